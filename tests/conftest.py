@@ -1,0 +1,99 @@
+"""What every test may use, and the rule that no test is skipped in silence."""
+
+import os
+from collections.abc import Generator, Iterator
+from typing import TypeVar
+
+import hypothesis
+import pytest
+
+from hansard.testing.postgres import (
+    PostgresServer,
+    PostgresUnavailableError,
+    Server,
+    start_own_server,
+    start_server,
+)
+
+pytest_plugins = ["pytester"]
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+# Test ids that may be skipped or expected to fail, each with the reason. Empty is good.
+MAY_BE_SKIPPED: dict[str, str] = {}
+
+# The same examples on every machine; `--hypothesis-profile=explore` looks further.
+hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("explore", max_examples=2000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("steady")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _refuse_silence((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _refuse_silence((yield))
+
+
+def _refuse_silence(report: Report) -> Report:
+    """Turn a skip, an expected failure or its unexpected success into a failure."""
+    is_silent = report.skipped or hasattr(report, "wasxfail")
+    if is_silent and report.nodeid not in MAY_BE_SKIPPED:
+        reason = getattr(report, "wasxfail", None) or report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} was skipped or expected to fail: {reason}"
+        vars(report).pop("wasxfail", None)
+    return report
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_home_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the tests away from the conversations of whoever runs them."""
+    with pytest.MonkeyPatch.context() as environ:
+        for name in list(os.environ):
+            if name.startswith("HANSARD_") and not name.startswith("HANSARD_TEST_"):
+                environ.delenv(name)
+        environ.setenv("HANSARD_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A real PostgreSQL, one for each test process; it answers `create_database()`."""
+    try:
+        server = start_server(os.environ.get("HANSARD_TEST_POSTGRES"))
+    except PostgresUnavailableError as error:
+        pytest.fail(str(error), pytrace=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres: Server) -> Iterator[str]:
+    """The URL of a fresh, empty database."""
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def postgres_to_break() -> Iterator[PostgresServer]:
+    """A server that this test alone uses, and may kill and restart."""
+    try:
+        server = start_own_server()
+    except PostgresUnavailableError as error:
+        pytest.fail(str(error), pytrace=False)
+    yield server
+    server.stop()
