@@ -1,0 +1,84 @@
+"""Titles and previews: what a list shows of a session."""
+
+import re
+from collections.abc import Collection
+
+from hansard.errors import BadInput
+from hansard.model.terminal import one_line
+
+MAX_TITLE = 100
+MAX_PREVIEW = 60
+
+_NUMBERED = re.compile(r"(.*\S) #([0-9]{1,9})", re.DOTALL)
+_LONGEST_SUFFIX = len(" #1000000000")
+_DERIVED_LENGTH = 60
+_DERIVED_FROM = 4096
+_MARKUP = re.compile(r"^(?:#{1,6}\s|>\s?|[-*+]\s|\*\*)+")
+_FENCE = ("```", "~~~")
+
+
+def clean_title(text: str) -> str | None:
+    """Give the title as it is kept, or None for an empty one; refuse one that is too long."""
+    title = one_line(text)
+    if len(title) > MAX_TITLE:
+        raise BadInput(f"a title has at most {MAX_TITLE} characters; this one has {len(title)}")
+    return title or None
+
+
+def numbered_base(title: str) -> tuple[str, int | None]:
+    """Split `name #3` into `name` and 3; any other title is its own base."""
+    match = _NUMBERED.fullmatch(title)
+    return (title, None) if match is None else (match[1], int(match[2]))
+
+
+def matches_continuation(query: str, title: str) -> int | None:
+    """The number of `title` if it is a numbered continuation of exactly `query`."""
+    base, number = numbered_base(title)
+    return number if base == query else None
+
+
+def rivals_prefix(title: str) -> str:
+    """What every title begins with that `next_title` must know of."""
+    base, _ = numbered_base(title)
+    room = MAX_TITLE - _LONGEST_SUFFIX
+    return f"{base} #" if len(base) <= room else base[:room].rstrip()
+
+
+def next_title(title: str, taken: Collection[str]) -> str:
+    """The next title of a lineage: above every number in `taken`, never too long, never taken.
+
+    `taken` holds at least the profile's titles that begin with `rivals_prefix(title)`.
+    """
+    base, own = numbered_base(title)
+    numbers = (matches_continuation(base, other) for other in taken)
+    number = max((n for n in (own, *numbers) if n is not None), default=1) + 1
+    while (candidate := _with_number(base, number)) in taken:
+        number += 1
+    return candidate
+
+
+def _with_number(base: str, number: int) -> str:
+    suffix = f" #{number}"
+    return base[: MAX_TITLE - len(suffix)].rstrip() + suffix
+
+
+def derive_title(first_user_text: str) -> str | None:
+    """Make a title of the first words a person wrote; None when there are none to show."""
+    lines = first_user_text.lstrip()[:_DERIVED_FROM].splitlines()
+    shown = (one_line(line) for line in lines if not line.lstrip().startswith(_FENCE))
+    plain = (one_line(_MARKUP.sub("", line)).strip("*` ") for line in shown)
+    words = next((line for line in plain if line), "") or preview(first_user_text)
+    return _cut_at_word(words) or None
+
+
+def _cut_at_word(words: str) -> str:
+    if len(words) <= _DERIVED_LENGTH:
+        return words
+    cut = words[: _DERIVED_LENGTH - 1]
+    at_word = cut.rpartition(" ")[0]
+    return (at_word if len(at_word) > _DERIVED_LENGTH // 2 else cut.rstrip()) + "…"
+
+
+def preview(text: str) -> str:
+    """The first words on one line, at most 60 characters."""
+    return one_line(text, MAX_PREVIEW)
