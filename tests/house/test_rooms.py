@@ -1,0 +1,84 @@
+"""A room imports only rooms below it: the contract in pyproject.toml, checked by import-linter."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from tests.house.code import PACKAGE, ROOT
+
+ROOMS = [
+    {"testing"},
+    {"cli", "__main__"},
+    {"app"},
+    {"web", "mcp", "channels", "agents", "importers", "integrations", "compat"},
+    {"engine"},
+    {"actions"},
+    {"store"},
+    {"model"},
+    {"config", "errors", "clock"},
+]
+
+
+def lint(source: Path) -> subprocess.CompletedProcess[str]:
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    return subprocess.run(
+        [sys.executable, "-c", program, "--config", ROOT / "pyproject.toml", "--no-cache"],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def house_with(tmp_path: Path, **files: str) -> Path:
+    """A small package with the name of ours, made of `room="its text"`."""
+    package = tmp_path / "hansard"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for room, text in files.items():
+        (package / f"{room}.py").write_text(text)
+    return tmp_path
+
+
+def test_a_room_imports_only_rooms_below_it() -> None:
+    checked = lint(PACKAGE.parent)
+
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_an_import_upwards_is_seen(tmp_path: Path) -> None:
+    house = house_with(tmp_path, model="import hansard.store", store="")
+
+    assert "hansard.model is not allowed to import hansard.store" in lint(house).stdout
+
+
+def test_an_edge_that_imports_another_is_seen(tmp_path: Path) -> None:
+    house = house_with(tmp_path, web="import hansard.mcp", mcp="")
+
+    assert "hansard.web is not allowed to import hansard.mcp" in lint(house).stdout
+
+
+def test_a_leaf_that_imports_a_room_is_seen(tmp_path: Path) -> None:
+    house = house_with(tmp_path, errors="import hansard.model", model="")
+
+    assert "hansard.errors is not allowed to import hansard.model" in lint(house).stdout
+
+
+def test_a_part_of_the_package_that_is_no_room_is_seen(tmp_path: Path) -> None:
+    house = house_with(tmp_path, attic="")
+
+    assert lint(house).returncode != 0
+
+
+def test_the_contract_has_the_rooms_of_the_house_in_their_order() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = project["tool"]["importlinter"]["contracts"]
+
+    layers = [
+        {room.strip(" ()") for room in layer.replace(":", "|").split("|")}
+        for layer in contract["layers"]
+    ]
+
+    assert layers == ROOMS
