@@ -9,7 +9,7 @@ import pytest
 
 from hansard.testing.postgres import (
     PostgresServer,
-    PostgresUnavailableError,
+    PostgresUnavailable,
     Server,
     start_own_server,
     start_server,
@@ -74,7 +74,7 @@ def postgres() -> Iterator[Server]:
     """A real PostgreSQL, one for each test process; it answers `create_database()`."""
     try:
         server = start_server(os.environ.get("HANSARD_TEST_POSTGRES"))
-    except PostgresUnavailableError as error:
+    except PostgresUnavailable as error:
         pytest.fail(str(error), pytrace=False)
     yield server
     server.stop()
@@ -93,7 +93,7 @@ def postgres_to_break() -> Iterator[PostgresServer]:
     """A server that this test alone uses, and may kill and restart."""
     try:
         server = start_own_server()
-    except PostgresUnavailableError as error:
+    except PostgresUnavailable as error:
         pytest.fail(str(error), pytrace=False)
     yield server
     server.stop()

@@ -14,7 +14,7 @@ from hansard.testing import postgres as postgres_module
 from hansard.testing.postgres import (
     GivenServer,
     PostgresServer,
-    PostgresUnavailableError,
+    PostgresUnavailable,
     Server,
     start_own_server,
     start_server,
@@ -171,7 +171,7 @@ def test_a_given_server_is_used_and_not_stopped(postgres: Server) -> None:
 
 
 def test_a_given_server_that_does_not_answer_is_reported_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(PostgresUnavailableError) as failure:
+    with pytest.raises(PostgresUnavailable) as failure:
         start_server(f"postgresql://nobody@/nothing?host={tmp_path}")
 
     assert len(str(failure.value).splitlines()) == 1
@@ -181,7 +181,7 @@ def test_a_machine_without_postgresql_is_told_what_to_do(monkeypatch: pytest.Mon
     monkeypatch.setattr(postgres_module, "_binaries_of_wheel", list)
     monkeypatch.setattr(postgres_module, "_binaries_of_system", list)
 
-    with pytest.raises(PostgresUnavailableError, match=r"^no PostgreSQL .* HANSARD_TEST_POSTGRES"):
+    with pytest.raises(PostgresUnavailable, match=r"^no PostgreSQL .* HANSARD_TEST_POSTGRES"):
         start_own_server()
 
 

@@ -37,7 +37,7 @@ SETTINGS = {
 }
 
 
-class PostgresUnavailableError(RuntimeError):
+class PostgresUnavailable(RuntimeError):
     """No PostgreSQL could be started; the message is one line that says what to do."""
 
 
@@ -171,7 +171,7 @@ class PostgresServer(Server):
             check=False,
         )
         if initdb.returncode != 0:
-            raise PostgresUnavailableError(_last_line(initdb.stdout))
+            raise PostgresUnavailable(_last_line(initdb.stdout))
 
     def _launch(self) -> None:
         settings = {**SETTINGS, "unix_socket_directories": str(self._home)}
@@ -189,7 +189,7 @@ class PostgresServer(Server):
         deadline = time.monotonic() + START_SECONDS
         while not self._is_ready(self._postgres.pid):
             if not self.is_running or time.monotonic() > deadline:
-                raise PostgresUnavailableError(_last_line((self._home / "log").read_bytes()))
+                raise PostgresUnavailable(_last_line((self._home / "log").read_bytes()))
             time.sleep(0.01)
 
     def _is_ready(self, pid: int) -> bool:
@@ -225,11 +225,11 @@ def start_own_server() -> PostgresServer:
         server = PostgresServer(binaries)
         try:
             server.start()
-        except (OSError, PostgresUnavailableError) as error:
+        except (OSError, PostgresUnavailable) as error:
             reasons.append(f"{binaries}: {error}")
         else:
             return server
-    raise PostgresUnavailableError(
+    raise PostgresUnavailable(
         "no PostgreSQL for the tests; run ./dev setup, or install PostgreSQL 15 or newer, or set "
         "HANSARD_TEST_POSTGRES to the URL of a server where databases may be created "
         f"({'; '.join(reasons) or 'no programs found'})"
@@ -315,7 +315,7 @@ def _execute(url: str, statement: str, *names: str) -> None:
         connection = psycopg.connect(url, autocommit=True)
     except psycopg.OperationalError as error:
         reason = _last_line(str(error).encode())
-        raise PostgresUnavailableError(f"the PostgreSQL of the tests: {reason}") from error
+        raise PostgresUnavailable(f"the PostgreSQL of the tests: {reason}") from error
     with contextlib.closing(connection):
         connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
