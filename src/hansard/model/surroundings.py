@@ -145,7 +145,7 @@ def _homes(homes: Iterable[HomeChannel], *, redact: bool) -> list[dict[str, Any]
             "thread_id": _id(home.thread_id),
         }
         listed.append({label: value for label, value in given.items() if value})
-    return sorted(listed, key=lambda home: json.dumps(home, sort_keys=True))
+    return sorted(listed, key=json.dumps)
 
 
 def _name(text: str | None) -> str:

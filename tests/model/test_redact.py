@@ -1,0 +1,87 @@
+"""People's ids and phone numbers, hidden from the model (C-4)."""
+
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hansard.model.place import Source
+from hansard.model.redact import redact_chat_id, redact_name, redact_source, redact_user_id
+
+any_text = st.text(st.characters(exclude_categories=()), min_size=1, max_size=12)
+
+
+def hashed(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+def test_a_user_id_becomes_user_and_twelve_hex_digits() -> None:
+    """C-4."""
+    assert redact_user_id("4915112345") == f"user_{hashed('4915112345')}"
+
+
+def test_a_chat_id_keeps_its_prefix_up_to_the_first_colon() -> None:
+    """C-4."""
+    assert redact_chat_id("group:49:15") == f"group:{hashed('49:15')}"
+    assert redact_chat_id("-100") == hashed("-100")
+
+
+@pytest.mark.parametrize(
+    "name", ["+4915112345", "4915112345", "+49 151-12 345", "\u202a+49 151 12345\u202c", " 1234567"]
+)
+def test_a_name_that_is_a_phone_number_is_hashed(name: str) -> None:
+    """C-4."""
+    assert redact_name(name) == redact_user_id(name)
+
+
+@pytest.mark.parametrize("name", ["Ann", "123456", "Agent 0071234567", "+", "12-34", ""])
+def test_a_name_that_is_no_phone_number_stays(name: str) -> None:
+    """C-4."""
+    assert redact_name(name) == name
+
+
+@given(any_text)
+def test_redaction_takes_any_text_and_is_always_the_same(text: str) -> None:
+    """C-4."""
+    for redact in (redact_user_id, redact_chat_id, redact_name):
+        assert redact(text) == redact(text)
+
+
+def test_a_redacted_source_shows_no_id_no_number_and_no_unknown_field() -> None:
+    """C-4."""
+    source = Source(
+        "whatsapp",
+        "4915112345@s.whatsapp.net",
+        chat_id_alt="8877@lid",
+        chat_name="+49 151 12345",
+        user_id="4915112345@s.whatsapp.net",
+        user_id_alt="8877@lid",
+        user_name="4915112345@s.whatsapp.net",
+        chat_topic="4915112345",
+        extra={"push_number": "4915112345"},
+    )
+
+    redacted = redact_source(source)
+
+    assert redacted.platform == "whatsapp"
+    assert redacted.user_id == redact_user_id("4915112345@s.whatsapp.net")
+    shown = f"{redacted!r} {redacted.description}"
+    assert "12345" not in shown
+    assert "8877" not in shown
+
+
+def test_redaction_leaves_names_and_missing_fields_as_they_are() -> None:
+    """C-4."""
+    redacted = redact_source(Source("telegram", user_name="Ann", chat_name="Club", thread_id="7"))
+
+    assert redacted == Source("telegram", user_name="Ann", chat_name="Club", thread_id="7")
+
+
+def test_redacting_gives_a_new_source_and_routing_keeps_the_old_one() -> None:
+    """C-4."""
+    source = Source("telegram", "5", user_id="7")
+
+    redact_source(source)
+
+    assert (source.chat_id, source.user_id) == ("5", "7")
