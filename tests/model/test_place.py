@@ -136,6 +136,11 @@ def test_a_source_round_trips_through_json_text(source: Source) -> None:
     assert Source.from_json(json.loads(json.dumps(source.to_json()))) == source
 
 
+def test_two_halves_of_a_character_are_the_character_before_and_after_json() -> None:
+    """S-3, K-7."""
+    assert Source("web", "\ud83d\ude00") == Source("web", "😀")
+
+
 @given(st.builds(Person, some_text, st.none() | any_text, st.none() | any_text))
 def test_a_person_round_trips_through_json_text(person: Person) -> None:
     assert Person.from_json(json.loads(json.dumps(person.to_json()))) == person

@@ -158,7 +158,11 @@ def test_a_midnight_that_comes_twice_counts_the_first_time_only() -> None:
 
 def test_an_evening_that_comes_again_after_midnight_does_not_undo_the_boundary() -> None:
     """R-3: St John's, 7 November 2010, 00:01 becomes 23:01 of the 6th."""
-    assert_boundary(daily(time(0), "America/St_Johns"), datetime(2010, 11, 7, 2, 30, tzinfo=UTC))
+    policy, boundary = daily(time(0), "America/St_Johns"), datetime(2010, 11, 7, 2, 30, tzinfo=UTC)
+    evening_again = boundary + timedelta(minutes=15)
+
+    assert_boundary(policy, boundary)
+    assert policy.due(last_active=boundary - TICK, now=evening_again) is ResetReason.DAILY
 
 
 def test_a_day_that_a_country_skipped_has_its_boundary_at_the_next_midnight() -> None:

@@ -24,6 +24,19 @@ def test_nothing_that_steers_a_terminal_gets_through(text: str, keep_newlines: b
     shown.encode()
 
 
+@pytest.mark.parametrize(
+    "char", "\x00\x7f\x9b\u00ad\u034f\u061c\u200b\u2028\u3164\ufe00\U000e0041\U000e0080\U000e0100"
+)
+def test_a_character_that_shows_nothing_is_hidden(char: str) -> None:
+    """S16, S19."""
+    assert is_hidden(char)
+
+
+@pytest.mark.parametrize("char", "a é語\u0301\ufe0f😀\u00a0\ue000")
+def test_a_character_that_shows_something_is_not_hidden(char: str) -> None:
+    assert not is_hidden(char)
+
+
 @given(any_text, st.booleans())
 def test_making_safe_text_safe_changes_nothing(text: str, keep_newlines: bool) -> None:
     """S19."""
