@@ -148,6 +148,11 @@ class Person:
         """The id that stays when the person's number or handle changes, as far as it is known."""
         return self.alt_id or self.id
 
+    @property
+    def label(self) -> str:
+        """What to call this person: the name, else the id."""
+        return self.name or self.id
+
     def to_json(self) -> dict[str, Any]:
         """Give the fields that are set."""
         given = {"id": self.id, "alt_id": self.alt_id, "name": self.name}

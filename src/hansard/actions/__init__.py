@@ -1,0 +1,1 @@
+"""The verbs: plain functions of a transaction; rules and store, no loops."""

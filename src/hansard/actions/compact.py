@@ -1,0 +1,30 @@
+"""Compaction: for the model only, everything up to an entry is replaced by a summary."""
+
+from datetime import datetime
+
+from hansard.actions import log
+from hansard.actions.log import SessionChanged
+from hansard.actions.sessions import locked
+from hansard.errors import BadInput
+from hansard.model.entry import Compaction
+from hansard.model.session import SessionHead
+from hansard.model.turn import Lease
+from hansard.store import entries, sessions
+from hansard.store.database import Tx
+
+
+def compact(
+    tx: Tx, id: str, summary: str, *, profile: str, through: int, at: datetime, lease: Lease | None = None
+) -> SessionHead:
+    """Let a summary stand for the beginning of a session; people still read everything."""
+    head = locked(tx, id, profile=profile)
+    if not summary.strip():
+        raise BadInput("A compaction needs a summary; nothing was changed.")
+    if not 1 <= through <= head.last_seq:
+        raise BadInput(f"Session {head.id} has entries 1 to {head.last_seq}; it cannot be compacted through {through}.")
+    turn_id = None if lease is None else lease.turn_id
+    log.append_mark(tx, head.no, Compaction(summary, through), at=at, turn_id=turn_id)
+    marks = entries.marks(tx, sessions.segments(tx, head.no))
+    tx.run("set_compacted", no=head.no, compacted_seq=marks[-1].seq)
+    tx.after_commit(SessionChanged(profile, head.id))
+    return sessions.get_by_no(tx, head.no)

@@ -1,0 +1,127 @@
+"""Appending to the log: the one place where an entry gets its number."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from hansard.clock import to_micros
+from hansard.errors import BadInput, Conflict, NotFound, TurnLost
+from hansard.model import document, title
+from hansard.model.entry import Compaction, Message, Retraction, Role
+from hansard.model.turn import Lease
+from hansard.store import entries, sessions
+from hansard.store.database import RaceLost, Tx
+
+MAX_IDEM = 512
+_PREVIEWED = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an entry stands now. `repeated`: it was there already."""
+
+    session_id: str
+    session_no: int
+    seq: int
+    repeated: bool = False
+
+    @property
+    def id(self) -> str:
+        """The entry's name."""
+        return f"{self.session_id}-{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChanged:
+    """Published after a commit: something about a session is new."""
+
+    profile: str
+    session_id: str
+    seq: int | None = None
+
+
+def append(
+    tx: Tx,
+    session_id: str,
+    said: Message,
+    *,
+    profile: str,
+    at: datetime,
+    idem: str | None = None,
+    lease: Lease | None = None,
+) -> Appended:
+    """Add a message to an open session; exactly once for each idempotency key."""
+    if idem is not None:
+        earlier = find_repeat(tx, idem, profile=profile)
+        if earlier is not None:
+            return earlier
+    row = tx.one(
+        "advance",
+        id=session_id,
+        profile=profile,
+        turn_id="" if lease is None else lease.turn_id,
+        # Only people and the agent are active; a tool's or the system's line is not.
+        active_at=to_micros(at) if said.role in (Role.USER, Role.ASSISTANT) else 0,
+        is_reply=int(said.role is Role.ASSISTANT),
+        preview=preview_of(said),
+        tool_calls=said.tool_calls,
+    )
+    if row is None:
+        raise _refusal(tx, session_id, profile=profile, lease=lease)
+    no, seq = row
+    turn_id = None if lease is None else lease.turn_id
+    entries.insert(tx, no, seq, at=at, body=said, turn_id=turn_id)
+    if idem is not None and not tx.run("insert_receipt", profile=profile, idem=idem, session_no=no, seq=seq):
+        raise RaceLost  # someone else was first with this key; the next run finds theirs
+    tx.after_commit(SessionChanged(profile, session_id, seq))
+    return Appended(session_id, no, seq)
+
+
+def append_mark(
+    tx: Tx, session_no: int, mark: Compaction | Retraction, *, at: datetime, turn_id: str | None = None
+) -> int:
+    """Add a compaction or a retraction; its number. The caller keeps the head in step."""
+    row = tx.one("advance_mark", no=session_no, turn_id=turn_id or "")
+    if row is None:
+        raise Conflict("A turn is running in this session; nothing was changed. Wait for it or stop it.")
+    seq: int = row[0]
+    entries.insert(tx, session_no, seq, at=at, body=mark, turn_id=turn_id)
+    return seq
+
+
+def find_repeat(tx: Tx, idem: str, *, profile: str) -> Appended | None:
+    """What an earlier append with this idempotency key wrote."""
+    check_idem(idem)
+    row = tx.one("find_receipt", profile=profile, idem=idem)
+    if row is None:
+        return None
+    session_no, seq, session_id = row
+    return Appended(session_id or "", session_no, seq, repeated=True)
+
+
+def check_idem(idem: str) -> None:
+    """Refuse a key that the record could not keep exactly."""
+    if not idem or len(idem) > MAX_IDEM or document.speakable(idem) != idem:
+        raise BadInput(f"An idempotency key is 1 to {MAX_IDEM} characters of plain text.")
+
+
+def preview_of(said: Message) -> str | None:
+    """The first words of a person's message, for the head."""
+    if said.role is not Role.USER:
+        return None
+    return title.preview(said.text[:_PREVIEWED]) or None
+
+
+def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> Exception:
+    """Find out why a session took no message."""
+    head = sessions.get(tx, session_id, profile=profile)
+    if head is None:
+        return NotFound(f"There is no session {session_id}.")
+    if lease is not None:
+        return TurnLost(f"Turn {lease.turn_id} no longer speaks for session {session_id}; nothing was written.")
+    if head.read_only:
+        return Conflict(f"Session {session_id} is read-only; nothing was written. Continue in a copy: fork it.")
+    if head.running:
+        return Conflict(f"A turn is running in session {session_id}; nothing was written. Wait for it or stop it.")
+    if not head.is_open:
+        return Conflict(f"Session {session_id} has ended ({head.end_reason}); nothing was written. Reopen it first.")
+    return RaceLost()

@@ -1,0 +1,92 @@
+"""Purge: the only deletion. What other sessions continue from is kept for them."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from hansard.actions.sessions import locked
+from hansard.clock import Occasion, to_micros
+from hansard.errors import Conflict
+from hansard.model.session import Shelf
+from hansard.store import entries, sessions
+from hansard.store.database import Tx
+
+TRASH_DAYS = 30
+NO_SOURCE = '{"platform":"purged"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What a purge took away, and what it had to keep for others."""
+
+    session_id: str
+    entries: int
+    kept_for_others: int
+
+
+def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
+    """Delete a session's words for ever. A tombstone and the ledger of its cost stay."""
+    head = locked(tx, id, profile=profile)
+    if head.running:
+        raise Conflict(f"A turn is running in session {head.id}; nothing was changed. Stop it first.")
+    tx.run("bury_session", no=head.no, at=to_micros(when.now), source=NO_SOURCE)
+    tx.run("delete_bindings", session_no=head.no)
+    for forget in ("delete_draft", "delete_holds", "forget_arrivals", "forget_deliveries"):
+        tx.run(forget, no=head.no)
+    purged = _delete_unneeded(tx, head.no, head.id)
+    _release_ancestors(tx, head.no)
+    tx.run("insert_feed", session_no=head.no, seq=0, what="gone")
+    return purged
+
+
+def prunable(
+    tx: Tx, *, profile: str, before: datetime, platform: str | None = None, limit: int = 500, after: int = 0
+) -> list[tuple[int, str]]:
+    """Sessions that ended before a time: numbers and ids, a page at a time. Pinned ones stay."""
+    rows = tx.all(
+        "prunable", profile=profile, before=to_micros(before), platform=platform, limit=limit, after=after
+    )
+    return [(no, id) for no, id in rows]
+
+
+def size(tx: Tx, no: int) -> tuple[int, int]:
+    """How many entries a session has of its own, and how many bytes they take."""
+    row = tx.one("session_bytes", first=entries.entry_no(no, 0), last=entries.entry_no(no + 1, 0) - 1)
+    return (0, 0) if row is None else (row[0], row[1])
+
+
+def expired_trash(tx: Tx, *, now: datetime, limit: int = 100) -> list[str]:
+    """Sessions whose time in the trash is over."""
+    rows = tx.all("expired_trash", before=to_micros(now - timedelta(days=TRASH_DAYS)), limit=limit)
+    return [id for _, id in rows]
+
+
+def _delete_unneeded(tx: Tx, no: int, id: str) -> Purged:
+    needed = _needed_by_children(tx, no)
+    first = entries.entry_no(no, needed + 1) if needed else entries.entry_no(no, 0)
+    last = entries.entry_no(no + 1, 0) - 1
+    hashes = [row[0] for row in tx.all("blobs_of_entries", first=first, last=last)]
+    tx.run("delete_blob_refs", first=first, last=last)
+    for name in dict.fromkeys(hashes):
+        tx.run("delete_blob_if_unused", hash=name)
+    deleted = tx.run("delete_entries", first=first, last=last)
+    if not needed:
+        tx.run("delete_turns", no=no)
+    return Purged(id, deleted, needed)
+
+
+def _needed_by_children(tx: Tx, no: int) -> int:
+    """The last entry that a living descendant still reads through this session."""
+    needed = 0
+    for child_no, _, lineage, base_seq, shelf in tx.all("children", no=no):
+        if lineage not in ("fork", "continuation"):
+            continue
+        if shelf != Shelf.GONE or _needed_by_children(tx, child_no):
+            needed = max(needed, base_seq)
+    return needed
+
+
+def _release_ancestors(tx: Tx, no: int) -> None:
+    """Let go of what purged ancestors had kept only for this session."""
+    for own_no, id, _, _ in tx.all("ancestors", no=no)[1:]:
+        if sessions.get_by_no(tx, own_no).shelf is Shelf.GONE:
+            _delete_unneeded(tx, own_no, id)

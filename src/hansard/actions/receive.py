@@ -1,0 +1,49 @@
+"""Into the inbox: durable before it is acknowledged, and only once."""
+
+from dataclasses import dataclass
+
+from hansard.actions.log import check_idem
+from hansard.clock import Occasion
+from hansard.model.arrival import Arrival
+from hansard.model.entry import Message
+from hansard.model.key import SessionKey
+from hansard.model.place import Source, escape
+from hansard.store import arrivals
+from hansard.store.database import RaceLost, Tx
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalCame:
+    """Published after a commit: something waits for this key."""
+
+    profile: str
+    key: str
+
+
+def receive(
+    tx: Tx, key: SessionKey, source: Source, said: Message, *, when: Occasion, idem: str | None = None
+) -> tuple[Arrival, bool]:
+    """Write an arrival, or find the one that came first with the same idempotency key; say whether it is new.
+
+    A platform's message id names a message within its chat; without any key it is new each time.
+    """
+    id = when.new_id()
+    name = idem or platform_idem(source) or f"arrival/{id}"
+    check_idem(name)
+    new = arrivals.insert(
+        tx, id, profile=key.profile, idem=name, key=str(key), source=source, message=said, at=when.now
+    )
+    found = arrivals.get_by_idem(tx, name, profile=key.profile)
+    if found is None:
+        raise RaceLost
+    if new:
+        tx.after_commit(ArrivalCame(key.profile, str(key)))
+    return found, new
+
+
+def platform_idem(source: Source) -> str | None:
+    """The idempotency key of a platform's message, or None when the platform gave no id."""
+    if source.platform_message_id is None:
+        return None
+    where = (source.platform, source.chat_id or source.user_id or "", source.platform_message_id)
+    return "/".join(escape(each) for each in where)

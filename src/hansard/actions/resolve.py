@@ -1,0 +1,45 @@
+"""From what a person typed to one session (rule D-4)."""
+
+from hansard.errors import Ambiguous, BadInput, NotFound
+from hansard.model.session import SessionHead
+from hansard.model.title import matches_continuation
+from hansard.store import sessions
+from hansard.store.database import Tx
+
+_SHOWN = 6
+
+
+def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
+    """An exact id; a unique prefix of one; an exact title; a title's latest numbered continuation."""
+    if not ref.strip():
+        raise BadInput("Name a session: its id, the beginning of its id, or its title.")
+    head = sessions.get(tx, ref, profile=profile)
+    if head is not None:
+        return head
+    found = _by_prefix(tx, ref, profile=profile) or _by_title(tx, ref, profile=profile)
+    if found is None:
+        raise NotFound(f"No session is called {ref!r}, by id or by title.")
+    head = sessions.get(tx, found, profile=profile)
+    if head is None:
+        raise NotFound(f"No session is called {ref!r}, by id or by title.")
+    return head
+
+
+def _by_prefix(tx: Tx, ref: str, *, profile: str) -> str | None:
+    if not (ref.isascii() and ref.isalnum()):
+        return None
+    rows = tx.all("ids_by_prefix", profile=profile, first=ref, beyond=ref + "\x7f", limit=_SHOWN)
+    if len(rows) > 1:
+        names = [f"{id} ({title})" if title else id for id, title in rows]
+        more = "" if len(rows) < _SHOWN else " and more"
+        raise Ambiguous(f"{ref!r} is the beginning of several ids: {', '.join(names)}{more}.", [r[0] for r in rows])
+    return rows[0][0] if rows else None
+
+
+def _by_title(tx: Tx, ref: str, *, profile: str) -> str | None:
+    exact = tx.one("id_by_title", profile=profile, title=ref)
+    if exact is not None:
+        return str(exact[0])
+    rows = tx.all("titles_from", profile=profile, first=f"{ref} #", beyond=f"{ref} $")
+    numbered = [(number, id) for title, id, _ in rows if (number := matches_continuation(ref, title)) is not None]
+    return max(numbered)[1] if numbered else None

@@ -1,0 +1,153 @@
+"""Which session a key is on: found, opened, reset or switched, in one transaction."""
+
+from dataclasses import dataclass
+
+from hansard.clock import Occasion, to_micros
+from hansard.errors import Conflict, NotAllowed
+from hansard.model.key import SessionKey
+from hansard.model.place import Source
+from hansard.model.reset import ResetPolicy, ResetReason
+from hansard.model.session import EndReason, Kind, Lineage, Opening, SessionHead, Shelf
+from hansard.store import sessions
+from hansard.store.database import Tx
+from hansard.store.sessions import Inheritance
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a message goes: the session, and what had to happen for it."""
+
+    session_id: str
+    session_no: int
+    opened: bool = False
+    reset_from: str | None = None
+    reason: str | None = None
+
+
+def current(tx: Tx, key: SessionKey) -> SessionHead | None:
+    """The session a key is on now, ended or not; None when it never had one."""
+    row = tx.one("get_binding", profile=key.profile, key=str(key))
+    return None if row is None else sessions.get_by_no(tx, row[0])
+
+
+def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, when: Occasion) -> Route:
+    """Find the key's session, or open one: the first of the key, or the next after a reset.
+
+    The caller appends in the same transaction, so that no session exists without a message.
+    """
+    lock(tx, key)
+    head = current(tx, key)
+    if head is None:
+        return _open(tx, key, source, when=when)
+    if head.is_open and not head.read_only and head.shelf is not Shelf.TRASH:
+        reason = reset_due(tx, head, policy=policy, when=when)
+        if reason is None:
+            return Route(head.id, head.no)
+        end(tx, head, reason=reason, when=when)
+        return _open(tx, key, source, when=when, after=head, reason=reason)
+    return _open(tx, key, source, when=when, after=head, reason=head.end_reason)
+
+
+def reset_due(tx: Tx, head: SessionHead, *, policy: ResetPolicy, when: Occasion) -> ResetReason | None:
+    """Why this session is over by itself, or None. A running turn or a hold keeps it."""
+    reason = policy.due(last_active=head.last_active_at, now=when.now)
+    if reason is None or head.running:
+        return None
+    held = tx.one("is_held", no=head.no, now=to_micros(when.now))
+    return None if held is not None else reason
+
+
+def reset(tx: Tx, key: SessionKey, *, when: Occasion, reason: str = EndReason.NEW) -> SessionHead | None:
+    """End the key's session, so that the next message opens another. None when none was open."""
+    lock(tx, key)
+    head = current(tx, key)
+    if head is None or not head.is_open:
+        return None
+    if head.running:
+        raise Conflict(f"A turn is running in session {head.id}; nothing was changed. Stop it first.")
+    end(tx, head, reason=reason, when=when)
+    return head
+
+
+def switch(tx: Tx, key: SessionKey, target: SessionHead, *, when: Occasion) -> SessionHead:
+    """Point a key at another session: the old one ends, the target goes on."""
+    if target.profile != key.profile:
+        raise NotAllowed("A key cannot be pointed at a session of another profile.")
+    if target.read_only or target.shelf is Shelf.TRASH:
+        what = "read-only" if target.read_only else "in the trash"
+        raise Conflict(f"Session {target.id} is {what}; nothing was changed.")
+    lock(tx, key)
+    old = current(tx, key)
+    if old is not None and old.no != target.no:
+        if old.running:
+            raise Conflict(f"A turn is running in session {old.id}; nothing was changed. Stop it first.")
+        if _is_only_key(tx, old, key):
+            end(tx, old, reason=EndReason.SWITCH, when=when)
+    release_key(tx, key, keeper=target.no)
+    tx.run("reopen_session", no=target.no, key=str(key))
+    bind(tx, key, target.no, when=when)
+    return sessions.get_by_no(tx, target.no)
+
+
+def may_resume(target: SessionHead, source: Source) -> bool:
+    """Rule D-6: on a shared platform, the same chat or the same person. Fail closed."""
+    if target.source.platform != source.platform:
+        return False
+    if source.chat_id is not None and target.source.chat_id == source.chat_id:
+        return True
+    person, owner = source.person, target.source.person
+    return person is not None and owner is not None and person.stable_id == owner.stable_id
+
+
+def end(tx: Tx, head: SessionHead, *, reason: str, when: Occasion) -> bool:
+    """Close a session; the first reason wins. Say whether it was open."""
+    ended = bool(tx.run("end_session", no=head.no, at=to_micros(when.now), reason=reason))
+    if ended:
+        tx.run("insert_feed", session_no=head.no, seq=0, what="head")
+    return ended
+
+
+def bind(tx: Tx, key: SessionKey, session_no: int, *, when: Occasion) -> None:
+    """Make a session the key's current one."""
+    tx.run(
+        "set_binding", profile=key.profile, key=str(key), session_no=session_no, at=to_micros(when.now)
+    )
+
+
+def lock(tx: Tx, key: SessionKey) -> None:
+    """Hold a key until the transaction ends. It comes before the binding is read."""
+    tx.one("lock_key", profile=key.profile, key=str(key))
+
+
+def release_key(tx: Tx, key: SessionKey, *, keeper: int | None = None) -> None:
+    """Take the key's name off an open session that goes on under other keys, or under none."""
+    row = tx.one("open_session_of_key", profile=key.profile, key=str(key))
+    if row is None or row[0] == keeper:
+        return
+    others = [found for (found,) in tx.all("keys_of_session", session_no=row[0]) if found != str(key)]
+    taken = (tx.one("open_session_of_key", profile=key.profile, key=other) for other in others)
+    free = [other for other, holder in zip(others, taken, strict=True) if holder is None]
+    tx.run("set_key", no=row[0], key=free[0] if free else None)
+
+
+def _open(
+    tx: Tx,
+    key: SessionKey,
+    source: Source,
+    *,
+    when: Occasion,
+    after: SessionHead | None = None,
+    reason: str | None = None,
+) -> Route:
+    release_key(tx, key)
+    id = when.new_id()
+    opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT)
+    inherited = None if after is None else Inheritance(after.no, Lineage.RESET)
+    no = sessions.insert(tx, id, opening, at=when.now, inherited=inherited)
+    bind(tx, key, no, when=when)
+    return Route(id, no, opened=True, reset_from=None if after is None else after.id, reason=reason)
+
+
+def _is_only_key(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
+    return all(row[0] == str(key) for row in tx.all("keys_of_session", session_no=head.no))
+

@@ -1,0 +1,207 @@
+"""What people do with sessions: open, fork, end, reopen, and put away."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from hansard.actions import fold, routing, titles
+from hansard.actions.log import SessionChanged
+from hansard.clock import Occasion, to_micros
+from hansard.errors import BadInput, Conflict, NotFound
+from hansard.model import document
+from hansard.model.session import EndReason, Kind, Lineage, Opening, SessionHead, Shelf, TitleBy, shelf_of
+from hansard.model.title import clean_title
+from hansard.store import sessions
+from hansard.store.database import Tx
+from hansard.store.sessions import Inheritance
+
+MAX_DRAFT = 1_000_000
+MAX_LABEL = 64
+
+
+def locked(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """The head of a session that nobody else changes until this transaction ends."""
+    row = tx.one("lock_session", id=id, profile=profile)
+    if row is None:
+        raise NotFound(f"There is no session {id}.")
+    return sessions.get_by_no(tx, row[0])
+
+
+def open_session(tx: Tx, opening: Opening, *, when: Occasion, id: str | None = None) -> str:
+    """Open a session that no key leads to. The caller appends its first message in the same transaction."""
+    made = id or when.new_id()
+    title = None if opening.title is None else clean_title(opening.title)
+    if title is not None:
+        titles.check_free(tx, title, profile=opening.profile)
+    sessions.insert(tx, made, opening, at=when.now)
+    return made
+
+
+def fork(
+    tx: Tx, id: str, *, profile: str, when: Occasion, at_seq: int | None = None, title: str | None = None
+) -> SessionHead:
+    """Begin a session whose history is another's up to an entry. Nothing is copied."""
+    parent = locked(tx, id, profile=profile)
+    through = parent.last_seq if at_seq is None else at_seq
+    if not 1 <= through <= parent.last_seq:
+        raise BadInput(f"Session {parent.id} has entries 1 to {parent.last_seq}; it cannot be forked at {through}.")
+    made = fold.counts(tx, sessions.segments(tx, parent.no, through=through))
+    more = sessions.details(tx, parent.no)
+    opening = Opening(
+        profile,
+        parent.source,
+        kind=Kind.CHAT,
+        model=parent.model,
+        settings=more.settings,
+        workspace=more.workspace,
+        labels=parent.labels,
+    )
+    inherited = Inheritance(
+        parent.no,
+        Lineage.FORK,
+        base_seq=through,
+        preview=made.preview,
+        message_count=made.message_count,
+        tool_call_count=made.tool_call_count,
+        compacted_seq=made.compacted_seq,
+        last_reply_seq=made.last_reply_seq,
+    )
+    fork_id = when.new_id()
+    no = sessions.insert(tx, fork_id, opening, at=when.now, inherited=inherited)
+    tx.run("set_read_through", no=no, read_through=through)
+    head = sessions.get_by_no(tx, no)
+    if title is not None:
+        titles.rename(tx, head, title)
+    elif parent.title is not None:
+        titles.name_automatically(tx, head, parent.title)
+    _tell(tx, head)
+    return sessions.get_by_no(tx, no)
+
+
+def end(tx: Tx, id: str, *, profile: str, when: Occasion, reason: str = EndReason.CLOSED) -> SessionHead:
+    """Close a session; the first reason wins."""
+    head = locked(tx, id, profile=profile)
+    _refuse_running(head)
+    routing.end(tx, head, reason=reason, when=when)
+    _tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """Let a session go on. Its key stays with whoever has it by now."""
+    head = locked(tx, id, profile=profile)
+    if not head.is_open:
+        tx.run("reopen_session", no=head.no, key=_key_if_free(tx, head))
+        _tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
+    """Keep a session at the top of lists, or no longer."""
+    head = locked(tx, id, profile=profile)
+    tx.run("set_pinned", no=head.no, pinned=int(pinned))
+    _tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def archive(tx: Tx, id: str, *, profile: str, archived: bool) -> SessionHead:
+    """Put a session out of the way, or bring it back. It stays as it is, and open."""
+    head = locked(tx, id, profile=profile)
+    _put_on_shelf(tx, head, archived=archived, trashed_at=head.trashed_at and to_micros(head.trashed_at))
+    return sessions.get_by_no(tx, head.no)
+
+
+def trash(tx: Tx, id: str, *, profile: str, when: Occasion) -> SessionHead:
+    """Put a session into the trash, from where it can come back until it is purged."""
+    head = locked(tx, id, profile=profile)
+    _refuse_running(head)
+    if head.trashed_at is None:
+        routing.end(tx, head, reason=EndReason.TRASH, when=when)
+        _put_on_shelf(tx, head, archived=head.archived, trashed_at=to_micros(when.now))
+    return sessions.get_by_no(tx, head.no)
+
+
+def restore(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """Take a session out of the trash, as it was."""
+    head = locked(tx, id, profile=profile)
+    if head.trashed_at is None:
+        return head
+    if head.end_reason == EndReason.TRASH:
+        tx.run("reopen_session", no=head.no, key=_key_if_free(tx, head))
+    _put_on_shelf(tx, head, archived=head.archived, trashed_at=None)
+    return sessions.get_by_no(tx, head.no)
+
+
+def rename(tx: Tx, id: str, text: str, *, profile: str, by: TitleBy = TitleBy.PERSON) -> SessionHead:
+    """Give a session a title, or take it away with an empty one."""
+    head = locked(tx, id, profile=profile)
+    titles.rename(tx, head, text, by=by)
+    return sessions.get_by_no(tx, head.no)
+
+
+def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHead:
+    """Set a session's labels."""
+    head = locked(tx, id, profile=profile)
+    clean = {document.speakable(" ".join(each.split())) for each in labels} - {""}
+    for each in clean:
+        if len(each) > MAX_LABEL:
+            raise BadInput(f"A label has at most {MAX_LABEL} characters; {each[:20]!r}… has {len(each)}.")
+    tx.run("set_labels", no=head.no, labels=document.encode(sorted(clean)))
+    _tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def set_draft(tx: Tx, id: str, text: str, *, profile: str, when: Occasion) -> None:
+    """Keep what a person has typed and not sent; empty means nothing."""
+    head = locked(tx, id, profile=profile)
+    if len(text) > MAX_DRAFT:
+        raise BadInput(f"A draft has at most {MAX_DRAFT:,} characters; this one has {len(text):,}.")
+    if text:
+        tx.run("set_draft", no=head.no, text=document.encode(text), at=to_micros(when.now))
+    else:
+        tx.run("delete_draft", no=head.no)
+
+
+def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
+    """Note how far a person has read; it only grows."""
+    head = locked(tx, id, profile=profile)
+    seq = min(max(through, head.read_through), head.last_seq)
+    if seq != head.read_through:
+        tx.run("set_read_through", no=head.no, read_through=seq)
+        _tell(tx, head)
+
+
+def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
+    """Give a reason not to reset a session before the given time."""
+    head = locked(tx, id, profile=profile)
+    tx.run("insert_hold", no=head.no, name=document.speakable(name), expires_at=to_micros(until))
+
+
+def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
+    """Take a hold away."""
+    head = locked(tx, id, profile=profile)
+    tx.run("delete_hold", no=head.no, name=document.speakable(name))
+
+
+def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int | None) -> None:
+    shelf = shelf_of(kind=head.kind, archived=archived, trashed=trashed_at is not None, purged=False)
+    tx.run("set_shelf", no=head.no, shelf=shelf, archived=int(archived), trashed_at=trashed_at)
+    _tell(tx, head)
+
+
+def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
+    if head.key is None:
+        return None
+    holder = tx.one("open_session_of_key", profile=head.profile, key=head.key)
+    return head.key if holder is None else None
+
+
+def _refuse_running(head: SessionHead) -> None:
+    if head.running:
+        raise Conflict(f"A turn is running in session {head.id}; nothing was changed. Stop it first.")
+    if head.shelf is Shelf.GONE:
+        raise NotFound(f"There is no session {head.id}.")
+
+
+def _tell(tx: Tx, head: SessionHead) -> None:
+    tx.run("insert_feed", session_no=head.no, seq=0, what="head")
+    tx.after_commit(SessionChanged(head.profile, head.id))

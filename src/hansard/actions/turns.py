@@ -1,0 +1,213 @@
+"""A turn: begun in one transaction, ended in one, fenced by its lease in between."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from hansard.actions import log, routing, usage
+from hansard.actions.log import Appended, SessionChanged
+from hansard.clock import Occasion, to_micros
+from hansard.errors import Conflict, NotFound, TurnLost
+from hansard.model import document
+from hansard.model.entry import Message, Role
+from hansard.model.key import SessionKey
+from hansard.model.part import Part, Text
+from hansard.model.place import Channel, Source
+from hansard.model.reset import ResetPolicy
+from hansard.model.turn import Lease, Turn, TurnState
+from hansard.model.usage import Usage
+from hansard.store import arrivals, deliveries, sessions, turns
+from hansard.store.database import RaceLost, Tx
+
+MOST_ARRIVALS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who wants a lease, and for how long."""
+
+    holder: str
+    seconds: float
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn that runs now: the lease, where it runs, what it was begun with."""
+
+    lease: Lease
+    route: routing.Route
+    prompts: tuple[Appended, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Something to deliver when a turn ends."""
+
+    channel: Channel
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a turn leaves behind, all of it or nothing."""
+
+    state: TurnState = TurnState.DONE
+    reason: str | None = None
+    messages: tuple[Message, ...] = ()
+    usage: tuple[Usage, ...] = ()
+    replies: tuple[Reply, ...] = field(default=())
+
+
+def begin(tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, when: Occasion) -> Begun | None:
+    """Begin a turn with what waits for a key. None: nothing waits, or a turn is running."""
+    routing.lock(tx, key)
+    waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
+    if not waiting:
+        return None
+    now = routing.current(tx, key)
+    if now is not None and now.running:
+        return None
+    route = routing.route(tx, key, waiting[-1].source, policy=policy, when=when)
+    lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
+    prompts = []
+    for arrival in waiting:
+        said = _as_said(arrival.message, arrival.source)
+        done = log.append(tx, route.session_id, said, profile=key.profile, at=when.now, lease=lease)
+        arrivals.take(tx, arrival, session_no=route.session_no, turn_id=lease.turn_id, seq=done.seq)
+        prompts.append(done)
+    return Begun(lease, route, tuple(prompts))
+
+
+def begin_in(
+    tx: Tx, session_id: str, said: Message | None, *, profile: str, claim: Claim, when: Occasion, idem: str | None = None
+) -> Begun:
+    """Begin a turn in a session that is named, perhaps with a message."""
+    if idem is not None and (earlier := log.find_repeat(tx, idem, profile=profile)) is not None:
+        raise Conflict(f"That message is in session {earlier.session_id} already, as entry {earlier.seq}.")
+    head = sessions.get(tx, session_id, profile=profile)
+    if head is None:
+        raise NotFound(f"There is no session {session_id}.")
+    if head.read_only:
+        raise Conflict(f"Session {session_id} is read-only; nothing was written. Continue in a copy: fork it.")
+    lease = take(tx, head.no, session_id, claim=claim, when=when)
+    prompts: tuple[Appended, ...] = ()
+    if said is not None:
+        prompts = (log.append(tx, session_id, said, profile=profile, at=when.now, idem=idem, lease=lease),)
+    return Begun(lease, routing.Route(session_id, head.no), prompts)
+
+
+def begin_here(
+    tx: Tx,
+    key: SessionKey,
+    source: Source,
+    said: Message,
+    *,
+    policy: ResetPolicy,
+    claim: Claim,
+    when: Occasion,
+) -> Begun:
+    """Begin a turn where a source's conversation is, with its message."""
+    route = routing.route(tx, key, source, policy=policy, when=when)
+    lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
+    prompt = log.append(tx, route.session_id, said, profile=key.profile, at=when.now, lease=lease)
+    return Begun(lease, route, (prompt,))
+
+
+def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, when: Occasion) -> Lease:
+    """Take the lease of a session that no turn is running in."""
+    turn_id = when.new_id()
+    row = tx.one("take_session", no=session_no, turn_id=turn_id)
+    if row is None:
+        head = sessions.get_by_no(tx, session_no)
+        if head.running:
+            raise Conflict(f"A turn is running in session {session_id}; nothing was written. Wait for it or stop it.")
+        if not head.is_open:
+            raise Conflict(f"Session {session_id} has ended ({head.end_reason}); nothing was written. Reopen it first.")
+        raise RaceLost
+    epoch, last_seq = row
+    lease = Lease(turn_id, session_no, session_id, epoch, claim.holder)
+    until = when.now + timedelta(seconds=claim.seconds)
+    turns.insert(tx, lease, first_seq=last_seq + 1, agent=claim.agent, at=when.now, until=until)
+    return lease
+
+
+def append(
+    tx: Tx, lease: Lease, said: Message, *, profile: str, at: datetime, idem: str | None = None
+) -> Appended:
+    """Add a finished step; a stale lease gets `TurnLost`. What was streamed of it is settled now."""
+    done = log.append(tx, lease.session_id, said, profile=profile, at=at, idem=idem, lease=lease)
+    tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=None)
+    return done
+
+
+def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
+    """Say that the turn is alive."""
+    until = to_micros(now + timedelta(seconds=seconds))
+    if not tx.run("renew_lease", id=lease.turn_id, holder=lease.holder, lease_until=until):
+        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}.")
+
+
+def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
+    """Keep what has been streamed so far of the step that is not finished."""
+    partial = document.encode(text)
+    if not tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=partial):
+        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}.")
+
+
+def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -> list[Appended]:
+    """Close a turn: its last entries, its usage, its deliveries and its state in one step."""
+    done = [
+        log.append(tx, lease.session_id, said, profile=profile, at=when.now, lease=lease)
+        for said in ending.messages
+    ]
+    for used in ending.usage:
+        usage.record(tx, lease.session_no, used, profile=profile, when=when, turn_id=lease.turn_id)
+    for reply in ending.replies:
+        deliveries.insert(
+            tx,
+            when.new_id(),
+            profile=profile,
+            channel=reply.channel,
+            parts=reply.parts,
+            at=when.now,
+            session_no=lease.session_no,
+            turn_id=lease.turn_id,
+        )
+    if not turns.end(tx, lease.turn_id, state=ending.state, at=when.now, reason=ending.reason):
+        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; nothing was written.")
+    tx.after_commit(SessionChanged(profile, lease.session_id))
+    return done
+
+
+def interrupt(tx: Tx, turn_id: str, *, profile: str, when: Occasion, reason: str) -> Turn | None:
+    """End a turn that someone stopped or that died; what it had said stays. None when it was not running."""
+    found = turns.get(tx, turn_id, profile=profile)
+    if found is None:
+        raise NotFound(f"There is no turn {turn_id}.")
+    turn, session_no = found
+    if turn.state is not TurnState.RUNNING:
+        return None
+    lease = Lease(turn_id, session_no, turn.session_id, turn.epoch, turn.holder)
+    if turn.partial:
+        said = Message(Role.ASSISTANT, (Text(turn.partial),), finish_reason="interrupted")
+        log.append(tx, turn.session_id, said, profile=profile, at=turn.began_at, lease=lease)
+    if not turns.end(tx, turn_id, state=TurnState.INTERRUPTED, at=when.now, reason=reason):
+        return None
+    tx.after_commit(SessionChanged(profile, turn.session_id))
+    ended = turns.get(tx, turn_id, profile=profile)
+    return None if ended is None else ended[0]
+
+
+def of_session(tx: Tx, session_no: int) -> Sequence[Turn]:
+    """A session's turns, oldest first."""
+    return turns.of_session(tx, session_no)
+
+
+def _as_said(message: Message, source: Source) -> Message:
+    """The arrival's message with who wrote it and its platform's id."""
+    return replace(
+        message,
+        person=message.person or source.person,
+        platform_message_id=message.platform_message_id or source.platform_message_id,
+    )

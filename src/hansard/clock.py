@@ -1,0 +1,64 @@
+"""Time and chance as arguments: the protocols, and the system's own."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Clock(Protocol):
+    """Says what time it is, always in UTC."""
+
+    def now(self) -> datetime: ...
+
+
+class Ids(Protocol):
+    """Makes identifiers that no one else has made."""
+
+    def new(self, at: datetime) -> str: ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class RandomIds:
+    """26 characters that sort by time: 50 bits of milliseconds, then 80 bits of chance."""
+
+    def new(self, at: datetime) -> str:
+        return encode_id(to_micros(at) // 1000, secrets.randbits(80))
+
+
+def encode_id(milliseconds: int, chance: int) -> str:
+    """Print an id: lower-case base 32 without look-alikes, safe in URLs and file names."""
+    number = (milliseconds & ((1 << 50) - 1)) << 80 | chance
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def to_micros(at: datetime) -> int:
+    """Microseconds since 1970, the form in which both databases keep a time."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The inverse of `to_micros`."""
+    return _EPOCH + micros * _MICROSECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """The time of a call, and where its fresh ids come from."""
+
+    now: datetime
+    ids: Ids
+
+    def new_id(self) -> str:
+        """An id of this moment."""
+        return self.ids.new(self.now)

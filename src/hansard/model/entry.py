@@ -1,0 +1,153 @@
+"""An immutable line of the log."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from hansard.errors import BadInput
+from hansard.model import part as parts_of
+from hansard.model.part import Part, Text, ToolCall
+from hansard.model.place import Person
+
+SEQ_BITS = 24
+MAX_SEQ = (1 << SEQ_BITS) - 1
+
+
+class Role(StrEnum):
+    """Who speaks in a message."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something said."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    person: Person | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    token_count: int | None = None
+    platform_message_id: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The words, without reasoning and tools."""
+        return parts_of.text_of(self.parts)
+
+    @property
+    def tool_calls(self) -> int:
+        """How many tools this message asks for."""
+        return sum(isinstance(part, ToolCall) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """For the model only: everything up to `through` is replaced by the summary."""
+
+    summary: str
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retraction:
+    """Everything between `after` and this entry is taken back; it stays in the log."""
+
+    after: int
+    reason: str = "undo"
+
+
+Body = Message | Compaction | Retraction
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line: where it stands, when it was written, what it says."""
+
+    session_id: str
+    seq: int
+    at: datetime
+    body: Body
+    turn_id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """A name for this entry that never changes."""
+        return f"{self.session_id}-{self.seq}"
+
+
+def message(role: str, content: str | Any, **fields: Any) -> Message:
+    """Build a message from what callers have: a role, and a text or parts."""
+    try:
+        known = Role(role)
+    except ValueError:
+        names = ", ".join(Role)
+        raise BadInput(f"Unknown role {role!r}: use one of {names}.") from None
+    if isinstance(content, str):
+        return Message(known, (Text(content),), **fields)
+    if not isinstance(content, (list, tuple)):
+        raise BadInput(f"A message is a text or a list of parts, not {type(content).__name__}.")
+    made = tuple(item if isinstance(item, Part) else parts_of.from_json(item) for item in content)
+    return Message(known, made, **fields)
+
+
+_OPTIONAL = ("model", "finish_reason", "token_count", "platform_message_id")
+
+
+def body_to_json(body: Body) -> dict[str, Any]:
+    """The body as the log keeps it. Kind, role and time stand in their own columns."""
+    match body:
+        case Message():
+            return _message_to_json(body)
+        case Compaction(summary, through):
+            return {"summary": summary, "through": through}
+        case Retraction(after, reason):
+            return {"after": after, "reason": reason}
+
+
+def body_from_json(kind: str, role: str | None, data: Mapping[str, Any]) -> Body:
+    """The inverse of `body_to_json`."""
+    match kind:
+        case "message":
+            return _message_from_json(Role(role or ""), data)
+        case "compaction":
+            return Compaction(data["summary"], data["through"])
+        case "retraction":
+            return Retraction(data["after"], data.get("reason", "undo"))
+    raise BadInput(f"Unknown kind of entry {kind!r}.")
+
+
+def kind_of(body: Body) -> str:
+    """The word for this body in the `kind` column."""
+    return type(body).__name__.lower()
+
+
+def _message_to_json(said: Message) -> dict[str, Any]:
+    data: dict[str, Any] = {"parts": [parts_of.to_json(part) for part in said.parts]}
+    if said.person is not None:
+        data["person"] = said.person.to_json()
+    for name in _OPTIONAL:
+        value = getattr(said, name)
+        if value is not None:
+            data[name] = value
+    if said.extra:
+        data["extra"] = dict(said.extra)
+    return data
+
+
+def _message_from_json(role: Role, data: Mapping[str, Any]) -> Message:
+    person = data.get("person")
+    return Message(
+        role,
+        tuple(parts_of.from_json(part) for part in data["parts"]),
+        person=None if person is None else Person.from_json(person),
+        extra=data.get("extra", {}),
+        **{name: data[name] for name in _OPTIONAL if name in data},
+    )

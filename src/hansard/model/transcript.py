@@ -1,0 +1,159 @@
+"""The two folds of the log: what people read, and what the model reads."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hansard.model import document
+from hansard.model.entry import Compaction, Entry, Message, Retraction, Role
+from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
+
+NO_RESULT = "[no result was recorded]"
+SUMMARY_HEADING = "[Summary of the conversation up to here]"
+
+Chat = dict[str, Any]
+
+
+def retracted(marks: Iterable[Entry]) -> list[tuple[int, int]]:
+    """The stretches that were taken back, both ends included, in order and apart."""
+    stretches = sorted((entry.body.after + 1, entry.seq) for entry in marks if isinstance(entry.body, Retraction))
+    merged: list[tuple[int, int]] = []
+    for first, last in stretches:
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def is_retracted(seq: int, stretches: Sequence[tuple[int, int]]) -> bool:
+    """Whether the entry with this number was taken back."""
+    return any(first <= seq <= last for first, last in stretches)
+
+
+def transcript(entries: Sequence[Entry]) -> list[Entry]:
+    """What people read: everything said and not taken back, compactions as dividers."""
+    stretches = retracted(entries)
+    return [
+        entry
+        for entry in entries
+        if not isinstance(entry.body, Retraction) and not is_retracted(entry.seq, stretches)
+    ]
+
+
+def latest_compaction(marks: Sequence[Entry]) -> Entry | None:
+    """The compaction that holds now, if any."""
+    stretches = retracted(marks)
+    standing = [m for m in marks if isinstance(m.body, Compaction) and not is_retracted(m.seq, stretches)]
+    return max(standing, key=lambda mark: mark.seq, default=None)
+
+
+def context(entries: Sequence[Entry], *, name_speakers: bool = False) -> list[Chat]:
+    """What the model reads, repaired so that providers accept it; the log stays as it is."""
+    visible = transcript(entries)
+    chats: list[Chat] = []
+    through = 0
+    mark = latest_compaction(entries)
+    if mark is not None and isinstance(mark.body, Compaction):
+        through = mark.body.through
+        chats.append({"role": "user", "content": f"{SUMMARY_HEADING}\n{mark.body.summary}"})
+    said = [entry.body for entry in visible if entry.seq > through and isinstance(entry.body, Message)]
+    for message in said:
+        chats.extend(_chats(message, name_speakers=name_speakers))
+    return _paired(chats)
+
+
+def rounds(entries: Iterable[Entry], *, since: int = 0) -> int:
+    """How many exchanges: user messages, one or more, answered by at least one assistant message."""
+    count, asked = 0, False
+    for entry in entries:
+        if entry.seq <= since or not isinstance(entry.body, Message):
+            continue
+        if entry.body.role is Role.USER:
+            asked = True
+        elif entry.body.role is Role.ASSISTANT and asked:
+            count, asked = count + 1, False
+    return count
+
+
+def _chats(message: Message, *, name_speakers: bool) -> list[Chat]:
+    match message.role:
+        case Role.TOOL:
+            return [_tool_chat(part) for part in message.parts if isinstance(part, ToolResult)]
+        case Role.ASSISTANT:
+            return [_assistant_chat(message)]
+        case _:
+            return [{"role": str(message.role), "content": _content(message, name_speakers=name_speakers)}]
+
+
+def _content(message: Message, *, name_speakers: bool) -> str | list[Chat]:
+    speaker = ""
+    if name_speakers and message.role is Role.USER and message.person is not None:
+        speaker = f"[{message.person.label}] "
+    if not any(isinstance(part, Attachment) for part in message.parts):
+        return speaker + message.text
+    content: list[Chat] = [{"type": "text", "text": speaker + message.text}] if message.text or speaker else []
+    content += [
+        {"type": "attachment", "blob": part.blob, "media_type": part.media_type, "name": part.name}
+        for part in message.parts
+        if isinstance(part, Attachment)
+    ]
+    return content
+
+
+def _assistant_chat(message: Message) -> Chat:
+    chat: Chat = {"role": "assistant", "content": _content(message, name_speakers=False)}
+    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    if calls:
+        chat["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+            for call in calls
+        ]
+    thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
+    if thoughts:
+        chat["reasoning"] = "\n".join(thought.text for thought in thoughts)
+        details = [thought.details for thought in thoughts if thought.details is not None]
+        if details:
+            chat["reasoning_details"] = details
+    return chat
+
+
+def _arguments(call: ToolCall) -> str:
+    return call.arguments if isinstance(call.arguments, str) else document.encode(call.arguments or {})
+
+
+def _tool_chat(result: ToolResult) -> Chat:
+    text = result.content if isinstance(result.content, str) else document.encode(result.content)
+    chat: Chat = {"role": "tool", "tool_call_id": result.call_id, "content": text}
+    if result.name is not None:
+        chat["tool_name"] = result.name
+    return chat
+
+
+def _paired(chats: list[Chat]) -> list[Chat]:
+    """Put each tool result right behind its call; give every call one; leave out results of no call."""
+    results: dict[str, Chat] = {}
+    for chat in chats:
+        if chat["role"] == "tool":
+            results.setdefault(chat["tool_call_id"], chat)
+    out: list[Chat] = []
+    for chat in chats:
+        if chat["role"] == "tool" or _says_nothing(chat):
+            continue
+        out.append(chat)
+        for call in chat.get("tool_calls", ()):
+            found = results.pop(call["id"], None)
+            out.append(found or _missing_result(call))
+    return out
+
+
+def _says_nothing(chat: Chat) -> bool:
+    return chat["role"] == "assistant" and not chat["content"] and "tool_calls" not in chat
+
+
+def _missing_result(call: Chat) -> Chat:
+    return {
+        "role": "tool",
+        "tool_call_id": call["id"],
+        "content": NO_RESULT,
+        "tool_name": call["function"]["name"],
+    }

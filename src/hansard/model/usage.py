@@ -1,0 +1,96 @@
+"""What one model call used and cost."""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import StrEnum
+
+from hansard.errors import BadInput
+
+
+class CostStatus(StrEnum):
+    """How well a cost is known."""
+
+    ESTIMATED = "estimated"
+    REPORTED = "reported"
+    INCLUDED = "included"
+    UNKNOWN = "unknown"
+    PARTIAL = "partial"  # of a sum only: some of its calls have no known price
+
+
+TOKEN_FIELDS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One model call's tokens and cost. A cost of None is unknown, never free."""
+
+    model: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_microusd: int | None = None
+    cost_status: CostStatus = CostStatus.UNKNOWN
+    provider: str | None = None
+    base_url: str | None = None
+    billing_mode: str | None = None
+    task: str | None = None
+    price_source: str | None = None
+    price_version: str | None = None
+    call_id: str | None = None
+    at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in (*TOKEN_FIELDS, "cost_microusd"):
+            value = getattr(self, name)
+            if value is None and name == "cost_microusd":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
+                raise BadInput(f"{name} must be a whole number from 0 up, not {value!r}.")
+        known = self.cost_microusd is not None
+        if not known and self.cost_status is not CostStatus.UNKNOWN:
+            raise BadInput(f"A cost that is {self.cost_status} needs cost_microusd.")
+        if known and self.cost_status in (CostStatus.UNKNOWN, CostStatus.PARTIAL):
+            object.__setattr__(self, "cost_status", CostStatus.REPORTED)
+
+
+USAGE_FIELDS = tuple(field.name for field in fields(Usage))
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotal:
+    """A sum over the ledger."""
+
+    group: str | None = None
+    calls: int = 0
+    unknown_cost_calls: int = 0
+    estimated_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    known_cost_microusd: int = 0
+
+    @property
+    def cost_microusd(self) -> int | None:
+        """The sum of the known costs; None when no call has one."""
+        return self.known_cost_microusd if self.calls > self.unknown_cost_calls else None
+
+    @property
+    def cost_status(self) -> CostStatus | None:
+        """How well the sum is known; None when there was no call."""
+        if self.calls == 0:
+            return None
+        if self.unknown_cost_calls == self.calls:
+            return CostStatus.UNKNOWN
+        if self.unknown_cost_calls:
+            return CostStatus.PARTIAL
+        return CostStatus.ESTIMATED if self.estimated_calls else CostStatus.REPORTED

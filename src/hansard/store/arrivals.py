@@ -1,0 +1,77 @@
+"""The inbox: rows in, arrivals out."""
+
+from datetime import datetime
+
+from hansard.clock import from_micros, to_micros
+from hansard.model import document
+from hansard.model.arrival import Arrival, ArrivalState
+from hansard.model.entry import Message, body_from_json, body_to_json
+from hansard.model.place import Source
+from hansard.store.database import Row, Tx
+from hansard.store.sessions import column
+
+
+def insert(
+    tx: Tx, id: str, *, profile: str, idem: str, key: str, source: Source, message: Message, at: datetime
+) -> bool:
+    """Write an arrival; say whether it was new."""
+    data = body_to_json(message) | {"role": message.role}
+    return bool(
+        tx.run(
+            "insert_arrival",
+            id=id,
+            profile=profile,
+            idem=idem,
+            key=key,
+            source=document.encode(source.to_json()),
+            message=document.encode(data),
+            received_at=to_micros(at),
+        )
+    )
+
+
+def get(tx: Tx, id: str, *, profile: str) -> Arrival | None:
+    """One arrival of this profile."""
+    row = tx.one("get_arrival", id=id, profile=profile)
+    return None if row is None else _arrival(row)
+
+
+def get_by_idem(tx: Tx, idem: str, *, profile: str) -> Arrival | None:
+    """The arrival that came first with this idempotency key."""
+    row = tx.one("get_arrival_by_idem", idem=idem, profile=profile)
+    return None if row is None else _arrival(row)
+
+
+def waiting(tx: Tx, key: str, *, profile: str, limit: int) -> list[Arrival]:
+    """What waits for this key, in the order of arrival."""
+    return [_arrival(row) for row in tx.all("waiting_arrivals", key=key, profile=profile, limit=limit)]
+
+
+def take(tx: Tx, arrival: Arrival, *, session_no: int, turn_id: str, seq: int) -> None:
+    """Note that an arrival has become an entry."""
+    tx.run("take_arrival", no=arrival.no, session_no=session_no, turn_id=turn_id, seq=seq)
+
+
+def refuse(tx: Tx, arrival: Arrival, *, reason: str) -> None:
+    """Note that an arrival will not become an entry, and why."""
+    tx.run("refuse_arrival", no=arrival.no, reason=column(reason))
+
+
+def _arrival(row: Row) -> Arrival:
+    no, id, key, source, message, received_at, state, session_id, turn_id, seq, reason = row
+    data = document.decode(message)
+    said = body_from_json("message", data.get("role", "user"), {"parts": []} | data)
+    assert isinstance(said, Message)
+    return Arrival(
+        no=no,
+        id=id,
+        key=key,
+        source=Source.from_json({"platform": "unknown"} | document.decode(source)),
+        message=said,
+        received_at=from_micros(received_at),
+        state=ArrivalState(state),
+        session_id=session_id,
+        turn_id=turn_id,
+        seq=seq,
+        reason=reason,
+    )

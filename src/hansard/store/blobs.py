@@ -1,0 +1,78 @@
+"""Large pieces of content, kept once by the hash of their bytes."""
+
+import hashlib
+from typing import Any
+
+from hansard.errors import Damaged, NotFound
+from hansard.store.database import Tx
+
+LARGE = 32 * 1024
+_KEY = "$blob"
+# Where a part holds what may grow without bound.
+_TEXTS = ("text", "content", "arguments")
+
+
+def hash_of(data: bytes) -> str:
+    """The name of these bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def hash_of_text(text: str) -> str:
+    """The name of a text's bytes."""
+    return hash_of(_bytes(text))
+
+
+def keep(tx: Tx, data: bytes, *, entry_no: int) -> str:
+    """Store bytes once and note that an entry needs them; their hash."""
+    name = hash_of(data)
+    if tx.one("has_blob", hash=name) is None:
+        tx.run("insert_blob", hash=name, size=len(data), data=data)
+    tx.run("insert_blob_ref", hash=name, entry_no=entry_no)
+    return name
+
+
+def keep_text(tx: Tx, text: str, *, entry_no: int) -> str:
+    """Store a text once; its hash."""
+    return keep(tx, _bytes(text), entry_no=entry_no)
+
+
+def get(tx: Tx, name: str) -> bytes:
+    """The bytes with this hash."""
+    row = tx.one("get_blob", hash=name)
+    if row is None:
+        raise NotFound(f"There is no blob {name}.")
+    return bytes(row[0])
+
+
+def get_text(tx: Tx, name: str) -> str:
+    """The text with this hash."""
+    return get(tx, name).decode("utf-8", "surrogatepass")
+
+
+def move_out(tx: Tx, body: dict[str, Any], *, entry_no: int) -> dict[str, Any]:
+    """The body with its large texts replaced by their hashes."""
+    for part in body.get("parts", ()):
+        for field in _TEXTS:
+            value = part.get(field)
+            if isinstance(value, str) and len(value) > LARGE:
+                part[field] = {_KEY: keep_text(tx, value, entry_no=entry_no), "size": len(value)}
+        if part.get("type") == "attachment":
+            tx.run("insert_blob_ref", hash=part["blob"], entry_no=entry_no)
+    return body
+
+
+def move_in(tx: Tx, body: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `move_out`."""
+    for part in body.get("parts", ()):
+        for field in _TEXTS:
+            value = part.get(field)
+            if isinstance(value, dict) and _KEY in value:
+                try:
+                    part[field] = get_text(tx, value[_KEY])
+                except NotFound as error:
+                    raise Damaged(f"A large text is missing from the store ({value[_KEY]}).") from error
+    return body
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,56 @@
+"""The port to a database: a transaction is a function."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from hansard.store.pending import Pending
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Listener = Callable[[Sequence[Any]], None]
+
+
+class Tx(Protocol):
+    """What an action may do inside its transaction. It never commits and never waits for the network."""
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        """The first row of a named query, or None."""
+
+    def all(self, name: str, /, **params: Any) -> list[Row]:
+        """Every row of a named query."""
+
+    def run(self, name: str, /, **params: Any) -> int:
+        """Run a named statement; the number of rows it changed."""
+
+    def many(self, name: str, rows: Iterable[Mapping[str, Any]], /) -> None:
+        """Run a named statement once per row."""
+
+    def after_commit(self, event: Any) -> None:
+        """Publish an event once, and only if, this transaction is committed."""
+
+
+class RaceLost(Exception):
+    """Another transaction was first. The store runs the function again on fresh data."""
+
+
+class Store(Protocol):
+    """A database, open. Functions of a transaction go in, answers come out."""
+
+    url: str
+
+    def write(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
+        """Run an action in a transaction; the answer comes after the commit is durable."""
+
+    def read(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
+        """Run an action that only reads, on one consistent snapshot."""
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call back with the events of every commit of this store object; returns how to stop."""
+
+    def close(self) -> None:
+        """Finish what was begun and let go of the database."""

@@ -1,0 +1,71 @@
+"""The outbox: rows in, deliveries out."""
+
+from datetime import datetime
+
+from hansard.clock import from_micros, to_micros
+from hansard.model import document
+from hansard.model import part as parts_of
+from hansard.model.delivery import Delivery, DeliveryState
+from hansard.model.part import Part
+from hansard.model.place import Channel
+from hansard.store.database import Row, Tx
+from hansard.store.sessions import column, moment
+
+
+def insert(
+    tx: Tx,
+    id: str,
+    *,
+    profile: str,
+    channel: Channel,
+    parts: tuple[Part, ...],
+    at: datetime,
+    session_no: int | None = None,
+    turn_id: str | None = None,
+) -> None:
+    """Write a delivery that waits to be sent."""
+    tx.run(
+        "insert_delivery",
+        id=id,
+        profile=profile,
+        platform=column(channel.platform),
+        chat_id=column(channel.chat_id),
+        thread_id=column(channel.thread_id),
+        channel=str(channel),
+        session_no=session_no,
+        turn_id=turn_id,
+        parts=document.encode([parts_of.to_json(part) for part in parts]),
+        at=to_micros(at),
+    )
+
+
+def get(tx: Tx, id: str, *, profile: str) -> Delivery | None:
+    """One delivery of this profile."""
+    row = tx.one("get_delivery", id=id, profile=profile)
+    return None if row is None else _delivery(row)
+
+
+def of_session(tx: Tx, session_no: int) -> list[Delivery]:
+    """What a session sent or is sending, oldest first."""
+    return [_delivery(row) for row in tx.all("deliveries_of_session", no=session_no)]
+
+
+def _delivery(row: Row) -> Delivery:
+    return Delivery(
+        no=row[0],
+        id=row[1],
+        profile=row[2],
+        channel=Channel(row[3], row[4], row[5]),
+        session_id=row[6],
+        turn_id=row[7],
+        parts=tuple(parts_of.from_json(part) for part in document.decode(row[8])),
+        state=DeliveryState(row[9]),
+        attempts=row[10],
+        unclear_attempts=row[11],
+        not_before=from_micros(row[12]),
+        created_at=from_micros(row[13]),
+        sent_at=moment(row[14]),
+        reason=row[15],
+        platform_message_id=row[16],
+        redirected_to=row[17],
+    )

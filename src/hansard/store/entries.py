@@ -1,0 +1,90 @@
+"""The log: rows in, entries out."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from hansard.clock import from_micros, to_micros
+from hansard.errors import BadInput
+from hansard.model import document
+from hansard.model.entry import MAX_SEQ, SEQ_BITS, Body, Entry, Message, body_from_json, body_to_json, kind_of
+from hansard.model.session import Segment
+from hansard.store import blobs
+from hansard.store.database import Row, Tx
+
+PAGE = 500
+MAX_BODY = 32 * 1024 * 1024
+
+
+def entry_no(session_no: int, seq: int) -> int:
+    """Where an entry stands among all entries: a session's are one range."""
+    return session_no << SEQ_BITS | seq
+
+
+def insert(tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None) -> None:
+    """Write one line of the log and tell the feed."""
+    if seq > MAX_SEQ:
+        raise BadInput(f"A session holds at most {MAX_SEQ:,} entries; nothing was written. Fork it to go on.")
+    number = entry_no(session_no, seq)
+    data = body_to_json(body)
+    text = document.encode(data)
+    if len(text) > blobs.LARGE or '"attachment"' in text:
+        if len(text) > MAX_BODY:
+            raise BadInput(f"A message may be {MAX_BODY >> 20} MiB at most; this one has {len(text) >> 20} MiB.")
+        text = document.encode(blobs.move_out(tx, data, entry_no=number))
+    tx.run(
+        "insert_entry",
+        entry_no=number,
+        kind=kind_of(body),
+        role=body.role if isinstance(body, Message) else None,
+        at=to_micros(at),
+        turn_id=turn_id,
+        body=text,
+    )
+    tx.run("insert_feed", session_no=session_no, seq=seq, what="entry")
+
+
+def read(tx: Tx, segment: Segment, *, limit: int = PAGE, backwards: bool = False) -> list[Entry]:
+    """Up to `limit` entries of a stretch, from its beginning or from its end; always in order."""
+    rows = tx.all(
+        "read_entries_back" if backwards else "read_entries",
+        first=entry_no(segment.no, segment.first),
+        last=entry_no(segment.no, segment.last),
+        limit=limit,
+    )
+    if backwards:
+        rows.reverse()
+    return [_entry(tx, row, segment.session_id) for row in rows]
+
+
+def walk(tx: Tx, segments: Iterable[Segment]) -> Iterator[Entry]:
+    """Every entry of the stretches, in order, a page at a time."""
+    for segment in segments:
+        first = segment.first
+        while first <= segment.last:
+            page = read(tx, Segment(segment.no, segment.session_id, first, segment.last))
+            yield from page
+            if len(page) < PAGE:
+                break
+            first = page[-1].seq + 1
+
+
+def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
+    """The compactions and retractions of the stretches: few, found without reading the rest."""
+    found: list[Entry] = []
+    for segment in segments:
+        rows = tx.all(
+            "read_marks",
+            first=entry_no(segment.no, segment.first),
+            last=entry_no(segment.no, segment.last),
+        )
+        found.extend(_entry(tx, row, segment.session_id) for row in rows)
+    return found
+
+
+def _entry(tx: Tx, row: Row, session_id: str) -> Entry:
+    number, kind, role, at, turn_id, text = row
+    data: dict[str, Any] = document.decode(text)
+    if '"$blob"' in text:
+        data = blobs.move_in(tx, data)
+    return Entry(session_id, number & MAX_SEQ, from_micros(at), body_from_json(kind, role, data), turn_id)

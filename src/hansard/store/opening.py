@@ -1,0 +1,106 @@
+"""Opening a store: from a URL to a database with the right schema."""
+
+import importlib
+import re
+from typing import Any
+
+import apsw
+
+from hansard.clock import Clock, Ids, to_micros
+from hansard.errors import BadInput, StoreUnavailable
+from hansard.store import identity, migrate, sqlite_file
+from hansard.store.database import Store, Tx
+from hansard.store.sqlite import SqliteStore
+from hansard.store.sqlite_errors import translate
+from hansard.store.sqlite_tx import SqliteTx
+
+_SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+
+
+def sqlite_path(url: str) -> str | None:
+    """The file a URL names, or None when it names a PostgreSQL server."""
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return url
+    match scheme[1].lower():
+        case "sqlite":
+            rest = url[len("sqlite:") :]
+            path = rest[3:] if rest.startswith("///") else rest
+            if not path or path.startswith("//"):
+                raise BadInput(f"{url!r} names no file: write sqlite:///path or sqlite:////absolute/path.")
+            return path
+        case "postgresql" | "postgres":
+            return None
+    raise BadInput(f"Unknown database {scheme[1]!r}: use sqlite:///path or postgresql://…")
+
+
+def open_store(url: str, *, create: bool, clock: Clock, ids: Ids) -> Store:
+    """Open the store at the URL, its schema up to date. Without `create` nothing is made."""
+    now = clock.now()
+    facts = {"now_micros": to_micros(now), "store_id": ids.new(now)}
+    path = sqlite_path(url)
+    if path is None:
+        return _open_postgres(url, create=create, facts=facts)
+    store = SqliteStore(path)
+    if path == sqlite_file.MEMORY:
+        store.write(migrate.apply, "sqlite", **facts).result()
+    else:
+        _prepare_file(path, create=create, facts=facts)
+    return store
+
+
+def _prepare_file(path: str, *, create: bool, facts: dict[str, Any]) -> None:
+    made = sqlite_file.ensure(path, create=create)
+    try:
+        if made or not _is_current(path):
+            _migrate_file(path, facts)
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+def _is_current(path: str) -> bool:
+    connection = sqlite_file.connect_reader(path)
+    try:
+        tx = SqliteTx(connection)
+        sqlite_file.recognise(connection, path)
+        if migrate.pending(tx, "sqlite"):
+            return False
+        _confirm(tx, path)
+        return True
+    finally:
+        connection.close()
+
+
+def _migrate_file(path: str, facts: dict[str, Any]) -> None:
+    connection = sqlite_file.connect_writer(path)
+    try:
+        sqlite_file.recognise(connection, path)
+        tx = SqliteTx(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        # On any failure the close below rolls back: killed half-way, nothing has happened.
+        migrate.apply(tx, "sqlite", **facts)
+        connection.execute("COMMIT")
+        _confirm(tx, path)
+    finally:
+        connection.close()
+
+
+def _confirm(tx: Tx, path: str) -> None:
+    row = tx.one("get_meta", name="store_id")
+    if row is None:
+        raise StoreUnavailable(f"{path} has no identity: it is not a Hansard store, or damaged.")
+    identity.confirm(path, row[0])
+
+
+def _open_postgres(url: str, *, create: bool, facts: dict[str, Any]) -> Store:
+    try:
+        postgres = importlib.import_module("hansard.store.postgres")
+    except ModuleNotFoundError as error:
+        raise StoreUnavailable("PostgreSQL needs an extra: install hansard[postgres].") from error
+    store: Store = postgres.PostgresStore(url)
+    try:
+        postgres.prepare(store, create=create, facts=facts)
+    except BaseException:
+        store.close()
+        raise
+    return store

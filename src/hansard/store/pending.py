@@ -1,0 +1,98 @@
+"""One answer that can be awaited or waited for."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Pending(Generic[T]):
+    """The outcome of a transaction, now or later.
+
+    `await pending` in a coroutine, `pending.result()` in a thread: the same
+    object, the same outcome. A raw lock stands where a condition variable
+    would, because this is on the path of every append.
+    """
+
+    __slots__ = ("_done", "_error", "_future", "_gate", "_value")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._gate: threading.Lock | None = None
+        self._future: asyncio.Future[Any] | None = None
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the outcome and return or raise it."""
+        if not self._done:
+            gate = threading.Lock()
+            gate.acquire()
+            self._gate = gate
+            # The worker may have finished between the test and the gate.
+            if not self._done and not gate.acquire(timeout=-1 if timeout is None else timeout):
+                raise TimeoutError("the answer is not there yet")
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._done:
+            self._future = future = asyncio.get_running_loop().create_future()
+            if not self._done:
+                yield from future
+        return self._outcome()
+
+    def map(self, change: Callable[[T], U]) -> "Pending[U]":
+        """The same answer, seen through a function that runs where it is received."""
+        return _Mapped(self, change)
+
+    def settle(self, value: Any, error: BaseException | None) -> None:
+        """Record the outcome; `announce` then wakes whoever waits."""
+        self._value = value
+        self._error = error
+        self._done = True
+
+    def _outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        value: T = self._value
+        return value
+
+
+class _Mapped(Pending[U]):
+    __slots__ = ("_change", "_inner")
+
+    def __init__(self, inner: Pending[Any], change: Callable[[Any], U]) -> None:
+        super().__init__()
+        self._inner = inner
+        self._change = change
+
+    def result(self, timeout: float | None = None) -> U:
+        return self._change(self._inner.result(timeout))
+
+    def __await__(self) -> Generator[Any, None, U]:
+        value = yield from self._inner.__await__()
+        return self._change(value)
+
+
+def announce(settled: Iterable[Pending[Any]]) -> None:
+    """Wake the waiters of settled answers: threads one by one, each event loop once."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[Any]]] = {}
+    for pending in settled:
+        if pending._gate is not None:
+            pending._gate.release()
+        elif pending._future is not None:
+            loops.setdefault(pending._future.get_loop(), []).append(pending._future)
+    for loop, futures in loops.items():
+        try:
+            loop.call_soon_threadsafe(_wake, futures)
+        except RuntimeError:
+            continue  # the loop was closed: no one waits any more
+
+
+def _wake(futures: list[asyncio.Future[Any]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,148 @@
+"""PostgreSQL: the same functions on pooled connections."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from hansard.errors import Conflict, NotFound, StoreUnavailable
+from hansard.store import migrate
+from hansard.store.database import Listener, RaceLost, Row, Tx
+from hansard.store.pending import Pending, announce
+from hansard.store.postgres_errors import RACES, translate
+from hansard.store.postgres_tx import PostgresTx
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CONNECTIONS = 16
+ATTEMPTS = 8
+WAIT_SECONDS = 10.0
+CONNECT_SECONDS = 5
+
+# The pool tells its callers; its own log lines would only repeat that on a person's terminal.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+logging.getLogger("psycopg.pool").propagate = False
+
+
+class PostgresStore:
+    """A store on a PostgreSQL server, shared by any number of machines."""
+
+    dialect = "postgres"
+
+    def __init__(self, url: str, *, connections: int = CONNECTIONS, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.url = url
+        self._pool: ConnectionPool[psycopg.Connection[Row]] = ConnectionPool(
+            url,
+            min_size=1,
+            max_size=connections,
+            timeout=wait_seconds,
+            reconnect_timeout=wait_seconds,
+            check=ConnectionPool.check_connection,
+            open=False,
+            kwargs={"prepare_threshold": 2, "connect_timeout": max(2, int(wait_seconds))},
+        )
+        self._workers = ThreadPoolExecutor(connections, thread_name_prefix="hansard-postgres")
+        self._listeners: list[Listener] = []
+        self._guard = threading.Lock()
+        self._closed = False
+        self._pool.open()
+
+    def write(self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+        """Run an action in a transaction; the answer comes after the commit is durable."""
+        return self._submit(self._write_once, lambda tx: action(tx, *args, **kwargs))
+
+    def read(self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+        """Run an action that only reads, on one consistent snapshot."""
+        return self._submit(self._read_once, lambda tx: action(tx, *args, **kwargs))
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call back with the events of every commit; returns how to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def close(self) -> None:
+        """Finish what was begun and give the connections back."""
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+        self._workers.shutdown(wait=True)
+        self._pool.close()
+
+    def _submit(self, how: Callable[[Callable[[Tx], T]], T], action: Callable[[Tx], T]) -> Pending[T]:
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+        pending: Pending[T] = Pending()
+        self._workers.submit(_settle, pending, how, action)
+        return pending
+
+    def _write_once(self, action: Callable[[Tx], T]) -> T:
+        for _ in range(ATTEMPTS):
+            try:
+                value, events = self._transact(action)
+            except (RaceLost, *RACES):
+                continue
+            self._publish(events)
+            return value
+        raise Conflict("Others kept changing the same record; nothing was written. Try again.")
+
+    def _transact(self, action: Callable[[Tx], T]) -> tuple[T, list[Any]]:
+        with self._pool.connection() as connection:
+            connection.isolation_level = None
+            connection.read_only = None
+            tx = PostgresTx(connection)
+            value = action(tx)
+            try:
+                connection.commit()
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                # The server may have committed before the answer was lost.
+                raise translate(error, committed="unknown") from error
+            return value, tx.events
+
+    def _read_once(self, action: Callable[[Tx], T]) -> T:
+        with self._pool.connection() as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            return action(PostgresTx(connection))
+
+    def _publish(self, events: Sequence[Any]) -> None:
+        if events:
+            for listener in tuple(self._listeners):
+                listener(events)
+
+
+def prepare(store: PostgresStore, *, create: bool, facts: dict[str, Any]) -> None:
+    """Reach the server and bring its schema up to date."""
+    try:
+        psycopg.connect(store.url, connect_timeout=CONNECT_SECONDS).close()
+    except (psycopg.Error, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        raise StoreUnavailable(f"PostgreSQL cannot be reached: {reason}. Nothing was changed.") from error
+    if store.read(migrate.pending, store.dialect).result():
+        store.write(_migrate, create=create, facts=facts).result()
+
+
+def _migrate(tx: Tx, *, create: bool, facts: dict[str, Any]) -> None:
+    # Two programs that start at once must not both create the tables.
+    tx.one("lock_key", profile="", key="schema")
+    if not create and tx.one("has_migrations") is None:
+        raise NotFound("There is no store in this PostgreSQL database; nothing was made.")
+    assert isinstance(tx, PostgresTx)
+    migrate.apply(tx, "postgres", **facts)
+
+
+def _settle(pending: Pending[T], how: Callable[[Callable[[Tx], T]], T], action: Callable[[Tx], T]) -> None:
+    try:
+        pending.settle(how(action), None)
+    except PoolTimeout:
+        pending.settle(None, StoreUnavailable("PostgreSQL cannot be reached. Nothing was written."))
+    except psycopg.Error as error:
+        pending.settle(None, translate(error))
+    except BaseException as error:  # the action's own; it is handed to the caller
+        pending.settle(None, error)
+    announce((pending,))

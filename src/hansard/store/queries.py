@@ -1,0 +1,62 @@
+"""Named queries, read from `sql/queries`. Python contains no SQL."""
+
+import re
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_FRAGMENT = re.compile(r"\{\{(\w+)\}\}")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
+
+DIALECTS = ("sqlite", "postgres")
+
+
+@cache
+def load(dialect: str) -> dict[str, str]:
+    """Every query of a dialect by name. A name that only one dialect has stops the program here."""
+    root = files("hansard.store") / "sql" / "queries"
+    common = _read(root)
+    own = {each: _read(root / each) for each in DIALECTS}
+    for missing in own["sqlite"].keys() ^ own["postgres"].keys():
+        raise RuntimeError(f"query {missing!r} is there in one dialect only")
+    for doubled in common.keys() & own[dialect].keys():
+        raise RuntimeError(f"query {doubled!r} stands twice")
+    texts = {**common, **own[dialect]}
+    return {name: _expand(text, texts) for name, text in texts.items()}
+
+
+@cache
+def load_for_psycopg() -> dict[str, str]:
+    """The queries of PostgreSQL with psycopg's notation of parameters."""
+    return {name: _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")) for name, text in load("postgres").items()}
+
+
+def parameters(text: str) -> set[str]:
+    """The names a query wants."""
+    return set(_PARAMETER.findall(text))
+
+
+def _read(folder: Traversable) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        if not file.name.endswith(".sql"):
+            continue
+        pieces = _NAME.split(file.read_text(encoding="utf-8"))[1:]
+        for name, text in zip(pieces[::2], pieces[1::2], strict=True):
+            if name in found:
+                raise RuntimeError(f"query {name!r} stands twice")
+            found[name] = _without_comments(text)
+    return found
+
+
+def _without_comments(text: str) -> str:
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    return "\n".join(lines).strip().rstrip(";")
+
+
+def _expand(text: str, texts: dict[str, str]) -> str:
+    """Replace {{name}} by the query of that name: shared lists of columns."""
+    while _FRAGMENT.search(text):
+        text = _FRAGMENT.sub(lambda found: texts[found[1]], text)
+    return text

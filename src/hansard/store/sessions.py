@@ -1,0 +1,184 @@
+"""The table of sessions: rows in, heads out."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from hansard.clock import from_micros, to_micros
+from hansard.model import document
+from hansard.model.place import Source
+from hansard.model.session import Kind, Lineage, Opening, Segment, SessionHead, Shelf, TitleBy, shelf_of
+from hansard.model.usage import UsageTotal
+from hansard.store import blobs
+from hansard.store.database import Row, Tx
+
+FAR_FUTURE = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What a session takes over from the one it came from."""
+
+    parent_no: int
+    lineage: Lineage
+    base_seq: int = 0
+    preview: str | None = None
+    message_count: int = 0
+    tool_call_count: int = 0
+    compacted_seq: int = 0
+    last_reply_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a list does not show of a session."""
+
+    settings: Any
+    prompt_hash: str | None
+    workspace: Any
+    extra: dict[str, Any]
+    draft: str | None
+    finalized_at: datetime | None
+    compacted_seq: int
+    epoch: int
+
+
+def insert(tx: Tx, id: str, opening: Opening, *, at: datetime, inherited: Inheritance | None = None) -> int:
+    """Write a new session's row; its number."""
+    source = opening.source
+    person = source.person
+    row = tx.one(
+        "insert_session",
+        id=id,
+        profile=opening.profile,
+        key=opening.key,
+        source=document.encode(source.to_json()),
+        platform=document.speakable(source.platform),
+        chat_type=document.speakable(source.chat_type),
+        chat_id=column(source.chat_id),
+        person_id=column(None if person is None else person.stable_id),
+        kind=opening.kind,
+        shelf=shelf_of(kind=opening.kind, archived=False, trashed=False, purged=False),
+        title=opening.title,
+        title_by=opening.title_by,
+        model=column(opening.model),
+        settings=_optional_json(opening.settings),
+        prompt_hash=None if opening.system_prompt is None else blobs.hash_of_text(opening.system_prompt),
+        workspace=_optional_json(opening.workspace),
+        labels=document.encode(opening.labels),
+        extra=document.encode(opening.extra),
+        read_only=int(opening.read_only),
+        parent_no=inherited and inherited.parent_no,
+        lineage=inherited and inherited.lineage,
+        base_seq=inherited.base_seq if inherited else 0,
+        began_at=to_micros(at),
+        preview=inherited and inherited.preview,
+        message_count=inherited.message_count if inherited else 0,
+        tool_call_count=inherited.tool_call_count if inherited else 0,
+        compacted_seq=inherited.compacted_seq if inherited else 0,
+        last_reply_seq=inherited.last_reply_seq if inherited else 0,
+    )
+    assert row is not None
+    no: int = row[0]
+    if opening.system_prompt is not None:
+        blobs.keep_text(tx, opening.system_prompt, entry_no=first_entry_no(no))
+    return no
+
+
+def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
+    """The head of a session of this profile; foreign looks like missing."""
+    row = tx.one("get_head", id=id, profile=profile)
+    return None if row is None else head(row)
+
+
+def get_by_no(tx: Tx, no: int) -> SessionHead:
+    """The head of a session that is known to be there."""
+    row = tx.one("get_head_by_no", no=no)
+    assert row is not None, f"session number {no} is referred to but missing"
+    return head(row)
+
+
+def details(tx: Tx, no: int) -> Details:
+    """The rest of a session's facts."""
+    row = tx.one("get_details", no=no)
+    assert row is not None
+    settings, prompt_hash, workspace, extra, draft, finalized_at, compacted_seq, epoch = row
+    return Details(
+        settings=None if settings is None else document.decode(settings),
+        prompt_hash=prompt_hash,
+        workspace=None if workspace is None else document.decode(workspace),
+        extra=document.decode(extra),
+        draft=None if draft is None else document.decode(draft),
+        finalized_at=moment(finalized_at),
+        compacted_seq=compacted_seq,
+        epoch=epoch,
+    )
+
+
+def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
+    """The stretches of log that make up a session's history, oldest first."""
+    found: list[Segment] = []
+    upper = FAR_FUTURE if through is None else through
+    for own_no, id, base_seq, last_seq in tx.all("ancestors", no=no):
+        last = min(upper, last_seq)
+        if last > base_seq:
+            found.append(Segment(own_no, id, base_seq + 1, last))
+        upper = min(upper, base_seq)
+    found.reverse()
+    return found
+
+
+def head(row: Row) -> SessionHead:
+    """A row of `head_columns` as a value."""
+    return SessionHead(
+        no=row[0],
+        id=row[1],
+        profile=row[2],
+        key=row[3],
+        source=Source.from_json(document.decode(row[4])),
+        kind=Kind(row[5]),
+        shelf=Shelf(row[6]),
+        title=row[7],
+        title_by=None if row[8] is None else TitleBy(row[8]),
+        preview=row[9],
+        model=row[10],
+        project=row[11],
+        pinned=bool(row[12]),
+        archived=bool(row[13]),
+        read_only=bool(row[14]),
+        labels=tuple(document.decode(row[15])),
+        began_at=from_micros(row[16]),
+        last_active_at=from_micros(row[17]),
+        ended_at=moment(row[18]),
+        end_reason=row[19],
+        trashed_at=moment(row[20]),
+        last_seq=row[21],
+        base_seq=row[22],
+        read_through=row[23],
+        last_reply_seq=row[24],
+        message_count=row[25],
+        tool_call_count=row[26],
+        usage=UsageTotal(None, *row[27:36]),
+        running_turn=row[36],
+        parent_id=row[37],
+        lineage=None if row[38] is None else Lineage(row[38]),
+    )
+
+
+def first_entry_no(session_no: int) -> int:
+    """The number before a session's first entry; system prompts are referred to from here."""
+    return session_no << 24
+
+
+def moment(micros: int | None) -> datetime | None:
+    """A time that may not have come yet."""
+    return None if micros is None else from_micros(micros)
+
+
+def column(text: str | None) -> str | None:
+    """A text in a form that a column can hold."""
+    return None if text is None else document.speakable(text)
+
+
+def _optional_json(value: Any) -> str | None:
+    return None if value is None else document.encode(value)

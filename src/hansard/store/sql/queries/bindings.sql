@@ -1,0 +1,70 @@
+-- Which session a key is on.
+
+-- name: get_binding
+SELECT session_no, bound_at FROM bindings WHERE profile = :profile AND key = :key;
+
+-- name: set_binding
+INSERT INTO bindings (profile, key, session_no, bound_at) VALUES (:profile, :key, :session_no, :at)
+ON CONFLICT (profile, key) DO UPDATE SET session_no = excluded.session_no, bound_at = excluded.bound_at;
+
+-- name: list_bindings
+SELECT key, session_no, bound_at FROM bindings
+WHERE profile = :profile AND key > :after ORDER BY key LIMIT :limit;
+
+-- name: keys_of_session
+SELECT key FROM bindings WHERE session_no = :session_no ORDER BY key;
+
+-- name: delete_bindings
+DELETE FROM bindings WHERE session_no = :session_no;
+
+-- name: insert_hold
+INSERT INTO holds (session_no, name, expires_at) VALUES (:no, :name, :expires_at)
+ON CONFLICT (session_no, name) DO UPDATE SET expires_at = excluded.expires_at;
+
+-- name: delete_hold
+DELETE FROM holds WHERE session_no = :no AND name = :name;
+
+-- name: delete_holds
+DELETE FROM holds WHERE session_no = :no;
+
+-- name: is_held
+SELECT name FROM holds WHERE session_no = :no AND expires_at > :now LIMIT 1;
+
+-- name: due_for_reset
+-- Sessions of one platform and chat type that nobody has spoken in since the cut-off.
+SELECT s.no, s.id, s.profile, s.key, s.last_active_at FROM sessions s
+WHERE s.platform = :platform AND s.chat_type = :chat_type AND s.ended_at IS NULL AND s.key IS NOT NULL
+  AND s.last_active_at < :cutoff AND s.running_turn IS NULL
+  AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.session_no = s.no AND h.expires_at > :now)
+ORDER BY s.last_active_at LIMIT :limit;
+
+-- name: places_with_open_sessions
+-- The platforms and chat types that a sweep has to look at: few, however many sessions there are.
+WITH RECURSIVE place (platform, chat_type) AS (
+    SELECT * FROM (
+        SELECT platform, chat_type FROM sessions WHERE ended_at IS NULL AND key IS NOT NULL
+        ORDER BY platform, chat_type LIMIT 1
+    ) AS first_place
+    UNION ALL
+    SELECT (SELECT s.platform FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
+              AND (s.platform, s.chat_type) > (place.platform, place.chat_type)
+            ORDER BY s.platform, s.chat_type LIMIT 1),
+           (SELECT s.chat_type FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
+              AND (s.platform, s.chat_type) > (place.platform, place.chat_type)
+            ORDER BY s.platform, s.chat_type LIMIT 1)
+    FROM place WHERE place.platform IS NOT NULL
+)
+SELECT platform, chat_type FROM place WHERE platform IS NOT NULL;
+
+-- name: due_for_finalizing
+SELECT no, id, profile, end_reason, finalize_tries FROM sessions
+WHERE ended_at IS NOT NULL AND finalized_at IS NULL AND finalize_tries < :tries
+ORDER BY ended_at LIMIT :limit;
+
+-- name: mark_finalized
+UPDATE sessions SET finalized_at = :at, finalize_error = NULL WHERE no = :no;
+
+-- name: mark_finalize_failed
+UPDATE sessions SET finalize_tries = finalize_tries + 1, finalize_error = :error,
+    finalized_at = CASE WHEN finalize_tries + 1 >= :tries THEN :at ELSE NULL END
+WHERE no = :no;

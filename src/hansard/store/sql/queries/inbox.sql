@@ -1,0 +1,37 @@
+-- The inbox: arrivals.
+
+-- name: insert_arrival
+INSERT INTO arrivals (id, profile, idem, key, source, message, received_at, state)
+VALUES (:id, :profile, :idem, :key, :source, :message, :received_at, 'waiting')
+ON CONFLICT (profile, idem) DO NOTHING;
+
+-- name: arrival_columns
+a.no, a.id, a.key, a.source, a.message, a.received_at, a.state, s.id, a.turn_id, a.seq, a.reason
+
+-- name: get_arrival
+SELECT {{arrival_columns}} FROM arrivals a LEFT JOIN sessions s ON s.no = a.session_no
+WHERE a.id = :id AND a.profile = :profile;
+
+-- name: get_arrival_by_idem
+SELECT {{arrival_columns}} FROM arrivals a LEFT JOIN sessions s ON s.no = a.session_no
+WHERE a.profile = :profile AND a.idem = :idem;
+
+-- name: waiting_arrivals
+SELECT {{arrival_columns}} FROM arrivals a LEFT JOIN sessions s ON s.no = a.session_no
+WHERE a.profile = :profile AND a.key = :key AND a.state = 'waiting' ORDER BY a.no LIMIT :limit;
+
+-- name: take_arrival
+UPDATE arrivals SET state = 'taken', session_no = :session_no, turn_id = :turn_id, seq = :seq
+WHERE no = :no AND state = 'waiting';
+
+-- name: refuse_arrival
+UPDATE arrivals SET state = 'refused', reason = :reason WHERE no = :no AND state = 'waiting';
+
+-- name: keys_with_arrivals
+-- Keys that have something waiting, oldest first.
+SELECT profile, key, MIN(no) FROM arrivals WHERE state = 'waiting'
+GROUP BY profile, key ORDER BY MIN(no) LIMIT :limit;
+
+-- name: forget_arrivals
+-- A purged session's words leave the inbox too; that they came once stays known.
+UPDATE arrivals SET source = '{}', message = '{}', session_no = NULL WHERE session_no = :no;

@@ -1,0 +1,70 @@
+-- The log: appending to it, reading it.
+
+-- name: advance
+-- Take the next number of a session for a message, and fold it into the head.
+-- Only the lease holder passes while a turn runs; no one passes once the session has ended.
+UPDATE sessions SET
+    last_seq = last_seq + 1,
+    last_active_at = CASE WHEN :active_at > last_active_at THEN :active_at ELSE last_active_at END,
+    last_reply_seq = CASE WHEN :is_reply = 1 THEN last_seq + 1 ELSE last_reply_seq END,
+    preview = COALESCE(preview, :preview),
+    message_count = message_count + 1,
+    tool_call_count = tool_call_count + :tool_calls
+WHERE id = :id AND profile = :profile AND ended_at IS NULL AND read_only = 0 AND shelf <> 'gone'
+  AND COALESCE(running_turn, '') = :turn_id
+RETURNING no, last_seq;
+
+-- name: advance_mark
+-- Take the next number for a compaction or a retraction.
+UPDATE sessions SET last_seq = last_seq + 1
+WHERE no = :no AND COALESCE(running_turn, '') = :turn_id
+RETURNING last_seq;
+
+-- name: insert_entry
+INSERT INTO entries (entry_no, kind, role, at, turn_id, body)
+VALUES (:entry_no, :kind, :role, :at, :turn_id, :body);
+
+-- name: insert_feed
+INSERT INTO feed (session_no, seq, what) VALUES (:session_no, :seq, :what);
+
+-- name: find_receipt
+SELECT r.session_no, r.seq, s.id FROM receipts r LEFT JOIN sessions s ON s.no = r.session_no
+WHERE r.profile = :profile AND r.idem = :idem;
+
+-- name: insert_receipt
+INSERT INTO receipts (profile, idem, session_no, seq) VALUES (:profile, :idem, :session_no, :seq)
+ON CONFLICT (profile, idem) DO NOTHING;
+
+-- name: read_entries
+SELECT entry_no, kind, role, at, turn_id, body FROM entries
+WHERE entry_no BETWEEN :first AND :last ORDER BY entry_no LIMIT :limit;
+
+-- name: read_entries_back
+SELECT entry_no, kind, role, at, turn_id, body FROM entries
+WHERE entry_no BETWEEN :first AND :last ORDER BY entry_no DESC LIMIT :limit;
+
+-- name: read_marks
+SELECT entry_no, kind, role, at, turn_id, body FROM entries
+WHERE kind <> 'message' AND entry_no BETWEEN :first AND :last ORDER BY entry_no;
+
+-- name: last_entry_no
+SELECT MAX(entry_no) FROM entries WHERE entry_no BETWEEN :first AND :last;
+
+-- name: count_entries
+SELECT COUNT(*), COALESCE(MIN(entry_no), 0), COALESCE(MAX(entry_no), 0) FROM entries
+WHERE entry_no BETWEEN :first AND :last;
+
+-- name: set_counts
+-- The head's fold after entries were taken back, or when it is made again.
+UPDATE sessions SET message_count = :message_count, tool_call_count = :tool_call_count,
+    last_reply_seq = :last_reply_seq, preview = :preview, compacted_seq = :compacted_seq
+WHERE no = :no;
+
+-- name: set_last_active
+UPDATE sessions SET last_active_at = :at WHERE no = :no;
+
+-- name: delete_entries
+DELETE FROM entries WHERE entry_no BETWEEN :first AND :last;
+
+-- name: set_compacted
+UPDATE sessions SET compacted_seq = :compacted_seq WHERE no = :no;

@@ -1,0 +1,56 @@
+-- The outbox: deliveries.
+
+-- name: insert_delivery
+INSERT INTO deliveries (
+    id, profile, platform, chat_id, thread_id, channel, session_no, turn_id, parts, state, not_before, created_at
+) VALUES (
+    :id, :profile, :platform, :chat_id, :thread_id, :channel, :session_no, :turn_id, :parts, 'waiting', :at, :at
+);
+
+-- name: delivery_columns
+d.no, d.id, d.profile, d.platform, d.chat_id, d.thread_id, s.id, d.turn_id, d.parts, d.state, d.attempts,
+d.unclear_attempts, d.not_before, d.created_at, d.sent_at, d.reason, d.platform_message_id, d.redirected_to
+
+-- name: get_delivery
+SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
+WHERE d.id = :id AND d.profile = :profile;
+
+-- name: deliveries_of_session
+SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
+WHERE d.session_no = :no ORDER BY d.no;
+
+-- name: claim_deliveries
+-- The first open delivery of each channel whose time has come; a sender that died is overtaken.
+UPDATE deliveries SET state = 'sending', attempts = attempts + 1, holder = :holder, lease_until = :lease_until,
+    unclear_attempts = unclear_attempts + CASE WHEN state = 'sending' THEN 1 ELSE 0 END
+WHERE no IN (
+    SELECT d.no FROM deliveries d
+    WHERE d.state IN ('waiting', 'sending') AND d.not_before <= :now
+      AND (d.state = 'waiting' OR d.lease_until < :now)
+      AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.channel = d.channel
+                        AND e.state IN ('waiting', 'sending') AND e.no < d.no)
+    ORDER BY d.no LIMIT :limit
+) AND (state = 'waiting' OR lease_until < :now)
+RETURNING no, id;
+
+-- name: mark_sent
+UPDATE deliveries SET state = 'sent', sent_at = :at, platform_message_id = :platform_message_id, holder = NULL,
+    lease_until = NULL, reason = NULL
+WHERE id = :id AND state = 'sending' AND holder = :holder;
+
+-- name: mark_failed
+-- Try again not before the given time.
+UPDATE deliveries SET state = 'waiting', not_before = :not_before, reason = :reason, holder = NULL, lease_until = NULL,
+    unclear_attempts = unclear_attempts + :unclear
+WHERE id = :id AND state = 'sending' AND holder = :holder;
+
+-- name: mark_abandoned
+UPDATE deliveries SET state = 'abandoned', reason = :reason, holder = NULL, lease_until = NULL
+WHERE id = :id AND state IN ('waiting', 'sending');
+
+-- name: mark_redirected
+UPDATE deliveries SET state = 'redirected', redirected_to = :to, holder = NULL, lease_until = NULL
+WHERE id = :id AND state IN ('waiting', 'abandoned');
+
+-- name: forget_deliveries
+UPDATE deliveries SET parts = '[]', session_no = NULL WHERE session_no = :no;

@@ -1,0 +1,24 @@
+-- Migrations and the store's own facts.
+
+-- name: create_migrations
+CREATE TABLE IF NOT EXISTS schema_migrations (
+    name       TEXT PRIMARY KEY,
+    checksum   TEXT NOT NULL,
+    applied_at BIGINT NOT NULL
+);
+
+-- name: list_migrations
+SELECT name, checksum FROM schema_migrations ORDER BY name;
+
+-- name: record_migration
+INSERT INTO schema_migrations (name, checksum, applied_at) VALUES (:name, :checksum, :applied_at);
+
+-- name: set_meta_once
+INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING;
+
+-- name: set_meta
+INSERT INTO meta (name, value) VALUES (:name, :value)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: get_meta
+SELECT value FROM meta WHERE name = :name;

@@ -1,0 +1,188 @@
+-- Sessions: opening, heads, what people change about them.
+
+-- name: head_columns
+-- The columns of a SessionHead, in its order; store/sessions.py reads them by place.
+s.no, s.id, s.profile, s.key, s.source, s.kind, s.shelf, s.title, s.title_by, s.preview, s.model,
+p.name, s.pinned, s.archived, s.read_only, s.labels, s.began_at, s.last_active_at, s.ended_at,
+s.end_reason, s.trashed_at, s.last_seq, s.base_seq, s.read_through, s.last_reply_seq, s.message_count,
+s.tool_call_count, s.calls, s.unknown_cost_calls, s.estimated_calls, s.input_tokens, s.output_tokens,
+s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.cost_microusd, s.running_turn,
+parent.id, s.lineage
+
+-- name: head_tables
+sessions s LEFT JOIN projects p ON p.no = s.project_no LEFT JOIN sessions parent ON parent.no = s.parent_no
+
+-- name: insert_session
+INSERT INTO sessions (
+    id, profile, key, source, platform, chat_type, chat_id, person_id, kind, shelf, title, title_by, model, settings,
+    prompt_hash, workspace, labels, extra, read_only, parent_no, lineage, base_seq, began_at, last_seq,
+    last_active_at, preview, message_count, tool_call_count, compacted_seq, last_reply_seq
+) VALUES (
+    :id, :profile, :key, :source, :platform, :chat_type, :chat_id, :person_id, :kind, :shelf, :title, :title_by,
+    :model, :settings, :prompt_hash, :workspace, :labels, :extra, :read_only, :parent_no, :lineage, :base_seq,
+    :began_at, :base_seq, :began_at, :preview, :message_count, :tool_call_count, :compacted_seq, :last_reply_seq
+) RETURNING no;
+
+-- name: get_head
+SELECT {{head_columns}} FROM {{head_tables}} WHERE s.id = :id AND s.profile = :profile AND s.shelf <> 'gone';
+
+-- name: get_head_by_no
+SELECT {{head_columns}} FROM {{head_tables}} WHERE s.no = :no;
+
+-- name: get_details
+-- What a list does not show.
+SELECT s.settings, s.prompt_hash, s.workspace, s.extra, d.text, s.finalized_at, s.compacted_seq, s.epoch
+FROM sessions s LEFT JOIN drafts d ON d.session_no = s.no
+WHERE s.no = :no;
+
+-- name: lock_session
+-- Hold a session's row until the transaction ends; the first statement of whatever depends on it.
+UPDATE sessions SET epoch = epoch WHERE id = :id AND profile = :profile AND shelf <> 'gone'
+RETURNING no;
+
+-- name: ids_by_prefix
+SELECT id, title FROM sessions
+WHERE profile = :profile AND id >= :first AND id < :beyond AND shelf <> 'gone'
+ORDER BY id LIMIT :limit;
+
+-- name: id_by_title
+SELECT id FROM sessions WHERE profile = :profile AND title = :title;
+
+-- name: titles_from
+-- Titles of a numbered family; the caller checks the digits.
+SELECT title, id, no FROM sessions
+WHERE profile = :profile AND title >= :first AND title < :beyond
+ORDER BY title;
+
+-- name: set_title
+UPDATE sessions SET title = :title, title_by = :title_by WHERE no = :no;
+
+-- name: set_pinned
+UPDATE sessions SET pinned = :pinned WHERE no = :no;
+
+-- name: set_shelf
+UPDATE sessions SET shelf = :shelf, archived = :archived, trashed_at = :trashed_at WHERE no = :no;
+
+-- name: set_project
+UPDATE sessions SET project_no = :project_no WHERE no = :no;
+
+-- name: set_labels
+UPDATE sessions SET labels = :labels WHERE no = :no;
+
+-- name: set_read_through
+UPDATE sessions SET read_through = :read_through WHERE no = :no;
+
+-- name: set_model
+UPDATE sessions SET model = :model WHERE no = :no;
+
+-- name: set_draft
+INSERT INTO drafts (session_no, text, updated_at) VALUES (:no, :text, :at)
+ON CONFLICT (session_no) DO UPDATE SET text = excluded.text, updated_at = excluded.updated_at;
+
+-- name: delete_draft
+DELETE FROM drafts WHERE session_no = :no;
+
+-- name: end_session
+-- The first reason wins. The clock may have been set back: an end is never before the beginning.
+UPDATE sessions SET ended_at = CASE WHEN :at > began_at THEN :at ELSE began_at END, end_reason = :reason,
+    finalized_at = NULL, finalize_tries = 0, finalize_error = NULL
+WHERE no = :no AND ended_at IS NULL;
+
+-- name: reopen_session
+UPDATE sessions SET ended_at = NULL, end_reason = NULL, key = :key WHERE no = :no;
+
+-- name: set_key
+UPDATE sessions SET key = :key WHERE no = :no;
+
+-- name: open_session_of_key
+SELECT no FROM sessions WHERE profile = :profile AND key = :key AND ended_at IS NULL;
+
+-- name: ancestors
+-- A session and those it came from, nearest first. UNION drops a repeated row, so a cycle ends.
+WITH RECURSIVE line (no, id, parent_no, lineage, base_seq, last_seq, depth) AS (
+    SELECT no, id, parent_no, lineage, base_seq, last_seq, 0 FROM sessions WHERE no = :no
+    UNION
+    SELECT s.no, s.id, s.parent_no, s.lineage, s.base_seq, s.last_seq, line.depth + 1
+    FROM line JOIN sessions s ON s.no = line.parent_no
+    WHERE line.lineage IN ('fork', 'continuation') AND line.depth < 1000
+)
+SELECT no, id, base_seq, last_seq FROM line ORDER BY depth;
+
+-- name: children
+SELECT no, id, lineage, base_seq, shelf FROM sessions WHERE parent_no = :no ORDER BY no;
+
+-- name: list_by_activity
+SELECT {{head_columns}} FROM {{head_tables}}
+WHERE s.profile = :profile AND s.shelf = :shelf
+  AND (s.last_active_at, s.no) < (:before_at, :before_no)
+  AND s.last_active_at >= :since
+  AND {{list_filters}}
+ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
+
+-- name: list_by_platform
+SELECT {{head_columns}} FROM {{head_tables}}
+WHERE s.profile = :profile AND s.platform = :platform AND s.shelf = :shelf
+  AND (s.last_active_at, s.no) < (:before_at, :before_no)
+  AND s.last_active_at >= :since
+  AND {{list_filters}}
+ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
+
+-- name: list_by_project
+SELECT {{head_columns}} FROM {{head_tables}}
+WHERE s.project_no = :project_no AND s.profile = :profile AND s.shelf = :shelf
+  AND (s.last_active_at, s.no) < (:before_at, :before_no)
+  AND s.last_active_at >= :since
+  AND {{list_filters}}
+ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
+
+-- name: list_pinned
+SELECT {{head_columns}} FROM {{head_tables}}
+WHERE s.profile = :profile AND s.pinned = 1 AND s.shelf = :shelf
+  AND (s.last_active_at, s.no) < (:before_at, :before_no)
+  AND s.last_active_at >= :since
+  AND {{list_filters}}
+ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
+
+-- name: list_filters
+-- What narrows any list; a null asks for nothing.
+(CAST(:kind AS TEXT) IS NULL OR s.kind = :kind)
+  AND (CAST(:model AS TEXT) IS NULL OR s.model = :model)
+  AND (CAST(:only_platform AS TEXT) IS NULL OR s.platform = :only_platform)
+  AND (CAST(:only_open AS BIGINT) IS NULL OR (s.ended_at IS NULL) = (:only_open = 1))
+
+-- name: count_shelf
+-- Never counts further than it was asked to.
+SELECT COUNT(*) FROM (SELECT 1 FROM sessions WHERE profile = :profile AND shelf = :shelf LIMIT :limit) AS some;
+
+-- name: page_of_sessions
+-- Every session of a profile in the order of opening, a page at a time; tombstones too.
+SELECT no, id, shelf FROM sessions WHERE profile = :profile AND no > :after ORDER BY no LIMIT :limit;
+
+-- name: page_of_all_sessions
+SELECT no, id, shelf FROM sessions WHERE no > :after ORDER BY no LIMIT :limit;
+
+-- name: prunable
+SELECT no, id FROM sessions
+WHERE profile = :profile AND ended_at < :before AND pinned = 0 AND shelf <> 'gone' AND no > :after
+  AND (CAST(:platform AS TEXT) IS NULL OR platform = :platform)
+ORDER BY no LIMIT :limit;
+
+-- name: expired_trash
+SELECT no, id FROM sessions
+WHERE trashed_at < :before AND purged_at IS NULL ORDER BY trashed_at LIMIT :limit;
+
+-- name: set_project_for_all
+UPDATE sessions SET project_no = NULL WHERE project_no = :project_no;
+
+-- name: bury_session
+-- What stays of a purged session: that it was, when, what it cost. Its words and names go.
+UPDATE sessions SET shelf = 'gone', purged_at = :at, title = NULL, title_by = NULL, preview = NULL, key = NULL,
+    source = :source, chat_id = NULL, person_id = NULL, settings = NULL, prompt_hash = NULL, workspace = NULL,
+    labels = '[]', extra = '{}', project_no = NULL, pinned = 0, message_count = 0, tool_call_count = 0,
+    last_reply_seq = 0, compacted_seq = 0,
+    trashed_at = COALESCE(trashed_at, :at), ended_at = COALESCE(ended_at, :at), end_reason = COALESCE(end_reason, 'purge'),
+    finalized_at = COALESCE(finalized_at, :at)
+WHERE no = :no;
+
+-- name: session_bytes
+SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(body)), 0) AS BIGINT) FROM entries WHERE entry_no BETWEEN :first AND :last;

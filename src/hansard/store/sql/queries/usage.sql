@@ -1,0 +1,75 @@
+-- The ledger of model calls, and sums of it.
+
+-- name: insert_usage
+INSERT INTO usage (
+    profile, call_id, session_no, turn_id, at, model, provider, base_url, billing_mode, task, input_tokens,
+    output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_microusd, cost_status,
+    price_source, price_version
+) VALUES (
+    :profile, :call_id, :session_no, :turn_id, :at, :model, :provider, :base_url, :billing_mode, :task, :input_tokens,
+    :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_microusd, :cost_status,
+    :price_source, :price_version
+) ON CONFLICT (profile, call_id) DO NOTHING;
+
+-- name: add_usage
+UPDATE sessions SET calls = calls + :calls, unknown_cost_calls = unknown_cost_calls + :unknown_cost_calls,
+    estimated_calls = estimated_calls + :estimated_calls,
+    input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
+    cache_read_tokens = cache_read_tokens + :cache_read_tokens,
+    cache_write_tokens = cache_write_tokens + :cache_write_tokens,
+    reasoning_tokens = reasoning_tokens + :reasoning_tokens, cost_microusd = cost_microusd + :cost_microusd,
+    model = COALESCE(model, :model)
+WHERE no = :no;
+
+-- name: set_usage
+UPDATE sessions SET calls = :calls, unknown_cost_calls = :unknown_cost_calls, estimated_calls = :estimated_calls,
+    input_tokens = :input_tokens, output_tokens = :output_tokens, cache_read_tokens = :cache_read_tokens,
+    cache_write_tokens = :cache_write_tokens, reasoning_tokens = :reasoning_tokens, cost_microusd = :cost_microusd
+WHERE no = :no;
+
+-- name: delete_call
+DELETE FROM usage WHERE profile = :profile AND call_id = :call_id;
+
+-- name: total_columns
+-- The columns of a UsageTotal after its group.
+COUNT(*), COUNT(*) - COUNT(u.cost_microusd), COUNT(CASE WHEN u.cost_status = 'estimated' THEN 1 END),
+CAST(COALESCE(SUM(u.input_tokens), 0) AS BIGINT), CAST(COALESCE(SUM(u.output_tokens), 0) AS BIGINT),
+CAST(COALESCE(SUM(u.cache_read_tokens), 0) AS BIGINT), CAST(COALESCE(SUM(u.cache_write_tokens), 0) AS BIGINT),
+CAST(COALESCE(SUM(u.reasoning_tokens), 0) AS BIGINT), CAST(COALESCE(SUM(u.cost_microusd), 0) AS BIGINT)
+
+-- name: usage_of_session
+SELECT NULL, {{total_columns}} FROM usage u WHERE u.session_no = :no;
+
+-- name: usage_rows_of_session
+SELECT call_id, turn_id, at, model, provider, base_url, billing_mode, task, input_tokens, output_tokens,
+    cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_microusd, cost_status, price_source, price_version
+FROM usage WHERE session_no = :no ORDER BY at, call_id;
+
+-- name: usage_by_day
+-- Grouped by UTC day, as its number since 1970.
+SELECT u.at / 86400000000, {{total_columns}} FROM usage u
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY u.at / 86400000000 ORDER BY 1;
+
+-- name: usage_by_model
+SELECT u.model, {{total_columns}} FROM usage u
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY u.model ORDER BY 1;
+
+-- name: usage_by_provider
+SELECT u.provider, {{total_columns}} FROM usage u
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY u.provider ORDER BY 1;
+
+-- name: usage_by_source
+SELECT s.platform, {{total_columns}} FROM usage u JOIN sessions s ON s.no = u.session_no
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY s.platform ORDER BY 1;
+
+-- name: usage_by_project
+SELECT p.name, {{total_columns}} FROM usage u JOIN sessions s ON s.no = u.session_no
+LEFT JOIN projects p ON p.no = s.project_no
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY p.name ORDER BY 1;
+
+-- name: usage_by_session
+SELECT s.id, {{total_columns}} FROM usage u JOIN sessions s ON s.no = u.session_no
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY s.id ORDER BY 1;
+
+-- name: delete_usage
+DELETE FROM usage WHERE session_no = :no;

@@ -1,0 +1,158 @@
+"""The embedded database: one writer thread with group commit, a few readers."""
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import apsw
+
+from hansard.errors import StoreUnavailable
+from hansard.store import sqlite_file
+from hansard.store.database import Listener, Tx
+from hansard.store.pending import Pending, announce
+from hansard.store.sqlite_errors import translate
+from hansard.store.sqlite_tx import SqliteTx
+from hansard.store.sqlite_writer import Job, Writer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+READERS = 4
+BATCH = 512
+WAIT_SECONDS = 10.0
+
+
+class SqliteStore:
+    """A store in one file, or in memory when the path is `:memory:`."""
+
+    dialect = "sqlite"
+
+    def __init__(self, path: str, *, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.path = path
+        self.url = f"sqlite:///{path}"
+        self._in_memory = path == sqlite_file.MEMORY
+        self._wait_seconds = wait_seconds
+        self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._listeners: list[Listener] = []
+        self._writer: threading.Thread | None = None
+        self._readers: list[threading.Thread] = []
+        self._reading = 0
+        self._guard = threading.Lock()
+        self._closed = False
+        self._pid = os.getpid()
+
+    def write(self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+        """Run an action in a transaction; the answer comes after the commit is durable."""
+        pending: Pending[T] = Pending()
+        if self._writer is None or self._closed:
+            self._start_writer()
+        self._writes.put(Job(action, args, kwargs, pending))
+        return pending
+
+    def read(self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+        """Run an action that only reads, on one consistent snapshot."""
+        if self._in_memory:
+            return self.write(action, *args, **kwargs)
+        pending: Pending[T] = Pending()
+        self._start_reader()
+        self._reads.put(Job(action, args, kwargs, pending))
+        return pending
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call back with the events of every commit; returns how to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def close(self) -> None:
+        """Finish what was begun and let go of the file."""
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+            for _ in self._readers:
+                self._reads.put(None)
+            if self._writer is not None:
+                self._writes.put(None)
+        # Readers first: the last connection to close folds the WAL into the file, and that must be the writer.
+        for reader in self._readers:
+            reader.join()
+        if self._writer is not None:
+            self._writer.join()
+
+    def _publish(self, events: Sequence[Any]) -> None:
+        if events:
+            for listener in tuple(self._listeners):
+                listener(events)
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+        if os.getpid() != self._pid:
+            raise StoreUnavailable("An open store cannot cross a fork; open it again in the child process.")
+
+    def _start_writer(self) -> None:
+        with self._guard:
+            self._check_usable()
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write_forever, name="hansard-writer", daemon=True)
+                self._writer.start()
+
+    def _start_reader(self) -> None:
+        with self._guard:
+            self._check_usable()
+            self._reading += 1
+            if self._reading > len(self._readers) < READERS:
+                self._readers.append(
+                    threading.Thread(target=self._read_forever, name="hansard-reader", daemon=True)
+                )
+                self._readers[-1].start()
+
+    def _write_forever(self) -> None:
+        writer = Writer(self.path, publish=self._publish, wait_seconds=self._wait_seconds)
+        closing = False
+        while not closing and (first := self._writes.get()) is not None:
+            jobs = [first]
+            closing = self._gather(jobs)
+            writer.work(jobs)
+        writer.close()
+
+    def _gather(self, jobs: list[Job]) -> bool:
+        """Take whatever else is waiting; say whether the store is closing."""
+        while len(jobs) < BATCH:
+            try:
+                job = self._writes.get_nowait()
+            except queue.Empty:
+                return False
+            if job is None:
+                return True
+            jobs.append(job)
+        return False
+
+    def _read_forever(self) -> None:
+        connection: apsw.Connection | None = None
+        while (job := self._reads.get()) is not None:
+            try:
+                connection = connection or sqlite_file.connect_reader(self.path)
+                job.pending.settle(_read_once(connection, job), None)
+            except apsw.Error as error:
+                job.pending.settle(None, translate(error, self.path))
+                connection = None
+            except BaseException as error:  # the action's own; it is handed to the caller
+                job.pending.settle(None, error)
+            with self._guard:
+                self._reading -= 1
+            announce((job.pending,))
+        if connection is not None:
+            connection.close()
+
+
+def _read_once(connection: apsw.Connection, job: Job) -> Any:
+    connection.execute("BEGIN")
+    try:
+        return job.action(SqliteTx(connection), *job.args, **job.kwargs)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

@@ -1,0 +1,127 @@
+"""The database file: how it is made, opened, recognised. It is touched only through SQLite.
+
+A plain open and close of a live file would drop every lock this process holds on it.
+"""
+
+import os
+import threading
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from hansard.errors import NotFound, StoreUnavailable
+from hansard.store import identity
+from hansard.store.sqlite_errors import translate
+
+MEMORY = ":memory:"
+APPLICATION_ID = 1213416260
+BUSY_MS = 5000
+STATEMENTS = 400
+# Releases from 3.7.0 on can corrupt a WAL database that several connections write to.
+FIRST_SOUND = (3, 51, 3)
+SOUND_LINES = {(3, 50): 7, (3, 44): 6}
+
+_umask = threading.Lock()
+
+
+def version() -> tuple[int, int, int]:
+    """The release of SQLite that is linked."""
+    major, minor, patch = apsw.sqlite_lib_version().split(".")[:3]
+    return int(major), int(minor), int(patch)
+
+
+def is_sound(release: tuple[int, int, int]) -> bool:
+    """Whether this release is free of the WAL-reset bug."""
+    return release >= FIRST_SOUND or release[2] >= SOUND_LINES.get(release[:2], 1 << 30)
+
+
+def ensure(path: str, *, create: bool) -> bool:
+    """Make sure a store is at the path; say whether it had to be made."""
+    if not is_sound(version()):
+        raise StoreUnavailable(
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a store; nothing was opened. "
+            "Install a newer apsw (SQLite 3.51.3 or later)."
+        )
+    if os.path.isdir(path):
+        raise StoreUnavailable(f"{path} is a directory, not a Hansard store.")
+    there = os.path.exists(path) and os.stat(path).st_size > 0
+    identity.check(path, there=there)
+    if there:
+        return False
+    if not create:
+        raise NotFound(f"There is no store at {path}; nothing was made.")
+    _create(path)
+    return True
+
+
+def connect_writer(path: str) -> apsw.Connection:
+    """A connection that writes; the caller owns it in one thread."""
+    connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+    connection.execute(_script("writer"))
+    return connection
+
+
+def connect_reader(path: str) -> apsw.Connection:
+    """A connection that cannot write."""
+    try:
+        return _reader(path, "mode=ro")
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
+        wal = Path(f"{path}-wal")
+        if os.access(os.path.dirname(path) or ".", os.W_OK) or (wal.exists() and wal.stat().st_size):
+            raise
+        # A read-only directory without unfinished business: nobody can change the file under us.
+        return _reader(path, "mode=ro&immutable=1")
+
+
+def recognise(connection: apsw.Connection, path: str) -> None:
+    """Refuse a database that is not ours."""
+    application = connection.pragma("application_id")
+    if application != APPLICATION_ID:
+        raise StoreUnavailable(f"{path} is an SQLite database, but not a Hansard store; it was left as it is.")
+
+
+def memory() -> apsw.Connection:
+    """A database that lives as long as its connection."""
+    connection = apsw.Connection(MEMORY, statementcachesize=STATEMENTS)
+    connection.execute(_script("writer"))
+    return connection
+
+
+def _create(path: str) -> None:
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise StoreUnavailable(f"There is no directory {folder}; nothing was made.")
+    # Private from the first byte. The umask belongs to the process: one at a time.
+    with _umask:
+        before = os.umask(0o077)
+        try:
+            connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+            try:
+                connection.execute(_script("create"))
+            finally:
+                connection.close()
+        except apsw.Error as error:
+            raise translate(error, path) from error
+        finally:
+            os.umask(before)
+
+
+def _connect(path: str, flags: int) -> apsw.Connection:
+    connection = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, statementcachesize=STATEMENTS)
+    connection.set_busy_timeout(BUSY_MS)
+    return connection
+
+
+def _reader(path: str, how: str) -> apsw.Connection:
+    uri = f"file:{quote(os.path.abspath(path))}?{how}"
+    connection = _connect(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    connection.execute(_script("reader"))
+    return connection
+
+
+@cache
+def _script(name: str) -> str:
+    return (files("hansard.store") / "sql" / "sqlite" / f"{name}.sql").read_text(encoding="utf-8")

@@ -1,0 +1,46 @@
+"""A transaction on an apsw connection."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import apsw
+
+from hansard.store import queries
+from hansard.store.database import Row
+
+
+class SqliteTx:
+    """Runs named queries on one connection; events wait here for the commit."""
+
+    __slots__ = ("_connection", "_execute", "_texts", "events")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self._texts = queries.load("sqlite")
+        self.events: list[Any] = []
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        row: Row | None = None
+        # Run to the end: a statement left half-way would keep its locks.
+        for found in self._execute(self._texts[name], params):
+            if row is None:
+                row = found
+        return row
+
+    def all(self, name: str, /, **params: Any) -> list[Row]:
+        return self._execute(self._texts[name], params).fetchall()
+
+    def run(self, name: str, /, **params: Any) -> int:
+        self._execute(self._texts[name], params)
+        return self._connection.changes()
+
+    def many(self, name: str, rows: Iterable[Mapping[str, Any]], /) -> None:
+        self._connection.executemany(self._texts[name], rows)
+
+    def script(self, text: str) -> None:
+        """Run several statements without parameters."""
+        self._connection.execute(text)
+
+    def after_commit(self, event: Any) -> None:
+        self.events.append(event)
