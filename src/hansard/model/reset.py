@@ -56,6 +56,16 @@ class ResetPolicy:
             return ResetReason.DAILY
         return None
 
+    def cutoff(self, now: datetime) -> datetime | None:
+        """Whoever was last active before this instant is due now; None when nobody ever is."""
+        now = _utc(now)
+        cutoffs = []
+        if self._watches_idle and self.idle < now - datetime.min.replace(tzinfo=UTC):
+            cutoffs.append(now - self.idle)
+        if self._watches_day:
+            cutoffs.append(self._latest_boundary(now))
+        return max(cutoffs, default=None)
+
     def next_due(self, *, last_active: datetime) -> datetime | None:
         """The instant up to which the session goes on if nobody writes; None means for ever."""
         last_active = _utc(last_active)

@@ -45,6 +45,12 @@ def get(tx: Tx, id: str, *, profile: str) -> Delivery | None:
     return None if row is None else _delivery(row)
 
 
+def get_by_no(tx: Tx, no: int) -> Delivery | None:
+    """One delivery by its number."""
+    row = tx.one("get_delivery_by_no", no=no)
+    return None if row is None else _delivery(row)
+
+
 def of_session(tx: Tx, session_no: int) -> list[Delivery]:
     """What a session sent or is sending, oldest first."""
     return [_delivery(row) for row in tx.all("deliveries_of_session", no=session_no)]

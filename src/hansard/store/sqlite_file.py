@@ -60,7 +60,7 @@ def ensure(path: str, *, create: bool) -> bool:
 def connect_writer(path: str) -> apsw.Connection:
     """A connection that writes; the caller owns it in one thread."""
     connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
-    connection.execute(_script("writer"))
+    connection.execute(_script("writer")).fetchall()
     return connection
 
 
@@ -86,7 +86,7 @@ def recognise(connection: apsw.Connection, path: str) -> None:
 def memory() -> apsw.Connection:
     """A database that lives as long as its connection."""
     connection = apsw.Connection(MEMORY, statementcachesize=STATEMENTS)
-    connection.execute(_script("writer"))
+    connection.execute(_script("writer")).fetchall()
     return connection
 
 
@@ -100,7 +100,7 @@ def _create(path: str) -> None:
         try:
             connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
             try:
-                connection.execute(_script("create"))
+                connection.execute(_script("create")).fetchall()
             finally:
                 connection.close()
         except apsw.Error as error:
@@ -118,7 +118,7 @@ def _connect(path: str, flags: int) -> apsw.Connection:
 def _reader(path: str, how: str) -> apsw.Connection:
     uri = f"file:{quote(os.path.abspath(path))}?{how}"
     connection = _connect(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    connection.execute(_script("reader"))
+    connection.execute(_script("reader")).fetchall()
     return connection
 
 

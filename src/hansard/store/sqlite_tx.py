@@ -40,7 +40,7 @@ class SqliteTx:
 
     def script(self, text: str) -> None:
         """Run several statements without parameters."""
-        self._connection.execute(text)
+        self._connection.execute(text).fetchall()
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)

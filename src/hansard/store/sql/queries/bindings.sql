@@ -68,3 +68,6 @@ UPDATE sessions SET finalized_at = :at, finalize_error = NULL WHERE no = :no;
 UPDATE sessions SET finalize_tries = finalize_tries + 1, finalize_error = :error,
     finalized_at = CASE WHEN finalize_tries + 1 >= :tries THEN :at ELSE NULL END
 WHERE no = :no;
+
+-- name: stray_bindings
+SELECT b.key FROM bindings b JOIN sessions s ON s.no = b.session_no WHERE s.shelf = 'gone' LIMIT 20;

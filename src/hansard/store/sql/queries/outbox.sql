@@ -15,6 +15,9 @@ d.unclear_attempts, d.not_before, d.created_at, d.sent_at, d.reason, d.platform_
 SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
 WHERE d.id = :id AND d.profile = :profile;
 
+-- name: get_delivery_by_no
+SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no WHERE d.no = :no;
+
 -- name: deliveries_of_session
 SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
 WHERE d.session_no = :no ORDER BY d.no;

@@ -22,3 +22,14 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: get_meta
 SELECT value FROM meta WHERE name = :name;
+
+-- name: count_everything
+SELECT
+    (SELECT COUNT(*) FROM sessions WHERE shelf <> 'gone'),
+    (SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL AND shelf <> 'gone'),
+    (SELECT COUNT(*) FROM entries),
+    (SELECT COUNT(*) FROM turns),
+    (SELECT COUNT(*) FROM arrivals WHERE state = 'waiting'),
+    (SELECT COUNT(*) FROM deliveries WHERE state IN ('waiting', 'sending')),
+    (SELECT COUNT(*) FROM blobs),
+    (SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM blobs);

@@ -180,9 +180,12 @@ UPDATE sessions SET shelf = 'gone', purged_at = :at, title = NULL, title_by = NU
     source = :source, chat_id = NULL, person_id = NULL, settings = NULL, prompt_hash = NULL, workspace = NULL,
     labels = '[]', extra = '{}', project_no = NULL, pinned = 0, message_count = 0, tool_call_count = 0,
     last_reply_seq = 0, compacted_seq = 0,
-    trashed_at = COALESCE(trashed_at, :at), ended_at = COALESCE(ended_at, :at), end_reason = COALESCE(end_reason, 'purge'),
+    trashed_at = COALESCE(trashed_at, :at), ended_at = COALESCE(ended_at, CASE WHEN :at > began_at THEN :at ELSE began_at END), end_reason = COALESCE(end_reason, 'purge'),
     finalized_at = COALESCE(finalized_at, :at)
 WHERE no = :no;
 
 -- name: session_bytes
 SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(body)), 0) AS BIGINT) FROM entries WHERE entry_no BETWEEN :first AND :last;
+
+-- name: profile_of
+SELECT profile FROM sessions WHERE id = :id;

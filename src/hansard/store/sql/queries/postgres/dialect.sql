@@ -6,3 +6,14 @@ SELECT 1 FROM pg_tables WHERE tablename = 'schema_migrations' AND schemaname = c
 -- name: lock_key
 -- Before the binding is read: PostgreSQL lets two readers see no binding. Ends with the transaction.
 SELECT pg_advisory_xact_lock(hashtextextended(:profile || '/' || :key, 0));
+
+-- name: check_integrity
+-- The server checks its own pages.
+SELECT 'ok';
+
+-- name: check_references
+SELECT conrelid::regclass::text, conname FROM pg_constraint WHERE contype = 'f' AND NOT convalidated;
+
+-- name: table_sizes
+SELECT relname, pg_total_relation_size(oid), reltuples::bigint FROM pg_class
+WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace ORDER BY 2 DESC;

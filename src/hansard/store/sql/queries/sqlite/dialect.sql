@@ -6,3 +6,13 @@ SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations';
 -- name: lock_key
 -- One writer at a time: the key is locked already.
 SELECT 1;
+
+-- name: check_integrity
+PRAGMA integrity_check(20);
+
+-- name: check_references
+PRAGMA foreign_key_check;
+
+-- name: table_sizes
+SELECT name, SUM(pgsize), SUM(CASE WHEN pagetype = 'leaf' THEN ncell ELSE 0 END) FROM dbstat
+GROUP BY name ORDER BY 2 DESC;

@@ -1,0 +1,101 @@
+"""What time brings about: leases that ran out, sessions that are over, ends to be finalized."""
+
+from dataclasses import dataclass
+
+from hansard.actions import purge, routing, turns
+from hansard.clock import Occasion, to_micros
+from hansard.model.key import SessionKey
+from hansard.model.place import Source
+from hansard.model.reset import Policies
+from hansard.model.turn import Turn
+from hansard.store import sessions
+from hansard.store.database import Tx
+
+BATCH = 100
+TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A session that a sweep has ended."""
+
+    profile: str
+    session_id: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToFinalize:
+    """An ended session for which what must follow an end has not been done."""
+
+    no: int
+    session_id: str
+    profile: str
+    reason: str
+    tries: int
+
+
+def interrupt_dead_turns(tx: Tx, *, when: Occasion) -> list[Turn]:
+    """Interrupt the turns whose lease ran out. A turn that is merely slow renews its lease."""
+    ended = []
+    for (turn_id,) in tx.all("expired_turns", now=to_micros(when.now), limit=BATCH):
+        row = tx.one("get_turn", id=turn_id)
+        if row is not None:
+            turn = turns.interrupt(tx, turn_id, profile=row[-1], when=when, reason="the agent stopped responding")
+            if turn is not None:
+                ended.append(turn)
+    return ended
+
+
+def end_expired_sessions(tx: Tx, policies: Policies, *, when: Occasion) -> list[Expired]:
+    """End the sessions whose policy says that they are over: the same rule as on the message path."""
+    ended: list[Expired] = []
+    for platform, chat_type in tx.all("places_with_open_sessions"):
+        policy = policies.choose(Source(platform=platform, chat_type=chat_type))
+        cutoff = policy.cutoff(when.now)
+        if cutoff is None:
+            continue
+        rows = tx.all(
+            "due_for_reset",
+            platform=platform,
+            chat_type=chat_type,
+            cutoff=to_micros(cutoff),
+            now=to_micros(when.now),
+            limit=BATCH,
+        )
+        for no, id, profile, key, _ in rows:
+            routing.lock(tx, SessionKey.parse(key))
+            head = sessions.get_by_no(tx, no)
+            reason = routing.reset_due(tx, head, policy=policy, when=when) if head.is_open else None
+            if reason is not None and routing.end(tx, head, reason=reason, when=when):
+                ended.append(Expired(profile, id, key, reason))
+    return ended
+
+
+def to_finalize(tx: Tx, *, limit: int = BATCH) -> list[ToFinalize]:
+    """Ended sessions that wait for their finalizers."""
+    rows = tx.all("due_for_finalizing", tries=TRIES, limit=limit)
+    return [ToFinalize(no, id, profile, reason, tries) for no, id, profile, reason, tries in rows]
+
+
+def finalized(tx: Tx, no: int, *, when: Occasion) -> None:
+    """Note that what must follow an end has been done."""
+    tx.run("mark_finalized", no=no, at=to_micros(when.now))
+
+
+def finalizing_failed(tx: Tx, no: int, *, error: str, when: Occasion) -> None:
+    """Note a failed try; after the third it is given up, and the error stays to be seen."""
+    tx.run("mark_finalize_failed", no=no, error=error, at=to_micros(when.now), tries=TRIES)
+
+
+def empty_trash(tx: Tx, *, when: Occasion) -> list[str]:
+    """Purge what has been in the trash for too long; a few at a time."""
+    done = []
+    for id in purge.expired_trash(tx, now=when.now, limit=10):
+        row = tx.one("profile_of", id=id)
+        if row is not None:
+            purge.purge(tx, id, profile=row[0], when=when)
+            done.append(id)
+    return done
+

@@ -1,0 +1,162 @@
+"""Does the record agree with itself? `verify` says where not; `rebuild` makes the folds again."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from hansard.actions import fold
+from hansard.model.entry import MAX_SEQ
+from hansard.model.session import Segment, SessionHead, Shelf
+from hansard.model.turn import TurnState
+from hansard.store import entries, ledger, sessions
+from hansard.store.database import Store, Tx
+
+PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One thing that does not hold."""
+
+    invariant: str
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How much was looked at, and what is broken."""
+
+    sessions: int
+    entries: int
+    broken: tuple[Broken, ...]
+
+
+def verify(store: Store, *, progress: Callable[[int], None] = lambda done: None) -> Checked:
+    """Check every session of every profile, a page at a time; writers are not disturbed."""
+    broken = list(store.read(check_database).result())
+    seen = counted = 0
+    after = 0
+    while page := store.read(_check_page, after).result():
+        for no, found, size in page:
+            broken.extend(found)
+            seen, counted, after = seen + 1, counted + size, no
+        progress(seen)
+    return Checked(seen, counted, tuple(broken))
+
+
+def rebuild(store: Store, *, progress: Callable[[int], None] = lambda done: None) -> int:
+    """Make every head again from its log; how many were wrong. Each session is its own transaction."""
+    wrong = seen = 0
+    after = 0
+    while page := store.read(_page_of_numbers, after).result():
+        for no in page:
+            wrong += store.write(rebuild_head, no).result()
+            seen, after = seen + 1, no
+        progress(seen)
+    return wrong
+
+
+def rebuild_head(tx: Tx, no: int) -> bool:
+    """Fold one session's log into its head; say whether that changed anything."""
+    head = sessions.get_by_no(tx, no)
+    row = tx.one("lock_session", id=head.id, profile=head.profile)
+    if row is None:
+        return False  # a tombstone has no head to speak of
+    head = sessions.get_by_no(tx, no)
+    found = list(check_session(tx, head))
+    if not found:
+        return False
+    fold.put(tx, no, fold.counts(tx, sessions.segments(tx, no)))
+    ledger.set_total(tx, no, ledger.total_of_session(tx, no))
+    _free_dead_mark(tx, head)
+    return True
+
+
+def check_database(tx: Tx) -> list[Broken]:
+    """What the database itself says about its files, references and indexes."""
+    found = [Broken("I22 file", "the database", str(row[0])) for row in tx.all("check_integrity") if row[0] != "ok"]
+    found += [Broken("I22 references", str(row[0]), f"row {row[1]} refers to nothing") for row in tx.all("check_references")]
+    found += [Broken("I8 one open", str(row[0]), "binding of a purged session") for row in tx.all("stray_bindings")]
+    return found
+
+
+def check_session(tx: Tx, head: SessionHead) -> Iterator[Broken]:
+    """Compare one session's head with its log, its ledger and its turns."""
+    yield from _check_sequence(tx, head)
+    yield from _check_counts(tx, head)
+    yield from _check_usage(tx, head)
+    yield from _check_turns(tx, head)
+    yield from _check_lineage(tx, head)
+
+
+def _check_sequence(tx: Tx, head: SessionHead) -> Iterator[Broken]:
+    expected = head.base_seq + 1
+    own = Segment(head.no, head.id, 1, MAX_SEQ)
+    row = tx.one("count_entries", first=entries.entry_no(own.no, 0), last=entries.entry_no(own.no, MAX_SEQ))
+    count, lowest, highest = row if row is not None else (0, 0, 0)
+    if count == 0:
+        if head.last_seq != head.base_seq:
+            yield Broken("I5 sequence", head.id, f"the head ends at {head.last_seq}, the log is empty")
+        return
+    first, last = lowest & MAX_SEQ, highest & MAX_SEQ
+    if first != expected or count != last - first + 1:
+        yield Broken("I5 sequence", head.id, f"{count} entries from {first} to {last}, expected from {expected} without gaps")
+    if last != head.last_seq:
+        yield Broken("I5 sequence", head.id, f"the head ends at {head.last_seq}, the log at {last}")
+
+
+def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
+    made = fold.counts(tx, sessions.segments(tx, head.no))
+    said = fold.Counts(
+        head.message_count,
+        head.tool_call_count,
+        head.last_reply_seq,
+        head.preview,
+        sessions.details(tx, head.no).compacted_seq,
+    )
+    for name in fold.Counts.__dataclass_fields__:
+        if getattr(made, name) != getattr(said, name):
+            what = f"{name} says {getattr(said, name)!r}, the log {getattr(made, name)!r}"
+            yield Broken("I6 counters", head.id, what)
+
+
+def _check_usage(tx: Tx, head: SessionHead) -> Iterator[Broken]:
+    total = ledger.total_of_session(tx, head.no)
+    if total != head.usage:
+        yield Broken("I6 usage", head.id, f"the head's sums {head.usage} are not the ledger's {total}")
+
+
+def _check_turns(tx: Tx, head: SessionHead) -> Iterator[Broken]:
+    running = [row[0] for row in tx.all("turns_of_session", no=head.no) if row[2] == TurnState.RUNNING]
+    if running != ([] if head.running_turn is None else [head.running_turn]):
+        yield Broken("I11 one turn", head.id, f"the head runs {head.running_turn}, the turns say {running}")
+
+
+def _check_lineage(tx: Tx, head: SessionHead) -> Iterator[Broken]:
+    line = tx.all("ancestors", no=head.no)
+    if len({row[0] for row in line}) != len(line):
+        yield Broken("I14 lineage", head.id, "the session is its own ancestor")
+    if head.ended_at is not None and head.ended_at < head.began_at:
+        yield Broken("I17 times", head.id, "the session ended before it began")
+
+
+def _check_page(tx: Tx, after: int) -> list[tuple[int, list[Broken], int]]:
+    page = []
+    for no, _, shelf in tx.all("page_of_all_sessions", after=after, limit=PAGE):
+        if shelf == Shelf.GONE:
+            page.append((no, [], 0))
+            continue
+        head = sessions.get_by_no(tx, no)
+        page.append((no, list(check_session(tx, head)), head.last_seq - head.base_seq))
+    return page
+
+
+def _page_of_numbers(tx: Tx, after: int) -> list[int]:
+    return [row[0] for row in tx.all("page_of_all_sessions", after=after, limit=PAGE)]
+
+
+def _free_dead_mark(tx: Tx, head: SessionHead) -> None:
+    """A head that names a turn which is not running would refuse every message."""
+    running = [row[0] for row in tx.all("turns_of_session", no=head.no) if row[2] == TurnState.RUNNING]
+    if head.running_turn is not None and head.running_turn not in running:
+        tx.run("free_session", no=head.no, turn_id=head.running_turn)
