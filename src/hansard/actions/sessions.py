@@ -106,7 +106,7 @@ def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
 def archive(tx: Tx, id: str, *, profile: str, archived: bool) -> SessionHead:
     """Put a session out of the way, or bring it back. It stays as it is, and open."""
     head = locked(tx, id, profile=profile)
-    _put_on_shelf(tx, head, archived=archived, trashed_at=head.trashed_at and to_micros(head.trashed_at))
+    _put_on_shelf(tx, head, archived=archived, trashed_at=_micros(head.trashed_at))
     return sessions.get_by_no(tx, head.no)
 
 
@@ -200,6 +200,10 @@ def _refuse_running(head: SessionHead) -> None:
         raise Conflict(f"A turn is running in session {head.id}; nothing was changed. Stop it first.")
     if head.shelf is Shelf.GONE:
         raise NotFound(f"There is no session {head.id}.")
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else to_micros(at)
 
 
 def _tell(tx: Tx, head: SessionHead) -> None:

@@ -1,6 +1,6 @@
 """Where the bytes are, and how much there is of everything."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hansard.store.database import Tx
 
@@ -17,7 +17,7 @@ class Stats:
     open_deliveries: int
     blobs: int
     blob_bytes: int
-    sizes: tuple[tuple[str, int], ...]
+    sizes: tuple[tuple[str, int], ...] = ()
 
 
 def stats(tx: Tx) -> Stats:
@@ -25,4 +25,4 @@ def stats(tx: Tx) -> Stats:
     row = tx.one("count_everything")
     assert row is not None
     sizes = tuple((name, size) for name, size, _ in tx.all("table_sizes"))
-    return Stats(*row, sizes=sizes)
+    return replace(Stats(*row), sizes=sizes)

@@ -141,6 +141,16 @@ def append(
     return done
 
 
+def step(
+    tx: Tx, lease: Lease, said: Message, used: Usage | None, *, profile: str, when: Occasion
+) -> Appended:
+    """Add a finished step and what it used."""
+    done = append(tx, lease, said, profile=profile, at=when.now)
+    if used is not None:
+        usage.record(tx, lease.session_no, used, profile=profile, when=when, turn_id=lease.turn_id)
+    return done
+
+
 def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
     """Say that the turn is alive."""
     until = to_micros(now + timedelta(seconds=seconds))
@@ -180,7 +190,22 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -
     return done
 
 
-def interrupt(tx: Tx, turn_id: str, *, profile: str, when: Occasion, reason: str) -> Turn | None:
+def give_up(
+    tx: Tx, lease: Lease, *, state: TurnState, reason: str, profile: str, when: Occasion
+) -> Turn | None:
+    """End a turn that failed, by its holder; what it had said stays. None when it was lost already."""
+    return interrupt(tx, lease.turn_id, profile=profile, when=when, reason=reason, state=state)
+
+
+def interrupt(
+    tx: Tx,
+    turn_id: str,
+    *,
+    profile: str,
+    when: Occasion,
+    reason: str,
+    state: TurnState = TurnState.INTERRUPTED,
+) -> Turn | None:
     """End a turn that someone stopped or that died; what it had said stays. None when it was not running."""
     found = turns.get(tx, turn_id, profile=profile)
     if found is None:
@@ -192,7 +217,7 @@ def interrupt(tx: Tx, turn_id: str, *, profile: str, when: Occasion, reason: str
     if turn.partial:
         said = Message(Role.ASSISTANT, (Text(turn.partial),), finish_reason="interrupted")
         log.append(tx, turn.session_id, said, profile=profile, at=turn.began_at, lease=lease)
-    if not turns.end(tx, turn_id, state=TurnState.INTERRUPTED, at=when.now, reason=reason):
+    if not turns.end(tx, turn_id, state=state, at=when.now, reason=reason):
         return None
     tx.after_commit(SessionChanged(profile, turn.session_id))
     ended = turns.get(tx, turn_id, profile=profile)

@@ -74,9 +74,19 @@ def rebuild_head(tx: Tx, no: int) -> bool:
 
 def check_database(tx: Tx) -> list[Broken]:
     """What the database itself says about its files, references and indexes."""
-    found = [Broken("I22 file", "the database", str(row[0])) for row in tx.all("check_integrity") if row[0] != "ok"]
-    found += [Broken("I22 references", str(row[0]), f"row {row[1]} refers to nothing") for row in tx.all("check_references")]
-    found += [Broken("I8 one open", str(row[0]), "binding of a purged session") for row in tx.all("stray_bindings")]
+    found = [
+        Broken("I22 file", "the database", str(row[0]))
+        for row in tx.all("check_integrity")
+        if row[0] != "ok"
+    ]
+    found += [
+        Broken("I22 references", str(row[0]), f"row {row[1]} refers to nothing")
+        for row in tx.all("check_references")
+    ]
+    found += [
+        Broken("I8 one open", str(row[0]), "binding of a purged session")
+        for row in tx.all("stray_bindings")
+    ]
     return found
 
 
@@ -92,15 +102,23 @@ def check_session(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 def _check_sequence(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     expected = head.base_seq + 1
     own = Segment(head.no, head.id, 1, MAX_SEQ)
-    row = tx.one("count_entries", first=entries.entry_no(own.no, 0), last=entries.entry_no(own.no, MAX_SEQ))
+    row = tx.one(
+        "count_entries", first=entries.entry_no(own.no, 0), last=entries.entry_no(own.no, MAX_SEQ)
+    )
     count, lowest, highest = row if row is not None else (0, 0, 0)
     if count == 0:
         if head.last_seq != head.base_seq:
-            yield Broken("I5 sequence", head.id, f"the head ends at {head.last_seq}, the log is empty")
+            yield Broken(
+                "I5 sequence", head.id, f"the head ends at {head.last_seq}, the log is empty"
+            )
         return
     first, last = lowest & MAX_SEQ, highest & MAX_SEQ
     if first != expected or count != last - first + 1:
-        yield Broken("I5 sequence", head.id, f"{count} entries from {first} to {last}, expected from {expected} without gaps")
+        yield Broken(
+            "I5 sequence",
+            head.id,
+            f"{count} entries from {first} to {last}, expected from {expected} without gaps",
+        )
     if last != head.last_seq:
         yield Broken("I5 sequence", head.id, f"the head ends at {head.last_seq}, the log at {last}")
 
@@ -123,13 +141,19 @@ def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 def _check_usage(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     total = ledger.total_of_session(tx, head.no)
     if total != head.usage:
-        yield Broken("I6 usage", head.id, f"the head's sums {head.usage} are not the ledger's {total}")
+        yield Broken(
+            "I6 usage", head.id, f"the head's sums {head.usage} are not the ledger's {total}"
+        )
 
 
 def _check_turns(tx: Tx, head: SessionHead) -> Iterator[Broken]:
-    running = [row[0] for row in tx.all("turns_of_session", no=head.no) if row[2] == TurnState.RUNNING]
+    running = [
+        row[0] for row in tx.all("turns_of_session", no=head.no) if row[2] == TurnState.RUNNING
+    ]
     if running != ([] if head.running_turn is None else [head.running_turn]):
-        yield Broken("I11 one turn", head.id, f"the head runs {head.running_turn}, the turns say {running}")
+        yield Broken(
+            "I11 one turn", head.id, f"the head runs {head.running_turn}, the turns say {running}"
+        )
 
 
 def _check_lineage(tx: Tx, head: SessionHead) -> Iterator[Broken]:
@@ -141,7 +165,7 @@ def _check_lineage(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 
 
 def _check_page(tx: Tx, after: int) -> list[tuple[int, list[Broken], int]]:
-    page = []
+    page: list[tuple[int, list[Broken], int]] = []
     for no, _, shelf in tx.all("page_of_all_sessions", after=after, limit=PAGE):
         if shelf == Shelf.GONE:
             page.append((no, [], 0))
@@ -157,6 +181,8 @@ def _page_of_numbers(tx: Tx, after: int) -> list[int]:
 
 def _free_dead_mark(tx: Tx, head: SessionHead) -> None:
     """A head that names a turn which is not running would refuse every message."""
-    running = [row[0] for row in tx.all("turns_of_session", no=head.no) if row[2] == TurnState.RUNNING]
+    running = [
+        row[0] for row in tx.all("turns_of_session", no=head.no) if row[2] == TurnState.RUNNING
+    ]
     if head.running_turn is not None and head.running_turn not in running:
         tx.run("free_session", no=head.no, turn_id=head.running_turn)

@@ -26,6 +26,9 @@ class Tx(Protocol):
     def many(self, name: str, rows: Iterable[Mapping[str, Any]], /) -> None:
         """Run a named statement once per row."""
 
+    def script(self, text: str) -> None:
+        """Run several statements without parameters: only migrations need that."""
+
     def after_commit(self, event: Any) -> None:
         """Publish an event once, and only if, this transaction is committed."""
 

@@ -18,13 +18,6 @@ class Migration(NamedTuple):
     checksum: str
 
 
-class ScriptTx(Tx):
-    """A transaction that can also run a whole script: only migrations need one."""
-
-    def script(self, text: str) -> None:
-        """Run several statements without parameters."""
-
-
 @cache
 def known(dialect: str) -> tuple[Migration, ...]:
     """The migrations this program carries, in order."""
@@ -41,7 +34,7 @@ def pending(tx: Tx, dialect: str) -> Sequence[Migration]:
     """What is still to be applied; refuses a schema that is newer than this program, or not as it was."""
     if tx.one("has_migrations") is None:
         return known(dialect)
-    applied = dict(tx.all("list_migrations"))
+    applied: dict[str, str] = dict(tx.all("list_migrations"))
     carried = {step.name: step for step in known(dialect)}
     newer = sorted(applied.keys() - carried.keys())
     if newer:
@@ -50,11 +43,13 @@ def pending(tx: Tx, dialect: str) -> Sequence[Migration]:
         )
     for name, checksum in applied.items():
         if carried[name].checksum != checksum:
-            raise StoreUnavailable(f"The store's {name} is not the one this program knows; it was left as it is.")
+            raise StoreUnavailable(
+                f"The store's {name} is not the one this program knows; it was left as it is."
+            )
     return [step for step in known(dialect) if step.name not in applied]
 
 
-def apply(tx: ScriptTx, dialect: str, *, now_micros: int, store_id: str) -> int:
+def apply(tx: Tx, dialect: str, *, now_micros: int, store_id: str) -> int:
     """Bring the schema up to date; say how many steps it took. Killed half-way, nothing has happened."""
     steps = pending(tx, dialect)
     if steps and tx.one("has_migrations") is None:

@@ -27,7 +27,9 @@ def sqlite_path(url: str) -> str | None:
             rest = url[len("sqlite:") :]
             path = rest[3:] if rest.startswith("///") else rest
             if not path or path.startswith("//"):
-                raise BadInput(f"{url!r} names no file: write sqlite:///path or sqlite:////absolute/path.")
+                raise BadInput(
+                    f"{url!r} names no file: write sqlite:///path or sqlite:////absolute/path."
+                )
             return path
         case "postgresql" | "postgres":
             return None
@@ -37,7 +39,7 @@ def sqlite_path(url: str) -> str | None:
 def open_store(url: str, *, create: bool, clock: Clock, ids: Ids) -> Store:
     """Open the store at the URL, its schema up to date. Without `create` nothing is made."""
     now = clock.now()
-    facts = {"now_micros": to_micros(now), "store_id": ids.new(now)}
+    facts: dict[str, Any] = {"now_micros": to_micros(now), "store_id": ids.new(now)}
     path = sqlite_path(url)
     if path is None:
         return _open_postgres(url, create=create, facts=facts)

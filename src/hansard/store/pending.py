@@ -33,7 +33,9 @@ class Pending(Generic[T]):
             gate.acquire()
             self._gate = gate
             # The worker may have finished between the test and the gate.
-            if not self._done and not gate.acquire(timeout=-1 if timeout is None else timeout):
+            if not self._done and not gate.acquire(  # type: ignore[redundant-expr]
+                timeout=-1 if timeout is None else timeout
+            ):
                 raise TimeoutError("the answer is not there yet")
         return self._outcome()
 

@@ -1,0 +1,57 @@
+"""Saying something outside a turn: where a source's conversation is, in a named session, or in a new one."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from hansard.actions import log, routing, sessions, usage
+from hansard.actions.log import Appended
+from hansard.clock import Occasion
+from hansard.model.entry import Message
+from hansard.model.key import SessionKey
+from hansard.model.place import Source
+from hansard.model.reset import ResetPolicy
+from hansard.model.session import Opening
+from hansard.model.usage import Usage
+from hansard.store.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """A message with what belongs to it: when, under which idempotency key, at what cost."""
+
+    message: Message
+    at: datetime | None = None
+    idem: str | None = None
+    usage: Usage | None = None
+
+
+def say_here(
+    tx: Tx, key: SessionKey, source: Source, saying: Saying, *, policy: ResetPolicy, when: Occasion
+) -> Appended:
+    """Add a message to the conversation a source belongs to; it is found or opened by rules K and R."""
+    earlier = None if saying.idem is None else log.find_repeat(tx, saying.idem, profile=key.profile)
+    if earlier is not None:
+        return earlier
+    route = routing.route(tx, key, source, policy=policy, when=when)
+    return say_in(tx, route.session_id, saying, profile=key.profile, when=when)
+
+
+def say_new(tx: Tx, opening: Opening, saying: Saying, *, when: Occasion) -> Appended:
+    """Open a session with its first message."""
+    earlier = (
+        None if saying.idem is None else log.find_repeat(tx, saying.idem, profile=opening.profile)
+    )
+    if earlier is not None:
+        return earlier
+    id = sessions.open_session(tx, opening, when=when)
+    return say_in(tx, id, saying, profile=opening.profile, when=when)
+
+
+def say_in(tx: Tx, session_id: str, saying: Saying, *, profile: str, when: Occasion) -> Appended:
+    """Add a message to a session, and its usage to the ledger."""
+    done = log.append(
+        tx, session_id, saying.message, profile=profile, at=saying.at or when.now, idem=saying.idem
+    )
+    if saying.usage is not None and not done.repeated:
+        usage.record(tx, done.session_no, saying.usage, profile=profile, when=when)
+    return done

@@ -1,0 +1,196 @@
+"""A house: a store that is open, with its configuration and its clock."""
+
+import importlib
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from hansard import config as configuration
+from hansard.actions import projects, read, resolve, usage
+from hansard.app.session import Session
+from hansard.clock import Clock, Ids, Occasion, RandomIds, SystemClock
+from hansard.config import Config, ResetSettings
+from hansard.model.key import Isolation, SessionKey, key_for, validate_profile
+from hansard.model.place import Source
+from hansard.model.reset import Policies, ResetMode, ResetPolicy
+from hansard.model.session import Kind, SessionHead, Shelf
+from hansard.model.usage import Usage, UsageTotal
+from hansard.store.database import Store, Tx
+from hansard.store.opening import open_store, sqlite_path
+from hansard.store.pending import Pending
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a house takes from the machine it stands on."""
+
+    clock: Clock
+    ids: Ids
+
+    @classmethod
+    def real(cls) -> Self:
+        """The machine's own clock and chance."""
+        return cls(SystemClock(), RandomIds())
+
+
+class House:
+    """Blocking under `with`, awaitable under `async with`: the same calls, one implementation."""
+
+    def __init__(self, store: Store, config: Config, machine: Machine) -> None:
+        self.store = store
+        self.config = config
+        self.profile = validate_profile(config.profile)
+        self.policies = _policies(config)
+        self.isolation = Isolation(
+            config.isolate_people_in_groups, config.isolate_people_in_threads
+        )
+        self.holder = f"{socket.gethostname()}/{os.getpid()}"
+        self._machine = machine
+        self._blocking = True
+
+    def session(self, source: Source) -> Session:
+        """The conversation a source belongs to. It exists from its first message on."""
+        return Session(self, key=self.key(source), source=source)
+
+    def find(self, ref: str) -> Session:
+        """The session a person means: by id, by the beginning of an id, by title."""
+        found = self.reading(resolve.resolve, ref, profile=self.profile)
+        return self.answer(found.map(lambda head: Session(self, id=head.id, source=head.source)))
+
+    def new_session(
+        self, source: Source | None = None, *, title: str | None = None, kind: Kind = Kind.CHAT
+    ) -> Session:
+        """A session that its first message opens, and that no key leads to."""
+        return Session(self, source=source or Source(platform="api"), title=title, kind=kind)
+
+    def sessions(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        shelf: Shelf = Shelf.CHATS,
+        **filters: Any,
+    ) -> read.Page:
+        """A page of session heads, newest activity first; `filters` are those of `Filters`."""
+        wanted = read.Filters(shelf=shelf, **filters)
+        return self.answer(
+            self.reading(read.listing, wanted, profile=self.profile, limit=limit, cursor=cursor)
+        )
+
+    def head(self, ref: str) -> SessionHead:
+        """The head of the session a person means."""
+        return self.answer(self.reading(resolve.resolve, ref, profile=self.profile))
+
+    def usage(
+        self, by: str = "day", *, since: datetime | None = None, until: datetime | None = None
+    ) -> list[UsageTotal]:
+        """Tokens and cost by day, model, provider, source, project or session."""
+        found = self.reading(usage.report, by, profile=self.profile, since=since, until=until)
+        return self.answer(found.map(list))
+
+    def projects(self) -> list[projects.Project]:
+        """The projects of this profile."""
+        return self.answer(self.reading(projects.listing, profile=self.profile))
+
+    def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:
+        """A call with its cost, as far as that is known. The table of prices is loaded with the first call."""
+        if used is None or used.model is None or used.cost_microusd is not None:
+            return used
+        prices = importlib.import_module("hansard.prices")
+        return cast(Usage, prices.priced(used, at=at or self._machine.clock.now()))
+
+    def key(self, source: Source) -> SessionKey:
+        """Which conversation a source belongs to."""
+        return key_for(source, profile=self.profile, isolation=self.isolation)
+
+    def occasion(self) -> Occasion:
+        """Now, and where fresh ids come from."""
+        return Occasion(self._machine.clock.now(), self._machine.ids)
+
+    def reading(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
+        """Run an action that only reads."""
+        return self.store.read(action, *args, **kwargs)
+
+    def writing(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
+        """Run an action in a transaction."""
+        return self.store.write(action, *args, **kwargs)
+
+    def answer(self, pending: Pending[T]) -> T:
+        """The answer itself in a blocking house; in an awaitable one, what to await for it."""
+        return pending.result() if self._blocking else cast(T, pending)
+
+    def close(self) -> None:
+        """Finish what was begun and let go of the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Any:
+        self._blocking = False
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_house(
+    database: str | os.PathLike[str] | None = None,
+    *,
+    home: str | None = None,
+    profile: str | None = None,
+    create: bool = True,
+    machine: Machine | None = None,
+) -> House:
+    """Open the store at a path or URL (by default the one in the home directory), with the configuration found there."""
+    given = None if database is None else os.fspath(database)
+    config = configuration.load(home=home, database=given, profile=profile)
+    here = machine or Machine.real()
+    path = sqlite_path(config.database)
+    if create and path is not None and Path(path).parent == config.home:
+        config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = open_store(config.database, create=create, clock=here.clock, ids=here.ids)
+    return House(store, config, here)
+
+
+def _policies(config: Config) -> Policies:
+    def made(settings: ResetSettings) -> ResetPolicy:
+        return ResetPolicy(
+            mode=ResetMode(settings.mode),
+            idle=settings.idle,
+            daily_at=settings.daily_at,
+            zone=config.zone,
+            notify=settings.notify,
+            notify_exclude=frozenset(settings.notify_exclude),
+        )
+
+    return Policies(
+        made(config.reset),
+        {name: made(each) for name, each in config.reset_by_type.items()},
+        {name: made(each) for name, each in config.reset_by_platform.items()},
+    )

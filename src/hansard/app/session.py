@@ -1,0 +1,320 @@
+"""A session in the hand of a program: what can be done with one conversation."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from hansard.actions import compact, log, purge, read, retract, routing, say, sessions, turns
+from hansard.errors import NotFound
+from hansard.model.entry import Message, message
+from hansard.model.key import SessionKey
+from hansard.model.place import Person, Source
+from hansard.model.session import Kind, Opening, SessionHead
+from hansard.model.transcript import Chat
+from hansard.model.turn import TurnState
+from hansard.model.usage import Usage
+from hansard.store.database import Tx
+from hansard.store.pending import Pending
+
+if TYPE_CHECKING:
+    from hansard.app.house import House
+
+LEASE_SECONDS = 60.0
+T = TypeVar("T")
+Content = str | Sequence[Mapping[str, Any]]
+
+
+class Session:
+    """One conversation: named by its id, found through a source, or about to be opened."""
+
+    def __init__(
+        self,
+        house: "House",
+        *,
+        id: str | None = None,
+        key: SessionKey | None = None,
+        source: Source,
+        title: str | None = None,
+        kind: Kind = Kind.CHAT,
+    ) -> None:
+        self._house = house
+        self._key = key
+        self._title = title
+        self._kind = kind
+        self.source = source
+        self.id = id
+
+    def append(
+        self,
+        role: str,
+        content: Content,
+        *,
+        idempotency_key: str | None = None,
+        usage: Usage | None = None,
+        at: datetime | None = None,
+        **fields: Any,
+    ) -> log.Appended:
+        """Add one message, durable when this returns; the same idempotency key twice adds it once."""
+        when = self._house.occasion()
+        said = self._message(role, content, fields)
+        saying = say.Saying(
+            said, at=at, idem=idempotency_key, usage=self._house.priced(usage, at=at)
+        )
+        house = self._house
+        if self._key is not None:
+            policy = house.policies.choose(self.source)
+            pending = house.writing(
+                say.say_here, self._key, self.source, saying, policy=policy, when=when
+            )
+        elif self.id is None:
+            opening = Opening(house.profile, self.source, kind=self._kind, title=self._title)
+            pending = house.writing(say.say_new, opening, saying, when=when)
+        else:
+            pending = house.writing(say.say_in, self.id, saying, profile=house.profile, when=when)
+        return house.answer(pending.map(self._noted))
+
+    def turn(self, content: Content | None = None, *, agent: str | None = None) -> "RunningTurn":
+        """Begin a turn, with a person's message or without: `with chat.turn("hello") as turn: …`."""
+        said = None if content is None else self._message("user", content, {})
+        return RunningTurn(self._house, self, said, agent=agent)
+
+    def head(self) -> SessionHead:
+        """What a list shows of this session."""
+        return self._read(read.head)
+
+    def context(self) -> list[Chat]:
+        """What a model reads."""
+        return self._house.answer(
+            self._house.reading(_context, self._key, self.id, profile=self._house.profile)
+        )
+
+    def messages(
+        self,
+        *,
+        limit: int = 60,
+        before: int | None = None,
+        after: int | None = None,
+        around: int | None = None,
+    ) -> read.Window:
+        """A stretch of what people read: the end, or before, after or around an entry."""
+        return self._read(read.window, limit=limit, before=before, after=after, around=around)
+
+    def rename(self, title: str) -> SessionHead:
+        """Give the session a title, or take it away with an empty one."""
+        return self._write(sessions.rename, title)
+
+    def pin(self, pinned: bool = True) -> SessionHead:
+        """Keep the session at the top of lists, or no longer."""
+        return self._write(sessions.pin, pinned=pinned)
+
+    def archive(self, archived: bool = True) -> SessionHead:
+        """Put the session out of the way, or bring it back."""
+        return self._write(sessions.archive, archived=archived)
+
+    def trash(self) -> SessionHead:
+        """Put the session into the trash for 30 days."""
+        return self._write(sessions.trash, when=self._house.occasion())
+
+    def restore(self) -> SessionHead:
+        """Take the session out of the trash."""
+        return self._write(sessions.restore)
+
+    def purge(self) -> purge.Purged:
+        """Delete the session's words for ever."""
+        return self._write(purge.purge, when=self._house.occasion())
+
+    def end(self, reason: str = "closed") -> SessionHead:
+        """Close the session; the first reason wins."""
+        return self._write(sessions.end, reason=reason, when=self._house.occasion())
+
+    def reopen(self) -> SessionHead:
+        """Let the session go on."""
+        return self._write(sessions.reopen)
+
+    def undo(self, rounds: int = 1) -> SessionHead:
+        """Take back the last messages of the person and what followed them."""
+        return self._write(retract.undo, rounds=rounds, at=self._house.occasion().now)
+
+    def retract(self, after: int, *, reason: str = "undo") -> SessionHead:
+        """Take back everything after an entry."""
+        return self._write(
+            retract.retract, after=after, reason=reason, at=self._house.occasion().now
+        )
+
+    def compact(self, summary: str, *, through: int) -> SessionHead:
+        """Let a summary stand, for the model, for everything up to an entry."""
+        return self._write(compact.compact, summary, through=through, at=self._house.occasion().now)
+
+    def fork(self, at: int | None = None, *, title: str | None = None) -> "Session":
+        """Begin a session whose history is this one's up to an entry."""
+        house = self._house
+        made = self._pending(
+            house.writing, sessions.fork, at_seq=at, title=title, when=house.occasion()
+        )
+        return house.answer(made.map(lambda head: Session(house, id=head.id, source=head.source)))
+
+    def _read(self, action: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        pending: Pending[T] = self._pending(self._house.reading, action, *args, **kwargs)
+        return self._house.answer(pending)
+
+    def _write(self, action: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        pending: Pending[T] = self._pending(self._house.writing, action, *args, **kwargs)
+        return self._house.answer(pending)
+
+    def _pending(
+        self, how: Callable[..., Pending[T]], action: Callable[..., T], *args: Any, **kwargs: Any
+    ) -> Pending[T]:
+        profile = self._house.profile
+        return how(_named, self._key, self.id, action, args, {"profile": profile, **kwargs})
+
+    def _message(self, role: str, content: Content, fields: Mapping[str, Any]) -> Message:
+        person: Person | None = fields.get("person") or (
+            self.source.person if role == "user" else None
+        )
+        return message(role, content, **{**fields, "person": person})
+
+    def _noted(self, done: log.Appended) -> log.Appended:
+        self.id = done.session_id
+        return done
+
+
+class RunningTurn:
+    """A turn that holds the session's lease; leaving the block ends it, an error in it interrupts it."""
+
+    def __init__(
+        self, house: "House", session: Session, said: Message | None, *, agent: str | None
+    ) -> None:
+        self._house = house
+        self._session = session
+        self._said = said
+        self._agent = agent
+        self._begun: turns.Begun | None = None
+
+    @property
+    def id(self) -> str:
+        """The turn's id."""
+        return self.begun.lease.turn_id
+
+    @property
+    def begun(self) -> turns.Begun:
+        """The turn as it was begun."""
+        if self._begun is None:
+            raise NotFound("The turn has not begun: use it in a `with` block.")
+        return self._begun
+
+    def append(
+        self, role: str, content: Content, *, usage: Usage | None = None, **fields: Any
+    ) -> log.Appended:
+        """Add a finished step."""
+        house = self._house
+        said = message(role, content, **fields)
+        used = house.priced(usage, at=None)
+        when = house.occasion()
+        pending = house.writing(
+            turns.step, self.begun.lease, said, used, profile=house.profile, when=when
+        )
+        return house.answer(pending)
+
+    def checkpoint(self, text: str) -> None:
+        """Keep what was streamed so far."""
+        self._house.answer(self._house.writing(turns.checkpoint, self.begun.lease, text))
+
+    def renew(self, seconds: float = LEASE_SECONDS) -> None:
+        """Say that the turn is alive; do so more often than the lease is long."""
+        now = self._house.occasion().now
+        self._house.answer(
+            self._house.writing(turns.renew, self.begun.lease, seconds=seconds, now=now)
+        )
+
+    def __enter__(self) -> Self:
+        self._note(self._beginning().result())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending(error).result()
+
+    async def __aenter__(self) -> Self:
+        self._note(await self._beginning())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._ending(error)
+
+    def _beginning(self) -> Pending[turns.Begun]:
+        house, session = self._house, self._session
+        when = house.occasion()
+        claim = turns.Claim(house.holder, LEASE_SECONDS, self._agent)
+        if session._key is not None and self._said is not None:
+            policy = house.policies.choose(session.source)
+            return house.writing(
+                turns.begin_here,
+                session._key,
+                session.source,
+                self._said,
+                policy=policy,
+                claim=claim,
+                when=when,
+            )
+        if session.id is None:
+            raise NotFound("The session has no messages yet: begin its first turn with one.")
+        return house.writing(
+            turns.begin_in, session.id, self._said, profile=house.profile, claim=claim, when=when
+        )
+
+    def _ending(self, error: BaseException | None) -> Pending[Any]:
+        house, lease, when = self._house, self.begun.lease, self._house.occasion()
+        if error is None:
+            return house.writing(turns.end, lease, turns.Ending(), profile=house.profile, when=when)
+        state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
+        return house.writing(
+            turns.give_up,
+            lease,
+            state=state,
+            reason=f"{type(error).__name__}: {error}",
+            profile=house.profile,
+            when=when,
+        )
+
+    def _note(self, begun: turns.Begun) -> None:
+        self._begun = begun
+        self._session.id = begun.route.session_id
+
+
+def _named(
+    tx: Tx,
+    key: SessionKey | None,
+    id: str | None,
+    action: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Run an action on the session that a key is on, or that an id names."""
+    return action(tx, _id(tx, key, id), *args, **kwargs)
+
+
+def _context(tx: Tx, key: SessionKey | None, id: str | None, *, profile: str) -> list[Chat]:
+    try:
+        return read.context(tx, _id(tx, key, id), profile=profile)
+    except NotFound:
+        if id is None:
+            return []  # nothing was said yet
+        raise
+
+
+def _id(tx: Tx, key: SessionKey | None, id: str | None) -> str:
+    head = None if key is None else routing.current(tx, key)
+    found = head.id if head is not None else id
+    if found is None:
+        raise NotFound("The session has no messages yet.")
+    return found

@@ -1,0 +1,97 @@
+"""The names of things in JSON: the same on the command line, over HTTP and in Python."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hansard.model.entry import Compaction, Entry, Message, Retraction, body_to_json, kind_of
+from hansard.model.session import SessionHead
+from hansard.model.turn import Turn
+from hansard.model.usage import TOKEN_FIELDS, UsageTotal
+
+Json = dict[str, Any]
+
+
+def time_text(at: datetime | None) -> str | None:
+    """A time as RFC 3339 in UTC."""
+    return (
+        None
+        if at is None
+        else at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    )
+
+
+def head_json(head: SessionHead) -> Json:
+    """A session head."""
+    return {
+        "id": head.id,
+        "profile": head.profile,
+        "key": head.key,
+        "source": head.source.to_json(),
+        "kind": head.kind,
+        "title": head.title,
+        "preview": head.preview,
+        "model": head.model,
+        "project": head.project,
+        "pinned": head.pinned,
+        "archived": head.archived,
+        "trashed": head.trashed_at is not None,
+        "read_only": head.read_only,
+        "labels": list(head.labels),
+        "began_at": time_text(head.began_at),
+        "last_active_at": time_text(head.last_active_at),
+        "ended_at": time_text(head.ended_at),
+        "end_reason": head.end_reason,
+        "last_seq": head.last_seq,
+        "message_count": head.message_count,
+        "tool_call_count": head.tool_call_count,
+        **{name: getattr(head.usage, name) for name in TOKEN_FIELDS},
+        "cost_microusd": head.usage.cost_microusd,
+        "cost_status": head.usage.cost_status,
+        "running": head.running,
+        "unread": head.unread,
+        "parent_id": head.parent_id,
+        "lineage": head.lineage,
+    }
+
+
+def entry_json(entry: Entry) -> Json:
+    """An entry of the log; for a message its parts and its text."""
+    out: Json = {
+        "id": entry.id,
+        "session_id": entry.session_id,
+        "seq": entry.seq,
+        "kind": kind_of(entry.body),
+        "at": time_text(entry.at),
+        "turn_id": entry.turn_id,
+    }
+    match entry.body:
+        case Message() as said:
+            return out | {"role": said.role, "text": said.text, "person": None} | body_to_json(said)
+        case Compaction() | Retraction() as mark:
+            return out | body_to_json(mark)
+
+
+def usage_json(total: UsageTotal) -> Json:
+    """A row of a usage report."""
+    return {
+        "group": total.group,
+        "calls": total.calls,
+        **{name: getattr(total, name) for name in TOKEN_FIELDS},
+        "cost_microusd": total.cost_microusd,
+        "cost_status": total.cost_status,
+        "unknown_cost_calls": total.unknown_cost_calls,
+    }
+
+
+def turn_json(turn: Turn) -> Json:
+    """A turn of a session."""
+    return {
+        "id": turn.id,
+        "session_id": turn.session_id,
+        "state": turn.state,
+        "agent": turn.agent,
+        "began_at": time_text(turn.began_at),
+        "ended_at": time_text(turn.ended_at),
+        "first_seq": turn.first_seq,
+        "reason": turn.reason,
+    }
