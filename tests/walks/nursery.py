@@ -1,0 +1,111 @@
+"""Starts writing children quickly and kills them at any instant."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[2]
+FOREVER = 600.0
+
+
+@dataclass
+class Child:
+    """A process that writes, and the file of its reports."""
+
+    name: str
+    number: int
+    report: Path
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        os.kill(self.number, signal.SIGKILL)
+        while self.is_alive():
+            time.sleep(0.001)
+
+    def is_alive(self) -> bool:
+        try:
+            os.kill(self.number, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has reported so far."""
+        if not self.report.exists():
+            return []
+        text = self.report.read_bytes()
+        # The last line of one that was killed may be torn.
+        return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+
+
+@dataclass
+class Nursery:
+    """A process that forks children on demand; `module` is the program it runs."""
+
+    folder: Path
+    module: str = "tests.walks.writing_child"
+    born: int = 0
+    _process: subprocess.Popen[str] | None = None
+    _living: list[Child] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", self.module],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._answer() == "ready"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for child in self._living:
+            if child.is_alive():
+                child.kill()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+    def bear(self, url: str, **order: Any) -> Child:
+        """Start a child on the store at the URL."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        name = f"c{self.born}"
+        self.born += 1
+        report = self.folder / f"{name}.report"
+        given = {"name": name, "url": url, "report": str(report), "seconds": FOREVER, **order}
+        self._process.stdin.write(json.dumps(given) + "\n")
+        self._process.stdin.flush()
+        child = Child(name, int(self._answer()), report)
+        self._living.append(child)
+        return child
+
+    def wait(self, seconds: float) -> None:
+        """Let the children live a little longer."""
+        time.sleep(seconds)
+
+    def bury(self, child: Child) -> None:
+        """Kill a child."""
+        child.kill()
+        self._living.remove(child)
+
+    def _answer(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()

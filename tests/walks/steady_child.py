@@ -1,0 +1,80 @@
+"""A process that appends as fast as it is answered, for a given time, and then says how it went."""
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from hansard.actions import log
+from hansard.clock import RandomIds, SystemClock
+from hansard.model.entry import message
+from hansard.store.database import Store
+from hansard.store.opening import open_store
+from tests.walks.writing_child import PROFILE, nurse, occasion, open_with_message
+
+
+class Appender(threading.Thread):
+    """One thread: appends to a session of its own and to one that all processes share."""
+
+    def __init__(self, store: Store, name: str, shared: str, until: float) -> None:
+        super().__init__(name=name, daemon=True)
+        self._store = store
+        self._shared = shared
+        self._until = until
+        self.session = ""
+        self.appended: list[tuple[str, int, str]] = []
+        self.latencies: list[float] = []
+        self.error: str | None = None
+
+    def run(self) -> None:
+        try:
+            made = self._store.write(
+                open_with_message, message("user", f"{self.name}.open"), occasion(), self.name
+            ).result()
+            self.session = made.session_id
+            while time.monotonic() < self._until:
+                number = len(self.appended)
+                self._append(
+                    f"{self.name}.{number}", self._shared if number % 4 == 0 else made.session_id
+                )
+        except BaseException as error:
+            self.error = repr(error)
+
+    def _append(self, token: str, session: str) -> None:
+        began = time.monotonic()
+        done = self._store.write(
+            log.append,
+            session,
+            message("user", token),
+            profile=PROFILE,
+            at=SystemClock().now(),
+            idem=token,
+        ).result()
+        self.latencies.append(time.monotonic() - began)
+        self.appended.append((session, done.seq, token))
+
+
+def child(order: dict[str, Any]) -> None:
+    """Append for `seconds`, then write the report."""
+    store = open_store(order["url"], create=False, clock=SystemClock(), ids=RandomIds())
+    until = time.monotonic() + order["seconds"]
+    threads = [
+        Appender(store, f"{order['name']}.{n}", order["shared"], until)
+        for n in range(order["threads"])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store.close()
+    report = {
+        "errors": [thread.error for thread in threads if thread.error],
+        "appended": [each for thread in threads for each in thread.appended],
+        "worst": max((late for thread in threads for late in thread.latencies), default=0.0),
+    }
+    Path(order["report"]).write_text(json.dumps(report) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    nurse(child)

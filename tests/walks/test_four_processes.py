@@ -1,0 +1,56 @@
+"""Four processes write to one SQLite file: no one is refused, nothing is lost or doubled."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hansard.actions import verify
+from hansard.clock import RandomIds, SystemClock
+from hansard.model.entry import message
+from hansard.store.opening import open_store
+from tests.walks.history import read_all
+from tests.walks.nursery import Nursery
+from tests.walks.writing_child import occasion, open_with_message
+
+PROCESSES = 4
+THREADS = 4
+SECONDS = 30.0
+
+
+@pytest.mark.timeout(240)
+def test_four_processes_append_to_one_file_for_thirty_seconds(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    shared = store.write(
+        open_with_message, message("user", "shared"), occasion(), "shared"
+    ).result()
+    with Nursery(tmp_path, "tests.walks.steady_child") as nursery:
+        children = [
+            nursery.bear(url, threads=THREADS, seconds=SECONDS, shared=shared.session_id)
+            for _ in range(PROCESSES)
+        ]
+        while any(child.is_alive() for child in children):
+            time.sleep(0.1)
+        reports = [child.lines()[0] for child in children]
+
+    stored = store.read(read_all, ()).result()
+    checked = verify.verify(store)
+    store.close()
+
+    counts = [len(report["appended"]) for report in reports]
+    rates = " ".join(f"{count / SECONDS:.0f}/s" for count in counts)
+    worst = max(report["worst"] for report in reports)
+    print(f"\nfour processes: {sum(counts)} appends, {rates}, worst latency {worst * 1000:.0f} ms")
+    record_property("rates", rates)
+    assert [report["errors"] for report in reports] == [[]] * PROCESSES
+    for report in reports:
+        for session, seq, token in report["appended"]:
+            assert [(each.session, each.seq) for each in stored.log[token]] == [(session, seq)]
+    assert len(stored.log) == sum(counts) + PROCESSES * THREADS + 1
+    assert stored.gaps == []
+    assert checked.broken == ()
+    assert min(counts) > sum(counts) / PROCESSES / 4

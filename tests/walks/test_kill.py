@@ -1,0 +1,174 @@
+"""Killed at any instant, a process leaves a record in which every answer it gave is true."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from hansard.actions import receive, sweep, turns, verify
+from hansard.clock import Occasion, RandomIds, SystemClock
+from hansard.model.entry import message
+from hansard.store.database import Store
+from hansard.store.opening import open_store
+from hansard.testing.postgres import Server
+from tests.walks.history import History, Verdict, judge, read_all
+from tests.walks.nursery import Child, Nursery
+from tests.walks.writing_child import CHATS, NEVER, PROFILE, key_of, source_of
+
+SEED = 20240607
+THREADS = 3
+AT_ONCE = 2
+
+
+@dataclass
+class Tally:
+    """What the whole test has seen."""
+
+    kills: int = 0
+    acknowledged: int = 0
+    unanswered: int = 0
+    interrupted: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"kills={self.kills} acknowledged={self.acknowledged} unanswered={self.unanswered} "
+            f"interrupted={self.interrupted} lost=0 doubled=0 half-done=0"
+        )
+
+
+@dataclass
+class Generation:
+    """One store, and the children that lived on it."""
+
+    url: str
+    nursery: Nursery
+    chance: random.Random
+    children: list[Child] = field(default_factory=list)
+    living: list[Child] = field(default_factory=list)
+
+    def bear(self) -> None:
+        dead = [child for child in self.children if child not in self.living]
+        lost_answers = self.history(dead[-1:]).unanswered_appends()
+        child = self.nursery.bear(
+            self.url, threads=THREADS, seed=self.chance.randrange(2**30), retry=lost_answers
+        )
+        self.children.append(child)
+        self.living.append(child)
+
+    def kill_one(self) -> None:
+        child = self.chance.choice(self.living)
+        self.nursery.bury(child)
+        self.living.remove(child)
+
+    def history(self, children: list[Child]) -> History:
+        return History.of(line for child in children for line in child.lines())
+
+    def check(self) -> Verdict | None:
+        """Judge what is stored now; the living go on writing meanwhile."""
+        before = self.history(self.children)
+        assert before.crashes == []
+        if not before.answered:
+            return None  # no one has come as far as having a store
+        with opened(self.url) as store:
+            stored = store.read(read_all, before.received()).result()
+            checked = verify.verify(store)
+        verdict = judge(before, stored, self.history(self.children))
+        assert verdict.complaints() == {}
+        assert checked.broken == ()
+        return verdict
+
+
+class opened:  # noqa: N801
+    """A store for the length of a block: between checks the test has no connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+
+    def __enter__(self) -> Store:
+        return self._store
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
+
+
+def kill_again_and_again(generation: Generation, kills: int, tally: Tally) -> None:
+    while kills > 0:
+        while len(generation.living) < AT_ONCE:
+            generation.bear()
+        both = generation.chance.random() < 0.3 and kills > 1
+        pause = generation.chance.choice((0.02, 0.1, 0.25)) * generation.chance.random()
+        generation.nursery.wait(pause)
+        for _ in range(2 if both else 1):
+            generation.kill_one()
+            kills -= 1
+            tally.kills += 1
+        generation.check()
+    while generation.living:
+        generation.kill_one()
+        tally.kills += 1
+    verdict = generation.check()
+    history = generation.history(generation.children)
+    tally.acknowledged += 0 if verdict is None else verdict.acknowledged
+    tally.unanswered += len(history.tried) - len(history.answered) - len(history.refused)
+
+
+def go_on(generation: Generation) -> int:
+    """Sweep the leases of the dead, then take a turn in every chat; how many turns were dead."""
+    with opened(generation.url) as store:
+        later = Occasion(SystemClock().now() + timedelta(hours=1), RandomIds())
+        dead = store.write(sweep.interrupt_dead_turns, when=later).result()
+        claim = turns.Claim("the living", 30)
+        for chat in range(CHATS):
+            key, said = key_of(chat), message("user", f"alive {chat}")
+            store.write(receive.receive, key, source_of(chat), said, when=later).result()
+            begun = store.write(turns.begin, key, policy=NEVER, claim=claim, when=later).result()
+            assert begun is not None
+            assert begun.prompts[-1].seq > 0
+            store.write(
+                turns.end, begun.lease, turns.Ending(), profile=PROFILE, when=later
+            ).result()
+        assert verify.verify(store).broken == ()
+        return len(dead)
+
+
+def run(urls: Iterator[str], folder: Path, *, generations: int, kills: int) -> Tally:
+    tally = Tally()
+    chance = random.Random(SEED)
+    with Nursery(folder) as nursery:
+        for _ in range(generations):
+            generation = Generation(next(urls), nursery, chance)
+            kill_again_and_again(generation, kills, tally)
+            tally.interrupted += go_on(generation)
+    return tally
+
+
+@pytest.mark.timeout(400)
+def test_two_hundred_kills_lose_nothing_on_sqlite(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    urls = (f"sqlite:///{tmp_path}/store{n}.db" for n in range(100))
+
+    tally = run(urls, tmp_path, generations=10, kills=20)
+
+    print(f"\nSQLite: {tally}")
+    record_property("tally", str(tally))
+    assert tally.kills >= 200
+    assert tally.acknowledged > 1000
+    assert tally.interrupted > 0
+
+
+@pytest.mark.timeout(400)
+def test_forty_kills_lose_nothing_on_postgresql(
+    tmp_path: Path, postgres: Server, record_property: Callable[[str, object], None]
+) -> None:
+    urls = (postgres.create_database() for _ in range(100))
+
+    tally = run(urls, tmp_path, generations=2, kills=20)
+
+    print(f"\nPostgreSQL: {tally}")
+    record_property("tally", str(tally))
+    assert tally.kills >= 40
+    assert tally.acknowledged > 100
