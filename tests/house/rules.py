@@ -20,7 +20,12 @@ SUPERVISORS: frozenset[str] = frozenset()
 
 # Modules that catch any exception in one thread to raise it in another: nothing is swallowed.
 MESSENGERS: frozenset[str] = frozenset(
-    {"hansard.store.postgres", "hansard.store.sqlite", "hansard.store.sqlite_writer"}
+    {
+        "hansard.store.listeners",
+        "hansard.store.postgres",
+        "hansard.store.sqlite",
+        "hansard.store.sqlite_writer",
+    }
 )
 
 NOT_USED = {"save", "saved", "manager", "managers", "helper", "helpers", "util", "utils", "legacy"}

@@ -33,6 +33,12 @@ class Tx(Protocol):
         """Publish an event once, and only if, this transaction is committed."""
 
 
+KEPT_CHANGING = "Others kept changing the same record; nothing was written. Try again."
+
+
+CROSSED_FORK = "An open store cannot cross a fork; open it again in the child process."
+
+
 class RaceLost(Exception):
     """Another transaction was first. The store runs the function again on fresh data."""
 

@@ -13,25 +13,24 @@ class Pending(Generic[T]):
     """The outcome of a transaction, now or later.
 
     `await pending` in a coroutine, `pending.result()` in a thread: the same
-    object, the same outcome. A raw lock stands where a condition variable
-    would, because this is on the path of every append.
+    object, the same outcome, for any number of waiters. Raw locks stand where a
+    condition variable would, because this is on the path of every append.
     """
 
-    __slots__ = ("_done", "_error", "_future", "_gate", "_value")
+    __slots__ = ("_done", "_error", "_value", "_waiters")
 
     def __init__(self) -> None:
         self._done = False
         self._value: Any = None
         self._error: BaseException | None = None
-        self._gate: threading.Lock | None = None
-        self._future: asyncio.Future[Any] | None = None
+        self._waiters: list[threading.Lock | asyncio.Future[Any]] = []
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the outcome and return or raise it."""
         if not self._done:
             gate = threading.Lock()
             gate.acquire()
-            self._gate = gate
+            self._waiters.append(gate)
             # The worker may have finished between the test and the gate.
             if not self._done and not gate.acquire(  # type: ignore[redundant-expr]
                 timeout=-1 if timeout is None else timeout
@@ -41,7 +40,8 @@ class Pending(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
-            self._future = future = asyncio.get_running_loop().create_future()
+            future = asyncio.get_running_loop().create_future()
+            self._waiters.append(future)
             if not self._done:
                 yield from future
         return self._outcome()
@@ -83,10 +83,11 @@ def announce(settled: Iterable[Pending[Any]]) -> None:
     """Wake the waiters of settled answers: threads one by one, each event loop once."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[Any]]] = {}
     for pending in settled:
-        if pending._gate is not None:
-            pending._gate.release()
-        elif pending._future is not None:
-            loops.setdefault(pending._future.get_loop(), []).append(pending._future)
+        for waiter in pending._waiters:
+            if isinstance(waiter, asyncio.Future):
+                loops.setdefault(waiter.get_loop(), []).append(waiter)
+            else:
+                waiter.release()
     for loop, futures in loops.items():
         try:
             loop.call_soon_threadsafe(_wake, futures)

@@ -1,8 +1,9 @@
 """PostgreSQL: the same functions on pooled connections."""
 
 import logging
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -11,7 +12,8 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hansard.errors import Conflict, NotFound, StoreUnavailable
 from hansard.store import migrate
-from hansard.store.database import Listener, RaceLost, Row, Tx
+from hansard.store.database import CROSSED_FORK, KEPT_CHANGING, Listener, RaceLost, Row, Tx
+from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
 from hansard.store.postgres_errors import RACES, translate
 from hansard.store.postgres_tx import PostgresTx
@@ -34,7 +36,9 @@ class PostgresStore:
 
     dialect = "postgres"
 
-    def __init__(self, url: str, *, connections: int = CONNECTIONS, wait_seconds: float = WAIT_SECONDS) -> None:
+    def __init__(
+        self, url: str, *, connections: int = CONNECTIONS, wait_seconds: float = WAIT_SECONDS
+    ) -> None:
         self.url = url
         self._pool: ConnectionPool[psycopg.Connection[Row]] = ConnectionPool(
             url,
@@ -47,26 +51,32 @@ class PostgresStore:
             kwargs={"prepare_threshold": 2, "connect_timeout": max(2, int(wait_seconds))},
         )
         self._workers = ThreadPoolExecutor(connections, thread_name_prefix="hansard-postgres")
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners()
+        self._pid = os.getpid()
         self._guard = threading.Lock()
         self._closed = False
         self._pool.open()
 
-    def write(self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+    def write(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
         """Run an action in a transaction; the answer comes after the commit is durable."""
         return self._submit(self._write_once, lambda tx: action(tx, *args, **kwargs))
 
-    def read(self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+    def read(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
         """Run an action that only reads, on one consistent snapshot."""
         return self._submit(self._read_once, lambda tx: action(tx, *args, **kwargs))
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit; returns how to stop."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return self._listeners.add(listener)
 
     def close(self) -> None:
         """Finish what was begun and give the connections back."""
+        if os.getpid() != self._pid:
+            return  # it belongs to the parent process
         with self._guard:
             if self._closed:
                 return
@@ -74,11 +84,17 @@ class PostgresStore:
         self._workers.shutdown(wait=True)
         self._pool.close()
 
-    def _submit(self, how: Callable[[Callable[[Tx], T]], T], action: Callable[[Tx], T]) -> Pending[T]:
-        if self._closed:
-            raise StoreUnavailable("The store is closed.")
+    def _submit(
+        self, how: Callable[[Callable[[Tx], T]], T], action: Callable[[Tx], T]
+    ) -> Pending[T]:
+        # Before the guard: another thread may have held it at the moment of the fork.
+        if os.getpid() != self._pid:
+            raise StoreUnavailable(CROSSED_FORK)
         pending: Pending[T] = Pending()
-        self._workers.submit(_settle, pending, how, action)
+        with self._guard:
+            if self._closed:
+                raise StoreUnavailable("The store is closed.")
+            self._workers.submit(_settle, pending, how, action)
         return pending
 
     def _write_once(self, action: Callable[[Tx], T]) -> T:
@@ -87,9 +103,9 @@ class PostgresStore:
                 value, events = self._transact(action)
             except (RaceLost, *RACES):
                 continue
-            self._publish(events)
+            self._listeners.publish(events)
             return value
-        raise Conflict("Others kept changing the same record; nothing was written. Try again.")
+        raise Conflict(KEPT_CHANGING)
 
     def _transact(self, action: Callable[[Tx], T]) -> tuple[T, list[Any]]:
         with self._pool.connection() as connection:
@@ -99,6 +115,8 @@ class PostgresStore:
             value = action(tx)
             try:
                 connection.commit()
+            except RACES:
+                raise
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 # The server may have committed before the answer was lost.
                 raise translate(error, committed="unknown") from error
@@ -110,11 +128,6 @@ class PostgresStore:
             connection.read_only = True
             return action(PostgresTx(connection))
 
-    def _publish(self, events: Sequence[Any]) -> None:
-        if events:
-            for listener in tuple(self._listeners):
-                listener(events)
-
 
 def prepare(store: PostgresStore, *, create: bool, facts: dict[str, Any]) -> None:
     """Reach the server and bring its schema up to date."""
@@ -122,7 +135,9 @@ def prepare(store: PostgresStore, *, create: bool, facts: dict[str, Any]) -> Non
         psycopg.connect(store.url, connect_timeout=CONNECT_SECONDS).close()
     except (psycopg.Error, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise StoreUnavailable(f"PostgreSQL cannot be reached: {reason}. Nothing was changed.") from error
+        raise StoreUnavailable(
+            f"PostgreSQL cannot be reached: {reason}. Nothing was changed."
+        ) from error
     if store.read(migrate.pending, store.dialect).result():
         store.write(_migrate, create=create, facts=facts).result()
 
@@ -136,7 +151,9 @@ def _migrate(tx: Tx, *, create: bool, facts: dict[str, Any]) -> None:
     migrate.apply(tx, "postgres", **facts)
 
 
-def _settle(pending: Pending[T], how: Callable[[Callable[[Tx], T]], T], action: Callable[[Tx], T]) -> None:
+def _settle(
+    pending: Pending[T], how: Callable[[Callable[[Tx], T]], T], action: Callable[[Tx], T]
+) -> None:
     try:
         pending.settle(how(action), None)
     except PoolTimeout:

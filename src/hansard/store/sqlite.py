@@ -3,14 +3,15 @@
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
 from hansard.errors import StoreUnavailable
 from hansard.store import sqlite_file
-from hansard.store.database import Listener, Tx
+from hansard.store.database import CROSSED_FORK, Listener, Tx
+from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
 from hansard.store.sqlite_errors import translate
 from hansard.store.sqlite_tx import SqliteTx
@@ -36,7 +37,7 @@ class SqliteStore:
         self._wait_seconds = wait_seconds
         self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners()
         self._writer: threading.Thread | None = None
         self._readers: list[threading.Thread] = []
         self._reading = 0
@@ -44,30 +45,43 @@ class SqliteStore:
         self._closed = False
         self._pid = os.getpid()
 
-    def write(self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+    def write(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
         """Run an action in a transaction; the answer comes after the commit is durable."""
         pending: Pending[T] = Pending()
-        if self._writer is None or self._closed:
-            self._start_writer()
-        self._writes.put(Job(action, args, kwargs, pending))
+        self._check_process()
+        with self._guard:
+            self._check_open()
+            if self._writer is None:
+                self._writer = _start(self._write_forever, "hansard-writer")
+            self._writes.put(Job(action, args, kwargs, pending))
         return pending
 
-    def read(self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+    def read(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
         """Run an action that only reads, on one consistent snapshot."""
         if self._in_memory:
-            return self.write(action, *args, **kwargs)
+            return self.write(_only_read, action, args, kwargs)
         pending: Pending[T] = Pending()
-        self._start_reader()
-        self._reads.put(Job(action, args, kwargs, pending))
+        self._check_process()
+        with self._guard:
+            self._check_open()
+            self._reading += 1
+            if self._reading > len(self._readers) < READERS:
+                self._readers.append(_start(self._read_forever, "hansard-reader"))
+            self._reads.put(Job(action, args, kwargs, pending))
         return pending
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit; returns how to stop."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return self._listeners.add(listener)
 
     def close(self) -> None:
         """Finish what was begun and let go of the file."""
+        if os.getpid() != self._pid:
+            return  # it belongs to the parent process
         with self._guard:
             if self._closed:
                 return
@@ -76,42 +90,23 @@ class SqliteStore:
                 self._reads.put(None)
             if self._writer is not None:
                 self._writes.put(None)
-        # Readers first: the last connection to close folds the WAL into the file, and that must be the writer.
+        # Readers first: the last to close folds the WAL into the file, and must be the writer.
         for reader in self._readers:
             reader.join()
         if self._writer is not None:
             self._writer.join()
 
-    def _publish(self, events: Sequence[Any]) -> None:
-        if events:
-            for listener in tuple(self._listeners):
-                listener(events)
-
-    def _check_usable(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("The store is closed.")
+
+    def _check_process(self) -> None:
+        # Before the guard: another thread may have held it at the moment of the fork.
         if os.getpid() != self._pid:
-            raise StoreUnavailable("An open store cannot cross a fork; open it again in the child process.")
-
-    def _start_writer(self) -> None:
-        with self._guard:
-            self._check_usable()
-            if self._writer is None:
-                self._writer = threading.Thread(target=self._write_forever, name="hansard-writer", daemon=True)
-                self._writer.start()
-
-    def _start_reader(self) -> None:
-        with self._guard:
-            self._check_usable()
-            self._reading += 1
-            if self._reading > len(self._readers) < READERS:
-                self._readers.append(
-                    threading.Thread(target=self._read_forever, name="hansard-reader", daemon=True)
-                )
-                self._readers[-1].start()
+            raise StoreUnavailable(CROSSED_FORK)
 
     def _write_forever(self) -> None:
-        writer = Writer(self.path, publish=self._publish, wait_seconds=self._wait_seconds)
+        writer = Writer(self.path, publish=self._listeners.publish, wait_seconds=self._wait_seconds)
         closing = False
         while not closing and (first := self._writes.get()) is not None:
             jobs = [first]
@@ -147,6 +142,21 @@ class SqliteStore:
             announce((job.pending,))
         if connection is not None:
             connection.close()
+
+
+def _start(work: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _only_read(
+    tx: Tx, action: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> T:
+    """Read on the one connection that a store in memory has; it cannot write meanwhile."""
+    assert isinstance(tx, SqliteTx)
+    with tx.only_reading():
+        return action(tx, *args, **kwargs)
 
 
 def _read_once(connection: apsw.Connection, job: Job) -> Any:

@@ -1,6 +1,7 @@
 """A transaction on an apsw connection."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -41,6 +42,17 @@ class SqliteTx:
     def script(self, text: str) -> None:
         """Run several statements without parameters."""
         self._connection.execute(text).fetchall()
+
+    @contextmanager
+    def only_reading(self) -> Iterator[None]:
+        """Refuse every write within the block, and publish nothing of it."""
+        known = len(self.events)
+        self._connection.pragma("query_only", True)
+        try:
+            yield
+        finally:
+            self._connection.pragma("query_only", False)
+            del self.events[known:]
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)

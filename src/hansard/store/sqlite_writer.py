@@ -1,5 +1,6 @@
 """The writer thread's work: many functions, one transaction, one fsync."""
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -7,9 +8,9 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from hansard.errors import HansardError
+from hansard.errors import Conflict, HansardError, StoreUnavailable
 from hansard.store import sqlite_file
-from hansard.store.database import RaceLost
+from hansard.store.database import KEPT_CHANGING, RaceLost
 from hansard.store.pending import Pending, announce
 from hansard.store.sqlite_errors import translate
 from hansard.store.sqlite_tx import SqliteTx
@@ -29,6 +30,14 @@ class Job(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     pending: Pending[Any]
+
+
+class Outcome(NamedTuple):
+    """What a job came to; its caller learns of it after the commit."""
+
+    value: Any
+    error: BaseException | None
+    events: Sequence[Any] = ()
 
 
 class Writer:
@@ -54,45 +63,59 @@ class Writer:
             self._turnstile.close()
 
     def _commit(self, jobs: list[Job]) -> int:
-        """Commit the first jobs in one transaction and answer them; say how many."""
-        events: list[Any] = []
+        """Commit the first jobs in one transaction and answer them; say how many.
+
+        Nothing is settled before the commit: a caller may ask at any moment.
+        """
+        outcomes: list[Outcome] = []
         try:
             connection = self._connected()
             with self._turnstile.pass_through() if self._turnstile is not None else nullcontext():
-                done = self._transact(connection, jobs, events)
-        except (HansardError, apsw.Error) as error:
-            done = len(jobs)
-            failure = error if isinstance(error, HansardError) else self._failure(error)
-            for job in jobs:
-                job.pending.settle(None, failure)
-        else:
-            self._publish(events)
-        announce(job.pending for job in jobs[:done])
+                self._transact(connection, jobs, outcomes)
+        except (HansardError, apsw.Error, OSError) as error:
+            outcomes = [Outcome(None, self._failure(error)) for _ in jobs]
+        for job, outcome in zip(jobs, outcomes, strict=False):
+            job.pending.settle(outcome.value, outcome.error)
+        self._publish([event for outcome in outcomes for event in outcome.events])
+        announce(job.pending for job in jobs[: len(outcomes)])
         self._checkpoint()
-        return done
+        return len(outcomes)
 
-    def _transact(self, connection: apsw.Connection, jobs: list[Job], events: list[Any]) -> int:
+    def _transact(
+        self, connection: apsw.Connection, jobs: list[Job], outcomes: list[Outcome]
+    ) -> None:
         started = time.monotonic()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            done = 0
             for job in jobs:
-                _run(connection, job, events)
-                done += 1
+                outcomes.append(_run(connection, job))
                 if time.monotonic() - started > BATCH_SECONDS:
                     break
-            connection.execute("COMMIT")
+            self._commit_now(connection)
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        return done
 
-    def _failure(self, error: apsw.Error) -> HansardError:
-        if isinstance(error, apsw.IOError):
+    def _commit_now(self, connection: apsw.Connection) -> None:
+        try:
+            connection.execute("COMMIT")
+        except apsw.IOError as error:
+            # The journal may have reached the disk before the answer failed.
+            raise translate(error, self._path, committed="unknown") from error
+
+    def _failure(self, error: HansardError | apsw.Error | OSError) -> HansardError:
+        """What the callers are told. A connection whose disk failed is not used again."""
+        cause = error.__cause__ if isinstance(error, HansardError) else error
+        if isinstance(cause, apsw.IOError):
             self._discard()
-            return translate(error, self._path, committed="unknown")
-        return translate(error, self._path)
+        if isinstance(error, apsw.Error):
+            return translate(error, self._path)
+        if isinstance(error, OSError):
+            return StoreUnavailable(
+                f"Cannot write beside {self._path}: {error.strerror}. Nothing was written."
+            )
+        return copy.copy(error)  # one for each caller: a raised error collects tracebacks
 
     def _connected(self) -> apsw.Connection:
         if self._connection is None:
@@ -120,13 +143,15 @@ class Writer:
         self._wal_pages = 0
         try:
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except (apsw.BusyError, apsw.LockedError, apsw.FullError):
-            return  # the next commit tries again; nothing depends on it
+        except apsw.IOError:
+            self._discard()  # the commits are safe in the WAL; the next one opens it anew
+        except apsw.Error:
+            return  # busy or full: the next commit tries again; nothing depends on it
 
 
-def _run(connection: apsw.Connection, job: Job, events: list[Any]) -> None:
+def _run(connection: apsw.Connection, job: Job) -> Outcome:
     """Run one job in a savepoint; its failure undoes its own work and no one else's."""
-    for attempt in range(RACES):
+    for _ in range(RACES):
         tx = SqliteTx(connection)
         connection.execute("SAVEPOINT job")
         try:
@@ -136,12 +161,10 @@ def _run(connection: apsw.Connection, job: Job, events: list[Any]) -> None:
                 raise  # SQLite itself undid the whole transaction: disk full, I/O error
             connection.execute("ROLLBACK TO job")
             connection.execute("RELEASE job")
-            if isinstance(error, RaceLost) and attempt + 1 < RACES:
+            if isinstance(error, RaceLost):
                 continue
             told = translate(error, "the store") if isinstance(error, apsw.Error) else error
-            job.pending.settle(None, told)
-            return
+            return Outcome(None, told)
         connection.execute("RELEASE job")
-        events.extend(tx.events)
-        job.pending.settle(value, None)
-        return
+        return Outcome(value, None, tx.events)
+    return Outcome(None, Conflict(KEPT_CHANGING))

@@ -56,4 +56,8 @@ UPDATE deliveries SET state = 'redirected', redirected_to = :to, holder = NULL, 
 WHERE id = :id AND state IN ('waiting', 'abandoned');
 
 -- name: forget_deliveries
-UPDATE deliveries SET parts = '[]', session_no = NULL WHERE session_no = :no;
+-- A purged session's words leave the outbox too; what was not sent is not sent empty, but given up.
+UPDATE deliveries SET parts = '[]', session_no = NULL, holder = NULL, lease_until = NULL,
+    reason = CASE WHEN state IN ('waiting', 'sending') THEN 'its session was purged' ELSE reason END,
+    state = CASE WHEN state IN ('waiting', 'sending') THEN 'abandoned' ELSE state END
+WHERE session_no = :no;

@@ -35,11 +35,6 @@ SELECT s.settings, s.prompt_hash, s.workspace, s.extra, d.text, s.finalized_at, 
 FROM sessions s LEFT JOIN drafts d ON d.session_no = s.no
 WHERE s.no = :no;
 
--- name: lock_session
--- Hold a session's row until the transaction ends; the first statement of whatever depends on it.
-UPDATE sessions SET epoch = epoch WHERE id = :id AND profile = :profile AND shelf <> 'gone'
-RETURNING no;
-
 -- name: ids_by_prefix
 SELECT id, title FROM sessions
 WHERE profile = :profile AND id >= :first AND id < :beyond AND shelf <> 'gone'
@@ -84,9 +79,10 @@ DELETE FROM drafts WHERE session_no = :no;
 
 -- name: end_session
 -- The first reason wins. The clock may have been set back: an end is never before the beginning.
+-- Nobody ends a session under a running turn.
 UPDATE sessions SET ended_at = CASE WHEN :at > began_at THEN :at ELSE began_at END, end_reason = :reason,
     finalized_at = NULL, finalize_tries = 0, finalize_error = NULL
-WHERE no = :no AND ended_at IS NULL;
+WHERE no = :no AND ended_at IS NULL AND running_turn IS NULL;
 
 -- name: reopen_session
 UPDATE sessions SET ended_at = NULL, end_reason = NULL, key = :key WHERE no = :no;
@@ -104,7 +100,7 @@ WITH RECURSIVE line (no, id, parent_no, lineage, base_seq, last_seq, depth) AS (
     UNION
     SELECT s.no, s.id, s.parent_no, s.lineage, s.base_seq, s.last_seq, line.depth + 1
     FROM line JOIN sessions s ON s.no = line.parent_no
-    WHERE line.lineage IN ('fork', 'continuation') AND line.depth < 1000
+    WHERE line.lineage IN ('fork', 'continuation') AND line.depth < 100000
 )
 SELECT no, id, base_seq, last_seq FROM line ORDER BY depth;
 
@@ -152,7 +148,7 @@ ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
 
 -- name: count_shelf
 -- Never counts further than it was asked to.
-SELECT COUNT(*) FROM (SELECT 1 FROM sessions WHERE profile = :profile AND shelf = :shelf LIMIT :limit) AS some;
+SELECT COUNT(*) FROM (SELECT 1 FROM sessions WHERE profile = :profile AND shelf = :shelf LIMIT :limit) AS counted;
 
 -- name: page_of_sessions
 -- Every session of a profile in the order of opening, a page at a time; tombstones too.

@@ -48,28 +48,28 @@ FROM usage WHERE session_no = :no ORDER BY at, call_id;
 -- name: usage_by_day
 -- Grouped by UTC day, as its number since 1970.
 SELECT u.at / 86400000000, {{total_columns}} FROM usage u
-WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY u.at / 86400000000 ORDER BY 1;
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY u.at / 86400000000 ORDER BY 1 NULLS FIRST;
 
 -- name: usage_by_model
 SELECT u.model, {{total_columns}} FROM usage u
-WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY u.model ORDER BY 1;
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY u.model ORDER BY 1 NULLS FIRST;
 
 -- name: usage_by_provider
 SELECT u.provider, {{total_columns}} FROM usage u
-WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY u.provider ORDER BY 1;
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY u.provider ORDER BY 1 NULLS FIRST;
 
 -- name: usage_by_source
 SELECT s.platform, {{total_columns}} FROM usage u JOIN sessions s ON s.no = u.session_no
-WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY s.platform ORDER BY 1;
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY s.platform ORDER BY 1 NULLS FIRST;
 
 -- name: usage_by_project
 SELECT p.name, {{total_columns}} FROM usage u JOIN sessions s ON s.no = u.session_no
 LEFT JOIN projects p ON p.no = s.project_no
-WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY p.name ORDER BY 1;
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY p.name ORDER BY 1 NULLS FIRST;
 
 -- name: usage_by_session
 SELECT s.id, {{total_columns}} FROM usage u JOIN sessions s ON s.no = u.session_no
-WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY s.id ORDER BY 1;
+WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY s.id ORDER BY 1 NULLS FIRST;
 
 -- name: delete_usage
 DELETE FROM usage WHERE session_no = :no;

@@ -7,6 +7,14 @@ SELECT 1 FROM pg_tables WHERE tablename = 'schema_migrations' AND schemaname = c
 -- Before the binding is read: PostgreSQL lets two readers see no binding. Ends with the transaction.
 SELECT pg_advisory_xact_lock(hashtextextended(:profile || '/' || :key, 0));
 
+-- name: lock_session
+-- Hold a session's row until the transaction ends; the first statement of whatever depends on it.
+SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone' FOR NO KEY UPDATE;
+
+-- name: lock_session_no
+-- The same by its number, whatever has become of it.
+SELECT no FROM sessions WHERE no = :no FOR NO KEY UPDATE;
+
 -- name: check_integrity
 -- The server checks its own pages.
 SELECT 'ok';

@@ -7,6 +7,13 @@ SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations';
 -- One writer at a time: the key is locked already.
 SELECT 1;
 
+-- name: lock_session
+-- The one writer holds every row already.
+SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone';
+
+-- name: lock_session_no
+SELECT no FROM sessions WHERE no = :no;
+
 -- name: check_integrity
 PRAGMA integrity_check(20);
 
