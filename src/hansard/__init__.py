@@ -1,22 +1,26 @@
 """Hansard: the session layer for AI agents."""
 
-from hansard.app import House, RunningTurn, Session
-from hansard.app import open_house as open
-from hansard.errors import (
-    Ambiguous,
-    BadInput,
-    Conflict,
-    HansardError,
-    NotAllowed,
-    NotFound,
-    RetryLater,
-    StoreUnavailable,
-    TurnLost,
-)
-from hansard.model.entry import Entry, Message
-from hansard.model.place import Channel, Person, Source
-from hansard.model.session import SessionHead
-from hansard.model.usage import Usage
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hansard.app import House, RunningTurn, Session
+    from hansard.app import open_house as open  # noqa: A004
+    from hansard.errors import (
+        Ambiguous,
+        BadInput,
+        Conflict,
+        HansardError,
+        NotAllowed,
+        NotFound,
+        RetryLater,
+        StoreUnavailable,
+        TurnLost,
+    )
+    from hansard.model.entry import Entry, Message
+    from hansard.model.place import Channel, Person, Source
+    from hansard.model.session import SessionHead
+    from hansard.model.usage import Usage
 
 __version__ = "0.1.0"
 
@@ -42,3 +46,38 @@ __all__ = [
     "Usage",
     "open",
 ]
+
+# Where each name lives. A name is loaded when it is first asked for, so that a command
+# that lists sessions does not wait for what it does not use.
+_HOMES = {
+    "hansard.app": ("House", "RunningTurn", "Session", "open"),
+    "hansard.errors": (
+        "Ambiguous",
+        "BadInput",
+        "Conflict",
+        "HansardError",
+        "NotAllowed",
+        "NotFound",
+        "RetryLater",
+        "StoreUnavailable",
+        "TurnLost",
+    ),
+    "hansard.model.entry": ("Entry", "Message"),
+    "hansard.model.place": ("Channel", "Person", "Source"),
+    "hansard.model.session": ("SessionHead",),
+    "hansard.model.usage": ("Usage",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_CALLED_THERE = {"open": "open_house"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'hansard' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), _CALLED_THERE.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

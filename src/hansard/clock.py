@@ -1,6 +1,6 @@
 """Time and chance as arguments: the protocols, and the system's own."""
 
-import secrets
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -33,7 +33,7 @@ class RandomIds:
     """26 characters that sort by time: 50 bits of milliseconds, then 80 bits of chance."""
 
     def new(self, at: datetime) -> str:
-        return encode_id(to_micros(at) // 1000, secrets.randbits(80))
+        return encode_id(to_micros(at) // 1000, int.from_bytes(os.urandom(10)))
 
 
 def encode_id(milliseconds: int, chance: int) -> str:
@@ -44,7 +44,8 @@ def encode_id(milliseconds: int, chance: int) -> str:
 
 def to_micros(at: datetime) -> int:
     """Microseconds since 1970, the form in which both databases keep a time."""
-    return (at - _EPOCH) // _MICROSECOND
+    since = at - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def from_micros(micros: int) -> datetime:

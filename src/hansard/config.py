@@ -1,16 +1,13 @@
 """Configuration: a frozen tree. The only reader of the environment and of hansard.toml."""
 
+import importlib
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import time, timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-import platformdirs
 
 from hansard.errors import BadInput, StoreUnavailable
 
@@ -48,12 +45,8 @@ class Config:
 def load(
     *, home: str | None = None, database: str | None = None, profile: str | None = None
 ) -> Config:
-    """Read the configuration: what was given, else the environment, else hansard.toml, else the defaults."""
-    folder = Path(
-        home
-        or os.environ.get("HANSARD_HOME")
-        or platformdirs.user_data_dir("hansard", appauthor=False)
-    )
+    """Read the configuration: what was given, else the environment, the file, the defaults."""
+    folder = Path(home or os.environ.get("HANSARD_HOME") or _default_home())
     table = _Table(_read(folder / FILE), str(folder / FILE))
     url = (
         database
@@ -71,9 +64,9 @@ def load(
         database=url,
         profile=profile or os.environ.get("HANSARD_PROFILE") or table.text("profile") or "main",
         zone=_zone(table),
-        isolate_people_in_groups=isolation.flag("people_in_groups", True),
-        isolate_people_in_threads=isolation.flag("people_in_threads", False),
-        redact_people=table.flag("redact_people", False),
+        isolate_people_in_groups=isolation.flag("people_in_groups", default=True),
+        isolate_people_in_threads=isolation.flag("people_in_threads", default=False),
+        redact_people=table.flag("redact_people", default=False),
         reset=default,
         reset_by_type=by_type,
         reset_by_platform=by_platform,
@@ -97,7 +90,7 @@ class _Table:
             raise self._bad(name, "a text")
         return value
 
-    def flag(self, name: str, default: bool) -> bool:
+    def flag(self, name: str, *, default: bool) -> bool:
         value = self._get(name, default)
         if not isinstance(value, bool):
             raise self._bad(name, "true or false")
@@ -127,7 +120,7 @@ class _Table:
     def refuse_unknown(self) -> None:
         for name in self._values:
             if name not in self._asked:
-                near = get_close_matches(name, self._asked, n=1)
+                near = importlib.import_module("difflib").get_close_matches(name, self._asked, n=1)
                 hint = (
                     f" Did you mean {near[0]!r}?"
                     if near
@@ -145,13 +138,24 @@ class _Table:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} cannot be read: it is not UTF-8 text.") from error
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be read: {error.strerror}.") from error
+    tomllib = importlib.import_module("tomllib")
+    try:
+        return dict(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path} cannot be read: {error}.") from error
+
+
+def _default_home() -> str:
+    """The platform's directory for data. What finds it is loaded only when nobody named a home."""
+    platformdirs = importlib.import_module("platformdirs")
+    return str(platformdirs.user_data_dir("hansard", appauthor=False))
 
 
 def _zone(table: _Table) -> ZoneInfo:
@@ -167,14 +171,13 @@ def _reset(table: _Table, default: ResetSettings) -> ResetSettings:
     if mode not in ("none", "idle", "daily", "both"):
         raise BadInput(f"A reset mode is none, idle, daily or both, not {mode!r}.")
     minutes = table.number("idle_minutes", default.idle.total_seconds() / 60)
-    settings = ResetSettings(
+    return ResetSettings(
         mode=mode,
         idle=timedelta(minutes=minutes),
         daily_at=_time(table.text("daily_at") or default.daily_at.isoformat("minutes")),
-        notify=table.flag("notify", default.notify),
+        notify=table.flag("notify", default=default.notify),
         notify_exclude=table.texts("notify_exclude", default.notify_exclude),
     )
-    return settings
 
 
 def _time(text: str) -> time:

@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,7 +51,7 @@ class House:
         self.isolation = Isolation(
             config.isolate_people_in_groups, config.isolate_people_in_threads
         )
-        self.holder = f"{socket.gethostname()}/{os.getpid()}"
+        self.holder = f"{os.uname().nodename}/{os.getpid()}"
         self._machine = machine
         self._blocking = True
 

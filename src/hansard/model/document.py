@@ -1,14 +1,22 @@
 """JSON text as we keep it: any Unicode goes in and comes back."""
 
+import importlib
 import json
 import re
-from typing import Any
-
-import msgspec
+from collections.abc import Callable
+from functools import cache
+from itertools import repeat
+from typing import Any, NamedTuple
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder()
+# Loading msgspec takes longer than reading a screenful of documents without it.
+_plain_reads = repeat(None, 200)
+
+
+class _Msgspec(NamedTuple):
+    encode: Callable[[Any], bytes]
+    decode: Callable[[str | bytes], Any]
+    failure: type[Exception]
 
 
 def encode(value: Any) -> str:
@@ -17,16 +25,19 @@ def encode(value: Any) -> str:
     A lone surrogate has no UTF-8 form, so such a text is written in escapes only.
     """
     try:
-        return _encoder.encode(value).decode()
+        return _msgspec().encode(value).decode()
     except UnicodeEncodeError:
         return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
 
 
 def decode(text: str | bytes) -> Any:
     """Read JSON text; the inverse of `encode`."""
+    for _ in _plain_reads:
+        return json.loads(text)
+    fast = _msgspec()
     try:
-        return _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return fast.decode(text)
+    except (fast.failure, UnicodeDecodeError):
         return json.loads(text)
 
 
@@ -35,3 +46,9 @@ def speakable(text: str) -> str:
     if not text.isascii():
         text = _SURROGATE.sub("\ufffd", text)
     return text.replace("\x00", "\ufffd")
+
+
+@cache
+def _msgspec() -> _Msgspec:
+    found = importlib.import_module("msgspec")
+    return _Msgspec(found.json.Encoder().encode, found.json.Decoder().decode, found.DecodeError)

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 from hansard.errors import StoreUnavailable
@@ -21,7 +21,7 @@ class Migration(NamedTuple):
 @cache
 def known(dialect: str) -> tuple[Migration, ...]:
     """The migrations this program carries, in order."""
-    folder = files("hansard.store") / "sql" / "migrations" / dialect
+    folder = Path(__file__).parent / "sql" / "migrations" / dialect
     found = []
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
         if file.name.endswith(".sql"):

@@ -2,8 +2,7 @@
 
 import re
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{\{(\w+)\}\}")
@@ -15,7 +14,7 @@ DIALECTS = ("sqlite", "postgres")
 @cache
 def load(dialect: str) -> dict[str, str]:
     """Every query of a dialect by name. A name that only one dialect has stops the program here."""
-    root = files("hansard.store") / "sql" / "queries"
+    root = Path(__file__).parent / "sql" / "queries"
     common = _read(root)
     own = {each: _read(root / each) for each in DIALECTS}
     for missing in own["sqlite"].keys() ^ own["postgres"].keys():
@@ -37,7 +36,7 @@ def parameters(text: str) -> set[str]:
     return set(_PARAMETER.findall(text))
 
 
-def _read(folder: Traversable) -> dict[str, str]:
+def _read(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
         if not file.name.endswith(".sql"):

@@ -6,7 +6,6 @@ A plain open and close of a live file would drop every lock this process holds o
 import os
 import threading
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
 
@@ -124,4 +123,4 @@ def _reader(path: str, how: str) -> apsw.Connection:
 
 @cache
 def _script(name: str) -> str:
-    return (files("hansard.store") / "sql" / "sqlite" / f"{name}.sql").read_text(encoding="utf-8")
+    return (Path(__file__).parent / "sql" / "sqlite" / f"{name}.sql").read_text(encoding="utf-8")
