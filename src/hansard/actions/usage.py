@@ -7,7 +7,7 @@ from datetime import datetime
 from hansard.clock import Occasion
 from hansard.errors import BadInput
 from hansard.model.usage import Usage, UsageTotal
-from hansard.store import ledger
+from hansard.store import ledger, sessions
 from hansard.store.database import Tx
 
 
@@ -21,7 +21,9 @@ def record(
 
 def set_running_total(tx: Tx, session_no: int, used: Usage, *, profile: str, when: Occasion) -> None:
     """For callers that hold cumulative totals: what they say replaces what they said before."""
-    name = f"total/{session_no}/{used.model or ''}/{used.provider or ''}/{used.task or ''}"
+    # The session's id, not its number: a number means another session in another store.
+    session_id = sessions.get_by_no(tx, session_no).id
+    name = f"total/{session_id}/{used.model or ''}/{used.provider or ''}/{used.task or ''}"
     tx.run("delete_call", profile=profile, call_id=name)
     ledger.insert(
         tx, replace(used, call_id=name), profile=profile, session_no=session_no, turn_id=None, at=when.now

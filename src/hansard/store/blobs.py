@@ -3,11 +3,14 @@
 import hashlib
 from typing import Any
 
-from hansard.errors import Damaged, NotFound
+from hansard.errors import BadInput, Damaged, NotFound
+from hansard.model import part as parts_of
+from hansard.model.part import Attachment
 from hansard.store.database import Tx
 
 LARGE = 32 * 1024
 _KEY = "$blob"
+MARK = f'"{_KEY}"'
 # Where a part holds what may grow without bound.
 _TEXTS = ("text", "content", "arguments")
 
@@ -56,8 +59,11 @@ def move_out(tx: Tx, body: dict[str, Any], *, entry_no: int) -> dict[str, Any]:
             value = part.get(field)
             if isinstance(value, str) and len(value) > LARGE:
                 part[field] = {_KEY: keep_text(tx, value, entry_no=entry_no), "size": len(value)}
-        if part.get("type") == "attachment":
-            tx.run("insert_blob_ref", hash=part["blob"], entry_no=entry_no)
+            elif isinstance(value, dict) and _KEY in value:
+                # Someone's own data that looks like our mark: kept apart, or it would be read as one.
+                part[field] = {_KEY: None, "value": value}
+        if isinstance(made := parts_of.from_json(part), Attachment):
+            _refer(tx, made.blob, entry_no=entry_no)
     return body
 
 
@@ -66,12 +72,24 @@ def move_in(tx: Tx, body: dict[str, Any]) -> dict[str, Any]:
     for part in body.get("parts", ()):
         for field in _TEXTS:
             value = part.get(field)
-            if isinstance(value, dict) and _KEY in value:
+            if not isinstance(value, dict) or _KEY not in value:
+                continue
+            if value[_KEY] is None:
+                part[field] = value["value"]
+            else:
                 try:
                     part[field] = get_text(tx, value[_KEY])
                 except NotFound as error:
                     raise Damaged(f"A large text is missing from the store ({value[_KEY]}).") from error
     return body
+
+
+def _refer(tx: Tx, name: str, *, entry_no: int) -> None:
+    if tx.one("has_blob", hash=name) is None:
+        raise BadInput(
+            f"The bytes of attachment {name[:64]!a} are not in the store; nothing was written."
+        )
+    tx.run("insert_blob_ref", hash=name, entry_no=entry_no)
 
 
 def _bytes(text: str) -> bytes:

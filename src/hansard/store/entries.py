@@ -23,12 +23,18 @@ def entry_no(session_no: int, seq: int) -> int:
 
 def insert(tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None) -> None:
     """Write one line of the log and tell the feed."""
+    put(tx, session_no, seq, at=at, body=body, turn_id=turn_id)
+    tx.run("insert_feed", session_no=session_no, seq=seq, what="entry")
+
+
+def put(tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None) -> None:
+    """Write one line of the log that the feed hears of later."""
     if seq > MAX_SEQ:
         raise BadInput(f"A session holds at most {MAX_SEQ:,} entries; nothing was written. Fork it to go on.")
     number = entry_no(session_no, seq)
     data = body_to_json(body)
     text = document.encode(data)
-    if len(text) > blobs.LARGE or '"attachment"' in text:
+    if len(text) > blobs.LARGE or '"attachment"' in text or blobs.MARK in text:
         if len(text) > MAX_BODY:
             raise BadInput(f"A message may be {MAX_BODY >> 20} MiB at most; this one has {len(text) >> 20} MiB.")
         text = document.encode(blobs.move_out(tx, data, entry_no=number))
@@ -41,7 +47,6 @@ def insert(tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_
         turn_id=turn_id,
         body=text,
     )
-    tx.run("insert_feed", session_no=session_no, seq=seq, what="entry")
 
 
 def read(tx: Tx, segment: Segment, *, limit: int = PAGE, backwards: bool = False) -> list[Entry]:
@@ -54,7 +59,7 @@ def read(tx: Tx, segment: Segment, *, limit: int = PAGE, backwards: bool = False
     )
     if backwards:
         rows.reverse()
-    return [_entry(tx, row, segment.session_id) for row in rows]
+    return [entry_of(tx, row, segment.session_id) for row in rows]
 
 
 def walk(tx: Tx, segments: Iterable[Segment]) -> Iterator[Entry]:
@@ -78,13 +83,14 @@ def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
             first=entry_no(segment.no, segment.first),
             last=entry_no(segment.no, segment.last),
         )
-        found.extend(_entry(tx, row, segment.session_id) for row in rows)
+        found.extend(entry_of(tx, row, segment.session_id) for row in rows)
     return found
 
 
-def _entry(tx: Tx, row: Row, session_id: str) -> Entry:
+def entry_of(tx: Tx, row: Row, session_id: str) -> Entry:
+    """A row of the log as a value, its large texts read in."""
     number, kind, role, at, turn_id, text = row
     data: dict[str, Any] = document.decode(text)
-    if '"$blob"' in text:
+    if blobs.MARK in text:
         data = blobs.move_in(tx, data)
     return Entry(session_id, number & MAX_SEQ, from_micros(at), body_from_json(kind, role, data), turn_id)
