@@ -1,12 +1,16 @@
 """One answer that can be awaited or waited for."""
 
-import asyncio
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 U = TypeVar("U")
+_Lock = type(threading.Lock())
 
 
 class Pending(Generic[T]):
@@ -40,7 +44,8 @@ class Pending(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
-            future = asyncio.get_running_loop().create_future()
+            # Whoever awaits runs an event loop: asyncio is there. A blocking program never loads it.
+            future = sys.modules["asyncio"].get_running_loop().create_future()
             self._waiters.append(future)
             if not self._done:
                 yield from future
@@ -84,10 +89,10 @@ def announce(settled: Iterable[Pending[Any]]) -> None:
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[Any]]] = {}
     for pending in settled:
         for waiter in pending._waiters:
-            if isinstance(waiter, asyncio.Future):
-                loops.setdefault(waiter.get_loop(), []).append(waiter)
-            else:
+            if isinstance(waiter, _Lock):
                 waiter.release()
+            else:
+                loops.setdefault(waiter.get_loop(), []).append(waiter)
     for loop, futures in loops.items():
         try:
             loop.call_soon_threadsafe(_wake, futures)
@@ -95,7 +100,7 @@ def announce(settled: Iterable[Pending[Any]]) -> None:
             continue  # the loop was closed: no one waits any more
 
 
-def _wake(futures: list[asyncio.Future[Any]]) -> None:
+def _wake(futures: "list[asyncio.Future[Any]]") -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
