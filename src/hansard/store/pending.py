@@ -44,7 +44,7 @@ class Pending(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
-            # Whoever awaits runs an event loop: asyncio is there. A blocking program never loads it.
+            # Whoever awaits runs an event loop: asyncio is there. A blocking program goes without.
             future = sys.modules["asyncio"].get_running_loop().create_future()
             self._waiters.append(future)
             if not self._done:
