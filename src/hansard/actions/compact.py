@@ -5,7 +5,7 @@ from datetime import datetime
 from hansard.actions import log
 from hansard.actions.log import SessionChanged
 from hansard.actions.sessions import locked
-from hansard.errors import BadInput
+from hansard.errors import BadInput, Conflict, TurnLost
 from hansard.model.entry import Compaction
 from hansard.model.session import SessionHead
 from hansard.model.turn import Lease
@@ -14,14 +14,29 @@ from hansard.store.database import Tx
 
 
 def compact(
-    tx: Tx, id: str, summary: str, *, profile: str, through: int, at: datetime, lease: Lease | None = None
+    tx: Tx,
+    id: str,
+    summary: str,
+    *,
+    profile: str,
+    through: int,
+    at: datetime,
+    lease: Lease | None = None,
 ) -> SessionHead:
     """Let a summary stand for the beginning of a session; people still read everything."""
     head = locked(tx, id, profile=profile)
+    if head.read_only:
+        raise Conflict(
+            f"Session {head.id} is read-only; nothing was changed. Continue in a copy: fork it."
+        )
+    if lease is not None and head.running_turn != lease.turn_id:
+        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {head.id}.")
     if not summary.strip():
         raise BadInput("A compaction needs a summary; nothing was changed.")
     if not 1 <= through <= head.last_seq:
-        raise BadInput(f"Session {head.id} has entries 1 to {head.last_seq}; it cannot be compacted through {through}.")
+        raise BadInput(
+            f"Session {head.id} has entries 1 to {head.last_seq}; it cannot be compacted through {through}."
+        )
     turn_id = None if lease is None else lease.turn_id
     log.append_mark(tx, head.no, Compaction(summary, through), at=at, turn_id=turn_id)
     marks = entries.marks(tx, sessions.segments(tx, head.no))

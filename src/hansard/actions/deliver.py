@@ -8,7 +8,7 @@ from hansard.errors import Conflict, NotFound
 from hansard.model.delivery import Delivery, DeliveryState
 from hansard.model.part import Part
 from hansard.model.place import Channel
-from hansard.store import deliveries
+from hansard.store import deliveries, sessions
 from hansard.store.database import Tx
 
 
@@ -21,7 +21,13 @@ class DeliveryCame:
 
 
 def enqueue(
-    tx: Tx, channel: Channel, parts: tuple[Part, ...], *, profile: str, when: Occasion, session_no: int | None = None
+    tx: Tx,
+    channel: Channel,
+    parts: tuple[Part, ...],
+    *,
+    profile: str,
+    when: Occasion,
+    session_no: int | None = None,
 ) -> str:
     """Put something into the outbox; its id."""
     id = when.new_id()
@@ -50,7 +56,13 @@ def mark_sent(
 ) -> bool:
     """Note that a delivery arrived; False when another sender has taken it over."""
     return bool(
-        tx.run("mark_sent", id=id, holder=holder, at=to_micros(at), platform_message_id=platform_message_id)
+        tx.run(
+            "mark_sent",
+            id=id,
+            holder=holder,
+            at=to_micros(at),
+            platform_message_id=sessions.column(platform_message_id),
+        )
     )
 
 
@@ -64,7 +76,7 @@ def mark_failed(
             id=id,
             holder=holder,
             not_before=to_micros(not_before),
-            reason=reason,
+            reason=sessions.column(reason),
             unclear=int(unclear),
         )
     )
@@ -72,7 +84,7 @@ def mark_failed(
 
 def abandon(tx: Tx, id: str, *, reason: str) -> bool:
     """Give a delivery up, with a reason that people see."""
-    return bool(tx.run("mark_abandoned", id=id, reason=reason))
+    return bool(tx.run("mark_abandoned", id=id, reason=sessions.column(reason)))
 
 
 def redirect(tx: Tx, id: str, channel: Channel, *, profile: str, when: Occasion) -> str:
@@ -82,6 +94,10 @@ def redirect(tx: Tx, id: str, channel: Channel, *, profile: str, when: Occasion)
         raise NotFound(f"There is no delivery {id}.")
     if delivery.state not in (DeliveryState.WAITING, DeliveryState.ABANDONED):
         raise Conflict(f"Delivery {id} is {delivery.state}; nothing was changed.")
-    made = enqueue(tx, channel, delivery.parts, profile=profile, when=when)
+    session = None
+    if delivery.session_id is not None:
+        session = sessions.get(tx, delivery.session_id, profile=profile)
+    no = None if session is None else session.no
+    made = enqueue(tx, channel, delivery.parts, profile=profile, when=when, session_no=no)
     tx.run("mark_redirected", id=id, to=made)
     return made

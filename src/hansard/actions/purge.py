@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from hansard.actions import routing
 from hansard.actions.sessions import locked
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict
@@ -27,7 +28,9 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
     """Delete a session's words for ever. A tombstone and the ledger of its cost stay."""
     head = locked(tx, id, profile=profile)
     if head.running:
-        raise Conflict(f"A turn is running in session {head.id}; nothing was changed. Stop it first.")
+        raise Conflict(
+            f"A turn is running in session {head.id}; nothing was changed. Stop it first."
+        )
     tx.run("bury_session", no=head.no, at=to_micros(when.now), source=NO_SOURCE)
     tx.run("delete_bindings", session_no=head.no)
     for forget in ("delete_draft", "delete_holds", "forget_arrivals", "forget_deliveries"):
@@ -39,18 +42,31 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
 
 
 def prunable(
-    tx: Tx, *, profile: str, before: datetime, platform: str | None = None, limit: int = 500, after: int = 0
+    tx: Tx,
+    *,
+    profile: str,
+    before: datetime,
+    platform: str | None = None,
+    limit: int = 500,
+    after: int = 0,
 ) -> list[tuple[int, str]]:
     """Sessions that ended before a time: numbers and ids, a page at a time. Pinned ones stay."""
     rows = tx.all(
-        "prunable", profile=profile, before=to_micros(before), platform=platform, limit=limit, after=after
+        "prunable",
+        profile=profile,
+        before=to_micros(before),
+        platform=platform,
+        limit=limit,
+        after=after,
     )
     return [(no, id) for no, id in rows]
 
 
 def size(tx: Tx, no: int) -> tuple[int, int]:
     """How many entries a session has of its own, and how many bytes they take."""
-    row = tx.one("session_bytes", first=entries.entry_no(no, 0), last=entries.entry_no(no + 1, 0) - 1)
+    row = tx.one(
+        "session_bytes", first=entries.entry_no(no, 0), last=entries.entry_no(no + 1, 0) - 1
+    )
     return (0, 0) if row is None else (row[0], row[1])
 
 
@@ -62,31 +78,38 @@ def expired_trash(tx: Tx, *, now: datetime, limit: int = 100) -> list[str]:
 
 def _delete_unneeded(tx: Tx, no: int, id: str) -> Purged:
     needed = _needed_by_children(tx, no)
+    _delete_blobs(tx, sessions.first_entry_no(no), sessions.first_entry_no(no))
     first = entries.entry_no(no, needed + 1) if needed else entries.entry_no(no, 0)
     last = entries.entry_no(no + 1, 0) - 1
-    hashes = [row[0] for row in tx.all("blobs_of_entries", first=first, last=last)]
-    tx.run("delete_blob_refs", first=first, last=last)
-    for name in dict.fromkeys(hashes):
-        tx.run("delete_blob_if_unused", hash=name)
+    _delete_blobs(tx, first, last)
     deleted = tx.run("delete_entries", first=first, last=last)
     if not needed:
         tx.run("delete_turns", no=no)
     return Purged(id, deleted, needed)
 
 
+def _delete_blobs(tx: Tx, first: int, last: int) -> None:
+    """Let go of what these entries refer to; what no other entry needs is deleted."""
+    hashes = [row[0] for row in tx.all("blobs_of_entries", first=first, last=last)]
+    tx.run("delete_blob_refs", first=first, last=last)
+    for name in dict.fromkeys(hashes):
+        tx.run("delete_blob_if_unused", hash=name)
+
+
 def _needed_by_children(tx: Tx, no: int) -> int:
     """The last entry that a living descendant still reads through this session."""
     needed = 0
     for child_no, _, lineage, base_seq, shelf in tx.all("children", no=no):
-        if lineage not in ("fork", "continuation"):
+        if lineage not in ("fork", "continuation") or base_seq <= needed:
             continue
-        if shelf != Shelf.GONE or _needed_by_children(tx, child_no):
-            needed = max(needed, base_seq)
+        through = base_seq if shelf != Shelf.GONE else _needed_by_children(tx, child_no)
+        needed = max(needed, min(base_seq, through))
     return needed
 
 
 def _release_ancestors(tx: Tx, no: int) -> None:
     """Let go of what purged ancestors had kept only for this session."""
     for own_no, id, _, _ in tx.all("ancestors", no=no)[1:]:
-        if sessions.get_by_no(tx, own_no).shelf is Shelf.GONE:
+        # Held before it is judged: two purges at once would each leave it to the other.
+        if routing.fresh(tx, own_no).shelf is Shelf.GONE:
             _delete_unneeded(tx, own_no, id)

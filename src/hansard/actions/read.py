@@ -73,19 +73,24 @@ def listing(
 ) -> Page:
     """Newest activity first, a page at a time; a page costs the same in a store of any size."""
     _check_limit(limit)
-    at = Cursor.parse(cursor) if cursor else Cursor.first(None if filters.until is None else to_micros(filters.until))
+    at = (
+        Cursor.parse(cursor)
+        if cursor
+        else Cursor.first(None if filters.until is None else to_micros(filters.until))
+    )
     found: list[SessionHead] = []
-    scanned = 0
-    while len(found) <= limit and scanned < _SCANNED:
+    scanned, exhausted = 0, False
+    while len(found) <= limit and scanned < _SCANNED and not exhausted:
         rows = _rows(tx, filters, profile=profile, at=at, limit=limit + 1)
-        scanned += len(rows)
+        scanned, exhausted = scanned + len(rows), len(rows) <= limit
         found.extend(row for row in rows if _mentions(row, filters.text))
-        if len(rows) <= limit:
-            break
-        at = Cursor.after(to_micros(rows[-1].last_active_at), rows[-1].no)
+        at = _behind(rows[-1]) if rows else at
     page = found[:limit]
-    more = str(Cursor.after(to_micros(page[-1].last_active_at), page[-1].no)) if len(found) > limit else None
-    return Page(tuple(page), more, _hidden(tx, filters, profile=profile))
+    # A rare word may not fill a page within one search; the next page goes on from there.
+    more = _behind(page[-1]) if len(found) > limit else None if exhausted else at
+    return Page(
+        tuple(page), None if more is None else str(more), _hidden(tx, filters, profile=profile)
+    )
 
 
 def window(
@@ -139,8 +144,14 @@ def context(tx: Tx, id: str, *, profile: str) -> list[transcript.Chat]:
     segments = sessions.segments(tx, found.no)
     marks = entries.marks(tx, segments)
     compaction = transcript.latest_compaction(marks)
-    first = compaction.body.through + 1 if compaction and isinstance(compaction.body, Compaction) else 1
-    said = [entry for entry in entries.walk(tx, _from(segments, first)) if isinstance(entry.body, Message)]
+    first = (
+        compaction.body.through + 1 if compaction and isinstance(compaction.body, Compaction) else 1
+    )
+    said = [
+        entry
+        for entry in entries.walk(tx, _from(segments, first))
+        if isinstance(entry.body, Message)
+    ]
     both = sorted((*said, *marks), key=lambda entry: entry.seq)
     return transcript.context(both, name_speakers=names_speakers(found))
 
@@ -153,15 +164,19 @@ def system_prompt(tx: Tx, head: SessionHead) -> str | None:
 
 def names_speakers(head: SessionHead) -> bool:
     """Whether several people may be behind this session (rule K-8)."""
-    if head.key is None:
-        return False
+    if head.key is None:  # a fork, or one that gave its key away
+        return head.source.chat_type != ChatType.DM
     key = SessionKey.parse(head.key)
     return key.person is None and key.chat_type != ChatType.DM
 
 
 def children(tx: Tx, head: SessionHead) -> list[SessionHead]:
     """The sessions that came from this one."""
-    return [sessions.get_by_no(tx, row[0]) for row in tx.all("children", no=head.no) if row[4] != Shelf.GONE]
+    return [
+        sessions.get_by_no(tx, row[0])
+        for row in tx.all("children", no=head.no)
+        if row[4] != Shelf.GONE
+    ]
 
 
 def branches(tx: Tx, id: str, *, profile: str) -> list[tuple[int, int]]:
@@ -202,7 +217,9 @@ class _Visible:
         for segment in self._segments:
             lower = max(segment.first, first)
             while lower <= segment.last and len(found) < limit:
-                page = entries.read(self._tx, replace(segment, first=lower), limit=limit - len(found) + 8)
+                page = entries.read(
+                    self._tx, replace(segment, first=lower), limit=limit - len(found) + 8
+                )
                 found += self._shown(page)
                 if not page:
                     break
@@ -211,7 +228,9 @@ class _Visible:
 
     def _shown(self, page: Sequence[Entry]) -> Iterator[Entry]:
         for entry in page:
-            if not isinstance(entry.body, Retraction) and not transcript.is_retracted(entry.seq, self._stretches):
+            if not isinstance(entry.body, Retraction) and not transcript.is_retracted(
+                entry.seq, self._stretches
+            ):
                 yield entry
 
 
@@ -252,6 +271,10 @@ def _rows(tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int) -> 
         **params,
     )
     return [sessions.head(row) for row in rows]
+
+
+def _behind(head: SessionHead) -> Cursor:
+    return Cursor.after(to_micros(head.last_active_at), head.no)
 
 
 def _mentions(head: SessionHead, text: str | None) -> bool:

@@ -1,6 +1,7 @@
 """From what a person typed to one session (rule D-4)."""
 
 from hansard.errors import Ambiguous, BadInput, NotFound
+from hansard.model import document
 from hansard.model.session import SessionHead
 from hansard.model.title import matches_continuation
 from hansard.store import sessions
@@ -13,6 +14,7 @@ def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     """An exact id; a unique prefix of one; an exact title; a title's latest numbered continuation."""
     if not ref.strip():
         raise BadInput("Name a session: its id, the beginning of its id, or its title.")
+    ref = document.speakable(ref)
     head = sessions.get(tx, ref, profile=profile)
     if head is not None:
         return head
@@ -32,7 +34,10 @@ def _by_prefix(tx: Tx, ref: str, *, profile: str) -> str | None:
     if len(rows) > 1:
         names = [f"{id} ({title})" if title else id for id, title in rows]
         more = "" if len(rows) < _SHOWN else " and more"
-        raise Ambiguous(f"{ref!r} is the beginning of several ids: {', '.join(names)}{more}.", [r[0] for r in rows])
+        raise Ambiguous(
+            f"{ref!r} is the beginning of several ids: {', '.join(names)}{more}.",
+            [r[0] for r in rows],
+        )
     return rows[0][0] if rows else None
 
 
@@ -41,5 +46,9 @@ def _by_title(tx: Tx, ref: str, *, profile: str) -> str | None:
     if exact is not None:
         return str(exact[0])
     rows = tx.all("titles_from", profile=profile, first=f"{ref} #", beyond=f"{ref} $")
-    numbered = [(number, id) for title, id, _ in rows if (number := matches_continuation(ref, title)) is not None]
+    numbered = [
+        (number, id)
+        for title, id, _ in rows
+        if (number := matches_continuation(ref, title)) is not None
+    ]
     return max(numbered)[1] if numbered else None

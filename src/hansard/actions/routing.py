@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hansard.clock import Occasion, to_micros
-from hansard.errors import Conflict, NotAllowed
+from hansard.errors import Conflict, NotAllowed, NotFound
 from hansard.model.key import SessionKey
 from hansard.model.place import Source
 from hansard.model.reset import ResetPolicy, ResetReason
@@ -30,13 +30,28 @@ def current(tx: Tx, key: SessionKey) -> SessionHead | None:
     return None if row is None else sessions.get_by_no(tx, row[0])
 
 
+def locked(tx: Tx, key: SessionKey) -> SessionHead | None:
+    """The session a key is on, both held until the transaction ends."""
+    lock(tx, key)
+    row = tx.one("get_binding", profile=key.profile, key=str(key))
+    return None if row is None else fresh(tx, row[0])
+
+
+def fresh(tx: Tx, session_no: int) -> SessionHead:
+    """A session's head that nobody else changes until the transaction ends.
+
+    A key's lock is not enough: the session may have other keys, and people who name it.
+    """
+    tx.one("lock_session_no", no=session_no)
+    return sessions.get_by_no(tx, session_no)
+
+
 def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, when: Occasion) -> Route:
     """Find the key's session, or open one: the first of the key, or the next after a reset.
 
     The caller appends in the same transaction, so that no session exists without a message.
     """
-    lock(tx, key)
-    head = current(tx, key)
+    head = locked(tx, key)
     if head is None:
         return _open(tx, key, source, when=when)
     if head.is_open and not head.read_only and head.shelf is not Shelf.TRASH:
@@ -48,7 +63,9 @@ def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, when:
     return _open(tx, key, source, when=when, after=head, reason=head.end_reason)
 
 
-def reset_due(tx: Tx, head: SessionHead, *, policy: ResetPolicy, when: Occasion) -> ResetReason | None:
+def reset_due(
+    tx: Tx, head: SessionHead, *, policy: ResetPolicy, when: Occasion
+) -> ResetReason | None:
     """Why this session is over by itself, or None. A running turn or a hold keeps it."""
     reason = policy.due(last_active=head.last_active_at, now=when.now)
     if reason is None or head.running:
@@ -57,14 +74,17 @@ def reset_due(tx: Tx, head: SessionHead, *, policy: ResetPolicy, when: Occasion)
     return None if held is not None else reason
 
 
-def reset(tx: Tx, key: SessionKey, *, when: Occasion, reason: str = EndReason.NEW) -> SessionHead | None:
+def reset(
+    tx: Tx, key: SessionKey, *, when: Occasion, reason: str = EndReason.NEW
+) -> SessionHead | None:
     """End the key's session, so that the next message opens another. None when none was open."""
-    lock(tx, key)
-    head = current(tx, key)
+    head = locked(tx, key)
     if head is None or not head.is_open:
         return None
     if head.running:
-        raise Conflict(f"A turn is running in session {head.id}; nothing was changed. Stop it first.")
+        raise Conflict(
+            f"A turn is running in session {head.id}; nothing was changed. Stop it first."
+        )
     end(tx, head, reason=reason, when=when)
     return head
 
@@ -73,14 +93,18 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, when: Occasion) -> S
     """Point a key at another session: the old one ends, the target goes on."""
     if target.profile != key.profile:
         raise NotAllowed("A key cannot be pointed at a session of another profile.")
+    old = locked(tx, key)
+    target = fresh(tx, target.no)
+    if target.shelf is Shelf.GONE:
+        raise NotFound(f"There is no session {target.id}.")
     if target.read_only or target.shelf is Shelf.TRASH:
         what = "read-only" if target.read_only else "in the trash"
         raise Conflict(f"Session {target.id} is {what}; nothing was changed.")
-    lock(tx, key)
-    old = current(tx, key)
     if old is not None and old.no != target.no:
         if old.running:
-            raise Conflict(f"A turn is running in session {old.id}; nothing was changed. Stop it first.")
+            raise Conflict(
+                f"A turn is running in session {old.id}; nothing was changed. Stop it first."
+            )
         if _is_only_key(tx, old, key):
             end(tx, old, reason=EndReason.SWITCH, when=when)
     release_key(tx, key, keeper=target.no)
@@ -101,7 +125,8 @@ def may_resume(target: SessionHead, source: Source) -> bool:
 
 def end(tx: Tx, head: SessionHead, *, reason: str, when: Occasion) -> bool:
     """Close a session; the first reason wins. Say whether it was open."""
-    ended = bool(tx.run("end_session", no=head.no, at=to_micros(when.now), reason=reason))
+    at = to_micros(when.now)
+    ended = bool(tx.run("end_session", no=head.no, at=at, reason=sessions.column(reason)))
     if ended:
         tx.run("insert_feed", session_no=head.no, seq=0, what="head")
     return ended
@@ -110,7 +135,11 @@ def end(tx: Tx, head: SessionHead, *, reason: str, when: Occasion) -> bool:
 def bind(tx: Tx, key: SessionKey, session_no: int, *, when: Occasion) -> None:
     """Make a session the key's current one."""
     tx.run(
-        "set_binding", profile=key.profile, key=str(key), session_no=session_no, at=to_micros(when.now)
+        "set_binding",
+        profile=key.profile,
+        key=str(key),
+        session_no=session_no,
+        at=to_micros(when.now),
     )
 
 
@@ -124,7 +153,9 @@ def release_key(tx: Tx, key: SessionKey, *, keeper: int | None = None) -> None:
     row = tx.one("open_session_of_key", profile=key.profile, key=str(key))
     if row is None or row[0] == keeper:
         return
-    others = [found for (found,) in tx.all("keys_of_session", session_no=row[0]) if found != str(key)]
+    others = [
+        found for (found,) in tx.all("keys_of_session", session_no=row[0]) if found != str(key)
+    ]
     taken = (tx.one("open_session_of_key", profile=key.profile, key=other) for other in others)
     free = [other for other, holder in zip(others, taken, strict=True) if holder is None]
     tx.run("set_key", no=row[0], key=free[0] if free else None)
@@ -150,4 +181,3 @@ def _open(
 
 def _is_only_key(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
     return all(row[0] == str(key) for row in tx.all("keys_of_session", session_no=head.no))
-

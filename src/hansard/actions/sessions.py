@@ -1,6 +1,7 @@
 """What people do with sessions: open, fork, end, reopen, and put away."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from hansard.actions import fold, routing, titles
@@ -8,7 +9,16 @@ from hansard.actions.log import SessionChanged
 from hansard.clock import Occasion, to_micros
 from hansard.errors import BadInput, Conflict, NotFound
 from hansard.model import document
-from hansard.model.session import EndReason, Kind, Lineage, Opening, SessionHead, Shelf, TitleBy, shelf_of
+from hansard.model.session import (
+    EndReason,
+    Kind,
+    Lineage,
+    Opening,
+    SessionHead,
+    Shelf,
+    TitleBy,
+    shelf_of,
+)
 from hansard.model.title import clean_title
 from hansard.store import sessions
 from hansard.store.database import Tx
@@ -20,7 +30,7 @@ MAX_LABEL = 64
 
 def locked(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of a session that nobody else changes until this transaction ends."""
-    row = tx.one("lock_session", id=id, profile=profile)
+    row = tx.one("lock_session", id=document.speakable(id), profile=profile)
     if row is None:
         raise NotFound(f"There is no session {id}.")
     return sessions.get_by_no(tx, row[0])
@@ -32,18 +42,28 @@ def open_session(tx: Tx, opening: Opening, *, when: Occasion, id: str | None = N
     title = None if opening.title is None else clean_title(opening.title)
     if title is not None:
         titles.check_free(tx, title, profile=opening.profile)
-    sessions.insert(tx, made, opening, at=when.now)
+    if id is not None and tx.one("profile_of", id=id) is not None:
+        raise Conflict(f"There is a session {id} already; nothing was written.")
+    sessions.insert(tx, made, replace(opening, title=title), at=when.now)
     return made
 
 
 def fork(
-    tx: Tx, id: str, *, profile: str, when: Occasion, at_seq: int | None = None, title: str | None = None
+    tx: Tx,
+    id: str,
+    *,
+    profile: str,
+    when: Occasion,
+    at_seq: int | None = None,
+    title: str | None = None,
 ) -> SessionHead:
     """Begin a session whose history is another's up to an entry. Nothing is copied."""
     parent = locked(tx, id, profile=profile)
     through = parent.last_seq if at_seq is None else at_seq
     if not 1 <= through <= parent.last_seq:
-        raise BadInput(f"Session {parent.id} has entries 1 to {parent.last_seq}; it cannot be forked at {through}.")
+        raise BadInput(
+            f"Session {parent.id} has entries 1 to {parent.last_seq}; it cannot be forked at {through}."
+        )
     made = fold.counts(tx, sessions.segments(tx, parent.no, through=through))
     more = sessions.details(tx, parent.no)
     opening = Opening(
@@ -77,7 +97,9 @@ def fork(
     return sessions.get_by_no(tx, no)
 
 
-def end(tx: Tx, id: str, *, profile: str, when: Occasion, reason: str = EndReason.CLOSED) -> SessionHead:
+def end(
+    tx: Tx, id: str, *, profile: str, when: Occasion, reason: str = EndReason.CLOSED
+) -> SessionHead:
     """Close a session; the first reason wins."""
     head = locked(tx, id, profile=profile)
     _refuse_running(head)
@@ -131,7 +153,9 @@ def restore(tx: Tx, id: str, *, profile: str) -> SessionHead:
     return sessions.get_by_no(tx, head.no)
 
 
-def rename(tx: Tx, id: str, text: str, *, profile: str, by: TitleBy = TitleBy.PERSON) -> SessionHead:
+def rename(
+    tx: Tx, id: str, text: str, *, profile: str, by: TitleBy = TitleBy.PERSON
+) -> SessionHead:
     """Give a session a title, or take it away with an empty one."""
     head = locked(tx, id, profile=profile)
     titles.rename(tx, head, text, by=by)
@@ -144,7 +168,9 @@ def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHea
     clean = {document.speakable(" ".join(each.split())) for each in labels} - {""}
     for each in clean:
         if len(each) > MAX_LABEL:
-            raise BadInput(f"A label has at most {MAX_LABEL} characters; {each[:20]!r}… has {len(each)}.")
+            raise BadInput(
+                f"A label has at most {MAX_LABEL} characters; {each[:20]!r}… has {len(each)}."
+            )
     tx.run("set_labels", no=head.no, labels=document.encode(sorted(clean)))
     _tell(tx, head)
     return sessions.get_by_no(tx, head.no)
@@ -183,7 +209,9 @@ def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
 
 
 def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int | None) -> None:
-    shelf = shelf_of(kind=head.kind, archived=archived, trashed=trashed_at is not None, purged=False)
+    shelf = shelf_of(
+        kind=head.kind, archived=archived, trashed=trashed_at is not None, purged=False
+    )
     tx.run("set_shelf", no=head.no, shelf=shelf, archived=int(archived), trashed_at=trashed_at)
     _tell(tx, head)
 
@@ -197,7 +225,9 @@ def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
 
 def _refuse_running(head: SessionHead) -> None:
     if head.running:
-        raise Conflict(f"A turn is running in session {head.id}; nothing was changed. Stop it first.")
+        raise Conflict(
+            f"A turn is running in session {head.id}; nothing was changed. Stop it first."
+        )
     if head.shelf is Shelf.GONE:
         raise NotFound(f"There is no session {head.id}.")
 

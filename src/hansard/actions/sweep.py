@@ -42,7 +42,9 @@ def interrupt_dead_turns(tx: Tx, *, when: Occasion) -> list[Turn]:
     for (turn_id,) in tx.all("expired_turns", now=to_micros(when.now), limit=BATCH):
         row = tx.one("get_turn", id=turn_id)
         if row is not None:
-            turn = turns.interrupt(tx, turn_id, profile=row[-1], when=when, reason="the agent stopped responding")
+            turn = turns.interrupt(
+                tx, turn_id, profile=row[-1], when=when, reason="the agent stopped responding"
+            )
             if turn is not None:
                 ended.append(turn)
     return ended
@@ -66,7 +68,7 @@ def end_expired_sessions(tx: Tx, policies: Policies, *, when: Occasion) -> list[
         )
         for no, id, profile, key, _ in rows:
             routing.lock(tx, SessionKey.parse(key))
-            head = sessions.get_by_no(tx, no)
+            head = routing.fresh(tx, no)
             reason = routing.reset_due(tx, head, policy=policy, when=when) if head.is_open else None
             if reason is not None and routing.end(tx, head, reason=reason, when=when):
                 ended.append(Expired(profile, id, key, reason))
@@ -86,7 +88,13 @@ def finalized(tx: Tx, no: int, *, when: Occasion) -> None:
 
 def finalizing_failed(tx: Tx, no: int, *, error: str, when: Occasion) -> None:
     """Note a failed try; after the third it is given up, and the error stays to be seen."""
-    tx.run("mark_finalize_failed", no=no, error=error, at=to_micros(when.now), tries=TRIES)
+    tx.run(
+        "mark_finalize_failed",
+        no=no,
+        error=sessions.column(error),
+        at=to_micros(when.now),
+        tries=TRIES,
+    )
 
 
 def empty_trash(tx: Tx, *, when: Occasion) -> list[str]:
@@ -98,4 +106,3 @@ def empty_trash(tx: Tx, *, when: Occasion) -> list[str]:
             purge.purge(tx, id, profile=row[0], when=when)
             done.append(id)
     return done
-

@@ -59,13 +59,14 @@ class Ending:
     replies: tuple[Reply, ...] = field(default=())
 
 
-def begin(tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, when: Occasion) -> Begun | None:
+def begin(
+    tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, when: Occasion
+) -> Begun | None:
     """Begin a turn with what waits for a key. None: nothing waits, or a turn is running."""
-    routing.lock(tx, key)
+    now = routing.locked(tx, key)
     waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
     if not waiting:
         return None
-    now = routing.current(tx, key)
     if now is not None and now.running:
         return None
     route = routing.route(tx, key, waiting[-1].source, policy=policy, when=when)
@@ -80,20 +81,33 @@ def begin(tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, when: O
 
 
 def begin_in(
-    tx: Tx, session_id: str, said: Message | None, *, profile: str, claim: Claim, when: Occasion, idem: str | None = None
+    tx: Tx,
+    session_id: str,
+    said: Message | None,
+    *,
+    profile: str,
+    claim: Claim,
+    when: Occasion,
+    idem: str | None = None,
 ) -> Begun:
     """Begin a turn in a session that is named, perhaps with a message."""
     if idem is not None and (earlier := log.find_repeat(tx, idem, profile=profile)) is not None:
-        raise Conflict(f"That message is in session {earlier.session_id} already, as entry {earlier.seq}.")
+        raise Conflict(
+            f"That message is in session {earlier.session_id} already, as entry {earlier.seq}."
+        )
     head = sessions.get(tx, session_id, profile=profile)
     if head is None:
         raise NotFound(f"There is no session {session_id}.")
     if head.read_only:
-        raise Conflict(f"Session {session_id} is read-only; nothing was written. Continue in a copy: fork it.")
+        raise Conflict(
+            f"Session {session_id} is read-only; nothing was written. Continue in a copy: fork it."
+        )
     lease = take(tx, head.no, session_id, claim=claim, when=when)
     prompts: tuple[Appended, ...] = ()
     if said is not None:
-        prompts = (log.append(tx, session_id, said, profile=profile, at=when.now, idem=idem, lease=lease),)
+        prompts = (
+            log.append(tx, session_id, said, profile=profile, at=when.now, idem=idem, lease=lease),
+        )
     return Begun(lease, routing.Route(session_id, head.no), prompts)
 
 
@@ -121,9 +135,13 @@ def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, when: Occasi
     if row is None:
         head = sessions.get_by_no(tx, session_no)
         if head.running:
-            raise Conflict(f"A turn is running in session {session_id}; nothing was written. Wait for it or stop it.")
+            raise Conflict(
+                f"A turn is running in session {session_id}; nothing was written. Wait for it or stop it."
+            )
         if not head.is_open:
-            raise Conflict(f"Session {session_id} has ended ({head.end_reason}); nothing was written. Reopen it first.")
+            raise Conflict(
+                f"Session {session_id} has ended ({head.end_reason}); nothing was written. Reopen it first."
+            )
         raise RaceLost
     epoch, last_seq = row
     lease = Lease(turn_id, session_no, session_id, epoch, claim.holder)
@@ -185,7 +203,9 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -
             turn_id=lease.turn_id,
         )
     if not turns.end(tx, lease.turn_id, state=ending.state, at=when.now, reason=ending.reason):
-        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; nothing was written.")
+        raise TurnLost(
+            f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; nothing was written."
+        )
     tx.after_commit(SessionChanged(profile, lease.session_id))
     return done
 
@@ -210,7 +230,9 @@ def interrupt(
     found = turns.get(tx, turn_id, profile=profile)
     if found is None:
         raise NotFound(f"There is no turn {turn_id}.")
-    turn, session_no = found
+    # The session before the turn, as everyone takes them; another may have ended it by now.
+    routing.fresh(tx, found[1])
+    turn, session_no = turns.get(tx, turn_id, profile=profile) or found
     if turn.state is not TurnState.RUNNING:
         return None
     lease = Lease(turn_id, session_no, turn.session_id, turn.epoch, turn.holder)

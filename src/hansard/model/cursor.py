@@ -36,7 +36,7 @@ class Cursor:
         except ValueError:
             plain = ""
         found = _FORM.match(plain)
-        if found is None:
+        if found is None or max(abs(int(found[1])), int(found[2])) > _LAST:
             raise BadInput("That cursor is not one of ours; begin again without it.")
         return cls(int(found[1]), int(found[2]))
 

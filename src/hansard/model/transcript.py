@@ -15,7 +15,9 @@ Chat = dict[str, Any]
 
 def retracted(marks: Iterable[Entry]) -> list[tuple[int, int]]:
     """The stretches that were taken back, both ends included, in order and apart."""
-    stretches = sorted((entry.body.after + 1, entry.seq) for entry in marks if isinstance(entry.body, Retraction))
+    stretches = sorted(
+        (entry.body.after + 1, entry.seq) for entry in marks if isinstance(entry.body, Retraction)
+    )
     merged: list[tuple[int, int]] = []
     for first, last in stretches:
         if merged and first <= merged[-1][1] + 1:
@@ -43,7 +45,9 @@ def transcript(entries: Sequence[Entry]) -> list[Entry]:
 def latest_compaction(marks: Sequence[Entry]) -> Entry | None:
     """The compaction that holds now, if any."""
     stretches = retracted(marks)
-    standing = [m for m in marks if isinstance(m.body, Compaction) and not is_retracted(m.seq, stretches)]
+    standing = [
+        m for m in marks if isinstance(m.body, Compaction) and not is_retracted(m.seq, stretches)
+    ]
     return max(standing, key=lambda mark: mark.seq, default=None)
 
 
@@ -56,7 +60,9 @@ def context(entries: Sequence[Entry], *, name_speakers: bool = False) -> list[Ch
     if mark is not None and isinstance(mark.body, Compaction):
         through = mark.body.through
         chats.append({"role": "user", "content": f"{SUMMARY_HEADING}\n{mark.body.summary}"})
-    said = [entry.body for entry in visible if entry.seq > through and isinstance(entry.body, Message)]
+    said = [
+        entry.body for entry in visible if entry.seq > through and isinstance(entry.body, Message)
+    ]
     for message in said:
         chats.extend(_chats(message, name_speakers=name_speakers))
     return _paired(chats)
@@ -82,7 +88,12 @@ def _chats(message: Message, *, name_speakers: bool) -> list[Chat]:
         case Role.ASSISTANT:
             return [_assistant_chat(message)]
         case _:
-            return [{"role": str(message.role), "content": _content(message, name_speakers=name_speakers)}]
+            return [
+                {
+                    "role": str(message.role),
+                    "content": _content(message, name_speakers=name_speakers),
+                }
+            ]
 
 
 def _content(message: Message, *, name_speakers: bool) -> str | list[Chat]:
@@ -91,7 +102,9 @@ def _content(message: Message, *, name_speakers: bool) -> str | list[Chat]:
         speaker = f"[{message.person.label}] "
     if not any(isinstance(part, Attachment) for part in message.parts):
         return speaker + message.text
-    content: list[Chat] = [{"type": "text", "text": speaker + message.text}] if message.text or speaker else []
+    content: list[Chat] = (
+        [{"type": "text", "text": speaker + message.text}] if message.text or speaker else []
+    )
     content += [
         {"type": "attachment", "blob": part.blob, "media_type": part.media_type, "name": part.name}
         for part in message.parts
@@ -105,7 +118,11 @@ def _assistant_chat(message: Message) -> Chat:
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     if calls:
         chat["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments(call)},
+            }
             for call in calls
         ]
     thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
@@ -118,7 +135,9 @@ def _assistant_chat(message: Message) -> Chat:
 
 
 def _arguments(call: ToolCall) -> str:
-    return call.arguments if isinstance(call.arguments, str) else document.encode(call.arguments or {})
+    return (
+        call.arguments if isinstance(call.arguments, str) else document.encode(call.arguments or {})
+    )
 
 
 def _tool_chat(result: ToolResult) -> Chat:
@@ -131,18 +150,19 @@ def _tool_chat(result: ToolResult) -> Chat:
 
 def _paired(chats: list[Chat]) -> list[Chat]:
     """Put each tool result right behind its call; give every call one; leave out results of no call."""
-    results: dict[str, Chat] = {}
+    # Some providers count their call ids from 0 in every turn: an id may come again.
+    results: dict[str, list[Chat]] = {}
     for chat in chats:
         if chat["role"] == "tool":
-            results.setdefault(chat["tool_call_id"], chat)
+            results.setdefault(chat["tool_call_id"], []).append(chat)
     out: list[Chat] = []
     for chat in chats:
         if chat["role"] == "tool" or _says_nothing(chat):
             continue
         out.append(chat)
         for call in chat.get("tool_calls", ()):
-            found = results.pop(call["id"], None)
-            out.append(found or _missing_result(call))
+            found = results.get(call["id"])
+            out.append(found.pop(0) if found else _missing_result(call))
     return out
 
 

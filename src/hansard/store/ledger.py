@@ -12,13 +12,15 @@ _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC)
 GROUPS = ("day", "model", "provider", "source", "project", "session")
 
 
-def insert(tx: Tx, usage: Usage, *, profile: str, session_no: int, turn_id: str | None, at: datetime) -> bool:
+def insert(
+    tx: Tx, usage: Usage, *, profile: str, session_no: int, turn_id: str | None, at: datetime
+) -> bool:
     """Write one call; a call id that is there already changes nothing. Say whether it was new."""
     when = usage.at or at
     new = tx.run(
         "insert_usage",
         profile=profile,
-        call_id=usage.call_id,
+        call_id=column(usage.call_id),
         session_no=session_no,
         turn_id=turn_id,
         at=to_micros(when),
@@ -40,7 +42,7 @@ def insert(tx: Tx, usage: Usage, *, profile: str, session_no: int, turn_id: str 
 
 def of_session(tx: Tx, session_no: int) -> list[tuple[str | None, Usage]]:
     """A session's calls with the turn each belongs to, in order of time."""
-    return [_usage(row) for row in tx.all("usage_rows_of_session", no=session_no)]
+    return [usage_of(row) for row in tx.all("usage_rows_of_session", no=session_no)]
 
 
 def total_of_session(tx: Tx, session_no: int) -> UsageTotal:
@@ -50,7 +52,9 @@ def total_of_session(tx: Tx, session_no: int) -> UsageTotal:
     return UsageTotal(*row)
 
 
-def totals(tx: Tx, group: str, *, profile: str, since: datetime | None, until: datetime | None) -> list[UsageTotal]:
+def totals(
+    tx: Tx, group: str, *, profile: str, since: datetime | None, until: datetime | None
+) -> list[UsageTotal]:
     """Sums by day, model, provider, source, project or session."""
     rows = tx.all(
         f"usage_by_{group}",
@@ -59,7 +63,9 @@ def totals(tx: Tx, group: str, *, profile: str, since: datetime | None, until: d
         until=2**62 if until is None else to_micros(until),
     )
     if group == "day":
-        rows = [((_EPOCH_DAY + timedelta(days=row[0])).date().isoformat(), *row[1:]) for row in rows]
+        rows = [
+            ((_EPOCH_DAY + timedelta(days=row[0])).date().isoformat(), *row[1:]) for row in rows
+        ]
     return [UsageTotal(*row) for row in rows]
 
 
@@ -89,7 +95,7 @@ def _add(tx: Tx, usage: Usage, *, session_no: int) -> None:
     )
 
 
-def _usage(row: Row) -> tuple[str | None, Usage]:
+def usage_of(row: Row) -> tuple[str | None, Usage]:
     call_id, turn_id, at, model, provider, base_url, billing_mode, task, *rest = row
     tokens, (cost, status, price_source, price_version) = rest[:5], rest[5:]
     usage = Usage(

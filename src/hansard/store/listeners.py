@@ -20,7 +20,7 @@ class Listeners:
         return lambda: self._remove(listener)
 
     def publish(self, events: Sequence[Any]) -> None:
-        """Tell everyone. The commit is done and its callers wait: no failure may stop the thread."""
+        """Tell everyone. The callers of the commit wait: no failure may stop the thread."""
         if not events:
             return
         for listener in self._all:

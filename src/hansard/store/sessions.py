@@ -7,7 +7,16 @@ from typing import Any
 from hansard.clock import from_micros, to_micros
 from hansard.model import document
 from hansard.model.place import Source
-from hansard.model.session import Kind, Lineage, Opening, Segment, SessionHead, Shelf, TitleBy, shelf_of
+from hansard.model.session import (
+    Kind,
+    Lineage,
+    Opening,
+    Segment,
+    SessionHead,
+    Shelf,
+    TitleBy,
+    shelf_of,
+)
 from hansard.model.usage import UsageTotal
 from hansard.store import blobs
 from hansard.store.database import Row, Tx
@@ -43,7 +52,9 @@ class Details:
     epoch: int
 
 
-def insert(tx: Tx, id: str, opening: Opening, *, at: datetime, inherited: Inheritance | None = None) -> int:
+def insert(
+    tx: Tx, id: str, opening: Opening, *, at: datetime, inherited: Inheritance | None = None
+) -> int:
     """Write a new session's row; its number."""
     source = opening.source
     person = source.person
@@ -63,7 +74,9 @@ def insert(tx: Tx, id: str, opening: Opening, *, at: datetime, inherited: Inheri
         title_by=opening.title_by,
         model=column(opening.model),
         settings=_optional_json(opening.settings),
-        prompt_hash=None if opening.system_prompt is None else blobs.hash_of_text(opening.system_prompt),
+        prompt_hash=None
+        if opening.system_prompt is None
+        else blobs.hash_of_text(opening.system_prompt),
         workspace=_optional_json(opening.workspace),
         labels=document.encode(opening.labels),
         extra=document.encode(opening.extra),
@@ -87,7 +100,7 @@ def insert(tx: Tx, id: str, opening: Opening, *, at: datetime, inherited: Inheri
 
 def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
     """The head of a session of this profile; foreign looks like missing."""
-    row = tx.one("get_head", id=id, profile=profile)
+    row = tx.one("get_head", id=document.speakable(id), profile=profile)
     return None if row is None else head(row)
 
 

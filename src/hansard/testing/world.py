@@ -144,8 +144,8 @@ class World:
 
     @staticmethod
     def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, when: Occasion) -> str:
-        id = sessions.open_session(tx, opening, when=when)
+        made = sessions.open_session(tx, opening, when=when)
         for number, text in enumerate(texts):
             said = message("assistant" if number % 2 else "user", text)
-            log.append(tx, id, said, profile=opening.profile, at=when.now)
-        return id
+            log.append(tx, made, said, profile=opening.profile, at=when.now)
+        return made
