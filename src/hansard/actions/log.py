@@ -62,12 +62,13 @@ def append(
         # Only people and the agent are active; a tool's or the system's line is not.
         active_at=to_micros(at) if said.role in (Role.USER, Role.ASSISTANT) else 0,
         is_reply=int(said.role is Role.ASSISTANT),
-        preview=preview_of(said),
         tool_calls=said.tool_calls,
     )
     if row is None:
         raise _refusal(tx, session_id, profile=profile, lease=lease)
-    no, seq = row
+    no, seq, wants_preview = row
+    if wants_preview and (preview := preview_of(said)) is not None:
+        tx.run("set_preview", no=no, preview=preview)
     turn_id = None if lease is None else lease.turn_id
     entries.insert(tx, no, seq, at=at, body=said, turn_id=turn_id)
     if idem is not None and not tx.run("insert_receipt", profile=profile, idem=idem, session_no=no, seq=seq):

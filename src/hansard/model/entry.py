@@ -1,7 +1,7 @@
 """An immutable line of the log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, make_dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -45,7 +45,7 @@ class Message:
     @property
     def tool_calls(self) -> int:
         """How many tools this message asks for."""
-        return sum(isinstance(part, ToolCall) for part in self.parts)
+        return len([part for part in self.parts if type(part) is ToolCall])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,10 @@ def message(role: str, content: str | Any, **fields: Any) -> Message:
 
 
 _OPTIONAL = ("model", "finish_reason", "token_count", "platform_message_id")
+_ROLES: dict[str | None, Role] = {role.value: role for role in Role}
+# Read by the thousand; see the twin in `part`.
+_MessageTwin: Any = make_dataclass("_MessageTwin", [each.name for each in fields(Message)], slots=True)
+_EntryTwin: Any = make_dataclass("_EntryTwin", [each.name for each in fields(Entry)], slots=True)
 
 
 def body_to_json(body: Body) -> dict[str, Any]:
@@ -116,12 +120,21 @@ def body_from_json(kind: str, role: str | None, data: Mapping[str, Any]) -> Body
     """The inverse of `body_to_json`."""
     match kind:
         case "message":
-            return _message_from_json(Role(role or ""), data)
+            known = _ROLES.get(role)
+            return _message_from_json(Role(role or "") if known is None else known, data)
         case "compaction":
             return Compaction(data["summary"], data["through"])
         case "retraction":
             return Retraction(data["after"], data.get("reason", "undo"))
     raise BadInput(f"Unknown kind of entry {kind!r}.")
+
+
+def entry(session_id: str, seq: int, at: datetime, body: Body, turn_id: str | None) -> Entry:
+    """An entry as it was read; the same as calling the class, sooner."""
+    made = _EntryTwin(session_id, seq, at, body, turn_id)
+    made.__class__ = Entry
+    read: Entry = made
+    return read
 
 
 def kind_of(body: Body) -> str:
@@ -133,21 +146,37 @@ def _message_to_json(said: Message) -> dict[str, Any]:
     data: dict[str, Any] = {"parts": [parts_of.to_json(part) for part in said.parts]}
     if said.person is not None:
         data["person"] = said.person.to_json()
-    for name in _OPTIONAL:
-        value = getattr(said, name)
-        if value is not None:
-            data[name] = value
+    if said.model is not None:
+        data["model"] = said.model
+    if said.finish_reason is not None:
+        data["finish_reason"] = said.finish_reason
+    if said.token_count is not None:
+        data["token_count"] = said.token_count
+    if said.platform_message_id is not None:
+        data["platform_message_id"] = said.platform_message_id
     if said.extra:
         data["extra"] = dict(said.extra)
     return data
 
 
 def _message_from_json(role: Role, data: Mapping[str, Any]) -> Message:
+    parts = tuple([parts_of.from_json(part) for part in data["parts"]])
+    if len(data) == 1:
+        return _message(role, parts, None, (None, None, None, None), {})
     person = data.get("person")
-    return Message(
+    return _message(
         role,
-        tuple(parts_of.from_json(part) for part in data["parts"]),
-        person=None if person is None else Person.from_json(person),
-        extra=data.get("extra", {}),
-        **{name: data[name] for name in _OPTIONAL if name in data},
+        parts,
+        None if person is None else Person.from_json(person),
+        tuple([data.get(name) for name in _OPTIONAL]),
+        data.get("extra", {}),
     )
+
+
+def _message(
+    role: Role, parts: tuple[Part, ...], person: Person | None, optional: tuple[Any, ...], extra: Any
+) -> Message:
+    made = _MessageTwin(role, parts, person, *optional, extra)
+    made.__class__ = Message
+    read: Message = made
+    return read

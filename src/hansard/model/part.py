@@ -1,7 +1,7 @@
 """What a message is made of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any
 
 from hansard.errors import BadInput
@@ -82,8 +82,18 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     "text": {"text": (str,)},
     "reasoning": {"text": (str,), "details": (object,)},
     "tool_call": {"id": (str,), "name": (str,), "arguments": (object,)},
-    "tool_result": {"call_id": (str,), "content": (object,), "name": (str, _NULL), "is_error": (bool,)},
-    "attachment": {"blob": (str,), "media_type": (str,), "name": (str, _NULL), "size": (int, _NULL)},
+    "tool_result": {
+        "call_id": (str,),
+        "content": (object,),
+        "name": (str, _NULL),
+        "is_error": (bool,),
+    },
+    "attachment": {
+        "blob": (str,),
+        "media_type": (str,),
+        "name": (str, _NULL),
+        "size": (int, _NULL),
+    },
 }
 _REQUIRED = {
     "text": {"text"},
@@ -93,12 +103,26 @@ _REQUIRED = {
     "attachment": {"blob"},
 }
 _EMPTY = (None, "", False)
+_PLAIN = len({"type", "text"})
+
+# Setting each field of a frozen value takes longer than reading it from the database. Where
+# thousands are read at once, a twin with the same slots is filled and then becomes the value.
+_TextTwin: Any = make_dataclass("_TextTwin", [each.name for each in fields(Text)], slots=True)
+
+
+def _text(text: str) -> Text:
+    made = _TextTwin(text, {})
+    made.__class__ = Text
+    read: Text = made
+    return read
 
 
 def to_json(part: Part) -> Json:
     """The part as a dictionary; optional fields that say nothing are left out."""
     if isinstance(part, Unknown):
         return dict(part.data)
+    if type(part) is Text and not part.extra:
+        return {"type": "text", "text": part.text}
     kind = _NAMES[type(part)]
     out: Json = {"type": kind}
     for name in _FIELDS[kind]:
@@ -113,6 +137,8 @@ def from_json(data: Any) -> Part:
     if not isinstance(data, dict):
         raise BadInput(f"A part of a message must be a JSON object, not {type(data).__name__}.")
     kind = data.get("type")
+    if kind == "text" and len(data) == _PLAIN and type(data.get("text")) is str:
+        return _text(data["text"])
     if not isinstance(kind, str) or kind not in _CLASSES or not _fits(kind, data):
         return Unknown(data)
     known = {name: data[name] for name in _FIELDS[kind] if name in data}

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from hansard.clock import from_micros, to_micros
-from hansard.errors import BadInput
+from hansard.errors import BadInput, Damaged
 from hansard.model import document
-from hansard.model.entry import MAX_SEQ, SEQ_BITS, Body, Entry, Message, body_from_json, body_to_json, kind_of
+from hansard.model.entry import MAX_SEQ, SEQ_BITS, Body, Entry, Message, body_from_json, body_to_json, entry, kind_of
 from hansard.model.session import Segment
 from hansard.store import blobs
 from hansard.store.database import Row, Tx
@@ -35,8 +35,7 @@ def put(tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id:
     data = body_to_json(body)
     text = document.encode(data)
     if len(text) > blobs.LARGE or '"attachment"' in text or blobs.MARK in text:
-        if len(text) > MAX_BODY:
-            raise BadInput(f"A message may be {MAX_BODY >> 20} MiB at most; this one has {len(text) >> 20} MiB.")
+        check_size(text)
         text = document.encode(blobs.move_out(tx, data, entry_no=number))
     tx.run(
         "insert_entry",
@@ -47,6 +46,15 @@ def put(tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id:
         turn_id=turn_id,
         body=text,
     )
+
+
+def check_size(text: str) -> None:
+    """Refuse a body that is larger than the log takes."""
+    # A character is four bytes at most: the short ones are not measured.
+    if len(text) > MAX_BODY >> 2 and (size := len(text.encode())) > MAX_BODY:
+        raise BadInput(
+            f"A message may have {MAX_BODY >> 20} MiB at most; this one has {size / (1 << 20):.1f}."
+        )
 
 
 def read(tx: Tx, segment: Segment, *, limit: int = PAGE, backwards: bool = False) -> list[Entry]:
@@ -90,7 +98,12 @@ def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
 def entry_of(tx: Tx, row: Row, session_id: str) -> Entry:
     """A row of the log as a value, its large texts read in."""
     number, kind, role, at, turn_id, text = row
-    data: dict[str, Any] = document.decode(text)
-    if blobs.MARK in text:
-        data = blobs.move_in(tx, data)
-    return Entry(session_id, number & MAX_SEQ, from_micros(at), body_from_json(kind, role, data), turn_id)
+    seq = number & MAX_SEQ
+    try:
+        data: dict[str, Any] = document.decode(text)
+        if blobs.MARK in text:
+            data = blobs.move_in(tx, data)
+        body = body_from_json(kind, role, data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"Entry {seq} of session {session_id} cannot be read ({error}).") from error
+    return entry(session_id, seq, from_micros(at), body, turn_id)

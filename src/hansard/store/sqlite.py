@@ -11,6 +11,7 @@ import apsw
 from hansard.errors import StoreUnavailable
 from hansard.store import sqlite_file
 from hansard.store.database import CROSSED_FORK, Listener, Tx
+from hansard.store.gathering import Gathering
 from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
 from hansard.store.sqlite_errors import translate
@@ -21,7 +22,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 4
-BATCH = 512
 WAIT_SECONDS = 10.0
 
 
@@ -107,24 +107,12 @@ class SqliteStore:
 
     def _write_forever(self) -> None:
         writer = Writer(self.path, publish=self._listeners.publish, wait_seconds=self._wait_seconds)
-        closing = False
-        while not closing and (first := self._writes.get()) is not None:
-            jobs = [first]
-            closing = self._gather(jobs)
+        gathering = Gathering(self._writes)
+        while not gathering.closing:
+            jobs = gathering.take(commit_seconds=writer.commit_seconds)
             writer.work(jobs)
+            gathering.answered(len(jobs))
         writer.close()
-
-    def _gather(self, jobs: list[Job]) -> bool:
-        """Take whatever else is waiting; say whether the store is closing."""
-        while len(jobs) < BATCH:
-            try:
-                job = self._writes.get_nowait()
-            except queue.Empty:
-                return False
-            if job is None:
-                return True
-            jobs.append(job)
-        return False
 
     def _read_forever(self) -> None:
         connection: apsw.Connection | None = None

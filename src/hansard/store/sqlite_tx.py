@@ -22,12 +22,9 @@ class SqliteTx:
         self.events: list[Any] = []
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        row: Row | None = None
         # Run to the end: a statement left half-way would keep its locks.
-        for found in self._execute(self._texts[name], params):
-            if row is None:
-                row = found
-        return row
+        rows = self._execute(self._texts[name], params).fetchall()
+        return rows[0] if rows else None
 
     def all(self, name: str, /, **params: Any) -> list[Row]:
         return self._execute(self._texts[name], params).fetchall()

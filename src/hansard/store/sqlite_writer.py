@@ -17,7 +17,7 @@ from hansard.store.sqlite_tx import SqliteTx
 from hansard.store.turnstile import Turnstile
 
 BATCH_SECONDS = 0.03
-CHECKPOINT_PAGES = 1000
+CHECKPOINT_PAGES = 4000
 RACES = 5
 
 Publish = Callable[[Sequence[Any]], None]
@@ -50,6 +50,7 @@ class Writer:
         self._connection: apsw.Connection | None = None
         self._turnstile: Turnstile | None = None
         self._wal_pages = 0
+        self.commit_seconds = 0.0
 
     def work(self, jobs: list[Job]) -> None:
         """Commit the jobs in as few transactions as their time allows."""
@@ -99,7 +100,9 @@ class Writer:
 
     def _commit_now(self, connection: apsw.Connection) -> None:
         try:
+            began = time.monotonic()
             connection.execute("COMMIT")
+            self.commit_seconds = time.monotonic() - began
         except apsw.IOError as error:
             # The journal may have reached the disk before the answer failed.
             raise translate(error, self._path, committed="unknown") from error

@@ -7,12 +7,14 @@ UPDATE sessions SET
     last_seq = last_seq + 1,
     last_active_at = CASE WHEN :active_at > last_active_at THEN :active_at ELSE last_active_at END,
     last_reply_seq = CASE WHEN :is_reply = 1 THEN last_seq + 1 ELSE last_reply_seq END,
-    preview = COALESCE(preview, :preview),
     message_count = message_count + 1,
     tool_call_count = tool_call_count + :tool_calls
 WHERE id = :id AND profile = :profile AND ended_at IS NULL AND read_only = 0 AND shelf <> 'gone'
   AND COALESCE(running_turn, '') = :turn_id
-RETURNING no, last_seq;
+RETURNING no, last_seq, CASE WHEN preview IS NULL THEN 1 ELSE 0 END;
+
+-- name: set_preview
+UPDATE sessions SET preview = :preview WHERE no = :no AND preview IS NULL;
 
 -- name: advance_mark
 -- Take the next number for a compaction or a retraction.
