@@ -13,6 +13,7 @@ from hansard.errors import BadInput, StoreUnavailable
 
 FILE = "hansard.toml"
 DATABASE = "hansard.db"
+COMPLETION_VARIABLE = "_HANSARD_COMPLETE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,11 @@ def load(
     for each in (table, isolation, reset):
         each.refuse_unknown()
     return config
+
+
+def completion_instruction() -> str | None:
+    """What a shell asks for when it calls the program to complete a word."""
+    return os.environ.get(COMPLETION_VARIABLE)
 
 
 class _Table:

@@ -1,0 +1,5 @@
+"""The command line: `hansard COMMAND …`."""
+
+from hansard.cli.entry import main
+
+__all__ = ["main"]

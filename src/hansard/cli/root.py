@@ -1,0 +1,58 @@
+"""`hansard` itself: every command by name, loaded when it is called."""
+
+import json
+from typing import Any
+
+import click
+
+import hansard
+from hansard.cli.console import Console
+from hansard.cli.tree import Group, group
+
+COMMANDS = {
+    "serve": ("serve:serve", "Run Hansard."),
+    "sessions": ("sessions:sessions", "List, read and change sessions."),
+    "export": ("transfer:export", "Write sessions as JSONL, Markdown or HTML."),
+    "import": ("transfer:import_", "Read sessions from Hansard JSONL."),
+    "prune": ("prune:prune", "Delete sessions that ended long ago."),
+    "usage": ("usage:usage", "Report tokens and cost."),
+    "route": ("route:route", "Say which conversation a message belongs to."),
+    "bindings": ("bindings:bindings", "See and change which chat is on which session."),
+    "projects": ("projects:projects", "List and change projects."),
+    "verify": ("upkeep:verify", "Check that the record agrees with itself."),
+    "rebuild": ("upkeep:rebuild", "Make counts, previews and sums again from the log."),
+    "doctor": ("doctor:doctor", "Examine the store and the machine under it."),
+    "backup": ("backup:backup", "Copy the store into a file while it is in use."),
+    "restore": ("backup:restore", "Put a backup in the place of the store."),
+    "migrate": ("backup:migrate", "Copy the store to another database."),
+    "stats": ("upkeep:stats", "Count what is in the store."),
+    "bench": ("bench:bench", "Print the benchmark table."),
+    "completion": ("completion:completion", "Print the completion script of a shell."),
+}
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    if ctx.ensure_object(Console).json:
+        click.echo(json.dumps({"version": hansard.__version__}))
+    else:
+        click.echo(f"hansard {hansard.__version__}")
+    ctx.exit()
+
+
+def _root() -> Group:
+    made = group("hansard", "The session layer for AI agents.", COMMANDS)
+    made.params.append(
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            callback=_version,
+            help="Print the version.",
+        )
+    )
+    return made
+
+
+root = _root()
