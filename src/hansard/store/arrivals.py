@@ -7,6 +7,7 @@ from hansard.model import document
 from hansard.model.arrival import Arrival, ArrivalState
 from hansard.model.entry import Message, body_from_json, body_to_json
 from hansard.model.place import Source
+from hansard.store import blobs, entries
 from hansard.store.database import Row, Tx
 from hansard.store.sessions import column
 
@@ -15,7 +16,10 @@ def insert(
     tx: Tx, id: str, *, profile: str, idem: str, key: str, source: Source, message: Message, at: datetime
 ) -> bool:
     """Write an arrival; say whether it was new."""
-    data = body_to_json(message) | {"role": message.role}
+    text = document.encode(body_to_json(message) | {"role": message.role})
+    # What could never become an entry would block its key for ever.
+    entries.check_size(text)
+    blobs.check_attachments(tx, message.parts)
     return bool(
         tx.run(
             "insert_arrival",
@@ -24,7 +28,7 @@ def insert(
             idem=idem,
             key=key,
             source=document.encode(source.to_json()),
-            message=document.encode(data),
+            message=text,
             received_at=to_micros(at),
         )
     )

@@ -1,11 +1,13 @@
 """Large pieces of content, kept once by the hash of their bytes."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 from hansard.errors import BadInput, Damaged, NotFound
+from hansard.model import document
 from hansard.model import part as parts_of
-from hansard.model.part import Attachment
+from hansard.model.part import Attachment, Part
 from hansard.store.database import Tx
 
 LARGE = 32 * 1024
@@ -39,12 +41,20 @@ def keep_text(tx: Tx, text: str, *, entry_no: int) -> str:
     return keep(tx, _bytes(text), entry_no=entry_no)
 
 
+def exists(tx: Tx, name: str) -> bool:
+    """Whether bytes with this hash are kept."""
+    return tx.one("has_blob", hash=document.speakable(name)) is not None
+
+
 def get(tx: Tx, name: str) -> bytes:
     """The bytes with this hash."""
     row = tx.one("get_blob", hash=name)
     if row is None:
         raise NotFound(f"There is no blob {name}.")
-    return bytes(row[0])
+    data = bytes(row[0])
+    if hash_of(data) != name:
+        raise Damaged(f"The blob {name} is not what was stored under that name.")
+    return data
 
 
 def get_text(tx: Tx, name: str) -> str:
@@ -84,12 +94,23 @@ def move_in(tx: Tx, body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
+def check_attachments(tx: Tx, parts: Iterable[Part]) -> None:
+    """Refuse a file whose bytes are not there."""
+    for part in parts:
+        if isinstance(part, Attachment):
+            _check(tx, part.blob)
+
+
 def _refer(tx: Tx, name: str, *, entry_no: int) -> None:
-    if tx.one("has_blob", hash=name) is None:
+    _check(tx, name)
+    tx.run("insert_blob_ref", hash=name, entry_no=entry_no)
+
+
+def _check(tx: Tx, name: str) -> None:
+    if not exists(tx, name):
         raise BadInput(
             f"The bytes of attachment {name[:64]!a} are not in the store; nothing was written."
         )
-    tx.run("insert_blob_ref", hash=name, entry_no=entry_no)
 
 
 def _bytes(text: str) -> bytes:
