@@ -1,6 +1,7 @@
 """Time and ids that a test can foresee."""
 
 from datetime import UTC, datetime, timedelta
+from zlib import crc32
 
 from hansard.clock import Occasion, encode_id, to_micros
 
@@ -27,10 +28,13 @@ class FakeClock:
 
 
 class SequentialIds:
-    """Ids in the shape of real ones whose chance is a count: 1, 2, 3 …"""
+    """Ids in the shape of real ones whose chance is a count: 1, 2, 3 …
 
-    def __init__(self) -> None:
-        self._count = 0
+    Those of another maker are others.
+    """
+
+    def __init__(self, maker: str = "") -> None:
+        self._count = crc32(maker.encode()) << 40
 
     def new(self, at: datetime) -> str:
         self._count += 1

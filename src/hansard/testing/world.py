@@ -3,17 +3,20 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from hansard.actions import log, purge, read, receive, routing, sessions, turns
+from hansard.actions import fold, log, purge, read, receive, routing, sessions, turns
 from hansard.actions.log import Appended
+from hansard.actions.read import Filters
 from hansard.actions.turns import Begun, Claim, Ending
 from hansard.clock import Occasion
 from hansard.model.entry import Entry, Message, message
 from hansard.model.key import SessionKey, key_for
 from hansard.model.place import Source
 from hansard.model.reset import ResetPolicy
-from hansard.model.session import Kind, Opening, SessionHead
+from hansard.model.session import Kind, Opening, SessionHead, Shelf
 from hansard.model.transcript import Chat
+from hansard.store import entries
 from hansard.store.database import Store, Tx
+from hansard.store.sessions import segments
 from hansard.testing.clock import FakeClock, SequentialIds
 
 P = ParamSpec("P")
@@ -33,7 +36,8 @@ class World:
         self.profile = profile
         self.name = name
         self.clock = FakeClock()
-        self.ids = SequentialIds()
+        # Two worlds on one store never make the same id.
+        self.ids = SequentialIds(name if profile == "main" else profile)
 
     def write(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
@@ -60,7 +64,7 @@ class World:
     ) -> str:
         """Open a session that no key leads to; a person and the agent speak in turn. Its id."""
         opening = Opening(self.profile, source, kind=kind, **fields)
-        return self.write(self._open, opening, texts or ("hello",), when=self.when())
+        return self.write(_open, opening, texts or ("hello",), when=self.when())
 
     def say(self, session_id: str, text: str, role: str = "user", **how: Any) -> Appended:
         """Append one message to a session."""
@@ -142,10 +146,34 @@ class World:
         """Delete a session's words for ever."""
         return self.write(purge.purge, session_id, profile=self.profile, when=self.when())
 
-    @staticmethod
-    def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, when: Occasion) -> str:
-        made = sessions.open_session(tx, opening, when=when)
-        for number, text in enumerate(texts):
-            said = message("assistant" if number % 2 else "user", text)
-            log.append(tx, made, said, profile=opening.profile, at=when.now)
-        return made
+    def everything(self) -> list[Any]:
+        """All sessions that can be listed with their whole logs, to compare with later."""
+        return self.read(_everything, self.profile)
+
+
+def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, when: Occasion) -> str:
+    made = sessions.open_session(tx, opening, when=when)
+    said = [message("assistant" if at % 2 else "user", text) for at, text in enumerate(texts)]
+    if opening.read_only:
+        _fill(tx, made, said, profile=opening.profile, when=when)
+    else:
+        for each in said:
+            log.append(tx, made, each, profile=opening.profile, at=when.now)
+    return made
+
+
+def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, when: Occasion) -> None:
+    """Fill a session that takes no appends, as an import does."""
+    no = sessions.locked(tx, made, profile=profile).no
+    for seq, each in enumerate(said, start=1):
+        entries.insert(tx, no, seq, at=when.now, body=each, turn_id=None)
+    tx.run("set_last_seq", no=no, last_seq=len(said))
+    fold.put(tx, no, fold.counts(tx, segments(tx, no)))
+
+
+def _everything(tx: Tx, profile: str) -> list[Any]:
+    found: list[Any] = []
+    for shelf in Shelf:
+        for head in read.listing(tx, Filters(shelf=shelf), profile=profile, limit=1000).items:
+            found.append((head, read.log_of(tx, head.id, profile=profile, limit=1000)))
+    return found

@@ -1,0 +1,71 @@
+"""The stores that every test of this room runs on."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "hansard.testing.suite",
+    *(
+        f"hansard.testing.store_{subject}"
+        for subject in ("folds", "lists", "log", "outbox", "purge", "routing", "sessions", "turns")
+    ),
+)
+
+from hansard.clock import RandomIds, SystemClock  # noqa: E402
+from hansard.store.database import Store  # noqa: E402
+from hansard.store.opening import open_store  # noqa: E402
+from hansard.testing.postgres import Server  # noqa: E402
+
+KINDS = ("sqlite-memory", "sqlite-file", "postgres")
+
+Opener = Callable[[], Store]
+
+
+def opened(url: str) -> Store:
+    return open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+
+
+@pytest.fixture(scope="session")
+def migrated(postgres: Server) -> Iterator[str]:
+    """A database with our schema and nothing in it, to be copied."""
+    url = postgres.create_database()
+    opened(url).close()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store of each kind."""
+    with ExitStack() as ending:
+        store = opened(_url(request, tmp_path, request.param, ending))
+        ending.callback(store.close)
+        yield store
+
+
+@pytest.fixture(params=KINDS[1:])
+def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """Opens the same database once more: another process, as far as the store knows."""
+    with ExitStack() as ending:
+        url = _url(request, tmp_path, request.param, ending)
+
+        def opener() -> Store:
+            store = opened(url)
+            ending.callback(store.close)
+            return store
+
+        yield opener
+
+
+def _url(request: pytest.FixtureRequest, folder: Path, kind: str, ending: ExitStack) -> str:
+    if kind == "sqlite-memory":
+        return "sqlite::memory:"
+    if kind == "sqlite-file":
+        return f"sqlite:///{folder}/hansard.db"
+    server: Server = request.getfixturevalue("postgres")
+    url = server.create_database(template=request.getfixturevalue("migrated"))
+    ending.callback(server.drop_database, url)
+    return url
