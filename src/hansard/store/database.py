@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from hansard.model.query import Query
 from hansard.store.pending import Pending
 
 P = ParamSpec("P")
@@ -28,6 +29,9 @@ class Tx(Protocol):
 
     def script(self, text: str) -> None:
         """Run several statements without parameters: only migrations need that."""
+
+    def match(self, query: Query, *, profile: str, area: str) -> dict[str, str]:
+        """The parameters by which the index of this database is asked."""
 
     def after_commit(self, event: Any) -> None:
         """Publish an event once, and only if, this transaction is committed."""
@@ -57,6 +61,18 @@ class Store(Protocol):
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
         """Run an action that only reads, on one consistent snapshot."""
+
+    def search(
+        self,
+        action: Callable[Concatenate[Tx, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Pending[T]:
+        """Run an action that reads log and index, once the index has seen every append that returned."""
+
+    def index_in_background(self) -> None:
+        """From now on feed the index as the log grows, not only when someone searches."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit of this store object; returns how to stop."""

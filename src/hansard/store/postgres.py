@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -10,8 +11,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from hansard.errors import Conflict, NotFound, StoreUnavailable
-from hansard.store import migrate
+from hansard.errors import Conflict, HansardError, NotFound, StoreUnavailable
+from hansard.store import indexing, migrate
 from hansard.store.database import CROSSED_FORK, KEPT_CHANGING, Listener, RaceLost, Row, Tx
 from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
@@ -24,6 +25,7 @@ T = TypeVar("T")
 CONNECTIONS = 16
 ATTEMPTS = 8
 WAIT_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 CONNECT_SECONDS = 5
 
 # The pool tells its callers; its own log lines would only repeat that on a person's terminal.
@@ -55,6 +57,7 @@ class PostgresStore:
         self._pid = os.getpid()
         self._guard = threading.Lock()
         self._closed = False
+        self._feeding = False
         self._pool.open()
 
     def write(
@@ -68,6 +71,17 @@ class PostgresStore:
     ) -> Pending[T]:
         """Run an action that only reads, on one consistent snapshot."""
         return self._submit(self._read_once, lambda tx: action(tx, *args, **kwargs))
+
+    def search(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
+        """Run an action that reads log and index, once the index has seen every append that returned."""
+        return self._submit(self._search_once, lambda tx: action(tx, *args, **kwargs))
+
+    def index_in_background(self) -> None:
+        """From now on feed the index as the log grows, not only when someone searches."""
+        self.listen(lambda _: self._feed_soon())
+        self._feed_soon()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit; returns how to stop."""
@@ -121,6 +135,29 @@ class PostgresStore:
                 # The server may have committed before the answer was lost.
                 raise translate(error, committed="unknown") from error
             return value, tx.events
+
+    def _search_once(self, action: Callable[[Tx], T]) -> T:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while self._write_once(indexing.step) and time.monotonic() < until:
+            continue
+        return self._read_once(action)
+
+    def _feed_soon(self) -> None:
+        """One feeder at a time; whatever comes while it runs is taken by the same run."""
+        with self._guard:
+            if self._feeding or self._closed:
+                return
+            self._feeding = True
+            self._workers.submit(self._feed)
+
+    def _feed(self) -> None:
+        try:
+            while self._write_once(indexing.step) and not self._closed:
+                continue
+        except (psycopg.Error, PoolTimeout, HansardError):
+            pass  # the next search meets it again, and tells
+        finally:
+            self._feeding = False
 
     def _read_once(self, action: Callable[[Tx], T]) -> T:
         with self._pool.connection() as connection:

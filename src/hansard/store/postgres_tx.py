@@ -5,7 +5,8 @@ from typing import Any
 
 import psycopg
 
-from hansard.store import queries
+from hansard.model.query import Query
+from hansard.store import postgres_match, queries
 from hansard.store.database import Row
 
 
@@ -34,6 +35,13 @@ class PostgresTx:
     def script(self, text: str) -> None:
         """Run several statements without parameters."""
         self._cursor.execute(text.encode())
+
+    def match(self, query: Query, *, profile: str, area: str) -> dict[str, str]:
+        """A query in the language of tsquery; `loose` for texts too long to know where each word stands."""
+        return {
+            "match": postgres_match.match(query, profile=profile, area=area),
+            "loose": postgres_match.match(query, profile=profile, area=area, phrases=False),
+        }
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)

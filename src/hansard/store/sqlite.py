@@ -15,6 +15,7 @@ from hansard.store.gathering import Gathering
 from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
 from hansard.store.sqlite_errors import translate
+from hansard.store.sqlite_index import SqliteIndex, search_in_memory
 from hansard.store.sqlite_tx import SqliteTx
 from hansard.store.sqlite_writer import Job, Writer
 
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 READERS = 4
 WAIT_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 
 
 class SqliteStore:
@@ -38,6 +40,7 @@ class SqliteStore:
         self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._listeners = Listeners()
+        self._index: SqliteIndex | None = None
         self._writer: threading.Thread | None = None
         self._readers: list[threading.Thread] = []
         self._reading = 0
@@ -74,6 +77,29 @@ class SqliteStore:
             self._reads.put(Job(action, args, kwargs, pending))
         return pending
 
+    def search(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
+        """Run an action that reads log and index, once the index has seen every append that returned."""
+        self._check_process()
+        if self._in_memory:
+            return self.write(search_in_memory, action, args, kwargs)
+        pending: Pending[T] = Pending()
+        with self._guard:
+            self._check_open()
+            self._open_index().submit(Job(action, args, kwargs, pending), patience=PATIENCE_SECONDS)
+        return pending
+
+    def index_in_background(self) -> None:
+        """From now on feed the index as the log grows, not only when someone searches."""
+        if self._in_memory:
+            return
+        with self._guard:
+            self._check_open()
+            index = self._open_index()
+        self.listen(lambda _: index.wake())
+        index.feed_in_background()
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit; returns how to stop."""
         return self._listeners.add(listener)
@@ -86,15 +112,21 @@ class SqliteStore:
             if self._closed:
                 return
             self._closed = True
-            for _ in self._readers:
-                self._reads.put(None)
-            if self._writer is not None:
-                self._writes.put(None)
-        # Readers first: the last to close folds the WAL into the file, and must be the writer.
+        if self._index is not None:
+            self._index.close()
+        for _ in self._readers:
+            self._reads.put(None)
         for reader in self._readers:
             reader.join()
+        # The writer last: whoever closes last folds the WAL into the file, and readers cannot.
         if self._writer is not None:
+            self._writes.put(None)
             self._writer.join()
+
+    def _open_index(self) -> SqliteIndex:
+        if self._index is None:
+            self._index = SqliteIndex(self.path)
+        return self._index
 
     def _check_open(self) -> None:
         if self._closed:

@@ -5,6 +5,8 @@ A plain open and close of a live file would drop every lock this process holds o
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +19,7 @@ from hansard.store.sqlite_errors import translate
 
 MEMORY = ":memory:"
 APPLICATION_ID = 1213416260
+INDEX_FORM = 1
 BUSY_MS = 5000
 STATEMENTS = 400
 # Releases from 3.7.0 on can corrupt a WAL database that several connections write to.
@@ -59,7 +62,7 @@ def ensure(path: str, *, create: bool) -> bool:
 def connect_writer(path: str) -> apsw.Connection:
     """A connection that writes; the caller owns it in one thread."""
     connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
-    connection.execute(_script("writer")).fetchall()
+    connection.execute(script("writer")).fetchall()
     return connection
 
 
@@ -82,10 +85,24 @@ def recognise(connection: apsw.Connection, path: str) -> None:
         raise StoreUnavailable(f"{path} is an SQLite database, but not a Hansard store; it was left as it is.")
 
 
+def connect_index(path: str, log: str) -> apsw.Connection:
+    """A connection that writes the index file at a path and sees the log beside it, read-only."""
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+    with _private():
+        connection = _connect(path, flags)
+        try:
+            connection.execute(script("index_writer")).fetchall()
+            connection.execute("ATTACH ? AS log", (_uri(log, "mode=ro"),))
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
 def memory() -> apsw.Connection:
     """A database that lives as long as its connection."""
     connection = apsw.Connection(MEMORY, statementcachesize=STATEMENTS)
-    connection.execute(_script("writer")).fetchall()
+    connection.execute(script("writer")).fetchall()
     return connection
 
 
@@ -93,17 +110,24 @@ def _create(path: str) -> None:
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise StoreUnavailable(f"There is no directory {folder}; nothing was made.")
-    # Private from the first byte. The umask belongs to the process: one at a time.
+    try:
+        with _private():
+            connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+            try:
+                connection.execute(script("create")).fetchall()
+            finally:
+                connection.close()
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+@contextmanager
+def _private() -> Iterator[None]:
+    """Files made in the block are private from the first byte. The umask belongs to the process: one at a time."""
     with _umask:
         before = os.umask(0o077)
         try:
-            connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-            try:
-                connection.execute(_script("create")).fetchall()
-            finally:
-                connection.close()
-        except apsw.Error as error:
-            raise translate(error, path) from error
+            yield
         finally:
             os.umask(before)
 
@@ -115,12 +139,16 @@ def _connect(path: str, flags: int) -> apsw.Connection:
 
 
 def _reader(path: str, how: str) -> apsw.Connection:
-    uri = f"file:{quote(os.path.abspath(path))}?{how}"
-    connection = _connect(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    connection.execute(_script("reader")).fetchall()
+    connection = _connect(_uri(path, how), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    connection.execute(script("reader")).fetchall()
     return connection
 
 
+def _uri(path: str, how: str) -> str:
+    return f"file:{quote(os.path.abspath(path))}?{how}"
+
+
 @cache
-def _script(name: str) -> str:
+def script(name: str) -> str:
+    """One of our scripts for SQLite alone."""
     return (Path(__file__).parent / "sql" / "sqlite" / f"{name}.sql").read_text(encoding="utf-8")

@@ -6,7 +6,8 @@ from typing import Any
 
 import apsw
 
-from hansard.store import queries
+from hansard.model.query import Query
+from hansard.store import queries, sqlite_match
 from hansard.store.database import Row
 
 
@@ -20,6 +21,11 @@ class SqliteTx:
         self._execute = connection.execute
         self._texts = queries.load("sqlite")
         self.events: list[Any] = []
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The connection itself, for what only SQLite can do."""
+        return self._connection
 
     def one(self, name: str, /, **params: Any) -> Row | None:
         # Run to the end: a statement left half-way would keep its locks.
@@ -50,6 +56,10 @@ class SqliteTx:
         finally:
             self._connection.pragma("query_only", False)
             del self.events[known:]
+
+    def match(self, query: Query, *, profile: str, area: str) -> dict[str, str]:
+        """A query in the language of FTS5."""
+        return {"match": sqlite_match.match(query, profile=profile, area=area), "loose": ""}
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)

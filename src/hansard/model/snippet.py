@@ -1,0 +1,106 @@
+"""The stretch of a message that shows why it was found, with the found words marked."""
+
+import re
+from collections.abc import Sequence
+
+from hansard.model import words
+from hansard.model.query import Query, Term
+
+OPEN, CLOSE = "⟦", "⟧"
+WIDTH = 160
+_LEAD = 40
+_LOOKED_AT = 200_000
+_SPACE = re.compile(r"\s+")
+
+
+def snippet(text: str, query: Query, *, width: int = WIDTH) -> str:
+    """One line of the text around the best match; the beginning when nothing in it matches."""
+    folded, origin = _folded(text[:_LOOKED_AT])
+    spans = _spans(folded, [term for group in query.groups for term in group])
+    first = _best(spans, width)
+    begin = max(0, first - _LEAD)
+    if begin:
+        space = folded.find(" ", begin, first)
+        begin = space + 1 if space >= 0 else begin
+    end = min(len(folded), begin + width)
+    shown = [(max(a, begin), min(b, end)) for a, b in spans if a < end and b > begin]
+    return _marked(text, origin, begin=begin, end=end, spans=shown, whole=len(text))
+
+
+def spans_in(text: str, query: Query) -> list[tuple[int, int]]:
+    """Where the words of a query stand in a text: beginnings and ends, in order, apart."""
+    folded, origin = _folded(text[:_LOOKED_AT])
+    found = _spans(folded, [term for group in query.groups for term in group])
+    return [(origin[a], origin[b - 1] + 1) for a, b in found]
+
+
+def _folded(text: str) -> tuple[str, Sequence[int]]:
+    """The folded text, and for each of its characters where it came from."""
+    if text.isascii():
+        return text.lower(), range(len(text))
+    out: list[str] = []
+    origin: list[int] = []
+    for place, char in enumerate(text):
+        made = char.lower() if char.isascii() else words.fold(char)
+        out.append(made)
+        origin.extend([place] * len(made))
+    return "".join(out), origin
+
+
+def _spans(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
+    found = sorted(match.span() for term in terms for match in _pattern(term).finditer(folded))
+    merged: list[tuple[int, int]] = []
+    for begin, end in found:
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return [(a, b) for a, b in merged if b > a]
+
+
+def _pattern(term: Term) -> re.Pattern[str]:
+    runs = words.runs(term.text)
+    body = r"[\W_]*".join(re.escape(run) for run in runs)
+    if not runs:
+        return re.compile(r"(?!)")
+    left = "" if words.is_unspaced(runs[0]) else r"(?<![^\W_])"
+    right = "" if term.prefix or words.is_unspaced(runs[-1]) else r"(?![^\W_])"
+    return re.compile(left + body + (r"[^\W_]*" if term.prefix else right))
+
+
+def _best(spans: Sequence[tuple[int, int]], width: int) -> int:
+    """Where the window with the most matches begins."""
+    best, most = 0, 0
+    for place, (begin, _) in enumerate(spans[:200]):
+        inside = sum(1 for a, _ in spans[place : place + 20] if a < begin + width - _LEAD)
+        if inside > most:
+            best, most = begin, inside
+    return best
+
+
+def _marked(
+    text: str,
+    origin: Sequence[int],
+    *,
+    begin: int,
+    end: int,
+    spans: Sequence[tuple[int, int]],
+    whole: int,
+) -> str:
+    pieces: list[str] = []
+    at = begin
+    for a, b in spans:
+        pieces += [_cut(text, origin, at, a), OPEN, _cut(text, origin, a, b), CLOSE]
+        at = b
+    pieces.append(_cut(text, origin, at, end))
+    line = _SPACE.sub(" ", "".join(pieces)).strip()
+    before = "…" if begin > 0 else ""
+    after = "…" if end < len(origin) or whole > _LOOKED_AT else ""
+    return f"{before}{line}{after}"
+
+
+def _cut(text: str, origin: Sequence[int], begin: int, end: int) -> str:
+    if begin >= end:
+        return ""
+    last = origin[end] if end < len(origin) else min(len(text), _LOOKED_AT)
+    return text[origin[begin] : last]

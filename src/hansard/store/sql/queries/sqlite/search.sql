@@ -1,0 +1,68 @@
+-- Search on SQLite: the index is a file of its own, to which the log is attached.
+
+-- name: lock_index
+-- The writer of the index file is alone, and positions are handed out in the order of the commits.
+SELECT 1;
+
+-- name: index_state
+SELECT s.watermark, MAX(0, (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark) FROM search_state s;
+
+-- name: feed_to_index
+SELECT f.position, f.session_no, f.seq, f.what, e.role, COALESCE(e.at, s.began_at), e.body, s.profile, s.platform,
+    s.title, s.purged_at
+FROM feed f JOIN sessions s ON s.no = f.session_no
+LEFT JOIN entries e ON e.entry_no = (f.session_no << 24 | f.seq) AND f.seq > 0
+WHERE f.position > (SELECT watermark FROM search_state)
+ORDER BY f.position LIMIT :limit;
+
+-- name: advance_watermark
+UPDATE search_state SET watermark = :seen WHERE :seen > watermark AND :settled = 1 AND :complete >= 0;
+
+-- name: insert_doc
+INSERT OR REPLACE INTO search_docs (position, entry_no, at) VALUES (:position, :entry_no, :at);
+
+-- name: insert_words
+INSERT OR REPLACE INTO search_words (rowid, body, parts, steps, facets)
+VALUES (:position, :body, :parts, :steps, :facets);
+
+-- name: delete_words
+DELETE FROM search_words
+WHERE rowid IN (SELECT position FROM search_docs WHERE entry_no BETWEEN :first AND :last);
+
+-- name: delete_docs
+DELETE FROM search_docs WHERE entry_no BETWEEN :first AND :last;
+
+-- name: newest_matches
+-- Newest first, limited inside the index; the joins only filter.
+SELECT search_words.rowid, d.entry_no, d.at, hansard_score(search_words), 0
+FROM search_words CROSS JOIN search_docs d ON d.position = search_words.rowid
+CROSS JOIN sessions s ON s.no = d.entry_no >> 24
+WHERE search_words MATCH :match AND search_words.rowid < :below AND :loose IS NOT NULL
+  AND {{search_filters}}
+ORDER BY search_words.rowid DESC LIMIT :limit
+
+-- name: find_in_body
+{{newest_matches}};
+
+-- name: find_in_steps
+{{newest_matches}};
+
+-- name: near_words
+-- Words of the vocabulary that begin alike: candidates for another spelling.
+SELECT term, doc FROM search_vocabulary
+WHERE term >= :first AND term < :beyond ORDER BY doc DESC LIMIT :limit;
+
+-- name: clear_index
+DELETE FROM search_docs;
+
+-- name: reset_watermark
+UPDATE search_state SET watermark = 0;
+
+-- name: begin_index
+INSERT INTO search_state (no, watermark, store_id) VALUES (1, 0, :store_id);
+
+-- name: index_identity
+SELECT s.store_id, s.watermark, (SELECT COALESCE(MAX(position), 0) FROM feed) FROM search_state s;
+
+-- name: has_index
+SELECT 1 FROM sqlite_master WHERE name = 'search_state';
