@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -102,6 +103,11 @@ class Console:
             return os.get_terminal_size(sys.stdout.fileno()).columns or FALLBACK_WIDTH
         except (OSError, ValueError):
             return FALLBACK_WIDTH
+
+
+def shown_url(url: str) -> str:
+    """A database's address without its password."""
+    return re.sub(r"(?<=//)([^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
 def read_input() -> str:

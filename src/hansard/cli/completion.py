@@ -1,0 +1,28 @@
+"""`hansard completion`."""
+
+import importlib
+
+import click
+
+from hansard import config
+from hansard.cli.console import Console
+from hansard.cli.tree import command, pass_console
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@command(
+    "completion",
+    example='eval "$(hansard completion bash)"     # in ~/.bashrc\n'
+    "hansard completion fish > ~/.config/fish/completions/hansard.fish",
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@pass_console
+def completion(console: Console, shell: str) -> None:
+    """Print the script that lets a shell complete commands, options and session names."""
+    known = importlib.import_module("click.shell_completion")
+    root = importlib.import_module("hansard.cli.root").root
+    made = known.get_completion_class(shell)(root, {}, "hansard", config.COMPLETION_VARIABLE)
+    # click's own `source` runs the shell to learn its version; the script is the same without.
+    script = made.source_template % made.source_vars()
+    console.answer({"shell": shell, "script": script}, script)

@@ -1,0 +1,88 @@
+"""`hansard verify`, `rebuild` and `stats`."""
+
+import click
+
+from hansard.actions import stats as stats_action
+from hansard.actions import verify as checking
+from hansard.cli.console import Console
+from hansard.cli.table import Column, count, size, table
+from hansard.cli.tree import command, pass_console
+
+SHOWN_SIZES = 12
+
+
+@command("verify", example="hansard verify && echo clean")
+@pass_console
+def verify(console: Console) -> None:
+    """Check that the record agrees with itself; each broken invariant is named.
+
+    Every session of every profile is compared with its log, its ledger and its turns.
+    """
+    with console.house() as house:
+        found = checking.verify(
+            house.store, progress=lambda done: console.progress(f"{done:,} sessions checked")
+        )
+    console.end_progress()
+    broken = [
+        {"invariant": each.invariant, "where": each.where, "what": each.what}
+        for each in found.broken
+    ]
+    checked = f"{count(found.sessions, 'session')}, {count(found.entries, 'entry')} checked"
+    lines = [f"{each['invariant']}: {each['where']}: {each['what']}" for each in broken]
+    if broken:
+        lines.append(
+            f"{checked}; {len(broken):,} broken. `hansard rebuild` makes counts and sums again; "
+            "for damage, `hansard restore` a backup."
+        )
+    else:
+        lines.append(f"{checked}; everything holds.")
+    value = {
+        "ok": not broken,
+        "sessions": found.sessions,
+        "entries": found.entries,
+        "broken": broken,
+    }
+    console.answer(value, "\n".join(lines))
+    if broken:
+        raise click.exceptions.Exit(1)
+
+
+@command("rebuild", example="hansard rebuild")
+@pass_console
+def rebuild(console: Console) -> None:
+    """Make counts, previews and sums again from the log, which is not changed."""
+    with console.house() as house:
+        wrong = checking.rebuild(
+            house.store, progress=lambda done: console.progress(f"{done:,} sessions rebuilt")
+        )
+    console.end_progress()
+    console.answer({"changed": wrong}, f"{count(wrong, 'session')} had to be changed.")
+
+
+@command("stats", example="hansard stats")
+@pass_console
+def stats(console: Console) -> None:
+    """Count what is in the store, of all profiles, and say what takes the room."""
+    with console.house() as house:
+        found = house.reading(stats_action.stats).result()
+    names = (
+        "sessions",
+        "open_sessions",
+        "entries",
+        "turns",
+        "waiting_arrivals",
+        "open_deliveries",
+        "blobs",
+        "blob_bytes",
+    )
+    value = {name: getattr(found, name) for name in names}
+    sizes = [{"name": name, "bytes": amount} for name, amount in found.sizes]
+    total = sum(amount for _, amount in found.sizes)
+    rows = [
+        [name.replace("_", " "), size(number) if name.endswith("bytes") else f"{number:,}"]
+        for name, number in value.items()
+    ]
+    rows.append(["tables and indexes", size(total)])
+    rows += [[f"  {name}", size(amount)] for name, amount in found.sizes[:SHOWN_SIZES]]
+    text = table((Column("WHAT"), Column("", right=True)), rows, width=None)
+    console.answer(value | {"bytes": total, "sizes": sizes}, text)

@@ -1,0 +1,46 @@
+"""What lies under a path: the kind of file system, the room that is left, who may read."""
+
+import os
+import stat
+from pathlib import Path
+
+MOUNTS = Path("/proc/self/mountinfo")
+# Locks and shared memory across machines are not what SQLite's WAL needs them to be.
+SHARED: tuple[str, ...] = ("9p", "afs", "ceph", "cifs", "fuse", "glusterfs", "lustre", "ncpfs", "nfs", "smb")
+SHARED += ("vboxsf", "virtiofs", "vmhgfs")
+
+
+def kind(path: str) -> str | None:
+    """The kind of file system a path is on, as the kernel calls it; None where it does not say."""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    real = os.path.realpath(path)
+    best = ("", "")
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        point = left.split()[4].replace("\\040", " ")
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best[0]):
+            best = (point, right.split()[0])
+    return best[1] or None
+
+
+def is_shared(name: str) -> bool:
+    """Whether other machines may write to such a file system, or a program stands in between."""
+    return name.startswith(SHARED)
+
+
+def free_bytes(path: str) -> int:
+    """The room left for us on the file system of a directory."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def mode(path: str) -> int | None:
+    """The permission bits of a file, without opening it; None when it is not there."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return None
