@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from hansard import config as configuration
-from hansard.actions import projects, read, resolve, usage
+from hansard.actions import projects, read, resolve, search, usage
 from hansard.app.session import Session
 from hansard.clock import Clock, Ids, Occasion, RandomIds, SystemClock
 from hansard.config import Config, ResetSettings
@@ -94,6 +94,14 @@ class House:
         """Tokens and cost by day, model, provider, source, project or session."""
         found = self.reading(usage.report, by, profile=self.profile, since=since, until=until)
         return self.answer(found.map(list))
+
+    def search(self, text: str, **wish: Any) -> search.Found:
+        """Find what was said, by whatever a person types; `wish` are the fields of `Wish`."""
+        now = self._machine.clock.now()
+        found = self.store.search(
+            search.search, text, profile=self.profile, wish=search.Wish(**wish), now=now
+        )
+        return self.answer(found)
 
     def projects(self) -> list[projects.Project]:
         """The projects of this profile."""
