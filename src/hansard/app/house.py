@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from hansard import config as configuration
-from hansard.actions import projects, read, resolve, search, usage
-from hansard.app.session import Session
+from hansard.actions import read, resolve
 from hansard.clock import Clock, Ids, Occasion, RandomIds, SystemClock
 from hansard.config import Config, ResetSettings
 from hansard.model.key import Isolation, SessionKey, key_for, validate_profile
@@ -22,6 +21,11 @@ from hansard.model.usage import Usage, UsageTotal
 from hansard.store.database import Store, Tx
 from hansard.store.opening import open_store, sqlite_path
 from hansard.store.pending import Pending
+
+if TYPE_CHECKING:
+    from hansard.actions.projects import Project
+    from hansard.actions.search import Found
+    from hansard.app.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,20 +59,20 @@ class House:
         self._machine = machine
         self._blocking = True
 
-    def session(self, source: Source) -> Session:
+    def session(self, source: Source) -> "Session":
         """The conversation a source belongs to. It exists from its first message on."""
-        return Session(self, key=self.key(source), source=source)
+        return self._session(key=self.key(source), source=source)
 
-    def find(self, ref: str) -> Session:
+    def find(self, ref: str) -> "Session":
         """The session a person means: by id, by the beginning of an id, by title."""
         found = self.reading(resolve.resolve, ref, profile=self.profile)
-        return self.answer(found.map(lambda head: Session(self, id=head.id, source=head.source)))
+        return self.answer(found.map(lambda head: self._session(id=head.id, source=head.source)))
 
     def new_session(
         self, source: Source | None = None, *, title: str | None = None, kind: Kind = Kind.CHAT
-    ) -> Session:
+    ) -> "Session":
         """A session that its first message opens, and that no key leads to."""
-        return Session(self, source=source or Source(platform="api"), title=title, kind=kind)
+        return self._session(source=source or Source(platform="api"), title=title, kind=kind)
 
     def sessions(
         self,
@@ -92,23 +96,26 @@ class House:
         self, by: str = "day", *, since: datetime | None = None, until: datetime | None = None
     ) -> list[UsageTotal]:
         """Tokens and cost by day, model, provider, source, project or session."""
-        found = self.reading(usage.report, by, profile=self.profile, since=since, until=until)
+        found = self.reading(
+            _late("usage").report, by, profile=self.profile, since=since, until=until
+        )
         return self.answer(found.map(list))
 
-    def search(self, text: str, **wish: Any) -> search.Found:
+    def search(self, text: str, **wish: Any) -> "Found":
         """Find what was said, by whatever a person types; `wish` are the fields of `Wish`."""
         now = self._machine.clock.now()
-        found = self.store.search(
+        search = _late("search")
+        found: Pending[Found] = self.store.search(
             search.search, text, profile=self.profile, wish=search.Wish(**wish), now=now
         )
         return self.answer(found)
 
-    def projects(self) -> list[projects.Project]:
+    def projects(self) -> "list[Project]":
         """The projects of this profile."""
-        return self.answer(self.reading(projects.listing, profile=self.profile))
+        return self.answer(self.reading(_late("projects").listing, profile=self.profile))
 
     def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:
-        """A call with its cost, as far as that is known. The table of prices is loaded with the first call."""
+        """A call with its cost, as far as that is known. The first call loads the table of prices."""
         if used is None or used.model is None or used.cost_microusd is not None:
             return used
         prices = importlib.import_module("hansard.prices")
@@ -137,6 +144,10 @@ class House:
     def answer(self, pending: Pending[T]) -> T:
         """The answer itself in a blocking house; in an awaitable one, what to await for it."""
         return pending.result() if self._blocking else cast(T, pending)
+
+    def _session(self, **facts: Any) -> "Session":
+        made: Session = importlib.import_module("hansard.app.session").Session(self, **facts)
+        return made
 
     def close(self) -> None:
         """Finish what was begun and let go of the store."""
@@ -174,7 +185,7 @@ def open_house(
     create: bool = True,
     machine: Machine | None = None,
 ) -> House:
-    """Open the store at a path or URL (by default the one in the home directory), with the configuration found there."""
+    """Open the store at a path or URL, by default the one at home, with the configuration there."""
     given = None if database is None else os.fspath(database)
     config = configuration.load(home=home, database=given, profile=profile)
     here = machine or Machine.real()
@@ -183,6 +194,11 @@ def open_house(
         config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     store = open_store(config.database, create=create, clock=here.clock, ids=here.ids)
     return House(store, config, here)
+
+
+def _late(name: str) -> Any:
+    """Actions that are loaded when they are first wanted: a list of sessions does not wait."""
+    return importlib.import_module(f"hansard.actions.{name}")
 
 
 def _policies(config: Config) -> Policies:

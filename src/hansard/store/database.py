@@ -1,10 +1,12 @@
 """The port to a database: a transaction is a function."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from hansard.model.query import Query
 from hansard.store.pending import Pending
+
+if TYPE_CHECKING:
+    from hansard.model.query import Query
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,7 +32,7 @@ class Tx(Protocol):
     def script(self, text: str) -> None:
         """Run several statements without parameters: only migrations need that."""
 
-    def match(self, query: Query, *, profile: str, area: str) -> dict[str, str]:
+    def match(self, query: "Query", *, profile: str, area: str) -> dict[str, str]:
         """The parameters by which the index of this database is asked."""
 
     def after_commit(self, event: Any) -> None:

@@ -1,11 +1,14 @@
 """A query in FTS5's language. Words are letters and digits only, so quoting them is safe."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import apsw
 
-from hansard.model.query import Filters, Query, Term
 from hansard.model.search_text import facet
+
+if TYPE_CHECKING:
+    from hansard.model.query import Filters, Query, Term
 
 COLUMNS = {"body": "{body parts}", "steps": "{steps}"}
 SCORE = "hansard_score"
@@ -14,7 +17,7 @@ _SATURATION = 1.2
 _USUAL_LENGTH = 60.0
 
 
-def match(query: Query, *, profile: str, area: str) -> str:
+def match(query: "Query", *, profile: str, area: str) -> str:
     """The MATCH expression of a query in one area of the index."""
     wanted = " AND ".join(
         [*(_any(group, area) for group in query.groups), *_facets(query.filters, profile)]
@@ -35,11 +38,11 @@ def score(api: apsw.FTS5ExtensionApi, *_: object) -> float:
     return total
 
 
-def _any(group: Sequence[Term], area: str) -> str:
+def _any(group: "Sequence[Term]", area: str) -> str:
     return f"({' OR '.join(_term(term, area) for term in group)})"
 
 
-def _term(term: Term, area: str) -> str:
+def _term(term: "Term", area: str) -> str:
     words = [f'"{word.text}"' for word in term.words]
     open_ended = term.prefix or term.words[-1].begins
     found = f"{COLUMNS[area]} : ({' + '.join(words)}{' *' if open_ended else ''})"
@@ -48,7 +51,7 @@ def _term(term: Term, area: str) -> str:
     return found
 
 
-def _facets(filters: Filters, profile: str) -> Iterable[str]:
+def _facets(filters: "Filters", profile: str) -> Iterable[str]:
     yield f'facets : "{facet("profile", profile)}"'
     for kind, values in (
         ("role", filters.roles),
