@@ -11,6 +11,7 @@ from tests.house.code import PACKAGE, ROOT
 ROOMS = [
     {"testing"},
     {"cli", "__main__"},
+    {"bench"},
     {"app"},
     {"web", "mcp", "channels", "agents", "importers", "integrations", "compat"},
     {"engine"},

@@ -1,0 +1,64 @@
+"""The whole table with one call: each benchmark in its own process, on each disk."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from hansard.bench import slow_disk, table
+from hansard.bench.measure import AS_IT_IS, SLOW, Row
+from hansard.errors import BadInput, HansardError
+
+NAMES = ("append", "turn", "list", "load", "open", "postgres")
+# Reading syncs nothing: it is measured once.
+WRITING = ("append", "turn")
+
+
+def main(
+    names: Sequence[str] = (),
+    *,
+    scale: str = "normal",
+    output: Path | None = None,
+    say: Callable[[str], None],
+) -> list[Row]:
+    """Run the named benchmarks, or all; print the table as it grows, write it to `output` too."""
+    for name in names:
+        if name not in NAMES:
+            raise BadInput(f"There is no benchmark {name!r}: choose from {', '.join(NAMES)}.")
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="hansard-bench-") as made:
+        folder = Path(made)
+        library = slow_disk.build(folder)
+        say("_ floor   ~ peer   ratios are of the same round; spread: lowest and highest round")
+        if library is None:
+            say("No C compiler here: the slow disk is left out.")
+        for name in names or NAMES:
+            for disk, environ in _disks(name, library):
+                found = list(_run(name, disk, scale, folder, environ))
+                rows.extend(found)
+                for line in table.lines(found):
+                    say(line)
+    if output is not None:
+        table.write(rows, output)
+    return rows
+
+
+def _disks(name: str, library: Path | None) -> Iterator[tuple[str, dict[str, str]]]:
+    yield AS_IT_IS, dict(os.environ)
+    if name in WRITING and library is not None:
+        yield SLOW, slow_disk.environment(library)
+
+
+def _run(name: str, disk: str, scale: str, folder: Path, environ: dict[str, str]) -> Iterator[Row]:
+    # Large stores are beside this folder, for all benchmarks of a run; the rest is made anew.
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        command = [sys.executable, "-m", "hansard.bench.worker", name, disk, scale, own]
+        worker = subprocess.run(command, env=environ, capture_output=True, check=False)
+        if worker.returncode != 0:
+            reason = worker.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise HansardError(f"The benchmark {name!r} failed: {' '.join(reason)}")
+        for line in worker.stdout.splitlines():
+            yield Row(**json.loads(line))

@@ -1,0 +1,87 @@
+"""PostgreSQL: appends on sixteen connections beside a bare insert loop."""
+
+import importlib
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from hansard.bench import populate
+from hansard.bench.append import OURS, Product, in_threads
+from hansard.bench.measure import Case, Contestant, Goal, Sample, Scale
+from hansard.bench.raw import BODY
+from hansard.bench.texts import sql
+from hansard.clock import RandomIds, SystemClock
+from hansard.store.opening import open_store
+
+CONNECTIONS = 16
+FLOOR = "a bare insert loop"
+
+
+def cases(_: Path, __: Scale) -> Iterator[Case]:
+    """Sixteen writers on a server of our own."""
+    # Both are loaded here only: the one is for tests, the other an extra.
+    testing = importlib.import_module("hansard.testing.postgres")
+    psycopg = importlib.import_module("psycopg")
+    with ExitStack() as stack:
+        server = stack.enter_context(closing_server(testing.start_own_server()))
+        url = server.create_database()
+        store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+        stack.enter_context(closing(store))
+        ours = Product(store, store.write(populate.open_plain, CONNECTIONS).result())
+        bare = Bare(psycopg, url)
+        stack.enter_context(closing(bare))
+        for count in (CONNECTIONS, 1):
+            yield Case(
+                f"append, {count} connections" if count > 1 else "append, 1 connection",
+                (
+                    Contestant(OURS, "product", ours.threads(count)),
+                    Contestant(FLOOR, "floor", bare.threads(count)),
+                ),
+                (Goal("at least 0.6 of the floor", lambda got: got.ratio(OURS, FLOOR) >= 0.6),),
+            )
+
+
+class Bare:
+    """One connection per thread, one insert and one commit at a time."""
+
+    def __init__(self, psycopg: Any, url: str) -> None:
+        self._made: list[Any] = [psycopg.connect(url) for _ in range(CONNECTIONS)]
+        self._guard = threading.Lock()
+        self._made[0].execute(sql()["bare_table"])
+        self._made[0].commit()
+
+    def threads(self, count: int) -> Any:
+        """So many threads."""
+
+        def run(seconds: float) -> Sample:
+            return in_threads(self._append, count, seconds)
+
+        return run
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        for connection in self._made:
+            connection.close()
+
+    def _append(self, number: int) -> None:
+        connection = self._made[number]
+        connection.execute(sql()["bare_insert"], (number, BODY))
+        connection.commit()
+
+
+def closing_server(server: Any) -> Any:
+    """The server for the length of a block."""
+    return closing(_Stoppable(server))
+
+
+class _Stoppable:
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    def create_database(self) -> str:
+        return str(self._server.create_database())
+
+    def close(self) -> None:
+        self._server.stop()

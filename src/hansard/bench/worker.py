@@ -1,0 +1,31 @@
+"""Runs one benchmark in a process of its own, and prints its rows as JSON lines."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hansard.bench import append, listing, load, opening, postgres, turn
+from hansard.bench.measure import SCALES, Case, Scale, measure, rows
+
+BENCHES: dict[str, Callable[[Path, Scale], Iterator[Case]]] = {
+    "append": append.cases,
+    "turn": turn.cases,
+    "list": listing.cases,
+    "load": load.cases,
+    "open": opening.cases,
+    "postgres": postgres.cases,
+}
+
+
+def main(bench: str, disk: str, scale_name: str, folder: str) -> None:
+    """Measure every case of a benchmark in the folder."""
+    scale = SCALES[scale_name]
+    for case in BENCHES[bench](Path(folder), scale):
+        for row in rows(bench, disk, case, measure(case, scale)):
+            sys.stdout.write(json.dumps(row.to_json()) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

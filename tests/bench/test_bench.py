@@ -1,0 +1,74 @@
+"""The benchmarks run, tiny: every contestant does its work. No test is timed."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hansard.bench import command, slow_disk
+from hansard.bench.measure import SCALES as SCALE_BY_NAME
+from hansard.bench.measure import Case, Contestant, Goal, Results, Sample, measure, rows
+from hansard.errors import BadInput
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", command.NAMES)
+def test_a_benchmark_runs_and_prints_its_table(name: str, tmp_path: Path) -> None:
+    said: list[str] = []
+
+    found = command.main([name], scale="tiny", output=tmp_path / "rows.json", say=said.append)
+
+    assert {row.kind for row in found} >= {"product", "floor"}
+    assert all(row.rate > 0 for row in found if row.kind != "goal")
+    assert any(line.startswith(f"{name}, disk as it is") for line in said)
+    assert len(json.loads((tmp_path / "rows.json").read_text())) == len(found)
+
+
+def test_an_unknown_benchmark_is_refused_before_anything_runs() -> None:
+    with pytest.raises(BadInput, match="no benchmark 'fly'"):
+        command.main(["append", "fly"], say=print)
+
+
+def test_the_rows_can_be_had_as_csv(tmp_path: Path) -> None:
+    found = command.main(["open"], scale="tiny", output=tmp_path / "rows.csv", say=lambda _: None)
+
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        assert [row["name"] for row in csv.DictReader(file)] == [row.name for row in found]
+
+
+def test_the_slow_disk_makes_sqlite_wait(tmp_path: Path) -> None:
+    library = slow_disk.build(tmp_path)
+    assert library is not None
+    program = (
+        "import sys; from pathlib import Path; from hansard.bench.raw import RawLog;"
+        "raw = RawLog(Path(sys.argv[1]), sessions=1);"
+        "[raw.append(1) for _ in range(50)]"
+    )
+    environ = slow_disk.environment(library) | {"HANSARD_BENCH_SYNC_MICROS": "20000"}
+    began = time.monotonic()
+
+    subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "raw.db")], env=environ, check=True
+    )
+
+    assert time.monotonic() - began > 50 * 0.020
+    assert "LD_PRELOAD" not in os.environ
+
+
+def test_a_ratio_is_taken_round_by_round_and_a_goal_is_judged() -> None:
+    fast = Contestant("fast", "product", lambda _: Sample(30, 1.0, [0.1]))
+    slow = Contestant("slow", "floor", lambda _: Sample(10, 1.0, [0.3]))
+
+    def thrice(got: Results) -> bool:
+        return got.ratio("fast", "slow") == 3
+
+    case = Case("race", (fast, slow), (Goal("three times", thrice),))
+    found = rows("sample", "as it is", case, measure(case, SCALE_BY_NAME["tiny"]))
+
+    assert [row.ratio for row in found] == [3, None, None]
+    assert found[-1].met == "met"
