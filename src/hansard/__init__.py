@@ -4,8 +4,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hansard.app import House, RunningTurn, Session
-    from hansard.app import open_house as open  # noqa: A004
+    from hansard.app.house import House
+    from hansard.app.house import open_house as open  # noqa: A004
+    from hansard.app.session import RunningTurn, Session
     from hansard.errors import (
         Ambiguous,
         BadInput,
@@ -50,7 +51,8 @@ __all__ = [
 # Where each name lives. A name is loaded when it is first asked for, so that a command
 # that lists sessions does not wait for what it does not use.
 _HOMES = {
-    "hansard.app": ("House", "RunningTurn", "Session", "open"),
+    "hansard.app.house": ("House", "open"),
+    "hansard.app.session": ("RunningTurn", "Session"),
     "hansard.errors": (
         "Ambiguous",
         "BadInput",

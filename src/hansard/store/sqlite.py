@@ -1,10 +1,11 @@
 """The embedded database: one writer thread with group commit, a few readers."""
 
+import importlib
 import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
@@ -15,9 +16,11 @@ from hansard.store.gathering import Gathering
 from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
 from hansard.store.sqlite_errors import translate
-from hansard.store.sqlite_index import SqliteIndex, search_in_memory
 from hansard.store.sqlite_tx import SqliteTx
 from hansard.store.sqlite_writer import Job, Writer
+
+if TYPE_CHECKING:
+    from hansard.store.sqlite_index import SqliteIndex
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,7 +86,7 @@ class SqliteStore:
         """Run an action that reads log and index, once the index has seen every append that returned."""
         self._check_process()
         if self._in_memory:
-            return self.write(search_in_memory, action, args, kwargs)
+            return self.write(_index_module().search_in_memory, action, args, kwargs)
         pending: Pending[T] = Pending()
         with self._guard:
             self._check_open()
@@ -123,9 +126,10 @@ class SqliteStore:
             self._writes.put(None)
             self._writer.join()
 
-    def _open_index(self) -> SqliteIndex:
+    def _open_index(self) -> "SqliteIndex":
         if self._index is None:
-            self._index = SqliteIndex(self.path)
+            index: SqliteIndex = _index_module().SqliteIndex(self.path)
+            self._index = index
         return self._index
 
     def _check_open(self) -> None:
@@ -186,3 +190,8 @@ def _read_once(connection: apsw.Connection, job: Job) -> Any:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _index_module() -> Any:
+    """The index, loaded by whoever searches; all others start without it."""
+    return importlib.import_module("hansard.store.sqlite_index")

@@ -1,14 +1,17 @@
 """A transaction on an apsw connection."""
 
+import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from hansard.model.query import Query
-from hansard.store import queries, sqlite_match
+from hansard.store import queries
 from hansard.store.database import Row
+
+if TYPE_CHECKING:
+    from hansard.model.query import Query
 
 
 class SqliteTx:
@@ -57,8 +60,10 @@ class SqliteTx:
             self._connection.pragma("query_only", False)
             del self.events[known:]
 
-    def match(self, query: Query, *, profile: str, area: str) -> dict[str, str]:
+    def match(self, query: "Query", *, profile: str, area: str) -> dict[str, str]:
         """A query in the language of FTS5."""
+        # Loaded by whoever searches: the words' patterns take longer to make than a list to read.
+        sqlite_match = importlib.import_module("hansard.store.sqlite_match")
         return {"match": sqlite_match.match(query, profile=profile, area=area), "loose": ""}
 
     def after_commit(self, event: Any) -> None:
