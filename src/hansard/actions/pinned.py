@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from hansard.actions import read
-from hansard.actions.read import Filters, Page
+from hansard.actions import listing as lists
+from hansard.actions.listing import Filters, Page
 from hansard.clock import to_micros
 from hansard.model.cursor import Cursor
 from hansard.model.session import SessionHead
@@ -19,7 +19,7 @@ def listing(
     if cursor is not None and not cursor.startswith(_IN_PINNED):
         return _others(tx, filters, profile=profile, limit=limit, cursor=cursor)
     place = None if cursor is None else cursor.removeprefix(_IN_PINNED)
-    top = read.listing(
+    top = lists.listing(
         tx, replace(filters, pinned=True), profile=profile, limit=limit, cursor=place
     )
     if top.next is not None:
@@ -35,7 +35,7 @@ def listing(
 def _others(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | None) -> Page:
     found: list[SessionHead] = []
     while True:
-        page = read.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
+        page = lists.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
         found += [head for head in page.items if not head.pinned]
         cursor = page.next
         if cursor is None or len(found) >= limit:

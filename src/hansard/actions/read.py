@@ -1,49 +1,18 @@
-"""Reading: heads, lists, windows of a transcript, what the model sees."""
+"""Reading one session: its head, windows of its transcript, what the model sees."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from hansard.actions import fold, resolve
-from hansard.clock import to_micros
-from hansard.errors import BadInput, NotFound
+from hansard.actions.listing import check_limit
+from hansard.errors import NotFound
 from hansard.model import transcript
-from hansard.model.cursor import Cursor
 from hansard.model.entry import Compaction, Entry, Message, Retraction
 from hansard.model.key import SessionKey
 from hansard.model.place import ChatType
-from hansard.model.session import Kind, Segment, SessionHead, Shelf
+from hansard.model.session import Segment, SessionHead, Shelf
 from hansard.store import blobs, entries, sessions
 from hansard.store.database import Tx
-
-MAX_LIMIT = 1000
-COUNTED = 1000
-_SCANNED = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """What narrows a list of sessions."""
-
-    shelf: Shelf = Shelf.CHATS
-    platform: str | None = None
-    kind: Kind | None = None
-    project: str | None = None
-    model: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    is_open: bool | None = None
-    pinned: bool = False
-    text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list, and where the next begins."""
-
-    items: tuple[SessionHead, ...]
-    next: str | None
-    hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +37,6 @@ def find(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     return resolve.resolve(tx, ref, profile=profile)
 
 
-def listing(
-    tx: Tx, filters: Filters, *, profile: str, limit: int = 50, cursor: str | None = None
-) -> Page:
-    """Newest activity first, a page at a time; a page costs the same in a store of any size."""
-    _check_limit(limit)
-    at = (
-        Cursor.parse(cursor)
-        if cursor
-        else Cursor.first(None if filters.until is None else to_micros(filters.until))
-    )
-    found: list[SessionHead] = []
-    scanned, exhausted = 0, False
-    while len(found) <= limit and scanned < _SCANNED and not exhausted:
-        rows = _rows(tx, filters, profile=profile, at=at, limit=limit + 1)
-        scanned, exhausted = scanned + len(rows), len(rows) <= limit
-        found.extend(row for row in rows if _mentions(row, filters.text))
-        at = _behind(rows[-1]) if rows else at
-    page = found[:limit]
-    # A rare word may not fill a page within one search; the next page goes on from there.
-    more = _behind(page[-1]) if len(found) > limit else None if exhausted else at
-    return Page(
-        tuple(page), None if more is None else str(more), _hidden(tx, filters, profile=profile)
-    )
-
-
 def window(
     tx: Tx,
     id: str,
@@ -104,7 +48,7 @@ def window(
     around: int | None = None,
 ) -> Window:
     """What people read, around an entry, before it, after it, or at the end."""
-    _check_limit(limit)
+    check_limit(limit)
     segments = _segments(tx, id, profile=profile)
     reader = _Visible(tx, segments)
     if around is not None:
@@ -129,7 +73,7 @@ def transcript_of(tx: Tx, id: str, *, profile: str, through: int | None = None) 
 
 def log_of(tx: Tx, id: str, *, profile: str, after: int = 0, limit: int = 500) -> list[Entry]:
     """A page of the raw log, retracted entries and marks included."""
-    _check_limit(limit)
+    check_limit(limit)
     found: list[Entry] = []
     for segment in _segments(tx, id, profile=profile):
         if segment.last > after and len(found) < limit:
@@ -240,57 +184,3 @@ def _segments(tx: Tx, id: str, *, profile: str, through: int | None = None) -> l
 
 def _from(segments: Sequence[Segment], first: int) -> list[Segment]:
     return [replace(each, first=max(each.first, first)) for each in segments if each.last >= first]
-
-
-def _rows(tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int) -> list[SessionHead]:
-    query = "list_by_activity"
-    params = {}
-    if filters.pinned:
-        query = "list_pinned"
-    elif filters.project is not None:
-        query = "list_by_project"
-        row = tx.one("get_project", profile=profile, name=filters.project)
-        if row is None:
-            raise NotFound(f"There is no project {filters.project!r}.")
-        params["project_no"] = row[0]
-    elif filters.platform is not None:
-        query = "list_by_platform"
-        params["platform"] = filters.platform
-    rows = tx.all(
-        query,
-        profile=profile,
-        shelf=filters.shelf,
-        before_at=at.at,
-        before_no=at.no,
-        since=-(2**62) if filters.since is None else to_micros(filters.since),
-        kind=filters.kind,
-        model=filters.model,
-        only_platform=filters.platform,
-        only_open=None if filters.is_open is None else int(filters.is_open),
-        limit=limit,
-        **params,
-    )
-    return [sessions.head(row) for row in rows]
-
-
-def _behind(head: SessionHead) -> Cursor:
-    return Cursor.after(to_micros(head.last_active_at), head.no)
-
-
-def _mentions(head: SessionHead, text: str | None) -> bool:
-    if not text:
-        return True
-    return text.casefold() in f"{head.title or ''}\n{head.preview or ''}".casefold()
-
-
-def _hidden(tx: Tx, filters: Filters, *, profile: str) -> int:
-    """How many automation sessions a list of chats leaves out; 1,000 means «1,000 or more»."""
-    if filters.shelf is not Shelf.CHATS:
-        return 0
-    row = tx.one("count_shelf", profile=profile, shelf=Shelf.AUTOMATION, limit=COUNTED)
-    return 0 if row is None else int(row[0])
-
-
-def _check_limit(limit: int) -> None:
-    if not 1 <= limit <= MAX_LIMIT:
-        raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")

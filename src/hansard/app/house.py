@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from hansard import config as configuration
-from hansard.actions import read, resolve
+from hansard.actions import listing, resolve
 from hansard.clock import Clock, Ids, Occasion, RandomIds, SystemClock
 from hansard.config import Config, ResetSettings
 from hansard.model.key import Isolation, SessionKey, key_for, validate_profile
@@ -81,11 +81,11 @@ class House:
         cursor: str | None = None,
         shelf: Shelf = Shelf.CHATS,
         **filters: Any,
-    ) -> read.Page:
+    ) -> listing.Page:
         """A page of session heads, newest activity first; `filters` are those of `Filters`."""
-        wanted = read.Filters(shelf=shelf, **filters)
+        wanted = listing.Filters(shelf=shelf, **filters)
         return self.answer(
-            self.reading(read.listing, wanted, profile=self.profile, limit=limit, cursor=cursor)
+            self.reading(listing.listing, wanted, profile=self.profile, limit=limit, cursor=cursor)
         )
 
     def head(self, ref: str) -> SessionHead:
@@ -115,7 +115,7 @@ class House:
         return self.answer(self.reading(_late("projects").listing, profile=self.profile))
 
     def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:
-        """A call with its cost, as far as that is known. The first call loads the table of prices."""
+        """A call with its cost as far as it is known. The first one loads the table of prices."""
         if used is None or used.model is None or used.cost_microusd is not None:
             return used
         prices = importlib.import_module("hansard.prices")

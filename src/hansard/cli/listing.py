@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hansard.actions import pinned, read
+from hansard.actions import listing, pinned
 from hansard.cli import times
 from hansard.cli.console import Console
 from hansard.cli.table import Column, count, money, table
@@ -50,7 +50,7 @@ COLUMNS = (
 @click.option("--pinned", is_flag=True, help="Only pinned ones.")
 @click.option("--pinned-first", is_flag=True, help="Pinned ones at the top.")
 @click.option("--text", metavar="WORDS", help="Only with these words in title or preview.")
-@click.option("--limit", type=click.IntRange(1, read.MAX_LIMIT), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, listing.MAX_LIMIT), default=50, show_default=True)
 @click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
 @pass_console
 def list_sessions(console: Console, **asked: Any) -> None:
@@ -59,7 +59,7 @@ def list_sessions(console: Console, **asked: Any) -> None:
     with console.house() as house:
         now = house.occasion().now
         filters = _filters(house, asked, shelf=shelf, now=now)
-        action = pinned.listing if asked["pinned_first"] else read.listing
+        action = pinned.listing if asked["pinned_first"] else listing.listing
         page = house.reading(
             action,
             filters,
@@ -91,14 +91,16 @@ def _shelf(asked: dict[str, Any]) -> Shelf:
     return wanted[0] if wanted else Shelf.CHATS
 
 
-def _filters(house: "House", asked: dict[str, Any], *, shelf: Shelf, now: datetime) -> read.Filters:
+def _filters(
+    house: "House", asked: dict[str, Any], *, shelf: Shelf, now: datetime
+) -> listing.Filters:
     zone = house.config.zone
     since, until = asked["since"], asked["until"]
     begin = None if since is None else times.moment(since, now=now, zone=zone)
     end = None if until is None else times.moment(until, now=now, zone=zone, at_end=True)
     if begin is not None and end is not None and begin >= end:
         raise BadInput(f"--since {since} is not before --until {until}.")
-    return read.Filters(
+    return listing.Filters(
         shelf=shelf,
         platform=asked["source"],
         kind=None if asked["kind"] is None else Kind(asked["kind"]),
@@ -179,11 +181,11 @@ def _name(head: SessionHead) -> str:
     return marks + (head.title or head.preview or "(no words)")
 
 
-def _tell_the_rest(console: Console, page: read.Page) -> None:
+def _tell_the_rest(console: Console, page: listing.Page) -> None:
     if page.next is not None:
         console.note(f"There is more: --cursor {page.next}")
     if page.hidden:
-        more = "or more " if page.hidden >= read.COUNTED else ""
+        more = "or more " if page.hidden >= listing.COUNTED else ""
         are = (
             count(page.hidden, f"{more}automation session")
             if not more

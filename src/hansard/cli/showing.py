@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard.actions import read
+from hansard.actions.listing import MAX_LIMIT
 from hansard.cli import times
 from hansard.cli.console import Console
 from hansard.cli.refs import ref_argument
@@ -32,7 +33,7 @@ TOOL_TEXT = 300
     "hansard sessions show 01jx4k --context --json",
 )
 @ref_argument
-@click.option("--limit", type=click.IntRange(1, read.MAX_LIMIT), help="The last N messages.")
+@click.option("--limit", type=click.IntRange(1, MAX_LIMIT), help="The last N messages.")
 @click.option("--before", type=click.IntRange(1), metavar="SEQ", help="Those before an entry.")
 @click.option("--after", type=click.IntRange(0), metavar="SEQ", help="Those after an entry.")
 @click.option("--around", type=click.IntRange(1), metavar="SEQ", help="Those around an entry.")
@@ -70,7 +71,7 @@ def _refuse_contradictions(asked: dict[str, Any]) -> None:
 def _show_window(
     console: Console, house: "House", head: SessionHead, asked: dict[str, Any]
 ) -> None:
-    limit = asked["limit"] or (read.MAX_LIMIT if console.json else SHOWN_TO_PEOPLE)
+    limit = asked["limit"] or (MAX_LIMIT if console.json else SHOWN_TO_PEOPLE)
     window = house.reading(
         read.window,
         head.id,

@@ -5,7 +5,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hansard.actions import fold, log, purge, read, receive, routing, sessions, turns
 from hansard.actions.log import Appended
-from hansard.actions.read import Filters
+from hansard.actions.listing import Filters, listing
 from hansard.actions.turns import Begun, Claim, Ending
 from hansard.clock import Occasion
 from hansard.model.entry import Entry, Message, message
@@ -174,6 +174,6 @@ def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, when: Occasio
 def _everything(tx: Tx, profile: str) -> list[Any]:
     found: list[Any] = []
     for shelf in Shelf:
-        for head in read.listing(tx, Filters(shelf=shelf), profile=profile, limit=1000).items:
+        for head in listing(tx, Filters(shelf=shelf), profile=profile, limit=1000).items:
             found.append((head, read.log_of(tx, head.id, profile=profile, limit=1000)))
     return found
