@@ -27,6 +27,9 @@ class ResetSettings:
     notify_exclude: tuple[str, ...] = ("api", "webhook")
 
 
+_DEFAULT_RESET = ResetSettings()
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Everything a house is told before it opens."""
@@ -56,7 +59,7 @@ def load(
         or f"sqlite:///{folder / DATABASE}"
     )
     reset = table.table("reset")
-    default = _reset(reset, ResetSettings())
+    default = _reset(reset, _DEFAULT_RESET)
     by_type = {name: _reset(each, default) for name, each in reset.table("type").tables()}
     by_platform = {name: _reset(each, default) for name, each in reset.table("platform").tables()}
     isolation = table.table("isolation")
@@ -177,13 +180,17 @@ def _reset(table: _Table, default: ResetSettings) -> ResetSettings:
     if mode not in ("none", "idle", "daily", "both"):
         raise BadInput(f"A reset mode is none, idle, daily or both, not {mode!r}.")
     minutes = table.number("idle_minutes", default.idle.total_seconds() / 60)
-    return ResetSettings(
+    settings = ResetSettings(
         mode=mode,
         idle=timedelta(minutes=minutes),
         daily_at=_time(table.text("daily_at") or default.daily_at.isoformat("minutes")),
         notify=table.flag("notify", default=default.notify),
         notify_exclude=table.texts("notify_exclude", default.notify_exclude),
     )
+    # The default's own table holds the tables of types and platforms too; its reader checks it last.
+    if default is not _DEFAULT_RESET:
+        table.refuse_unknown()
+    return settings
 
 
 def _time(text: str) -> time:

@@ -24,6 +24,7 @@ MESSENGERS: frozenset[str] = frozenset(
         "hansard.store.listeners",
         "hansard.store.postgres",
         "hansard.store.sqlite",
+        "hansard.store.sqlite_index",
         "hansard.store.sqlite_writer",
     }
 )

@@ -10,13 +10,15 @@ from tests.house.code import PACKAGE, ROOT
 
 ROOMS = [
     {"testing"},
-    {"cli", "__main__"},
+    {"__main__"},
+    {"cli"},
     {"bench"},
     {"app"},
     {"web", "mcp", "channels", "agents", "importers", "integrations", "compat"},
     {"engine"},
     {"actions"},
     {"store"},
+    {"prices"},
     {"model"},
     {"config", "errors", "clock"},
 ]

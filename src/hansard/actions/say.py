@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from hansard.actions import log, routing, sessions, usage
+from hansard.actions import log, read, routing, sessions, turns, usage
 from hansard.actions.log import Appended
 from hansard.clock import Occasion
+from hansard.errors import Conflict
 from hansard.model.entry import Message
 from hansard.model.key import SessionKey
 from hansard.model.place import Source
@@ -49,9 +50,15 @@ def say_new(tx: Tx, opening: Opening, saying: Saying, *, when: Occasion) -> Appe
 
 def say_in(tx: Tx, session_id: str, saying: Saying, *, profile: str, when: Occasion) -> Appended:
     """Add a message to a session, and its usage to the ledger."""
-    done = log.append(
-        tx, session_id, saying.message, profile=profile, at=saying.at or when.now, idem=saying.idem
-    )
+    at = saying.at or when.now
+    try:
+        done = log.append(tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem)
+    except Conflict:
+        # A turn whose process died must not lock its session for ever.
+        head = read.head(tx, session_id, profile=profile)
+        if not head.running or not turns.interrupt_if_dead(tx, head.no, when=when):
+            raise
+        done = log.append(tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem)
     if saying.usage is not None and not done.repeated:
         usage.record(tx, done.session_no, saying.usage, profile=profile, when=when)
     return done

@@ -20,7 +20,7 @@ from hansard.model.session import (
     shelf_of,
 )
 from hansard.model.title import clean_title
-from hansard.store import sessions
+from hansard.store import blobs, sessions
 from hansard.store.database import Tx
 from hansard.store.sessions import Inheritance
 
@@ -74,6 +74,7 @@ def fork(
         settings=more.settings,
         workspace=more.workspace,
         labels=parent.labels,
+        system_prompt=None if more.prompt_hash is None else blobs.get_text(tx, more.prompt_hash),
     )
     inherited = Inheritance(
         parent.no,
@@ -113,7 +114,8 @@ def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
     head = locked(tx, id, profile=profile)
     if not head.is_open:
         tx.run("reopen_session", no=head.no, key=_key_if_free(tx, head))
-        _tell(tx, head)
+        # What goes on cannot stay in the trash: it would be purged with new words in it.
+        _put_on_shelf(tx, head, archived=head.archived, trashed_at=None)
     return sessions.get_by_no(tx, head.no)
 
 

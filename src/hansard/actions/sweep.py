@@ -43,7 +43,7 @@ def interrupt_dead_turns(tx: Tx, *, when: Occasion) -> list[Turn]:
         row = tx.one("get_turn", id=turn_id)
         if row is not None:
             turn = turns.interrupt(
-                tx, turn_id, profile=row[-1], when=when, reason="the agent stopped responding"
+                tx, turn_id, profile=row[-1], when=when, reason=turns.STOPPED_RESPONDING
             )
             if turn is not None:
                 ended.append(turn)

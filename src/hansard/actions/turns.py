@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from hansard.actions import log, routing, usage
+from hansard.actions.deliver import DeliveryCame
 from hansard.actions.log import Appended, SessionChanged
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict, NotFound, TurnLost
@@ -20,6 +21,7 @@ from hansard.store import arrivals, deliveries, sessions, turns
 from hansard.store.database import RaceLost, Tx
 
 MOST_ARRIVALS = 100
+STOPPED_RESPONDING = "the agent stopped responding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def begin(
     prompts = []
     for arrival in waiting:
         said = _as_said(arrival.message, arrival.source)
-        done = log.append(tx, route.session_id, said, profile=key.profile, at=when.now, lease=lease)
+        done = log.append(tx, route.session_id, said, profile=key.profile, at=arrival.received_at, lease=lease)
         arrivals.take(tx, arrival, session_no=route.session_no, turn_id=lease.turn_id, seq=done.seq)
         prompts.append(done)
     return Begun(lease, route, tuple(prompts))
@@ -132,6 +134,8 @@ def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, when: Occasi
     """Take the lease of a session that no turn is running in."""
     turn_id = when.new_id()
     row = tx.one("take_session", no=session_no, turn_id=turn_id)
+    if row is None and interrupt_if_dead(tx, session_no, when=when):
+        row = tx.one("take_session", no=session_no, turn_id=turn_id)
     if row is None:
         head = sessions.get_by_no(tx, session_no)
         if head.running:
@@ -202,6 +206,7 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -
             session_no=lease.session_no,
             turn_id=lease.turn_id,
         )
+        tx.after_commit(DeliveryCame(profile, str(reply.channel)))
     if not turns.end(tx, lease.turn_id, state=ending.state, at=when.now, reason=ending.reason):
         raise TurnLost(
             f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; nothing was written."
@@ -244,6 +249,29 @@ def interrupt(
     tx.after_commit(SessionChanged(profile, turn.session_id))
     ended = turns.get(tx, turn_id, profile=profile)
     return None if ended is None else ended[0]
+
+
+def interrupt_if_dead(tx: Tx, session_no: int, *, when: Occasion) -> bool:
+    """Interrupt the turn that a session is stuck in, if its lease ran out; say whether it was so."""
+    head = sessions.get_by_no(tx, session_no)
+    found = head.running_turn and turns.get(tx, head.running_turn, profile=head.profile)
+    if not found or found[0].lease_until > when.now:
+        return False
+    turn = interrupt(tx, found[0].id, profile=head.profile, when=when, reason=STOPPED_RESPONDING)
+    return turn is not None
+
+
+def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
+    """Ask the turn that runs in a session, in whatever process, to stop; say whether one runs."""
+    return bool(tx.run("ask_to_stop", session_no=session_no, reason=document.speakable(reason)))
+
+
+def stop_asked(tx: Tx, lease: Lease) -> str | None:
+    """Why someone wants this turn to stop, or None."""
+    row = tx.one("stop_asked", id=lease.turn_id, holder=lease.holder)
+    if row is None:
+        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}.")
+    return None if row[0] is None else str(row[0])
 
 
 def of_session(tx: Tx, session_no: int) -> Sequence[Turn]:

@@ -6,7 +6,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hansard.actions import compact, log, purge, read, retract, routing, say, sessions, turns
-from hansard.errors import NotFound
+from hansard.clock import Occasion
+from hansard.errors import BadInput, NotFound
 from hansard.model.entry import Message, message
 from hansard.model.key import SessionKey
 from hansard.model.place import Person, Source
@@ -56,6 +57,8 @@ class Session:
         **fields: Any,
     ) -> log.Appended:
         """Add one message, durable when this returns; the same idempotency key twice adds it once."""
+        if at is not None and at.tzinfo is None:
+            raise BadInput(f"The time {at} has no zone; give it one, such as datetime.UTC.")
         when = self._house.occasion()
         said = self._message(role, content, fields)
         saying = say.Saying(
@@ -68,8 +71,7 @@ class Session:
                 say.say_here, self._key, self.source, saying, policy=policy, when=when
             )
         elif self.id is None:
-            opening = Opening(house.profile, self.source, kind=self._kind, title=self._title)
-            pending = house.writing(say.say_new, opening, saying, when=when)
+            pending = house.writing(say.say_new, self._opening(), saying, when=when)
         else:
             pending = house.writing(say.say_in, self.id, saying, profile=house.profile, when=when)
         return house.answer(pending.map(self._noted))
@@ -154,6 +156,9 @@ class Session:
         )
         return house.answer(made.map(lambda head: Session(house, id=head.id, source=head.source)))
 
+    def _opening(self) -> Opening:
+        return Opening(self._house.profile, self.source, kind=self._kind, title=self._title)
+
     def _read(self, action: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         pending: Pending[T] = self._pending(self._house.reading, action, *args, **kwargs)
         return self._house.answer(pending)
@@ -218,12 +223,12 @@ class RunningTurn:
 
     def checkpoint(self, text: str) -> None:
         """Keep what was streamed so far."""
-        self._house.answer(self._house.writing(turns.checkpoint, self.begun.lease, text))
+        return self._house.answer(self._house.writing(turns.checkpoint, self.begun.lease, text))
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
         """Say that the turn is alive; do so more often than the lease is long."""
         now = self._house.occasion().now
-        self._house.answer(
+        return self._house.answer(
             self._house.writing(turns.renew, self.begun.lease, seconds=seconds, now=now)
         )
 
@@ -266,10 +271,8 @@ class RunningTurn:
                 claim=claim,
                 when=when,
             )
-        if session.id is None:
-            raise NotFound("The session has no messages yet: begin its first turn with one.")
         return house.writing(
-            turns.begin_in, session.id, self._said, profile=house.profile, claim=claim, when=when
+            _begin, session._key, session.id, session._opening(), self._said, claim=claim, when=when
         )
 
     def _ending(self, error: BaseException | None) -> Pending[Any]:
@@ -289,6 +292,22 @@ class RunningTurn:
     def _note(self, begun: turns.Begun) -> None:
         self._begun = begun
         self._session.id = begun.route.session_id
+
+
+def _begin(
+    tx: Tx,
+    key: SessionKey | None,
+    id: str | None,
+    opening: Opening,
+    said: Message | None,
+    *,
+    claim: turns.Claim,
+    when: Occasion,
+) -> turns.Begun:
+    """Begin a turn in the session at hand; one that is not open yet opens with its first message."""
+    if key is None and id is None and said is not None:
+        id = sessions.open_session(tx, opening, when=when)
+    return turns.begin_in(tx, _id(tx, key, id), said, profile=opening.profile, claim=claim, when=when)
 
 
 def _named(

@@ -1,10 +1,11 @@
 """What a message is made of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hansard.errors import BadInput
+from hansard.model.twin import twin_of
 
 Json = dict[str, Any]
 
@@ -102,12 +103,19 @@ _REQUIRED = {
     "tool_result": {"call_id"},
     "attachment": {"blob"},
 }
-_EMPTY = (None, "", False)
+# What a field that is left out means; anything else, 0 and null included, is written down.
+_LEFT_OUT: Json = {
+    "details": None,
+    "arguments": None,
+    "content": "",
+    "name": None,
+    "is_error": False,
+    "media_type": "application/octet-stream",
+    "size": None,
+}
 _PLAIN = len({"type", "text"})
 
-# Setting each field of a frozen value takes longer than reading it from the database. Where
-# thousands are read at once, a twin with the same slots is filled and then becomes the value.
-_TextTwin: Any = make_dataclass("_TextTwin", [each.name for each in fields(Text)], slots=True)
+_TextTwin = twin_of(Text)
 
 
 def _text(text: str) -> Text:
@@ -127,9 +135,14 @@ def to_json(part: Part) -> Json:
     out: Json = {"type": kind}
     for name in _FIELDS[kind]:
         value = getattr(part, name)
-        if name in _REQUIRED[kind] or value not in _EMPTY:
+        if name in _REQUIRED[kind] or not _is_left_out(name, value):
             out[name] = value
     return out | dict(part.extra) if part.extra else out
+
+
+def _is_left_out(name: str, value: Any) -> bool:
+    meant = _LEFT_OUT[name]
+    return type(value) is type(meant) and bool(value == meant)
 
 
 def from_json(data: Any) -> Part:

@@ -6,7 +6,10 @@ from typing import Any
 from hansard.model import document
 from hansard.model.entry import Compaction, Entry, Message, Retraction, Role
 from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from hansard.model.terminal import one_line
 
+LONGEST_NAME = 64
+_BRACKETS = str.maketrans("[]", "()")
 NO_RESULT = "[no result was recorded]"
 SUMMARY_HEADING = "[Summary of the conversation up to here]"
 
@@ -99,7 +102,7 @@ def _chats(message: Message, *, name_speakers: bool) -> list[Chat]:
 def _content(message: Message, *, name_speakers: bool) -> str | list[Chat]:
     speaker = ""
     if name_speakers and message.role is Role.USER and message.person is not None:
-        speaker = f"[{message.person.label}] "
+        speaker = f"[{_spoken(message.person.label)}] "
     if not any(isinstance(part, Attachment) for part in message.parts):
         return speaker + message.text
     content: list[Chat] = (
@@ -111,6 +114,11 @@ def _content(message: Message, *, name_speakers: bool) -> str | list[Chat]:
         if isinstance(part, Attachment)
     ]
     return content
+
+
+def _spoken(name: str) -> str:
+    """A person's name as a fact in the context: one line, short, unable to speak as someone else."""
+    return one_line(name, LONGEST_NAME).translate(_BRACKETS) or "someone"
 
 
 def _assistant_chat(message: Message) -> Chat:

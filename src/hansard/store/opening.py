@@ -1,6 +1,7 @@
 """Opening a store: from a URL to a database with the right schema."""
 
 import importlib
+import os
 import re
 from typing import Any
 
@@ -43,6 +44,9 @@ def open_store(url: str, *, create: bool, clock: Clock, ids: Ids) -> Store:
     path = sqlite_path(url)
     if path is None:
         return _open_postgres(url, create=create, facts=facts)
+    if path != sqlite_file.MEMORY:
+        # One name for one file: a later change of directory must not change it, nor a link hide it.
+        path = os.path.realpath(path)
     store = SqliteStore(path)
     if path == sqlite_file.MEMORY:
         store.write(migrate.apply, "sqlite", **facts).result()

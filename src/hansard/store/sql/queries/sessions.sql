@@ -94,7 +94,7 @@ UPDATE sessions SET key = :key WHERE no = :no;
 SELECT no FROM sessions WHERE profile = :profile AND key = :key AND ended_at IS NULL;
 
 -- name: ancestors
--- A session and those it came from, nearest first. UNION drops a repeated row, so a cycle ends.
+-- A session and those it came from, nearest first; the depth ends a cycle.
 WITH RECURSIVE line (no, id, parent_no, lineage, base_seq, last_seq, depth) AS (
     SELECT no, id, parent_no, lineage, base_seq, last_seq, 0 FROM sessions WHERE no = :no
     UNION

@@ -40,3 +40,9 @@ SELECT id FROM turns WHERE state = 'running' AND lease_until < :now ORDER BY lea
 
 -- name: delete_turns
 DELETE FROM turns WHERE session_no = :no;
+
+-- name: ask_to_stop
+UPDATE turns SET stop = :reason WHERE session_no = :session_no AND state = 'running';
+
+-- name: stop_asked
+SELECT stop FROM turns WHERE id = :id AND state = 'running' AND holder = :holder;

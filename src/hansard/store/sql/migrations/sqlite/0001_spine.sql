@@ -174,7 +174,8 @@ CREATE TABLE receipts (
     PRIMARY KEY (profile, idem)
 ) WITHOUT ROWID;
 
--- What changed, in the order in which it was committed; the index and live views read it.
+-- What changed, one row each; the index and live views read on from the last position they saw.
+-- On SQLite positions are in the order of the commits, on PostgreSQL only nearly so.
 CREATE TABLE feed (
     position   INTEGER PRIMARY KEY,
     session_no INTEGER NOT NULL,
