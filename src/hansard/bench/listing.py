@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
-from hansard.actions import read
+from hansard.actions.listing import Filters, listing
 from hansard.bench import populate
 from hansard.bench.measure import Case, Contestant, Goal, Results, Scale, repeat
 from hansard.bench.raw import KnownStore, RawLog
@@ -18,7 +18,7 @@ THROUGH = "hansard, store.read"
 WITHIN = "hansard, in a transaction"
 FLOOR = "raw SELECT of 50 rows"
 KNOWN = "activity made from the messages"
-EVERYTHING = read.Filters()
+EVERYTHING = Filters()
 
 
 def cases(folder: Path, scale: Scale) -> Iterator[Case]:
@@ -57,11 +57,11 @@ def _flat(compared: list[Contestant]) -> Goal:
 
 
 def _through(store: Store) -> None:
-    assert store.read(read.listing, EVERYTHING, profile=populate.PROFILE).result().items
+    assert store.read(listing, EVERYTHING, profile=populate.PROFILE).result().items
 
 
 def _within(tx: SqliteTx) -> None:
-    assert read.listing(tx, EVERYTHING, profile=populate.PROFILE).items
+    assert listing(tx, EVERYTHING, profile=populate.PROFILE).items
 
 
 def _raw(raw: RawLog) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from hansard.actions import read
+from hansard.actions.listing import Filters, listing
 from hansard.bench import populate
 from hansard.bench.measure import Case, Contestant, Goal, Scale, repeat
 from hansard.bench.raw import RawLog
@@ -36,7 +36,7 @@ def _quick(size: int, name: str) -> Goal:
 
 def _open(path: Path) -> None:
     store = populate.opened(path)
-    assert store.read(read.listing, read.Filters(), profile=populate.PROFILE).result().items
+    assert store.read(listing, Filters(), profile=populate.PROFILE).result().items
     store.close()
 
 
