@@ -12,8 +12,8 @@ from hansard.cli.tree import Group, group
 COMMANDS = {
     "serve": ("serve:serve", "Run Hansard."),
     "sessions": ("sessions:sessions", "List, read and change sessions."),
-    "export": ("transfer:export", "Write sessions as JSONL, Markdown or HTML."),
-    "import": ("transfer:import_", "Read sessions from Hansard JSONL."),
+    "export": ("exporting:export", "Write sessions as JSONL, Markdown or HTML."),
+    "import": ("importing:import_", "Read sessions from Hansard JSONL."),
     "prune": ("prune:prune", "Delete sessions that ended long ago."),
     "usage": ("usage:usage", "Report tokens and cost."),
     "route": ("route:route", "Say which conversation a message belongs to."),

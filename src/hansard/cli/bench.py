@@ -1,0 +1,29 @@
+"""`hansard bench`."""
+
+import importlib
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from hansard.cli.console import Console
+from hansard.cli.tree import command, pass_console
+
+SCALES = ("tiny", "quick", "normal", "full")
+
+
+@command("bench", example="hansard bench append turn list load open")
+@click.argument("names", nargs=-1, metavar="[NAME]…")
+@click.option("--scale", type=click.Choice(SCALES), default="normal", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to a file.")
+@pass_console
+def bench(console: Console, names: tuple[str, ...], *, scale: str, output: Path | None) -> None:
+    """Print the benchmark table, beside raw SQLite and the disk's own rate.
+
+    Without names all benchmarks run. They use stores of their own; yours is not touched.
+    """
+    running = importlib.import_module("hansard.bench.command")
+    say = console.note if console.json else console.print
+    rows = running.main(names, scale=scale, output=output, say=say)
+    if console.json:
+        console.emit({"items": [asdict(row) for row in rows], "next": None})
