@@ -1,7 +1,7 @@
 """An immutable line of the log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -100,9 +100,6 @@ def message(role: str, content: str | Any, **fields: Any) -> Message:
 
 _OPTIONAL = ("model", "finish_reason", "token_count", "platform_message_id")
 _ROLES: dict[str | None, Role] = {role.value: role for role in Role}
-# Read by the thousand; see the twin in `part`.
-_MessageTwin: Any = make_dataclass("_MessageTwin", [each.name for each in fields(Message)], slots=True)
-_EntryTwin: Any = make_dataclass("_EntryTwin", [each.name for each in fields(Entry)], slots=True)
 
 
 def body_to_json(body: Body) -> dict[str, Any]:
@@ -129,14 +126,6 @@ def body_from_json(kind: str, role: str | None, data: Mapping[str, Any]) -> Body
     raise BadInput(f"Unknown kind of entry {kind!r}.")
 
 
-def entry(session_id: str, seq: int, at: datetime, body: Body, turn_id: str | None) -> Entry:
-    """An entry as it was read; the same as calling the class, sooner."""
-    made = _EntryTwin(session_id, seq, at, body, turn_id)
-    made.__class__ = Entry
-    read: Entry = made
-    return read
-
-
 def kind_of(body: Body) -> str:
     """The word for this body in the `kind` column."""
     return type(body).__name__.lower()
@@ -160,23 +149,11 @@ def _message_to_json(said: Message) -> dict[str, Any]:
 
 
 def _message_from_json(role: Role, data: Mapping[str, Any]) -> Message:
-    parts = tuple([parts_of.from_json(part) for part in data["parts"]])
-    if len(data) == 1:
-        return _message(role, parts, None, (None, None, None, None), {})
     person = data.get("person")
-    return _message(
+    return Message(
         role,
-        parts,
-        None if person is None else Person.from_json(person),
-        tuple([data.get(name) for name in _OPTIONAL]),
-        data.get("extra", {}),
+        tuple([parts_of.from_json(part) for part in data["parts"]]),
+        person=None if person is None else Person.from_json(person),
+        extra=data.get("extra", {}),
+        **{name: data[name] for name in _OPTIONAL if name in data},
     )
-
-
-def _message(
-    role: Role, parts: tuple[Part, ...], person: Person | None, optional: tuple[Any, ...], extra: Any
-) -> Message:
-    made = _MessageTwin(role, parts, person, *optional, extra)
-    made.__class__ = Message
-    read: Message = made
-    return read

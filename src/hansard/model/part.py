@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.model.twin import twin_of
 
 Json = dict[str, Any]
 
@@ -115,15 +114,6 @@ _LEFT_OUT: Json = {
 }
 _PLAIN = len({"type", "text"})
 
-_TextTwin = twin_of(Text)
-
-
-def _text(text: str) -> Text:
-    made = _TextTwin(text, {})
-    made.__class__ = Text
-    read: Text = made
-    return read
-
 
 def to_json(part: Part) -> Json:
     """The part as a dictionary; optional fields that say nothing are left out."""
@@ -151,7 +141,7 @@ def from_json(data: Any) -> Part:
         raise BadInput(f"A part of a message must be a JSON object, not {type(data).__name__}.")
     kind = data.get("type")
     if kind == "text" and len(data) == _PLAIN and type(data.get("text")) is str:
-        return _text(data["text"])
+        return Text(data["text"])
     if not isinstance(kind, str) or kind not in _CLASSES or not _fits(kind, data):
         return Unknown(data)
     known = {name: data[name] for name in _FIELDS[kind] if name in data}

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from hansard.errors import BadInput
+from hansard.model.twin import twin_of
 
 TERMINAL = "terminal"
 
@@ -246,6 +247,7 @@ class Source:
 
 
 _FIELDS = tuple(item.name for item in fields(Source) if item.name != "extra")
+_SourceTwin = twin_of(Source)
 _OPTIONAL_FIELDS = tuple(name for name in _FIELDS if name not in {"platform", "chat_type"})
 
 
@@ -255,3 +257,14 @@ def _extra(given: Mapping[Any, Any]) -> dict[str, Any]:
         if not isinstance(name, str) or name in _FIELDS:
             raise BadInput("extra may hold only named fields that a source does not have itself")
     return dict(given)
+
+
+def source_as_stored(data: Mapping[str, Any]) -> Source:
+    """The source that gave this JSON; it was checked then, and is not checked again."""
+    if "platform" not in data or "chat_type" not in data:
+        return Source.from_json(data)
+    extra = {name: value for name, value in data.items() if name not in _FIELDS}
+    made = _SourceTwin(*[data.get(name) for name in _FIELDS], extra)
+    made.__class__ = Source
+    stored: Source = made
+    return stored

@@ -38,6 +38,8 @@ def is_retracted(seq: int, stretches: Sequence[tuple[int, int]]) -> bool:
 def transcript(entries: Sequence[Entry]) -> list[Entry]:
     """What people read: everything said and not taken back, compactions as dividers."""
     stretches = retracted(entries)
+    if not stretches:
+        return list(entries)  # without a retraction there is nothing to leave out
     return [
         entry
         for entry in entries

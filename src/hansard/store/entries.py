@@ -1,18 +1,29 @@
 """The log: rows in, entries out."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from hansard.clock import from_micros, to_micros
 from hansard.errors import BadInput, Damaged
-from hansard.model import document
-from hansard.model.entry import MAX_SEQ, SEQ_BITS, Body, Entry, Message, body_from_json, body_to_json, entry, kind_of
+from hansard.model import document, reading
+from hansard.model.entry import (
+    MAX_SEQ,
+    SEQ_BITS,
+    Body,
+    Entry,
+    Message,
+    body_from_json,
+    body_to_json,
+    kind_of,
+)
+from hansard.model.reading import message_entry
 from hansard.model.session import Segment
 from hansard.store import blobs
 from hansard.store.database import Row, Tx
 
 PAGE = 500
+MANY = 100
 MAX_BODY = 32 * 1024 * 1024
 
 
@@ -21,16 +32,22 @@ def entry_no(session_no: int, seq: int) -> int:
     return session_no << SEQ_BITS | seq
 
 
-def insert(tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None) -> None:
+def insert(
+    tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None
+) -> None:
     """Write one line of the log and tell the feed."""
     put(tx, session_no, seq, at=at, body=body, turn_id=turn_id)
     tx.run("insert_feed", session_no=session_no, seq=seq, what="entry")
 
 
-def put(tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None) -> None:
+def put(
+    tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None
+) -> None:
     """Write one line of the log that the feed hears of later."""
     if seq > MAX_SEQ:
-        raise BadInput(f"A session holds at most {MAX_SEQ:,} entries; nothing was written. Fork it to go on.")
+        raise BadInput(
+            f"A session holds at most {MAX_SEQ:,} entries; nothing was written. Fork it to go on."
+        )
     number = entry_no(session_no, seq)
     data = body_to_json(body)
     text = document.encode(data)
@@ -67,7 +84,7 @@ def read(tx: Tx, segment: Segment, *, limit: int = PAGE, backwards: bool = False
     )
     if backwards:
         rows.reverse()
-    return [entry_of(tx, row, segment.session_id) for row in rows]
+    return entries_of(tx, rows, segment.session_id)
 
 
 def walk(tx: Tx, segments: Iterable[Segment]) -> Iterator[Entry]:
@@ -95,6 +112,28 @@ def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
     return found
 
 
+def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
+    """Rows of the log as values; where there are many, messages of texts take a short way."""
+    if len(rows) < MANY:
+        return [entry_of(tx, row, session_id) for row in rows]
+    decode, failure = reading.reader()
+    found = []
+    for row in rows:
+        number, kind, role, at, turn_id, text = row
+        try:
+            body = decode(text) if kind == "message" else None
+        except (failure, UnicodeDecodeError):
+            body = None
+        if body is None:
+            found.append(entry_of(tx, row, session_id))
+        else:
+            made = message_entry(
+                session_id, number & MAX_SEQ, from_micros(at), turn_id, role=role, body=body
+            )
+            found.append(made)
+    return found
+
+
 def entry_of(tx: Tx, row: Row, session_id: str) -> Entry:
     """A row of the log as a value, its large texts read in."""
     number, kind, role, at, turn_id, text = row
@@ -106,4 +145,4 @@ def entry_of(tx: Tx, row: Row, session_id: str) -> Entry:
         body = body_from_json(kind, role, data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"Entry {seq} of session {session_id} cannot be read ({error}).") from error
-    return entry(session_id, seq, from_micros(at), body, turn_id)
+    return Entry(session_id, seq, from_micros(at), body, turn_id)

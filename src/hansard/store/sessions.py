@@ -6,7 +6,7 @@ from typing import Any
 
 from hansard.clock import from_micros, to_micros
 from hansard.model import document
-from hansard.model.place import Source
+from hansard.model.place import source_as_stored
 from hansard.model.session import (
     Kind,
     Lineage,
@@ -17,11 +17,16 @@ from hansard.model.session import (
     TitleBy,
     shelf_of,
 )
+from hansard.model.twin import twin_of
 from hansard.model.usage import UsageTotal
 from hansard.store import blobs
 from hansard.store.database import Row, Tx
 
 FAR_FUTURE = 2**62
+_KINDS = {kind.value: kind for kind in Kind}
+_SHELVES = {shelf.value: shelf for shelf in Shelf}
+_HeadTwin = twin_of(SessionHead)
+_TotalTwin = twin_of(UsageTotal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,39 +148,38 @@ def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
 
 def head(row: Row) -> SessionHead:
     """A row of `head_columns` as a value."""
-    return SessionHead(
-        no=row[0],
-        id=row[1],
-        profile=row[2],
-        key=row[3],
-        source=Source.from_json(document.decode(row[4])),
-        kind=Kind(row[5]),
-        shelf=Shelf(row[6]),
-        title=row[7],
-        title_by=None if row[8] is None else TitleBy(row[8]),
-        preview=row[9],
-        model=row[10],
-        project=row[11],
-        pinned=bool(row[12]),
-        archived=bool(row[13]),
-        read_only=bool(row[14]),
-        labels=tuple(document.decode(row[15])),
-        began_at=from_micros(row[16]),
-        last_active_at=from_micros(row[17]),
-        ended_at=moment(row[18]),
-        end_reason=row[19],
-        trashed_at=moment(row[20]),
-        last_seq=row[21],
-        base_seq=row[22],
-        read_through=row[23],
-        last_reply_seq=row[24],
-        message_count=row[25],
-        tool_call_count=row[26],
-        usage=UsageTotal(None, *row[27:36]),
-        running_turn=row[36],
-        parent_id=row[37],
-        lineage=None if row[38] is None else Lineage(row[38]),
+    made = _HeadTwin(
+        *row[:4],
+        source_as_stored(document.decode(row[4])),
+        _KINDS[row[5]],
+        _SHELVES[row[6]],
+        row[7],
+        None if row[8] is None else TitleBy(row[8]),
+        *row[9:12],
+        row[12] == 1,
+        row[13] == 1,
+        row[14] == 1,
+        () if row[15] == "[]" else tuple(document.decode(row[15])),
+        from_micros(row[16]),
+        from_micros(row[17]),
+        moment(row[18]),
+        row[19],
+        moment(row[20]),
+        *row[21:27],
+        _total(row[27:36]),
+        *row[36:38],
+        None if row[38] is None else Lineage(row[38]),
     )
+    made.__class__ = SessionHead
+    found: SessionHead = made
+    return found
+
+
+def _total(sums: Row) -> UsageTotal:
+    made = _TotalTwin(None, *sums)
+    made.__class__ = UsageTotal
+    found: UsageTotal = made
+    return found
 
 
 def first_entry_no(session_no: int) -> int:
