@@ -27,11 +27,17 @@ def hash_of_text(text: str) -> str:
     return hash_of(_bytes(text))
 
 
-def keep(tx: Tx, data: bytes, *, entry_no: int) -> str:
-    """Store bytes once and note that an entry needs them; their hash."""
+def add(tx: Tx, data: bytes) -> str:
+    """Store bytes once, for an entry that is to follow in this transaction; their hash."""
     name = hash_of(data)
     if tx.one("has_blob", hash=name) is None:
         tx.run("insert_blob", hash=name, size=len(data), data=data)
+    return name
+
+
+def keep(tx: Tx, data: bytes, *, entry_no: int) -> str:
+    """Store bytes once and note that an entry needs them; their hash."""
+    name = add(tx, data)
     tx.run("insert_blob_ref", hash=name, entry_no=entry_no)
     return name
 

@@ -1,0 +1,208 @@
+"""Out of the store as lines of JSON: lossless, in pages, never the whole store in memory.
+
+Nothing here writes to the store. The log is append-only, so each session is read in short
+reads up to the entry that was its last when its turn came; writers are not disturbed.
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+
+from hansard.actions import read
+from hansard.errors import Damaged
+from hansard.model import record
+from hansard.model.entry import Entry, Message
+from hansard.model.part import Attachment
+from hansard.model.record import BlobLine, CloseLine, DropLine, EndLine, Header
+from hansard.model.session import Segment, Shelf
+from hansard.store import blobs, entries, sessions, transfer
+from hansard.store.database import Store, Tx
+from hansard.store.transfer import Link
+
+PAGE = 100
+
+# A session's number, and for what others continue from: the last entry they need.
+Item = tuple[int, int | None]
+Numbered = tuple[int, record.TurnLine] | tuple[int, record.UsageLine]
+
+
+def export_jsonl(
+    store: Store, ids: Sequence[str] | None = None, *, profile: str | None
+) -> Iterator[str]:
+    """Sessions as lines of JSON that `import_jsonl` reads; all of a profile when no ids are given.
+
+    Ids need a profile; without one and without ids, every profile is exported. Sessions stand
+    in the order in which they were opened, each behind what it came from; of a parent that is
+    not among them, only what they need is written.
+    """
+    items = _all(store, profile) if ids is None else _selected(store, ids, profile or "")
+    yield record.write(Header(record.VERSION))
+    count = 0
+    for no, through in items:
+        for line in _session(store, no, through):
+            count += isinstance(line, EndLine)
+            yield record.write(line)
+    yield record.write(CloseLine(sessions=count))
+
+
+def _all(store: Store, profile: str | None) -> Iterator[Item]:
+    """Every session, by number; but a parent that has a higher number comes before its child."""
+    after = 0
+    early: set[int] = set()
+    while page := store.read(_page, profile, after).result():
+        for no in page:
+            after = no
+            line = [(no, link) for no, link in _line_up(store, no) if no not in early]
+            early.update(higher for higher, _ in line if higher > no)
+            for each, link in reversed(line):
+                if not link.is_gone:
+                    yield each, None
+                elif (need := store.read(transfer.needed_below, each).result()) is not None:
+                    yield each, need
+
+
+def _page(tx: Tx, profile: str | None, after: int) -> list[int]:
+    if profile is None:
+        rows = tx.all("page_of_all_sessions", after=after, limit=PAGE)
+    else:
+        rows = tx.all("page_of_sessions", profile=profile, after=after, limit=PAGE)
+    return [row[0] for row in rows]
+
+
+def _line_up(store: Store, no: int) -> list[tuple[int, Link]]:
+    """A session and those of its ancestors that have not had their turn, nearest first."""
+    line: dict[int, Link] = {}
+    at: int | None = no
+    while at is not None and at not in line and (not line or at > no):
+        line[at] = link = store.read(transfer.link, at).result()
+        at = link.parent_no
+    return list(line.items())
+
+
+def _selected(store: Store, ids: Sequence[str], profile: str) -> list[Item]:
+    """The wanted sessions by number, each behind what it came from, whole or as far as needed."""
+    wanted = {store.read(read.head, each, profile=profile).result().no for each in ids}
+    links: dict[int, Link] = {}
+    needs: dict[int, int] = {}
+    for no in sorted(wanted):
+        _note_needs(store, no, wanted, links, needs)
+    placed: dict[int, None] = {}
+    for no in sorted(wanted):
+        line: list[int] = []
+        at: int | None = no
+        while at is not None and at not in placed and at not in line:
+            line.append(at)
+            goes_on = at in wanted or (needs[at] > 0 and links[at].inherits)
+            at = links[at].parent_no if goes_on else None
+        placed.update(dict.fromkeys(reversed(line)))
+    return [(no, None if no in wanted else needs[no]) for no in placed]
+
+
+def _note_needs(
+    store: Store, no: int, wanted: set[int], links: dict[int, Link], needs: dict[int, int]
+) -> None:
+    """Climb from a wanted session, noting how much of each ancestor it reads."""
+    seen: set[int] = set()
+    need: int | None = None
+    at: int | None = no
+    while at is not None and at not in seen:
+        seen.add(at)
+        if at not in links:
+            links[at] = store.read(transfer.link, at).result()
+        link = links[at]
+        if at in wanted:
+            if at != no:
+                return  # it climbs for itself
+            need = link.base_seq if link.inherits else 0
+        else:
+            needs[at] = max(needs.get(at, 0), need or 0)
+            if not need or not link.inherits:
+                return
+            need = min(need, link.base_seq)
+        at = link.parent_no
+
+
+def _session(store: Store, no: int, through: int | None) -> Iterator[record.Line]:
+    """One session from its facts to its end line."""
+    if through is None:
+        line, own = store.read(transfer.facts, no).result()
+    else:
+        line, own = store.read(transfer.partial_facts, no, through=through).result()
+    yield line
+    counts = dict.fromkeys(("turns", "blobs", "entries", "usage"), 0)
+    if through is None:
+        for turn in _pages(store, transfer.turns_page, no):
+            counts["turns"] += 1
+            yield turn
+    for each in _log(store, own):
+        if each is None:
+            yield DropLine(id=line.id)
+            return
+        counts["blobs" if isinstance(each, BlobLine) else "entries"] += 1
+        yield each
+    if through is None:
+        for call in _pages(store, transfer.usage_page, no):
+            counts["usage"] += 1
+            yield call
+    yield EndLine(id=line.id, **counts)
+
+
+def _pages(
+    store: Store, page_of: Callable[[Tx, int, int], Sequence[Numbered]], no: int
+) -> Iterator[record.Line]:
+    after = 0
+    while page := store.read(page_of, no, after).result():
+        for after, line in page:  # noqa: B007  # the last number is where the next page begins
+            yield line
+
+
+def _log(store: Store, own: Segment) -> Iterator[BlobLine | record.EntryLine | None]:
+    """A session's own entries, attachments before their first use; None: it is being purged."""
+    attached: set[str] = set()
+    for entry in walk(store, [own]):
+        if entry is None:
+            yield None
+            return
+        for name in _blobs_of(entry):
+            if name not in attached:
+                attached.add(name)
+                data = store.read(blobs.get, name).result()
+                yield BlobLine(hash=name, data=base64.b64encode(data).decode())
+        yield record.entry_line(entry)
+
+
+def walk(store: Store, segments: Sequence[Segment]) -> Iterator[Entry | None]:
+    """Every entry of the stretches in short reads; None: the session is being purged meanwhile."""
+    for segment in segments:
+        first = segment.first
+        while first <= segment.last:
+            rest = Segment(segment.no, segment.session_id, first, segment.last)
+            for each in _entries(store, rest):
+                if each.seq != first:
+                    break
+                yield each
+                first += 1
+            if first == rest.first:
+                _refuse_gap(store, rest)
+                yield None
+                return
+
+
+def _entries(store: Store, segment: Segment) -> Iterator[Entry]:
+    """The next page of a stretch; what has large texts is read alone."""
+    for each in store.read(transfer.entries_page, segment).result():
+        if isinstance(each, Entry):
+            yield each
+        else:
+            yield store.read(entries.entry_of, each, segment.session_id).result()
+
+
+def _refuse_gap(store: Store, rest: Segment) -> None:
+    if store.read(sessions.get_by_no, rest.no).result().shelf is not Shelf.GONE:
+        raise Damaged(f"Entry {rest.first} of session {rest.session_id} is missing from the log.")
+
+
+def _blobs_of(entry: Entry) -> Iterator[str]:
+    if isinstance(entry.body, Message):
+        for part in entry.body.parts:
+            if isinstance(part, Attachment):
+                yield part.blob
