@@ -126,6 +126,7 @@ CREATE TABLE turns (
     first_seq   BIGINT NOT NULL,
     reason      TEXT,
     partial     TEXT,
+    stop        TEXT,
     CHECK ((ended_at IS NULL) = (state = 'running'))
 );
 CREATE UNIQUE INDEX one_running_turn_per_session ON turns (session_no) WHERE state = 'running';

@@ -1,7 +1,4 @@
--- The engine: stopping a turn from elsewhere, homes, access, budgets, schedules.
-
--- Why someone wants a running turn to stop; its holder reads it when it renews the lease.
-ALTER TABLE turns ADD COLUMN stop TEXT;
+-- The engine: homes, access, budgets, schedules.
 
 -- A platform's default channel.
 CREATE TABLE homes (
