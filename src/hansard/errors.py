@@ -91,6 +91,13 @@ class Unreachable(HansardError):
         self.channel = channel
 
 
+class AgentFailed(HansardError):
+    """The agent did not finish its turn; what it said until then is kept. Ask again."""
+
+    kind = "agent-failed"
+    http_status = 502
+
+
 class StoreUnavailable(HansardError):
     """The database cannot be used as it is: missing, unreadable, not ours, too new."""
 

@@ -11,6 +11,8 @@ MOST_LINES_OF_A_FUNCTION = 60
 
 # Modules that may import inside a function, and what: heavy or optional things, loaded on use.
 MAY_IMPORT_LATE: dict[str, set[str]] = {
+    "hansard.agents.model": {"hansard.agents.provider"},
+    "hansard.agents.provider": {"hansard.agents.mcp_tools"},
     "hansard.testing.postgres": {"psycopg"},
 }
 
@@ -21,6 +23,7 @@ SUPERVISORS: frozenset[str] = frozenset()
 # Modules that catch any exception in one thread to raise it in another: nothing is swallowed.
 MESSENGERS: frozenset[str] = frozenset(
     {
+        "hansard.agents.python",
         "hansard.store.listeners",
         "hansard.store.postgres",
         "hansard.store.sqlite",

@@ -1,0 +1,1 @@
+"""Runners: who answers. Each speaks one outside language behind the Runner port."""

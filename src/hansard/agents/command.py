@@ -1,0 +1,222 @@
+"""An agent that is any program: one JSON line in, JSON lines out.
+
+The program gets one line on its standard input, and then the end of it:
+
+    {"hansard": 1, "turn_id": …, "session": {"id", "title", "profile", "key", "model"},
+     "source": {…}, "system_prompt": …, "context": [{"role", "content", …}, …], "settings": {…}}
+
+It answers with lines on its standard output, each a JSON object with one of
+
+    {"delta": "text"} or {"delta": "text", "thinking": true}    shown as it comes
+    {"step": {"role": …, "parts": […]}}     a finished message; or with "content": "text"
+    {"reply": "text"}                       the last message; deltas alone are a reply too
+    {"usage": {"model": …, "input_tokens": …, …}}    one model call, for the step or reply after it,
+                                            or for the reply before it
+    {"error": "one line"} or {"error": "…", "retry_after": 30}       the turn failed
+
+Other lines are counted and reported. What the program writes to its standard error is shown, its
+last lines, when it fails.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hansard.agents.lines import Answers, request_line, too_much
+from hansard.engine.ports import Event, TurnRequest
+from hansard.errors import AgentFailed, BadInput
+
+_log = logging.getLogger(__name__)
+_CHUNK = 65_536
+_ERROR_LINES = 20
+_ERROR_LINE_BYTES = 500
+_ERROR_SECONDS = 0.5
+_LOOK_SECONDS = 0.1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOptions:
+    """Which program, where, and how much of it we bear."""
+
+    command: tuple[str, ...]
+    folder: str | None = None
+    environ: Mapping[str, str] | None = None
+    timeout_seconds: float = 600.0
+    kill_after_seconds: float = 1.0
+    most_bytes: int = 32 * 1024 * 1024
+    most_line_bytes: int = 8 * 1024 * 1024
+    most_rubbish_lines: int = 1000
+
+
+class CommandRunner:
+    """Runs the program once for each turn; it and its children are gone when the turn is over."""
+
+    def __init__(self, options: CommandOptions) -> None:
+        if not options.command:
+            raise BadInput("A command agent needs a program to run.")
+        self._options = options
+
+    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+        """Pass on what the program answers."""
+        options = self._options
+        answers = Answers(options.command[0], most_rubbish=options.most_rubbish_lines)
+        async with _Child(await _start(options), options) as child:
+            async with contextlib.aclosing(child.lines(request_line(request))) as lines:
+                async for line in lines:
+                    for event in answers.read(line):
+                        yield event
+            code = await child.ended()
+            if code != 0:
+                raise AgentFailed(
+                    f"The program {options.command[0]} ended with code {code}."
+                    f"{answers.rubbish_note()}{child.last_words()}"
+                )
+            for event in answers.end(child.last_words()):
+                yield event
+        if answers.rubbish:
+            _log.warning("%s:%s", options.command[0], answers.rubbish_note())
+
+    async def close(self) -> None:
+        """There is nothing to let go of: a program ends with its turn."""
+
+
+class _Child:
+    """A running program with both its outputs watched; leaving ends its whole process group."""
+
+    def __init__(self, process: Process, options: CommandOptions) -> None:
+        self._process = process
+        self._options = options
+        self._tail: deque[str] = deque(maxlen=_ERROR_LINES)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._deadline = asyncio.get_running_loop().time() + options.timeout_seconds
+
+    async def __aenter__(self) -> "_Child":
+        self._tasks = [
+            asyncio.create_task(self._keep_errors()),
+            asyncio.create_task(self._end_with_leader()),
+        ]
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        try:
+            if self._process.returncode is None:
+                await self._stop()
+        finally:
+            _signal_group(self._process, kill=True)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Without this the transport lives until the collector finds it, and says so.
+            self._process._transport.close()  # type: ignore[attr-defined]
+
+    async def lines(self, request: bytes) -> AsyncGenerator[bytes]:
+        """What the program writes, line by line, as far as we bear it."""
+        assert self._process.stdout is not None
+        self._tasks.append(asyncio.create_task(self._tell(request)))
+        kept, total = b"", 0
+        while chunk := await self._in_time(self._process.stdout.read(_CHUNK)):
+            total += len(chunk)
+            *finished, kept = (kept + chunk).split(b"\n")
+            longest = max(map(len, (kept, *finished)))
+            if total > self._options.most_bytes or longest > self._options.most_line_bytes:
+                raise too_much(self._options.command[0], total)
+            for line in finished:
+                yield line
+        if kept:
+            yield kept
+
+    async def ended(self) -> int:
+        """The code with which the program ended."""
+        await self._in_time(self._gone())
+        # What it said last may still be in the pipe.
+        await asyncio.wait(self._tasks[:1], timeout=_ERROR_SECONDS)
+        return self._process.returncode or 0
+
+    def last_words(self) -> str:
+        """The end of the standard error, to stand behind a sentence."""
+        return f" It said: {' / '.join(self._tail)}" if self._tail else ""
+
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        # Around one wait, never around a `yield`: the time-out would hit whoever iterates.
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                return await work
+        except TimeoutError as error:
+            raise AgentFailed(
+                f"The program {self._options.command[0]} did not finish in "
+                f"{self._options.timeout_seconds:g} seconds and was stopped.{self.last_words()}"
+            ) from error
+
+    async def _gone(self) -> None:
+        # `wait` alone may wait for every holder of our pipes, not only for the program.
+        waiting = asyncio.create_task(self._process.wait())
+        try:
+            while self._process.returncode is None:
+                await asyncio.wait({waiting}, timeout=_LOOK_SECONDS)
+        finally:
+            waiting.cancel()
+
+    async def _tell(self, request: bytes) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        # A program may end without reading what it was told.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            stdin.write(request)
+            await stdin.drain()
+        stdin.close()
+
+    async def _keep_errors(self) -> None:
+        assert self._process.stderr is not None
+        kept = b""
+        while chunk := await self._process.stderr.read(_CHUNK):
+            *finished, kept = (kept[-_ERROR_LINE_BYTES:] + chunk).split(b"\n")
+            for line in filter(None, (each.strip() for each in finished)):
+                self._tail.append(line[:_ERROR_LINE_BYTES].decode(errors="replace"))
+        if kept.strip():
+            self._tail.append(kept.strip()[:_ERROR_LINE_BYTES].decode(errors="replace"))
+
+    async def _end_with_leader(self) -> None:
+        """A child that outlives the program would keep our pipes open for ever."""
+        await self._gone()
+        _signal_group(self._process, kill=True)
+
+    async def _stop(self) -> None:
+        _signal_group(self._process, kill=False)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._options.kill_after_seconds):
+                await self._gone()
+
+
+async def _start(options: CommandOptions) -> Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *options.command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=options.folder,
+            env=None if options.environ is None else dict(options.environ),
+            start_new_session=sys.platform != "win32",
+        )
+    except OSError as error:
+        raise AgentFailed(
+            f"The program {options.command[0]} cannot be started: {error.strerror or error}."
+        ) from error
+
+
+def _signal_group(process: Process, *, kill: bool) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)

@@ -1,0 +1,138 @@
+"""What a configuration says of one agent, and how its secrets are kept."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hansard.errors import BadInput
+
+DEMO = "script"
+
+
+class Secret:
+    """A text that is used and never shown."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __str__(self) -> str:
+        return "…"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a secret is not written down")
+
+    def reveal(self) -> str:
+        """The text itself, for whoever must present it."""
+        return self._text
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """A named agent as the configuration describes it; the options depend on its kind."""
+
+    name: str = "demo"
+    kind: str = DEMO
+    prompt: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Options:
+    """The options of one agent; remembers what was asked for, to notice a misspelt name."""
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self._values = values
+        self._where = where
+        self._asked: list[str] = []
+
+    def text(self, name: str) -> str | None:
+        """A text, or None when it is not given."""
+        value = self._get(name)
+        if value is not None and not isinstance(value, str):
+            raise self._bad(name, "a text")
+        return value or None
+
+    def required(self, name: str) -> str:
+        """A text without which the agent cannot work."""
+        value = self.text(name)
+        if value is None:
+            raise BadInput(f"{self._where}: {name} is missing.")
+        return value
+
+    def number(self, name: str, default: float, *, least: float = 0) -> float:
+        """A number from `least` up."""
+        value = self._get(name)
+        if value is None:
+            return default
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
+            raise self._bad(name, f"a number from {least:g} up")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts; one text alone is a list of one."""
+        value = self._get(name)
+        value = [value] if isinstance(value, str) else value or []
+        if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+            raise self._bad(name, "a list of texts")
+        return tuple(value)
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """A table of values."""
+        value = self._get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise self._bad(name, "a table")
+        return dict(value)
+
+    def tables(self, name: str) -> "list[Options]":
+        """A list of tables."""
+        value = self._get(name) or []
+        if not isinstance(value, list | tuple) or not all(isinstance(x, Mapping) for x in value):
+            raise self._bad(name, "a list of tables")
+        return [Options(each, f"{self._where} {name}[{no}]") for no, each in enumerate(value, 1)]
+
+    def secret(self, name: str, environ: Mapping[str, str]) -> Secret | None:
+        """What `<name>_env` (a variable) or `<name>_file` (a path) leads to."""
+        variable, path = self.text(f"{name}_env"), self.text(f"{name}_file")
+        if variable is not None:
+            if not environ.get(variable):
+                raise BadInput(f"{self._where}: the environment has no variable {variable}.")
+            return Secret(environ[variable].strip())
+        return None if path is None else Secret(self._first_line(Path(path).expanduser()))
+
+    def refuse_unknown(self) -> None:
+        """Name an option that nobody asked for."""
+        for name in self._values:
+            if name not in self._asked:
+                near = difflib.get_close_matches(name, self._asked, n=1)
+                known = f"Known here: {', '.join(sorted(self._asked)) or 'none'}."
+                hint = f"Did you mean {near[0]!r}?" if near else known
+                raise BadInput(f"{self._where}: there is no option {name!r}. {hint}")
+
+    def bad(self, problem: str) -> BadInput:
+        """An error that says where the option stands."""
+        return BadInput(f"{self._where}: {problem}")
+
+    def _get(self, name: str) -> Any:
+        self._asked.append(name)
+        return self._values.get(name)
+
+    def _bad(self, name: str, wanted: str) -> BadInput:
+        return self.bad(f"{name} must be {wanted}, not {type(self._values[name]).__name__}.")
+
+    def _first_line(self, path: Path) -> str:
+        try:
+            text = path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise self.bad(f"the secret in {path} cannot be read: {reason}.") from error
+        if not text:
+            raise self.bad(f"the file {path} is empty.")
+        return text.splitlines()[0].strip()

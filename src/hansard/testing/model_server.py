@@ -1,0 +1,188 @@
+"""A fake model server on loopback that speaks OpenAI's and Anthropic's wire formats.
+
+    async with ModelServer() as server:
+        server.will(Reply("Hello"), Refusal(429, retry_after=1), Reply(calls=(Call("look"),)))
+
+Each request takes the next answer, then `otherwise` if that is set; `requests` keeps them all.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Self
+
+from hansard.testing.model_script import (
+    Answer,
+    Call,
+    Piece,
+    Refusal,
+    Reply,
+    Tokens,
+    anthropic_error,
+    anthropic_stream,
+    anthropic_whole,
+    openai_error,
+    openai_stream,
+    openai_whole,
+)
+
+__all__ = ["Answer", "Ask", "Call", "ModelServer", "Refusal", "Reply", "Tokens"]
+
+_REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request as it came."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """What the model was to read."""
+        found: list[dict[str, Any]] = self.body.get("messages", [])
+        return found
+
+
+class ModelServer:
+    """Answers as it was told to; it ends with the block that opened it."""
+
+    def __init__(self) -> None:
+        self.requests: list[Ask] = []
+        self.otherwise: Answer | Callable[[Ask], Answer] | None = None
+        self.broken_off = 0
+        self._answers: deque[Answer] = deque()
+        self._ids = count(1)
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+        await self._server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        """Where Anthropic's clients look for it."""
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()
+        return f"http://{host}:{port}"
+
+    @property
+    def openai_url(self) -> str:
+        """Where OpenAI's clients look for it."""
+        return f"{self.url}/v1"
+
+    def will(self, *answers: Answer) -> None:
+        """Give these answers to the next requests."""
+        self._answers.extend(answers)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            while (ask := await _read(reader)) is not None:
+                if not await self._answer(ask, writer):
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.broken_off += 1
+        except asyncio.CancelledError:
+            # Our own end; asyncio would report the task as failed.
+            pass
+        finally:
+            self._open.discard(task)
+            with contextlib.suppress(ConnectionError):
+                writer.close()
+
+    async def _answer(self, ask: Ask, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; whether the connection may go on."""
+        self.requests.append(ask)
+        is_anthropic = ask.path.endswith("/messages")
+        answer = self._next(ask)
+        if isinstance(answer, Refusal):
+            if answer.status == 0:
+                return False
+            body = anthropic_error(answer) if is_anthropic else openai_error(answer)
+            wait = {} if answer.retry_after is None else {"retry-after": f"{answer.retry_after:g}"}
+            _write_whole(writer, answer.status, body, wait | dict(answer.headers))
+            await writer.drain()
+            return True
+        model = answer.model or str(ask.body.get("model", "fake"))
+        named = {"model": model, "response_id": f"fake-{next(self._ids)}"}
+        if not ask.body.get("stream"):
+            whole = anthropic_whole if is_anthropic else openai_whole
+            _write_whole(writer, 200, whole(answer, **named), {})
+            await writer.drain()
+            return True
+        stream = anthropic_stream if is_anthropic else openai_stream
+        return await _write_stream(writer, list(stream(answer, **named)), answer)
+
+    def _next(self, ask: Ask) -> Answer:
+        if not ask.path.endswith(("/chat/completions", "/messages")):
+            return Refusal(404, f"there is no {ask.path} here")
+        if self._answers:
+            return self._answers.popleft()
+        if self.otherwise is None:
+            return Refusal(400, "the script of this server has no further answer")
+        return self.otherwise(ask) if callable(self.otherwise) else self.otherwise
+
+
+async def _read(reader: asyncio.StreamReader) -> Ask | None:
+    head = await reader.readline()
+    if not head:
+        return None
+    path = head.decode().split(" ")[1].partition("?")[0]
+    headers: dict[str, str] = {}
+    while (line := (await reader.readline()).decode().strip()) != "":
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    raw = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Ask(path, headers, json.loads(raw) if raw else {})
+
+
+def _write_head(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str]) -> None:
+    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Answer')}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+
+
+def _write_whole(
+    writer: asyncio.StreamWriter, status: int, body: dict[str, Any], headers: Mapping[str, str]
+) -> None:
+    data = json.dumps(body).encode()
+    known = {"content-type": "application/json", "content-length": str(len(data))}
+    _write_head(writer, status, known | dict(headers))
+    writer.write(data)
+
+
+async def _write_stream(writer: asyncio.StreamWriter, body: list[Piece], reply: Reply) -> bool:
+    _write_head(writer, 200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
+    said = 0
+    for piece in body:
+        if reply.cut_after is not None and said >= reply.cut_after:
+            writer.transport.abort() if reply.cut_after == 0 else writer.close()
+            return False
+        if piece.says:
+            said += 1
+            if reply.pause:
+                await asyncio.sleep(reply.pause)
+        data = piece.data.encode()
+        writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        await writer.drain()
+    writer.write(b"0\r\n\r\n")
+    await writer.drain()
+    return True
