@@ -56,7 +56,7 @@ def append(
             return earlier
     row = tx.one(
         "advance",
-        id=session_id,
+        id=document.speakable(session_id),
         profile=profile,
         turn_id="" if lease is None else lease.turn_id,
         # Only people and the agent are active; a tool's or the system's line is not.

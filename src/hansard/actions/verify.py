@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
 
 from hansard.actions import fold
+from hansard.clock import from_micros, to_micros
+from hansard.errors import Damaged
 from hansard.model.entry import MAX_SEQ
-from hansard.model.session import Segment, SessionHead, Shelf
+from hansard.model.session import Kind, SessionHead, Shelf, shelf_of
 from hansard.model.turn import TurnState
 from hansard.store import entries, ledger, sessions
 from hansard.store.database import Store, Tx
@@ -64,11 +68,13 @@ def rebuild_head(tx: Tx, no: int) -> bool:
         return False  # a tombstone has no head to speak of
     head = sessions.get_by_no(tx, no)
     found = list(check_session(tx, head))
-    if not found:
+    if not found or any(each.invariant == "I0 readable" for each in found):
         return False
+    _rebuild_end(tx, head)
+    _rebuild_shelf(tx, head)
     fold.put(tx, no, fold.counts(tx, sessions.segments(tx, no)))
     ledger.set_total(tx, no, ledger.total_of_session(tx, no))
-    _free_dead_mark(tx, head)
+    tx.run("set_running_turn", no=no, turn_id=_running(tx, head))
     return True
 
 
@@ -93,34 +99,38 @@ def check_database(tx: Tx) -> list[Broken]:
 def check_session(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     """Compare one session's head with its log, its ledger and its turns."""
     yield from _check_sequence(tx, head)
-    yield from _check_counts(tx, head)
+    yield from _check_shelf(head)
+    try:
+        yield from _check_counts(tx, head)
+    except Damaged as error:
+        yield Broken("I0 readable", head.id, str(error))
     yield from _check_usage(tx, head)
     yield from _check_turns(tx, head)
     yield from _check_lineage(tx, head)
 
 
 def _check_sequence(tx: Tx, head: SessionHead) -> Iterator[Broken]:
-    expected = head.base_seq + 1
-    own = Segment(head.no, head.id, 1, MAX_SEQ)
-    row = tx.one(
-        "count_entries", first=entries.entry_no(own.no, 0), last=entries.entry_no(own.no, MAX_SEQ)
-    )
-    count, lowest, highest = row if row is not None else (0, 0, 0)
-    if count == 0:
-        if head.last_seq != head.base_seq:
-            yield Broken(
-                "I5 sequence", head.id, f"the head ends at {head.last_seq}, the log is empty"
-            )
-        return
-    first, last = lowest & MAX_SEQ, highest & MAX_SEQ
-    if first != expected or count != last - first + 1:
+    end = _end_of_log(tx, head)
+    if end.size != end.last - head.base_seq or end.first != head.base_seq + 1:
+        what = f"{end.size} entries from {end.first} to {end.last}"
         yield Broken(
-            "I5 sequence",
-            head.id,
-            f"{count} entries from {first} to {last}, expected from {expected} without gaps",
+            "I5 sequence", head.id, f"{what}, expected from {head.base_seq + 1} without gaps"
         )
-    if last != head.last_seq:
-        yield Broken("I5 sequence", head.id, f"the head ends at {head.last_seq}, the log at {last}")
+    if end.last != head.last_seq:
+        what = f"the head ends at {head.last_seq}, the log at {end.last}"
+        yield Broken("I5 sequence", head.id, what)
+    # An import knows of activity that left no entry.
+    if head.last_active_at < end.active_at or (
+        head.last_active_at > end.active_at and head.kind is not Kind.IMPORT
+    ):
+        what = f"the head was last active at {head.last_active_at}, the log at {end.active_at}"
+        yield Broken("I6 activity", head.id, what)
+
+
+def _check_shelf(head: SessionHead) -> Iterator[Broken]:
+    expected = _shelf(head)
+    if head.shelf is not expected:
+        yield Broken("I6 shelf", head.id, f"the head stands in {head.shelf}, not in {expected}")
 
 
 def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
@@ -179,10 +189,45 @@ def _page_of_numbers(tx: Tx, after: int) -> list[int]:
     return [row[0] for row in tx.all("page_of_all_sessions", after=after, limit=PAGE)]
 
 
-def _free_dead_mark(tx: Tx, head: SessionHead) -> None:
-    """A head that names a turn which is not running would refuse every message."""
-    running = [
-        row[0] for row in tx.all("turns_of_session", no=head.no) if row[2] == TurnState.RUNNING
-    ]
-    if head.running_turn is not None and head.running_turn not in running:
-        tx.run("free_session", no=head.no, turn_id=head.running_turn)
+class _End(NamedTuple):
+    """What a session's own log says about its extent."""
+
+    size: int
+    first: int
+    last: int
+    active_at: datetime
+
+
+def _end_of_log(tx: Tx, head: SessionHead) -> _End:
+    lowest, highest = entries.entry_no(head.no, 0), entries.entry_no(head.no, MAX_SEQ)
+    row = tx.one("count_entries", first=lowest, last=highest)
+    size, first, last, active = row if row is not None else (0, 0, 0, None)
+    began = to_micros(head.began_at)
+    active_at = from_micros(began if active is None else max(began, active))
+    if size == 0:
+        return _End(0, head.base_seq + 1, head.base_seq, active_at)
+    return _End(size, first & MAX_SEQ, last & MAX_SEQ, active_at)
+
+
+def _shelf(head: SessionHead) -> Shelf:
+    is_trashed = head.trashed_at is not None
+    return shelf_of(kind=head.kind, archived=head.archived, trashed=is_trashed, purged=False)
+
+
+def _running(tx: Tx, head: SessionHead) -> str | None:
+    rows = tx.all("turns_of_session", no=head.no)
+    return next((row[0] for row in rows if row[2] == TurnState.RUNNING), None)
+
+
+def _rebuild_end(tx: Tx, head: SessionHead) -> None:
+    end = _end_of_log(tx, head)
+    active_at = end.active_at
+    if head.kind is Kind.IMPORT:
+        active_at = max(active_at, head.last_active_at)
+    at = to_micros(active_at)
+    tx.run("set_end_of_log", no=head.no, last_seq=end.last, last_active_at=at)
+
+
+def _rebuild_shelf(tx: Tx, head: SessionHead) -> None:
+    at = None if head.trashed_at is None else to_micros(head.trashed_at)
+    tx.run("set_shelf", no=head.no, shelf=_shelf(head), archived=int(head.archived), trashed_at=at)

@@ -7,7 +7,7 @@ from hansard.actions import fold, log, purge, read, receive, routing, sessions, 
 from hansard.actions.log import Appended
 from hansard.actions.listing import Filters, listing
 from hansard.actions.turns import Begun, Claim, Ending
-from hansard.clock import Occasion
+from hansard.clock import Occasion, to_micros
 from hansard.model.entry import Entry, Message, message
 from hansard.model.key import SessionKey, key_for
 from hansard.model.place import Source
@@ -77,17 +77,26 @@ class World:
 
     def arrive(self, source: Source, text: str, **how: Any) -> bool:
         """Put a message into the inbox; say whether it was new."""
+        return self.arrive_as(self.key(source), source, text, **how)
+
+    def arrive_as(self, key: SessionKey, source: Source, text: str, **how: Any) -> bool:
+        """Put a message into the inbox under another key than the source's own."""
         said = message("user", text)
-        return self.write(receive.receive, self.key(source), source, said, when=self.when(), **how)[
-            1
-        ]
+        return self.write(receive.receive, key, source, said, when=self.when(), **how)[1]
 
     def begin(self, source: Source, *, policy: ResetPolicy = NO_RESET) -> Begun | None:
         """Begin a turn with what waits for the source's key."""
         claim = Claim(self.name, LEASE_SECONDS)
-        return self.write(
-            turns.begin, self.key(source), policy=policy, claim=claim, when=self.when()
-        )
+        key = self.key(source)
+        return self.write(turns.begin, key, policy=policy, claim=claim, when=self.when())
+
+    def begin_as(self, key: SessionKey) -> Begun:
+        """Begin a turn with what is known to wait for a key."""
+        claim = Claim(self.name, LEASE_SECONDS)
+        begun = self.write(turns.begin, key, policy=NO_RESET, claim=claim, when=self.when())
+        if begun is None:
+            raise AssertionError("a turn is running already, or nothing waits")
+        return begun
 
     def begin_in(self, session_id: str, text: str | None = None) -> Begun:
         """Begin a turn in a session that is named."""
@@ -167,13 +176,12 @@ def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, when: Occasio
     no = sessions.locked(tx, made, profile=profile).no
     for seq, each in enumerate(said, start=1):
         entries.insert(tx, no, seq, at=when.now, body=each, turn_id=None)
-    tx.run("set_last_seq", no=no, last_seq=len(said))
+    at = to_micros(when.now)
+    tx.run("set_end_of_log", no=no, last_seq=len(said), last_active_at=at)
     fold.put(tx, no, fold.counts(tx, segments(tx, no)))
 
 
 def _everything(tx: Tx, profile: str) -> list[Any]:
-    found: list[Any] = []
-    for shelf in Shelf:
-        for head in listing(tx, Filters(shelf=shelf), profile=profile, limit=1000).items:
-            found.append((head, read.log_of(tx, head.id, profile=profile, limit=1000)))
-    return found
+    pages = [listing(tx, Filters(shelf=s), profile=profile, limit=1000) for s in Shelf]
+    heads = [head for page in pages for head in page.items if head.shelf is not Shelf.GONE]
+    return [(head, read.log_of(tx, head.id, profile=profile, limit=1000)) for head in heads]

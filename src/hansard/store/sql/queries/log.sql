@@ -53,7 +53,9 @@ WHERE kind <> 'message' AND entry_no BETWEEN :first AND :last ORDER BY entry_no;
 SELECT MAX(entry_no) FROM entries WHERE entry_no BETWEEN :first AND :last;
 
 -- name: count_entries
-SELECT COUNT(*), COALESCE(MIN(entry_no), 0), COALESCE(MAX(entry_no), 0) FROM entries
+SELECT COUNT(*), COALESCE(MIN(entry_no), 0), COALESCE(MAX(entry_no), 0),
+    MAX(CASE WHEN role IN ('user', 'assistant') THEN at END)
+FROM entries
 WHERE entry_no BETWEEN :first AND :last;
 
 -- name: set_counts
@@ -62,8 +64,9 @@ UPDATE sessions SET message_count = :message_count, tool_call_count = :tool_call
     last_reply_seq = :last_reply_seq, preview = :preview, compacted_seq = :compacted_seq
 WHERE no = :no;
 
--- name: set_last_active
-UPDATE sessions SET last_active_at = :at WHERE no = :no;
+-- name: set_end_of_log
+-- Where a session's log ends, and when someone last spoke in it.
+UPDATE sessions SET last_seq = :last_seq, last_active_at = :last_active_at WHERE no = :no;
 
 -- name: delete_entries
 DELETE FROM entries WHERE entry_no BETWEEN :first AND :last;

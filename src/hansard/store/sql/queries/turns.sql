@@ -10,6 +10,13 @@ UPDATE sessions SET running_turn = :turn_id, epoch = epoch + 1
 WHERE no = :no AND running_turn IS NULL AND ended_at IS NULL
 RETURNING epoch, last_seq;
 
+-- name: set_running_turn
+-- What the turns say, after the head said otherwise.
+UPDATE sessions SET running_turn = :turn_id,
+    epoch = (SELECT CASE WHEN COALESCE(MAX(t.epoch), 0) > sessions.epoch THEN MAX(t.epoch)
+                         ELSE sessions.epoch END FROM turns t WHERE t.session_no = :no)
+WHERE no = :no;
+
 -- name: free_session
 UPDATE sessions SET running_turn = NULL WHERE no = :no AND running_turn = :turn_id;
 
