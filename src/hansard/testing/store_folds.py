@@ -3,6 +3,7 @@
 import pytest
 
 from hansard.actions import compact, read, retract, sessions, verify
+from hansard.actions.listing import Filters, listing
 from hansard.errors import BadInput, Conflict, TurnLost
 from hansard.model.entry import Compaction, Message, Role
 from hansard.model.part import Text, ToolCall, ToolResult
@@ -380,7 +381,7 @@ class ReadingSuite(Suite):
         with refused(BadInput, "1 to 1,000"):
             world.read(read.window, session, profile="main", limit=limit)
         with refused(BadInput, "1 to 1,000"):
-            world.read(read.listing, read.Filters(), profile="main", limit=limit)
+            world.read(listing, Filters(), profile="main", limit=limit)
         with refused(BadInput, "1 to 1,000"):
             world.read(read.log_of, session, profile="main", limit=limit)
 

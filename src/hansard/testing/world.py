@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hansard.actions import fold, log, purge, read, receive, routing, sessions, turns
-from hansard.actions.log import Appended
 from hansard.actions.listing import Filters, listing
+from hansard.actions.log import Appended
 from hansard.actions.turns import Begun, Claim, Ending
 from hansard.clock import Occasion, to_micros
 from hansard.model.entry import Entry, Message, message
