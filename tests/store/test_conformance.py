@@ -1,6 +1,7 @@
 """The suites that any store must pass, on each of ours."""
 
 from hansard.testing.store_folds import CompactionSuite, ForkSuite, ReadingSuite, RetractionSuite
+from hansard.testing.store_lists import ListSuite, PurgeSuite
 from hansard.testing.store_log import LogSuite
 from hansard.testing.store_outbox import FinalizerSuite, LedgerSuite, OutboxSuite
 from hansard.testing.store_routing import RoutingSuite, SwitchSuite
@@ -51,3 +52,9 @@ class TestFinalizer(FinalizerSuite): ...
 
 
 class TestLedger(LedgerSuite): ...
+
+
+class TestList(ListSuite): ...
+
+
+class TestPurge(PurgeSuite): ...

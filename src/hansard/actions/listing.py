@@ -78,13 +78,13 @@ def _rows(tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int) -> 
         query = "list_pinned"
     elif filters.project is not None:
         query = "list_by_project"
-        row = tx.one("get_project", profile=profile, name=filters.project)
+        row = tx.one("get_project", profile=profile, name=sessions.column(filters.project))
         if row is None:
             raise NotFound(f"There is no project {filters.project!r}.")
         params["project_no"] = row[0]
     elif filters.platform is not None:
         query = "list_by_platform"
-        params["platform"] = filters.platform
+        params["platform"] = sessions.column(filters.platform)
     rows = tx.all(
         query,
         profile=profile,
@@ -93,8 +93,8 @@ def _rows(tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int) -> 
         before_no=at.no,
         since=-(2**62) if filters.since is None else to_micros(filters.since),
         kind=filters.kind,
-        model=filters.model,
-        only_platform=filters.platform,
+        model=sessions.column(filters.model),
+        only_platform=sessions.column(filters.platform),
         only_open=None if filters.is_open is None else int(filters.is_open),
         limit=limit,
         **params,

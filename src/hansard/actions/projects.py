@@ -32,13 +32,20 @@ def add(tx: Tx, name: str, *, profile: str, when: Occasion, colour: str | None =
     """Make a project."""
     clean = _clean(tx, name, profile=profile)
     _check_colour(colour)
-    tx.one("insert_project", id=when.new_id(), profile=profile, name=clean, colour=colour, at=to_micros(when.now))
+    tx.one(
+        "insert_project",
+        id=when.new_id(),
+        profile=profile,
+        name=clean,
+        colour=colour,
+        at=to_micros(when.now),
+    )
     return get(tx, clean, profile=profile)
 
 
 def get(tx: Tx, name: str, *, profile: str) -> Project:
     """A project by its name or id."""
-    row = tx.one("get_project", profile=profile, name=name)
+    row = tx.one("get_project", profile=profile, name=sessions.column(name))
     if row is None:
         raise NotFound(f"There is no project {name!r}.")
     no, id, found, colour, created_at = row
@@ -53,11 +60,17 @@ def listing(tx: Tx, *, profile: str) -> list[Project]:
     ]
 
 
-def change(tx: Tx, name: str, *, profile: str, new_name: str | None = None, colour: str | None = None) -> Project:
+def change(
+    tx: Tx, name: str, *, profile: str, new_name: str | None = None, colour: str | None = None
+) -> Project:
     """Give a project another name or colour."""
     project = get(tx, name, profile=profile)
     _check_colour(colour)
-    clean = project.name if new_name is None else _clean(tx, new_name, profile=profile, except_for=project)
+    clean = (
+        project.name
+        if new_name is None
+        else _clean(tx, new_name, profile=profile, except_for=project)
+    )
     tx.run("rename_project", no=project.no, name=clean, colour=colour or project.colour)
     return get(tx, clean, profile=profile)
 

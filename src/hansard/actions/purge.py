@@ -55,7 +55,7 @@ def prunable(
         "prunable",
         profile=profile,
         before=to_micros(before),
-        platform=platform,
+        platform=sessions.column(platform),
         limit=limit,
         after=after,
     )
