@@ -33,6 +33,8 @@ def _is_plain(char: str) -> bool:
 
 def escape(text: str, *, keep: str = "") -> str:
     """Print any text as plain letters and `%XX`; `keep` names further signs that may stand."""
+    if _PLAIN_ASCII.issuperset(text):
+        return text
     return "".join(
         char
         if _is_plain(char) or char in keep

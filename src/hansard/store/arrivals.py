@@ -6,7 +6,7 @@ from hansard.clock import from_micros, to_micros
 from hansard.model import document
 from hansard.model.arrival import Arrival, ArrivalState
 from hansard.model.entry import Message, body_from_json, body_to_json
-from hansard.model.place import Source
+from hansard.model.place import Source, source_as_stored
 from hansard.store import blobs, entries
 from hansard.store.database import Row, Tx
 from hansard.store.sessions import column
@@ -70,7 +70,7 @@ def _arrival(row: Row) -> Arrival:
         no=no,
         id=id,
         key=key,
-        source=Source.from_json({"platform": "unknown"} | document.decode(source)),
+        source=source_as_stored({"platform": "unknown"} | document.decode(source)),
         message=said,
         received_at=from_micros(received_at),
         state=ArrivalState(state),
