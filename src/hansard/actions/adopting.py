@@ -23,7 +23,7 @@ from hansard.model import document, record
 from hansard.model.entry import Entry, body_to_json
 from hansard.model.key import SessionKey
 from hansard.model.record import BlobLine, EntryLine, Line, SessionLine, TurnLine, UsageLine
-from hansard.model.session import Segment, TitleBy
+from hansard.model.session import Segment
 from hansard.model.title import clean_title
 from hansard.store import blobs, entries, ledger, sessions, transfer
 from hansard.store.database import Store, Tx
@@ -379,11 +379,10 @@ def _fitted(tx: Tx, line: SessionLine, no: int, last_seq: int, notes: list[str])
     title = None if wanted is None else titles.free_title(tx, wanted, profile=line.profile)
     if title != wanted:
         notes.append(f"session {line.id} is called {title!r}: {wanted!r} is taken")
-    by = None if title is None else line.title_by or TitleBy.IMPORT
     return msgspec.structs.replace(
         line,
         title=title,
-        title_by=by,
+        title_by=None if title is None else line.title_by,
         key=_free_key(tx, line, no, notes),
         read_through=min(line.read_through, last_seq),
     )

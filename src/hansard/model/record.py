@@ -28,6 +28,7 @@ VERSION = 1
 MAX_LINE = 400 * 1024 * 1024
 MAX_DEPTH = 500
 MAX_ID = 64
+MAX_DRAFT = 1_000_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _BOM = b"\xef\xbb\xbf"
@@ -91,7 +92,7 @@ class SessionLine(_Line, frozen=True, kw_only=True, tag="session"):
     labels: list[str] = []
     extra: dict[str, Any] = {}
     read_through: Seq = 0
-    draft: str | None = None
+    draft: Annotated[str, Meta(max_length=MAX_DRAFT)] | None = None
     parent_id: str | None = None
     lineage: Lineage | None = None
     base_seq: Seq = 0
@@ -412,6 +413,8 @@ def _check_facts(line: SessionLine) -> None:
         raise BadInput("the session ends before it begins")
     if line.title is not None:
         clean_title(line.title)
+    if line.project is not None and clean_title(line.project.name) is None:
+        raise BadInput("a project needs a name")
     for key in (line.key, *(bound.key for bound in line.bindings)):
         if key is not None and SessionKey.parse(key).profile != line.profile:
             raise BadInput("a key begins with its session's profile")

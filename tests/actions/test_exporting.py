@@ -1,0 +1,253 @@
+"""What goes out comes in again, on either database, to the byte."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hansard.actions import compact, retract, verify
+from hansard.clock import RandomIds, SystemClock
+from hansard.errors import BadInput, Conflict, NotFound
+from hansard.model.entry import Message, Role
+from hansard.model.part import Text, ToolCall, ToolResult
+from hansard.store.database import Store
+from hansard.store.opening import open_store
+from hansard.testing.postgres import Server
+from hansard.testing.world import World
+from tests.transfer import exported, fill, imported
+
+Fresh = Callable[[], Store]
+
+
+@pytest.fixture(params=["sqlite to postgres", "postgres to sqlite"])
+def stores(
+    request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path
+) -> Iterator[list[Store]]:
+    """An empty store of each database: from here, to there."""
+    urls = [f"sqlite:///{tmp_path}/hansard.db", postgres_url]
+    if request.param == "postgres to sqlite":
+        urls.reverse()
+    opened = [open_store(url, create=True, clock=SystemClock(), ids=RandomIds()) for url in urls]
+    yield opened
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def memory() -> Iterator[Fresh]:
+    """Makes fresh stores in memory."""
+    made: list[Store] = []
+
+    def fresh() -> Store:
+        made.append(
+            open_store("sqlite::memory:", create=True, clock=SystemClock(), ids=RandomIds())
+        )
+        return made[-1]
+
+    yield fresh
+    for store in made:
+        store.close()
+
+
+def test_export_import_export_gives_equal_bytes_on_the_other_database(stores: list[Store]) -> None:
+    here, there = stores
+    fill(World(here))
+    text = exported(here)
+    report = imported(there, text)
+    assert not report.refused
+    assert not report.notes
+    assert exported(there) == text
+    assert verify.verify(there).broken == ()
+
+
+def test_the_transcripts_and_contexts_are_the_same_there(stores: list[Store]) -> None:
+    here, there = stores
+    made = fill(World(here))
+    imported(there, exported(here))
+    for name in made.keys() - {"gone"}:
+        before, after = World(here), World(there)
+        assert before.transcript(made[name]) == after.transcript(made[name])
+        assert before.context(made[name]) == after.context(made[name])
+
+
+def test_importing_twice_changes_nothing(stores: list[Store]) -> None:
+    here, there = stores
+    fill(World(here))
+    text = exported(here)
+    first = imported(there, text)
+    again = imported(there, text)
+    assert (again.added, again.extended, again.entries) == (0, 0, 0)
+    assert again.unchanged == first.added
+    assert exported(there) == text
+
+
+def test_a_fork_alone_takes_what_it_needs_of_its_ancestors_along(stores: list[Store]) -> None:
+    here, there = stores
+    made = fill(World(here))
+    for name in ("twig", "heir"):
+        text = exported(here, [made[name]])
+        imported(there, text)
+        assert World(there).transcript(made[name]) == World(here).transcript(made[name])
+        assert exported(there, [made[name]]) == text
+    assert verify.verify(there).broken == ()
+    with pytest.raises(NotFound):
+        World(there).head(made["rich"])
+
+
+def test_what_was_partial_becomes_whole_when_the_rest_is_imported(stores: list[Store]) -> None:
+    here, there = stores
+    made = fill(World(here))
+    imported(there, exported(here, [made["twig"]]))
+    imported(there, exported(here))
+    assert sorted(exported(there).splitlines()) == sorted(exported(here).splitlines())
+    assert verify.verify(there).broken == ()
+
+
+def test_export_does_not_write(memory: Fresh) -> None:
+    store = memory()
+    fill(World(store))
+    before = store.read(lambda tx: tx.all("page_of_all_sessions", after=0, limit=100)).result()
+    assert exported(store) == exported(store)
+    assert (
+        before == store.read(lambda tx: tx.all("page_of_all_sessions", after=0, limit=100)).result()
+    )
+
+
+def test_the_file_says_nothing_of_when_and_where_it_was_made(memory: Fresh) -> None:
+    first = exported(memory()).splitlines()
+    assert [json.loads(line) for line in first] == [
+        {"hansard": 1},
+        {"line": "close", "sessions": 0},
+    ]
+
+
+def test_each_attachment_stands_once_in_a_session_before_its_first_use(memory: Fresh) -> None:
+    world = World(memory())
+    made = fill(world)
+    lines = [json.loads(line) for line in exported(world.store, [made["rich"]]).splitlines()]
+    kinds = [line.get("line") for line in lines]
+    assert kinds.count("blob") == 1
+    assert "attachment" in json.dumps(lines[kinds.index("blob") + 1])
+
+
+def test_a_running_turn_is_left_out_and_its_messages_are_not(memory: Fresh) -> None:
+    world = World(memory())
+    session = world.session("hello")
+    world.begin_in(session, "and now?")
+    there = memory()
+    text = exported(world.store)
+    assert b'"line":"turn"' not in text
+    imported(there, text)
+    assert World(there).texts(session) == ["hello", "and now?"]
+    assert not World(there).head(session).running
+
+
+def test_a_session_of_another_profile_is_not_found(memory: Fresh) -> None:
+    world = World(memory())
+    session = world.session("hello")
+    with pytest.raises(NotFound):
+        exported(world.store, [session], profile="other")
+    assert len(exported(world.store, profile="other").splitlines()) == 2
+    assert exported(world.store, profile=None) == exported(world.store)
+
+
+words = st.text(st.characters(), max_size=20) | st.sampled_from(["\ud800", "\x00", "a\u2028b", ""])
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+parts = st.lists(
+    st.builds(Text, words)
+    | st.builds(ToolCall, words, words, json_values)
+    | st.builds(ToolResult, words, json_values, st.none() | words, st.booleans()),
+    max_size=3,
+).map(tuple)
+messages = st.builds(
+    Message,
+    st.sampled_from(Role),
+    parts,
+    model=st.none() | words,
+    token_count=st.none() | st.integers(0, 2**40),
+    extra=st.dictionaries(words, json_values, max_size=2),
+)
+steps = st.lists(
+    st.tuples(st.just("say"), st.integers(0, 5), messages)
+    | st.tuples(
+        st.sampled_from(["fork", "retract", "compact", "purge"]),
+        st.integers(0, 5),
+        st.integers(1, 9),
+    ),
+    max_size=12,
+)
+
+
+def live(world: World, script: list[tuple[str, int, object]]) -> None:
+    """Do what the script says, as far as the record allows it."""
+    known = [world.session("first")]
+    for verb, which, what in script:
+        session = known[which % len(known)]
+        try:
+            match verb, what:
+                case "say", Message():
+                    world.append(session, what)
+                case "fork", int():
+                    known.append(world.fork(session, what).id)
+                case "retract", int():
+                    world.write(
+                        retract.retract, session, profile="main", after=what, at=world.clock.tick()
+                    )
+                case "compact", int():
+                    world.write(
+                        compact.compact,
+                        session,
+                        "s",
+                        profile="main",
+                        through=what,
+                        at=world.clock.tick(),
+                    )
+                case "purge", int():
+                    world.purge(session)
+        except (BadInput, Conflict, NotFound):
+            continue
+
+
+@settings(max_examples=25)
+@given(script=steps, from_postgres=st.booleans())
+def test_any_conversation_goes_to_the_other_database_and_back(
+    postgres: Server, migrated: str, script: list[tuple[str, int, object]], from_postgres: bool
+) -> None:
+    url = postgres.create_database(template=migrated)
+    pair = [
+        open_store(each, create=True, clock=SystemClock(), ids=RandomIds())
+        for each in (url, "sqlite::memory:")
+    ]
+    here, there = pair if from_postgres else reversed(pair)
+    try:
+        live(World(here), script)
+        text = exported(here)
+        report = imported(there, text)
+        assert not report.refused
+        assert exported(there) == text
+        assert verify.verify(there).broken == ()
+        assert verify.verify(here).broken == ()
+    finally:
+        for store in pair:
+            store.close()
+        postgres.drop_database(url)
+
+
+@pytest.fixture(scope="module")
+def migrated(postgres: Server) -> Iterator[str]:
+    """A database with our schema and nothing in it, to be copied."""
+    url = postgres.create_database()
+    open_store(url, create=True, clock=SystemClock(), ids=RandomIds()).close()
+    yield url
+    postgres.drop_database(url)

@@ -1,0 +1,110 @@
+"""A store with something of everything in it, and the way out of one store into another."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hansard.actions import compact, exporting, importing, projects, retract, sessions, usage
+from hansard.actions.importing import ImportReport
+from hansard.model.entry import Message, Role
+from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from hansard.model.place import Person, Source
+from hansard.model.usage import CostStatus, Usage
+from hansard.store import blobs
+from hansard.store.database import Store, Tx
+from hansard.testing.world import World
+
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+HOSTILE = "lone \ud800, nothing \x00, bidi \u202e, line \u2028, end \uffff, \U0001f600"
+EVA = Source(
+    "slack", "C5", chat_type="group", chat_name="Général", user_id="U1", extra={"team": {"id": 7}}
+)
+
+
+def exported(
+    store: Store, ids: Sequence[str] | None = None, *, profile: str | None = "main"
+) -> bytes:
+    return "".join(exporting.export_jsonl(store, ids, profile=profile)).encode()
+
+
+def imported(store: Store, text: bytes, *, profile: str | None = None) -> ImportReport:
+    return importing.import_jsonl(
+        store, text.splitlines(keepends=True), when=World(store).when(), profile=profile
+    )
+
+
+def attach(tx: Tx, data: bytes) -> str:
+    return blobs.add(tx, data)
+
+
+def fill(world: World) -> dict[str, str]:
+    """Do a little of everything; the ids of what came of it, by name."""
+    made: dict[str, str] = {}
+    made["talk"] = world.talk("hello", "hi!")
+    world.talk("and again")
+    made["next"] = world.talk("another day", source=EVA)
+    made["rich"] = world.session("What is in the picture?", title="Picture #1", source=EVA)
+    _say_rich_things(world, made["rich"])
+    made["fork"] = world.fork(made["rich"], 3).id
+    world.say(made["fork"], "on a branch")
+    made["twig"] = world.fork(made["fork"], 2).id
+    world.say(made["twig"], "on a twig")
+    made["gone"] = world.fork(made["rich"], 4).id
+    world.say(made["gone"], "to be purged")
+    made["heir"] = world.fork(made["gone"]).id
+    world.say(made["heir"], "it lives on")
+    world.purge(made["gone"])
+    _put_away(world, made)
+    return made
+
+
+def _say_rich_things(world: World, session_id: str) -> None:
+    name = world.write(attach, PICTURE)
+    world.append(
+        session_id,
+        Message(
+            Role.USER,
+            (Text(HOSTILE), Attachment(name, "image/png", "a/../b.png", len(PICTURE))),
+            person=Person("U1", "alt", "Éva"),
+            platform_message_id="m\x001",
+            extra={"edited": True, "score": 1.5},
+        ),
+    )
+    world.append(
+        session_id,
+        Message(
+            Role.ASSISTANT,
+            (
+                Reasoning("hm", details={"signature": "x"}),
+                ToolCall("c1", "look", {"at": [1, 2.5, None]}),
+            ),
+            model="m-1",
+            finish_reason="tool_calls",
+            token_count=12,
+        ),
+    )
+    world.append(session_id, Message(Role.TOOL, (ToolResult("c1", "x" * 70_000, "look"),)))
+    world.append(session_id, Message(Role.TOOL, (ToolResult("c2", {"$blob": "no"}, None, True),)))
+    world.append(session_id, Message(Role.ASSISTANT, (Unknown({"type": "hologram", "z": [0]}),)))
+    profile = world.profile
+    world.write(
+        compact.compact, session_id, "so far", profile=profile, through=3, at=world.clock.tick()
+    )
+    world.say(session_id, "a mistake")
+    world.write(retract.retract, session_id, profile=profile, after=6, at=world.clock.tick())
+
+
+def _put_away(world: World, made: dict[str, str]) -> None:
+    profile = world.profile
+    world.write(projects.add, "Art", profile=profile, when=world.when(), colour="#ff0000")
+    world.write(projects.move, made["rich"], "Art", profile=profile)
+    world.write(sessions.pin, made["rich"], profile=profile, pinned=True)
+    world.write(sessions.label, made["rich"], ["b", "a"], profile=profile)
+    world.write(sessions.set_draft, made["rich"], HOSTILE, profile=profile, when=world.when())
+    world.write(sessions.archive, made["fork"], profile=profile, archived=True)
+    world.write(sessions.end, made["next"], profile=profile, when=world.when())
+    world.write(sessions.trash, made["twig"], profile=profile, when=world.when())
+    head = world.head(made["rich"])
+    at = world.clock.now() - timedelta(microseconds=1)
+    known = Usage("m-1", 10, 5, cost_microusd=7, cost_status=CostStatus.ESTIMATED, at=at)
+    for used in (known, Usage("m-2", 1, task="title")):
+        world.write(usage.record, head.no, used, profile=profile, when=world.when())
