@@ -1,0 +1,231 @@
+"""Sessions from the command line."""
+
+import pytest
+
+from tests.cli.conftest import Program
+
+
+def test_a_first_message_makes_a_private_home_and_a_session(hansard: Program) -> None:
+    made = hansard.append("new", "hello")
+
+    assert made == {
+        "id": f"{made['session_id']}-1",
+        "session_id": made["session_id"],
+        "seq": 1,
+        "repeated": False,
+    }
+    assert hansard.home.stat().st_mode & 0o777 == 0o700
+    assert hansard.database.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_message_is_appended_by_title_by_id_and_by_the_beginning_of_an_id(
+    hansard: Program,
+) -> None:
+    first = hansard.append("new", "one", "--title", "Capitals")
+
+    seqs = [
+        hansard.append(ref, "more")["seq"]
+        for ref in ("Capitals", first["session_id"], first["session_id"][:20])
+    ]
+
+    assert seqs == [2, 3, 4]
+
+
+def test_the_same_idempotency_key_twice_adds_one_message(hansard: Program) -> None:
+    first = hansard.append("new", "hello", "--idempotency-key", "k")
+    again = hansard.append("new", "hello", "--idempotency-key", "k")
+
+    assert (again["id"], again["repeated"]) == (first["id"], True)
+    assert hansard.ids() == [first["session_id"]]
+
+
+def test_text_comes_from_standard_input_byte_for_byte(hansard: Program) -> None:
+    text = "two\nlines, \u00e9\u4e2d\U0001f600 \x1b[31m\n"
+    made = hansard("sessions", "append", "new", "-", "--json", stdin=text.encode()).json
+
+    shown = hansard("sessions", "show", made["session_id"], "--json").json
+
+    assert shown["items"][0]["text"] == text
+
+
+def test_text_that_begins_with_a_dash_follows_two(hansard: Program) -> None:
+    made = hansard("sessions", "append", "new", "--json", "--", "--limit").json
+
+    assert hansard("sessions", "show", made["session_id"], "--json").json["items"][0]["text"] == (
+        "--limit"
+    )
+
+
+def test_tokens_of_an_append_are_in_the_usage_report(hansard: Program) -> None:
+    hansard.append(
+        "new", "hi", "--role", "assistant", "--model", "gpt-5-mini", "--output-tokens", "7"
+    )
+    hansard.append("new", "hi", "--role", "assistant", "--model", "no-such-model")
+
+    rows = {row["group"]: row for row in hansard("usage", "--by", "model", "--json").json["items"]}
+    people = hansard("usage", "--by", "model")
+
+    assert rows["gpt-5-mini"]["output_tokens"] == 7
+    assert rows["gpt-5-mini"]["cost_microusd"] > 0
+    assert rows["no-such-model"]["cost_microusd"] is None
+    assert "1 of 2 calls (50%) have no known price" in people.err
+
+
+def test_a_list_has_the_newest_first_and_pages_by_cursor(hansard: Program) -> None:
+    ids = [hansard.append("new", f"number {number}")["session_id"] for number in range(5)]
+
+    first = hansard("sessions", "list", "--limit", "3", "--json").json
+    second = hansard("sessions", "list", "--limit", "3", "--cursor", first["next"], "--json").json
+
+    assert [item["id"] for item in first["items"] + second["items"]] == ids[::-1]
+    assert second["next"] is None
+
+
+def test_pinned_sessions_come_first_when_asked_for_and_only_once(hansard: Program) -> None:
+    ids = [hansard.append("new", f"number {number}")["session_id"] for number in range(5)]
+    for pinned in (ids[0], ids[2]):
+        hansard("sessions", "pin", pinned)
+
+    seen: list[str] = []
+    cursor: list[str] = []
+    for _ in range(4):
+        page = hansard("sessions", "list", "--pinned-first", "--limit", "2", "--json", *cursor).json
+        seen += [item["id"] for item in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = ["--cursor", page["next"]]
+
+    assert seen == [ids[2], ids[0], ids[4], ids[3], ids[1]]
+    assert hansard.ids("--pinned") == [ids[2], ids[0]]
+
+
+def test_filters_narrow_a_list(hansard: Program) -> None:
+    web = hansard.append("new", "from the web", "--source", "web")["session_id"]
+    done = hansard.append("new", "it is over")["session_id"]
+    hansard("sessions", "end", done)
+
+    assert hansard.ids("--source", "web") == [web]
+    assert hansard.ids("--ended") == [done]
+    assert hansard.ids("--open") == [web]
+    assert hansard.ids("--text", "OVER") == [done]
+    assert hansard.ids("--since", "1h", "--until", "today") == [done, web]
+    assert hansard.ids("--until", "1h") == []
+
+
+def test_automation_is_listed_apart_and_its_number_is_told(hansard: Program) -> None:
+    chat = hansard.append("new", "hello")["session_id"]
+    job = hansard.append("new", "every morning", "--kind", "job")["session_id"]
+
+    people = hansard("sessions", "list")
+
+    assert job not in people.out
+    assert people.line == "1 automation session not shown; see them with --automation."
+    assert hansard.ids() == [chat]
+    assert hansard.ids("--automation") == hansard.ids("--kind", "job") == [job]
+
+
+def test_archive_and_trash_have_lists_of_their_own(hansard: Program) -> None:
+    put_away = hansard.append("new", "one")["session_id"]
+    thrown = hansard.append("new", "two")["session_id"]
+    hansard("sessions", "archive", put_away)
+    hansard("sessions", "trash", thrown)
+
+    assert hansard.ids() == []
+    assert hansard.ids("--archived") == [put_away]
+    assert hansard.ids("--trash") == [thrown]
+
+    hansard("sessions", "unarchive", put_away)
+    hansard("sessions", "restore", thrown)
+
+    assert sorted(hansard.ids()) == sorted([put_away, thrown])
+
+
+def test_the_last_messages_are_shown_and_the_rest_is_a_flag_away(hansard: Program) -> None:
+    made = hansard.append("new", "message 1", "--title", "Long")
+    for number in range(2, 8):
+        hansard.append("Long", f"message {number}")
+
+    last = hansard("sessions", "show", "Long", "--limit", "2")
+    pages = hansard("sessions", "show", "Long", "--limit", "2", "--json").json
+    before = hansard("sessions", "show", "Long", "--before", pages["next"], "--json").json
+    everything = hansard("sessions", "show", "Long", "--all", "--json").json
+
+    assert "message 7" in last.out
+    assert "message 5" not in last.out
+    assert last.line == "There are earlier messages: --before 6, or --all"
+    assert [item["seq"] for item in before["items"]] == [1, 2, 3, 4, 5]
+    assert [item["text"] for item in everything["items"]] == [f"message {n}" for n in range(1, 8)]
+    assert everything["session"]["id"] == made["session_id"]
+
+
+def test_undo_takes_back_and_the_raw_log_keeps(hansard: Program) -> None:
+    hansard.append("new", "keep", "--title", "Undone")
+    hansard.append("Undone", "take back")
+    hansard("sessions", "undo", "Undone")
+
+    shown = hansard("sessions", "show", "Undone", "--json").json["items"]
+    raw = hansard("sessions", "show", "Undone", "--raw", "--json").json["items"]
+    context = hansard("sessions", "show", "Undone", "--context", "--json").json["items"]
+
+    assert [item["text"] for item in shown] == ["keep"]
+    assert [item["kind"] for item in raw] == ["message", "message", "retraction"]
+    assert context == [{"role": "user", "content": "keep"}]
+
+
+def test_a_fork_has_the_history_up_to_its_entry(hansard: Program) -> None:
+    hansard.append("new", "one", "--title", "Tree")
+    hansard.append("Tree", "two")
+
+    fork = hansard("sessions", "fork", "Tree", "--at", "1", "--json").json
+
+    assert (fork["title"], fork["lineage"], fork["message_count"]) == ("Tree #2", "fork", 1)
+
+
+def test_an_ended_session_takes_no_message_until_it_is_reopened(hansard: Program) -> None:
+    hansard.append("new", "one", "--title", "Over")
+    hansard("sessions", "end", "Over")
+
+    refused = hansard("sessions", "append", "Over", "two")
+    hansard("sessions", "reopen", "Over")
+
+    assert refused.code == 1
+    assert "has ended (closed); nothing was written. Reopen it first." in refused.line
+    assert hansard.append("Over", "two")["seq"] == 2
+
+
+def test_a_purge_wants_a_yes_and_then_nothing_is_left(hansard: Program) -> None:
+    made = hansard.append("new", "secret", "--title", "Gone")
+
+    asked = hansard("sessions", "purge", "Gone")
+    done = hansard("sessions", "purge", "Gone", "--yes", "--json")
+
+    assert asked.code == 1
+    assert asked.line.endswith("Nothing was changed. Add --yes to do it.")
+    assert done.json["entries"] == 1
+    assert hansard("sessions", "show", made["session_id"]).code == 3
+
+
+def test_a_session_moves_into_a_project_that_can_go_without_it(hansard: Program) -> None:
+    hansard("projects", "add", "Places", "--colour", "#3366cc")
+    hansard.append("new", "one", "--title", "Lisbon")
+
+    assert hansard("sessions", "move", "Lisbon", "Places", "--json").json["project"] == "Places"
+    assert len(hansard.ids("--project", "Places")) == 1
+    hansard("projects", "rename", "Places", "Cities")
+    hansard("projects", "colour", "Cities", "#000000")
+    assert hansard("projects", "list", "--json").json["items"][0]["sessions"] == 1
+    hansard("projects", "remove", "Cities")
+    assert hansard("sessions", "show", "Lisbon", "--json").json["session"]["project"] is None
+
+
+@pytest.mark.parametrize("where", ["before", "after", "between"])
+def test_global_options_may_stand_before_or_after_the_command(hansard: Program, where: str) -> None:
+    hansard.append("new", "hello", "--profile", "other")
+    words = {
+        "before": ["--json", "--profile", "other", "sessions", "list"],
+        "between": ["sessions", "--json", "--profile", "other", "list"],
+        "after": ["sessions", "list", "--json", "--profile", "other"],
+    }[where]
+
+    assert len(hansard(*words).json["items"]) == 1
+    assert hansard.ids() == []
