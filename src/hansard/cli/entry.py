@@ -65,7 +65,9 @@ def main(args: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except OSError as error:
         _forget_output()
-        done = "What was asked for was done." if code == 0 else "Whether it was done is not known."
+        done = (
+            "What was asked for was done." if code == 0 else "It may have been done all the same."
+        )
         Report().tell("failed", f"The answer could not be written: {error.strerror}. {done}")
         return FAILED
     return code

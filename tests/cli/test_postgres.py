@@ -1,0 +1,38 @@
+"""The same commands on PostgreSQL."""
+
+from tests.cli.conftest import Program
+
+
+def test_a_session_lives_on_postgresql_from_begin_to_end(
+    hansard: Program, postgres_url: str
+) -> None:
+    there = ["--database", postgres_url]
+
+    missing = hansard("sessions", "list", *there)
+    made = hansard("sessions", "append", "new", "hello", "--title", "Capitals", "--json", *there)
+    hansard("sessions", "append", "Capitals", "Lisbon", "--role", "assistant", *there)
+    shown = hansard("sessions", "show", "Capitals", "--json", *there)
+    listed = hansard("sessions", "list", *there)
+    verified = hansard("verify", *there)
+    doctor = hansard("doctor", "--json", *there)
+    taken = hansard("sessions", "append", "new", "x", "--title", "Capitals", *there)
+
+    assert missing.code == 3
+    assert made.json["seq"] == 1
+    assert [item["text"] for item in shown.json["items"]] == ["hello", "Lisbon"]
+    assert "Capitals" in listed.out
+    assert verified.code == doctor.code == 0
+    assert taken.code == 1
+    assert "is taken by session" in taken.line
+    assert not hansard.home.exists()
+
+
+def test_a_server_that_is_not_there_is_one_line_without_the_password(hansard: Program) -> None:
+    url = "postgresql://me:secret@127.0.0.1:1/none"
+
+    answer = hansard("sessions", "list", "--database", url)
+    doctor = hansard("doctor", "--database", url)
+
+    assert answer.code == doctor.code == 1
+    assert "PostgreSQL cannot be reached" in answer.line
+    assert "secret" not in answer.err + doctor.out + doctor.err

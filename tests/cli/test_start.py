@@ -1,0 +1,78 @@
+"""A command loads what it uses, and nothing else: that is what makes it start at once."""
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Program
+
+HEAVY = {
+    "asyncio",
+    "apsw",
+    "fastapi",
+    "genai_prices",
+    "hansard.app.session",
+    "hansard.model.words",
+    "hansard.prices",
+    "httpx",
+    "logging",
+    "mcp",
+    "msgspec",
+    "platformdirs",
+    "psycopg",
+    "pydantic_ai",
+    "rich",
+    "socket",
+    "sqlite3",
+    "starlette",
+    "subprocess",
+    "tempfile",
+    "tomllib",
+    "typing_extensions",
+    "uvicorn",
+}
+PROGRAM = (
+    "import json, sys; from hansard.cli import main; main(sys.argv[1:]); "
+    "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+)
+
+
+def loaded(hansard: Program, *args: str) -> set[str]:
+    """The modules in memory after a command."""
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "--home", str(hansard.home), *args],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["sessions", "--help"]])
+def test_help_loads_no_store_and_no_command(hansard: Program, args: list[str]) -> None:
+    modules = loaded(hansard, *args)
+
+    assert modules & HEAVY == set()
+    assert [name for name in modules if name.startswith(("hansard.store", "hansard.actions"))] == []
+
+
+@pytest.mark.parametrize(
+    "args", [["sessions", "list"], ["sessions", "list", "--json"], ["sessions", "show", "Capitals"]]
+)
+def test_a_reading_command_loads_nothing_heavy(hansard: Program, args: list[str]) -> None:
+    hansard.append("new", "hello", "--title", "Capitals")
+
+    assert loaded(hansard, *args) & HEAVY == {"apsw"}
+
+
+def test_the_package_gives_its_public_names_and_no_others() -> None:
+    import hansard
+
+    for name in hansard.__all__:
+        assert getattr(hansard, name) is not None
+    assert set(hansard.__all__) <= set(dir(hansard))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = hansard.nothing

@@ -1,0 +1,77 @@
+"""Pipes that close, disks that are full, people who press Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Program
+
+Process = subprocess.Popen[bytes]
+
+
+def start(hansard: Program, *args: str, stdout: int = subprocess.PIPE) -> Process:
+    return subprocess.Popen(
+        [sys.executable, "-m", "hansard", *args],
+        env={**os.environ, "HANSARD_HOME": str(hansard.home), "PYTHONUNBUFFERED": ""},
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )
+
+
+def said(process: Process) -> str:
+    """All of its standard error."""
+    assert process.stderr is not None
+    return process.stderr.read().decode()
+
+
+def test_a_pipe_that_closes_early_ends_it_quietly(hansard: Program) -> None:
+    hansard.append("new", "x" * 1000, "--title", "Long")
+    for _ in range(3):
+        hansard.append("Long", "y" * 100_000)
+    with start(hansard, "sessions", "show", "Long", "--all") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+
+        assert said(process) == ""
+        assert process.wait() == 141
+
+
+@pytest.mark.parametrize("args", [["sessions", "list", "--json"], ["sessions", "append", "L", "x"]])
+def test_an_answer_that_cannot_be_written_is_told(hansard: Program, args: list[str]) -> None:
+    hansard.append("new", "one", "--title", "L")
+    with Path("/dev/full").open("wb") as full, start(hansard, *args, stdout=full.fileno()) as it:
+        assert said(it) == (
+            "hansard: The answer could not be written: No space left on device. "
+            "What was asked for was done.\n"
+        )
+        assert it.wait() == 1
+
+
+def test_ctrl_c_ends_it_with_one_line(hansard: Program) -> None:
+    with start(hansard, "sessions", "append", "new", "-") as process:
+        _wait_until_it_reads(process)
+        process.send_signal(signal.SIGINT)
+
+        assert said(process) == "hansard: Interrupted.\n"
+        assert process.wait() == 130
+    assert not hansard.home.exists()
+
+
+def _wait_until_it_reads(process: Process) -> None:
+    """It sleeps in a read of standard input once the kernel says so."""
+    while "pipe" not in Path(f"/proc/{process.pid}/wchan").read_text():
+        assert process.poll() is None
+
+
+def test_a_terminal_without_letters_gets_escapes(hansard: Program) -> None:
+    hansard.append("new", "caf\u00e9 \u4e2d", "--title", "caf\u00e9")
+
+    answer = hansard.run("sessions", "show", "caf\u00e9", environ={"PYTHONIOENCODING": "ascii"})
+
+    assert answer.code == 0
+    assert "caf\\xe9 \\u4e2d" in answer.out

@@ -1,0 +1,196 @@
+"""Looking after a store from the command line."""
+
+import csv
+import io
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Program
+
+
+@pytest.fixture
+def filled(hansard: Program) -> Program:
+    hansard.append("new", "hello", "--title", "Capitals")
+    hansard.append("Capitals", "hi", "--role", "assistant", "--model", "gpt-5-mini")
+    return hansard
+
+
+def meddle(hansard: Program, statement: str) -> None:
+    """Change the file behind the program's back."""
+    store = sqlite3.connect(hansard.database)
+    store.execute(statement)
+    store.commit()
+    store.close()
+
+
+def test_verify_names_what_is_broken_and_rebuild_makes_it_right(filled: Program) -> None:
+    assert filled("verify").code == 0
+    meddle(filled, "UPDATE sessions SET message_count = 99")
+
+    broken = filled("verify")
+    program = filled("verify", "--json")
+
+    assert broken.code == program.code == 1
+    assert "I6 counters" in broken.out
+    assert "message_count says 99, the log 2" in broken.out
+    assert program.json["ok"] is False
+    assert program.json["broken"][0]["invariant"] == "I6 counters"
+    assert filled("rebuild", "--json").json == {"changed": 1}
+    assert filled("verify", "--json").json["ok"] is True
+
+
+def test_doctor_finds_a_healthy_store_healthy(filled: Program) -> None:
+    answer = filled("doctor", "--json")
+
+    assert answer.code == 0
+    assert {each["name"] for each in answer.json["findings"]} >= {
+        "program",
+        "file",
+        "permissions",
+        "wal",
+        "file system",
+        "room",
+        "schema",
+        "integrity",
+        "queues",
+    }
+    assert "SQLite 3." in filled("doctor").out
+
+
+def test_doctor_tells_how_to_shut_others_out(filled: Program) -> None:
+    filled.database.chmod(0o644)
+
+    answer = filled("doctor")
+
+    assert answer.code == 1
+    assert f"bad   permissions: others can use {filled.database}" in answer.out
+    assert f"Run: chmod 600 '{filled.database}'" in answer.out
+
+
+def test_doctor_tells_of_turns_whose_lease_ran_out(filled: Program) -> None:
+    meddle(
+        filled,
+        "INSERT INTO turns (id, session_no, state, epoch, holder, lease_until, began_at, first_seq)"
+        " VALUES ('t', 1, 'running', 1, 'x', 1, 1, 1)",
+    )
+
+    assert "1 turn whose lease ran out" in filled("doctor").out
+
+
+def test_prune_counts_first_and_never_takes_what_is_open_or_pinned(filled: Program) -> None:
+    old = filled.append("new", "old")["session_id"]
+    kept = filled.append("new", "kept")["session_id"]
+    for each in (old, kept):
+        filled("sessions", "end", each)
+    filled("sessions", "pin", kept)
+    meddle(filled, "UPDATE sessions SET ended_at = began_at WHERE ended_at IS NOT NULL")
+
+    looked = filled("prune", "--older-than", "0d", "--json").json
+    untouched = len(filled.ids())
+    done = filled("prune", "--older-than", "0d", "--apply", "--json").json
+
+    assert (looked["sessions"], looked["applied"], untouched) == (1, False, 3)
+    assert looked["bytes"] > 0
+    assert (done["sessions"], done["applied"]) == (1, True)
+    assert old not in filled.ids()
+    assert len(filled.ids()) == 2
+
+
+def test_usage_is_csv_that_a_spreadsheet_does_not_run(filled: Program) -> None:
+    filled.append(
+        "Capitals", "x", "--role", "assistant", "--model", "=cmd()", "--input-tokens", "3"
+    )
+
+    rows = list(csv.DictReader(io.StringIO(filled("usage", "--by", "model", "--csv").out)))
+
+    assert [row["group"] for row in rows] == ["'=cmd()", "gpt-5-mini"]
+    assert rows[0]["cost_microusd"] == ""
+
+
+def test_a_route_is_explained_and_followed(filled: Program, tmp_path: Path) -> None:
+    (filled.home / "hansard.toml").write_text('[reset.platform.telegram]\nmode = "idle"\n')
+    where = ["--platform", "telegram", "--type", "group", "--chat", "-100", "--person", "7"]
+
+    value = filled("route", "explain", *where, "--json").json
+    filled("bindings", "switch", value["key"], "Capitals")
+    bound = filled("route", "explain", *where)
+    filled("bindings", "reset", value["key"])
+    after = filled("route", "explain", *where)
+
+    assert value["key"] == "main/telegram/group/chat=-100/person=7"
+    assert value["binding"] is None
+    assert value["policy"]["mode"] == "idle"
+    assert "the platform telegram has its own" in bound.out
+    assert "a message goes to session" in bound.out
+    assert "has ended (new)" in after.out
+
+
+def test_a_key_of_another_profile_is_not_touched(filled: Program) -> None:
+    answer = filled("bindings", "reset", "other/web/dm/chat=5")
+
+    assert answer.code == 3
+    assert "add --profile other" in answer.line
+
+
+def test_what_is_exported_can_be_imported_and_exported_again(
+    filled: Program, tmp_path: Path
+) -> None:
+    other = Program(tmp_path / "other")
+    file = tmp_path / "all.jsonl"
+    filled("export", "--all", "-o", str(file))
+
+    looked = other("import", str(file), "--dry-run")
+    assert not other.home.exists()
+    first = other("import", "hansard", str(file), "--json").json
+    again = other("import", "-", "--json", stdin=file.read_bytes()).json
+
+    assert "1 session would be added" in looked.out
+    assert (first["added"], first["entries"]) == (1, 2)
+    assert (again["added"], again["unchanged"]) == (0, 1)
+    assert other("export", "--all").out.encode() == file.read_bytes()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_export_does_not_write_over_a_file_unless_it_must(
+    filled: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.md"
+    file.write_text("mine")
+
+    refused = filled("export", "Capitals", "--format", "md", "-o", str(file))
+    kept = file.read_text()
+    filled("export", "Capitals", "--format", "md", "-o", str(file), "--force")
+
+    assert refused.code == 1
+    assert "it was left as it is. Add --force." in refused.line
+    assert kept == "mine"
+    assert file.read_text().startswith("# Capitals\n")
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
+
+
+def test_a_page_of_html_has_no_script_and_fetches_nothing(filled: Program) -> None:
+    filled.append("Capitals", '<script>alert(1)</script><img src="http://x/y">')
+
+    page = filled("export", "--all", "--format", "html").out
+
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "default-src 'none'" in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_store_itself_cannot_be_imported(filled: Program) -> None:
+    answer = filled("import", str(filled.database))
+
+    assert answer.code == 1
+    assert "belongs to the store itself" in answer.line
+
+
+def test_serve_is_honest_about_what_is_not_there_yet(hansard: Program) -> None:
+    answer = hansard("serve")
+
+    assert answer.code == 0
+    assert "not part of this version yet" in answer.out
+    assert hansard.database.exists()
