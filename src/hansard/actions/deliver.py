@@ -38,7 +38,15 @@ def enqueue(
     return id
 
 
-def claim(tx: Tx, *, holder: str, seconds: float, now: datetime, limit: int = 20) -> list[Delivery]:
+def claim(
+    tx: Tx,
+    *,
+    holder: str,
+    seconds: float,
+    now: datetime,
+    limit: int = 20,
+    platform: str | None = None,
+) -> list[Delivery]:
     """Take what is due: the first open delivery of each channel. A sender that died is overtaken, and that is noted."""
     rows = tx.all(
         "claim_deliveries",
@@ -46,6 +54,7 @@ def claim(tx: Tx, *, holder: str, seconds: float, now: datetime, limit: int = 20
         now=to_micros(now),
         lease_until=to_micros(now + timedelta(seconds=seconds)),
         limit=limit,
+        platform=platform,
     )
     claimed = [deliveries.get_by_no(tx, row[0]) for row in sorted(rows)]
     return [delivery for delivery in claimed if delivery is not None]

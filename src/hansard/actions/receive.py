@@ -21,7 +21,13 @@ class ArrivalCame:
 
 
 def receive(
-    tx: Tx, key: SessionKey, source: Source, said: Message, *, when: Occasion, idem: str | None = None
+    tx: Tx,
+    key: SessionKey,
+    source: Source,
+    said: Message,
+    *,
+    when: Occasion,
+    idem: str | None = None,
 ) -> tuple[Arrival, bool]:
     """Write an arrival, or find the one that came first with the same idempotency key; say whether it is new.
 
@@ -31,7 +37,14 @@ def receive(
     name = idem or platform_idem(source) or f"arrival/{id}"
     check_idem(name)
     new = arrivals.insert(
-        tx, id, profile=key.profile, idem=name, key=str(key), source=source, message=said, at=when.now
+        tx,
+        id,
+        profile=key.profile,
+        idem=name,
+        key=str(key),
+        source=source,
+        message=said,
+        at=when.now,
     )
     found = arrivals.get_by_idem(tx, name, profile=key.profile)
     if found is None:
@@ -47,3 +60,8 @@ def platform_idem(source: Source) -> str | None:
         return None
     where = (source.platform, source.chat_id or source.user_id or "", source.platform_message_id)
     return "/".join(escape(each) for each in where)
+
+
+def waiting_keys(tx: Tx, *, profile: str, limit: int = 200) -> list[str]:
+    """The keys that have something waiting, the oldest first."""
+    return [key for key, _ in tx.all("keys_with_arrivals", profile=profile, limit=limit)]

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from hansard.actions import titles
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict, NotAllowed, NotFound
 from hansard.model.key import SessionKey
 from hansard.model.place import Source
 from hansard.model.reset import ResetPolicy, ResetReason
-from hansard.model.session import EndReason, Kind, Lineage, Opening, SessionHead, Shelf
+from hansard.model.session import EndReason, Kind, Lineage, Opening, SessionHead, Shelf, TitleBy
 from hansard.store import sessions
 from hansard.store.database import Tx
 from hansard.store.sessions import Inheritance
@@ -148,6 +149,14 @@ def lock(tx: Tx, key: SessionKey) -> None:
     tx.one("lock_key", profile=key.profile, key=str(key))
 
 
+def name_next(tx: Tx, key: SessionKey, title: str | None) -> None:
+    """Note the title that a person wants for the key's next session; None forgets an earlier wish."""
+    if title is None:
+        tx.one("take_next_title", profile=key.profile, key=str(key))
+    else:
+        tx.run("set_next_title", profile=key.profile, key=str(key), title=title)
+
+
 def release_key(tx: Tx, key: SessionKey, *, keeper: int | None = None) -> None:
     """Take the key's name off an open session that goes on under other keys, or under none."""
     row = tx.one("open_session_of_key", profile=key.profile, key=str(key))
@@ -172,7 +181,10 @@ def _open(
 ) -> Route:
     release_key(tx, key)
     id = when.new_id()
-    opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT)
+    wanted = tx.one("take_next_title", profile=key.profile, key=str(key))
+    title = None if wanted is None else titles.free_title(tx, wanted[0], profile=key.profile)
+    by = None if title is None else TitleBy.PERSON
+    opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT, title=title, title_by=by)
     inherited = None if after is None else Inheritance(after.no, Lineage.RESET)
     no = sessions.insert(tx, id, opening, at=when.now, inherited=inherited)
     bind(tx, key, no, when=when)

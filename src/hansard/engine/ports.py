@@ -57,7 +57,9 @@ class Runner(Protocol):
 class Summarizer(Protocol):
     """Shortens a conversation for the model."""
 
-    async def summarize(self, context: Sequence[Chat], *, focus: str | None) -> tuple[str, Usage | None]:
+    async def summarize(
+        self, context: Sequence[Chat], *, focus: str | None
+    ) -> tuple[str, Usage | None]:
         """A summary that can stand for the context, and what it cost."""
 
 

@@ -71,3 +71,10 @@ WHERE no = :no;
 
 -- name: stray_bindings
 SELECT b.key FROM bindings b JOIN sessions s ON s.no = b.session_no WHERE s.shelf = 'gone' LIMIT 20;
+
+-- name: set_next_title
+INSERT INTO next_titles (profile, key, title) VALUES (:profile, :key, :title)
+ON CONFLICT (profile, key) DO UPDATE SET title = excluded.title;
+
+-- name: take_next_title
+DELETE FROM next_titles WHERE profile = :profile AND key = :key RETURNING title;

@@ -20,3 +20,6 @@ DELETE FROM blob_refs WHERE entry_no BETWEEN :first AND :last;
 
 -- name: delete_blob_if_unused
 DELETE FROM blobs WHERE hash = :hash AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE hash = :hash);
+
+-- name: entry_has_blob
+SELECT 1 FROM blob_refs WHERE hash = :hash AND entry_no BETWEEN :first AND :last LIMIT 1;

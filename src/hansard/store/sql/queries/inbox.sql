@@ -29,9 +29,13 @@ UPDATE arrivals SET state = 'refused', reason = :reason WHERE no = :no AND state
 
 -- name: keys_with_arrivals
 -- Keys that have something waiting, oldest first.
-SELECT profile, key, MIN(no) FROM arrivals WHERE state = 'waiting'
-GROUP BY profile, key ORDER BY MIN(no) LIMIT :limit;
+SELECT key, MIN(no) FROM arrivals WHERE profile = :profile AND state = 'waiting'
+GROUP BY key ORDER BY MIN(no) LIMIT :limit;
 
 -- name: forget_arrivals
 -- A purged session's words leave the inbox too; that they came once stays known.
 UPDATE arrivals SET source = '{}', message = '{}', session_no = NULL WHERE session_no = :no;
+
+-- name: answer_arrival
+-- A command was carried out; it does not become an entry.
+UPDATE arrivals SET state = 'taken', reason = :reason WHERE no = :no AND state = 'waiting';

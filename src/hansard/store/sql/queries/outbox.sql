@@ -29,6 +29,7 @@ UPDATE deliveries SET state = 'sending', attempts = attempts + 1, holder = :hold
 WHERE no IN (
     SELECT d.no FROM deliveries d
     WHERE d.state IN ('waiting', 'sending') AND d.not_before <= :now
+      AND (CAST(:platform AS TEXT) IS NULL OR d.platform = :platform)
       AND (d.state = 'waiting' OR d.lease_until < :now)
       AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.channel = d.channel
                         AND e.state IN ('waiting', 'sending') AND e.no < d.no)

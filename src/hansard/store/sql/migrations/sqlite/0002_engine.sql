@@ -83,3 +83,11 @@ CREATE TABLE runs (
     PRIMARY KEY (schedule_no, due_at)
 );
 CREATE INDEX runs_open ON runs (lease_until) WHERE state = 'running';
+
+-- The title that a person wants for the next session of a key.
+CREATE TABLE next_titles (
+    profile TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    title   TEXT NOT NULL,
+    PRIMARY KEY (profile, key)
+);

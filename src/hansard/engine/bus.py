@@ -1,0 +1,51 @@
+"""Live events inside one process: what is being said right now. Nothing durable passes here."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+DEPTH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Something about a session that happens now."""
+
+    session_id: str
+    turn_id: str
+    kind: str
+    data: Any = None
+
+
+class Bus:
+    """Hands live events to whoever listens. A slow listener loses events and is told so; a turn never waits."""
+
+    def __init__(self) -> None:
+        self._queues: dict[asyncio.Queue[Live | None], str | None] = {}
+
+    def publish(self, live: Live) -> None:
+        """Give an event to the listeners of its session, and to those of all."""
+        for queue, session_id in tuple(self._queues.items()):
+            if session_id is not None and session_id != live.session_id:
+                continue
+            try:
+                queue.put_nowait(live)
+            except asyncio.QueueFull:
+                self._overflow(queue)
+
+    @contextmanager
+    def listen(self, session_id: str | None = None) -> Iterator["asyncio.Queue[Live | None]"]:
+        """A queue of one session's events, or of all; None in it means that some were lost."""
+        queue: asyncio.Queue[Live | None] = asyncio.Queue(DEPTH)
+        self._queues[queue] = session_id
+        try:
+            yield queue
+        finally:
+            del self._queues[queue]
+
+    def _overflow(self, queue: "asyncio.Queue[Live | None]") -> None:
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(None)

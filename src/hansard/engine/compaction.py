@@ -1,0 +1,57 @@
+"""Compaction: by command, or when a context has grown past its threshold."""
+
+from hansard.actions import compact, deliver, read
+from hansard.clock import Occasion
+from hansard.engine.parts import Parts
+from hansard.errors import HansardError
+from hansard.model.part import Text
+from hansard.model.place import Source
+from hansard.model.session import SessionHead
+from hansard.model.tokens import estimate
+from hansard.model.transcript import Chat
+from hansard.store.database import Tx
+
+
+class Compactor:
+    """Lets a summary stand for the beginning of a session, for the model."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def compact(
+        self, session_id: str, *, focus: str | None, tell: Source | None = None
+    ) -> str:
+        """Summarize a session up to its end; what to tell the person."""
+        parts = self._parts
+        head, context = await parts.store.read(_read, session_id, profile=parts.profile)
+        try:
+            summary, _ = await parts.summarizer.summarize(context, focus=focus)
+            await parts.store.write(
+                compact.compact,
+                session_id,
+                summary,
+                profile=parts.profile,
+                through=head.last_seq,
+                at=parts.clock.now(),
+            )
+            text = f"Compacted: {estimate(context):,} tokens became {estimate(summary):,}."
+        except HansardError as error:
+            text = f"The conversation was not compacted: {error}"
+        if tell is not None:
+            await parts.store.write(_tell, tell, text, parts=parts, when=parts.occasion())
+        return text
+
+    def is_due(self, tokens: int) -> bool:
+        """Whether a context has grown past the threshold."""
+        limit = self._parts.settings.compact_at_tokens
+        return limit is not None and tokens > limit
+
+
+def _read(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[Chat]]:
+    return read.head(tx, session_id, profile=profile), read.context(tx, session_id, profile=profile)
+
+
+def _tell(tx: Tx, source: Source, text: str, *, parts: Parts, when: Occasion) -> None:
+    channel = source.channel
+    if channel is not None and channel.platform in parts.deliverable:
+        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, when=when)

@@ -1,0 +1,121 @@
+"""The engine: all loops together, supervised one by one, stopped in order."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from hansard.engine.commands import FollowUp
+from hansard.engine.compaction import Compactor
+from hansard.engine.intake import Intake, Received
+from hansard.engine.loop import TurnLoop
+from hansard.engine.outbox import Outbox
+from hansard.engine.parts import Parts
+from hansard.engine.ports import Adapter
+from hansard.engine.scheduler import Scheduler
+from hansard.engine.sweeper import Sweeper
+from hansard.errors import NotAllowed, RetryLater
+from hansard.model.entry import Message
+from hansard.model.place import Source
+
+STOP_SECONDS = 20.0
+log = logging.getLogger("hansard.engine")
+
+
+class Engine:
+    """Runs intake, turns, outbox, sweeps and schedules on one store; several may run on one database."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.intake = Intake(parts)
+        self.compactor = Compactor(parts)
+        self.turns = TurnLoop(parts, self.compactor)
+        self.scheduler = Scheduler(parts)
+        self.sweeper = Sweeper(parts)
+        self.states: dict[str, str] = {}
+        self._outbox = Outbox(parts)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._follow_ups: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Begin all loops."""
+        loops: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            ("turns", self.turns.run),
+            ("outbox", self._outbox.run),
+            ("sweeper", self.sweeper.run),
+            ("scheduler", self.scheduler.run),
+        ]
+        loops += [
+            (f"channel {name}", self._channel(adapter))
+            for name, adapter in self.parts.adapters.items()
+        ]
+        self._tasks = [asyncio.create_task(self._supervise(name, run)) for name, run in loops]
+
+    async def stop(self) -> None:
+        """Stop intake, finish or park turns, let go of channels and agents."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(
+            [*self._tasks, *self._follow_ups], timeout=STOP_SECONDS
+        ) if self._tasks else None
+        for adapter in self.parts.adapters.values():
+            await adapter.close()
+
+    async def receive(self, source: Source, said: Message, *, idem: str | None = None) -> Received:
+        """Take a message in; durable when this returns."""
+        received = await self.intake.receive(source, said, idem=idem)
+        if received.follow_up is not None:
+            task = asyncio.create_task(self._follow(received.follow_up))
+            self._follow_ups.add(task)
+            task.add_done_callback(self._follow_ups.discard)
+        self.turns.wake()
+        return received
+
+    async def _follow(self, follow_up: FollowUp) -> None:
+        if follow_up.kind == "compact":
+            await self.compactor.compact(
+                follow_up.session_id, focus=follow_up.text, tell=follow_up.source
+            )
+
+    def _channel(self, adapter: Adapter) -> Callable[[], Awaitable[None]]:
+        async def receive(source: Source, said: Message) -> str:
+            received = await self.receive(source, said)
+            return received.arrival_id or ""
+
+        return lambda: adapter.run(receive)
+
+    async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop again when it fails, later each time; a refused key parks it with a visible state."""
+        pause = 1.0
+        while True:
+            self.states[name] = "running"
+            error = await _outcome(run)
+            match error:
+                case None:
+                    self.states[name] = "ended"
+                    return
+                case NotAllowed():
+                    self.states[name] = f"stopped: {error}"
+                    log.error("%s is stopped: %s", name, error)
+                    return
+                case RetryLater():
+                    self.states[name] = f"waiting: {error}"
+                    await asyncio.sleep(min(error.after, 300))
+                case _:
+                    self.states[name] = f"failed: {type(error).__name__}: {error}"
+                    log.error(
+                        "%s failed; it is started again in %.0f s", name, pause, exc_info=error
+                    )
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, 60)
+
+
+async def _outcome(run: Callable[[], Awaitable[None]]) -> BaseException | None:
+    """Run a loop to its end; the error it ended with, or None. One loop's failure does not end the others."""
+    task = asyncio.ensure_future(run())
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
+    return task.exception()

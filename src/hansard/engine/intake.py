@@ -1,0 +1,99 @@
+"""The door: who may come in, what is a command, what goes into the inbox."""
+
+from dataclasses import dataclass
+
+from hansard.actions import access, deliver, receive
+from hansard.clock import Occasion
+from hansard.engine import commands, notices, verbs
+from hansard.engine.parts import Parts
+from hansard.engine.settings import Door, Strangers
+from hansard.model.entry import Message
+from hansard.model.part import Text
+from hansard.model.place import ChatType, Source
+from hansard.store.database import Tx
+
+TRUSTED = frozenset({"terminal", "web", "schedule"})
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What became of a message at the door."""
+
+    arrival_id: str | None
+    new: bool
+    follow_up: commands.FollowUp | None = None
+    answer: str | None = None
+
+
+class Intake:
+    """Takes messages from adapters. When `receive` returns, the message is durable or was refused."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def receive(self, source: Source, said: Message, *, idem: str | None = None) -> Received:
+        """Let a message in: as a command, as an arrival, or not at all."""
+        parts = self._parts
+        code = access.code_of(parts.chance.getrandbits(64))
+        return await parts.store.write(
+            _take_in, parts, source, said, idem=idem, code=code, when=parts.occasion()
+        )
+
+
+def _take_in(
+    tx: Tx,
+    parts: Parts,
+    source: Source,
+    said: Message,
+    *,
+    idem: str | None,
+    code: str,
+    when: Occasion,
+) -> Received:
+    """One transaction: the check at the door, the inbox row, and a command's effect with it."""
+    if not _may_enter(tx, parts, source):
+        return _turn_away(tx, parts, source, code=code, when=when)
+    key = parts.key(source)
+    arrival, new = receive.receive(tx, key, source, said, when=when, idem=idem)
+    command = verbs.find(said.text)
+    if command is None:
+        return Received(arrival.id, new)
+    if not new:
+        return Received(arrival.id, new=False)
+    result = verbs.carry_out(tx, parts, command, key, source, when=when)
+    tx.run("answer_arrival", no=arrival.no, reason=f"/{command.name}")
+    _reply(tx, parts, source, result.text, when=when)
+    return Received(arrival.id, True, result.follow_up, result.text)
+
+
+def _may_enter(tx: Tx, parts: Parts, source: Source) -> bool:
+    """Allow or refuse; what is not configured is refused."""
+    if source.platform in TRUSTED:
+        return True
+    door: Door = parts.settings.door(source.platform)
+    if door.everyone:
+        return True
+    person = source.person
+    if person is None:
+        return False
+    if {person.id, person.stable_id} & door.allow:
+        return True
+    return access.is_permitted(tx, source.platform, person, profile=parts.profile)
+
+
+def _turn_away(tx: Tx, parts: Parts, source: Source, *, code: str, when: Occasion) -> Received:
+    """A stranger in a group gets no answer at all; in a direct message perhaps a code."""
+    person = source.person
+    door = parts.settings.door(source.platform)
+    pairs = door.strangers is Strangers.PAIR and source.chat_type == ChatType.DM
+    if person is None or not pairs:
+        return Received(None, False)
+    if access.ask(tx, source.platform, person, profile=parts.profile, code=code, when=when):
+        _reply(tx, parts, source, notices.pairing(code), when=when)
+    return Received(None, False)
+
+
+def _reply(tx: Tx, parts: Parts, source: Source, text: str, *, when: Occasion) -> None:
+    channel = source.channel
+    if channel is not None and source.platform in parts.deliverable:
+        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, when=when)

@@ -1,0 +1,39 @@
+"""What the house itself says to people and to the agent: short, plain, in one place."""
+
+from hansard.model.turn import TurnState
+
+STRANGER = "This assistant does not know you."
+NOTHING_SAID = "(The agent said nothing.)"
+
+
+def unfinished(state: TurnState, reason: str | None, *, is_job: bool = False) -> str:
+    """Why there is no answer, and what to do."""
+    why = f": {_short(reason)}" if reason else ""
+    if is_job:
+        return f"A scheduled task did not finish{why}."
+    if state is TurnState.INTERRUPTED:
+        return f"Interrupted{why}. Your message is kept. Send /retry to try again."
+    return f"Something went wrong{why}. Your message is kept. Send /retry to try again."
+
+
+def reset(reason: str | None) -> str:
+    """A new session has begun by itself; how to go back."""
+    words = {"idle": "nothing was said for a while", "daily": "a new day has begun"}
+    why = words.get(reason or "", reason or "the last one had ended")
+    return f"New session: {why}. Send /resume to go on with an earlier one."
+
+
+def budget_used_up(scope: str, per: str) -> str:
+    """Why a message was not answered."""
+    kind = scope.split(":", 1)[0]
+    return f"The budget of this {kind} for the {per} is used up. Your message is kept; it was not answered."
+
+
+def pairing(code: str) -> str:
+    """What a stranger may be told when pairing is on."""
+    return f"This assistant does not know you yet. If its owner does, give them this code: {code}"
+
+
+def _short(reason: str) -> str:
+    line = " ".join(reason.split())
+    return line[:200] + ("…" if len(line) > 200 else "")

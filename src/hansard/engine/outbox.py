@@ -1,0 +1,125 @@
+"""The loop that sends what waits in the outbox: at least once, in order for each channel."""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from hansard.actions import deliver
+from hansard.actions.deliver import DeliveryCame
+from hansard.engine.parts import Parts
+from hansard.engine.ports import Adapter
+from hansard.engine.wake import Wake
+from hansard.errors import HansardError, NotAllowed, RetryLater, StoreUnavailable, Unreachable
+from hansard.model.delivery import Delivery
+
+LEASE_SECONDS = 60.0
+SEND_SECONDS = 45.0
+AT_ONCE = 32
+log = logging.getLogger("hansard.outbox")
+
+
+class Outbox:
+    """Sends the deliveries of the platforms whose adapters stand in this process."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._wake: Wake | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Go on until cancelled; what is being sent then is finished first."""
+        if not self._parts.adapters:
+            return
+        self._wake = Wake(
+            self._parts.store,
+            lambda event: isinstance(event, DeliveryCame),
+            seconds=self._parts.settings.poll_seconds,
+        )
+        try:
+            while True:
+                sent = [await self._send_due(adapter) for adapter in self._parts.adapters.values()]
+                if not any(sent):
+                    await self._wake.pause()
+        finally:
+            self._wake.close()
+            await asyncio.gather(*self._sending, return_exceptions=True)
+
+    async def _send_due(self, adapter: Adapter) -> int:
+        parts = self._parts
+        room = AT_ONCE - len(self._sending)
+        if room <= 0:
+            await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+            return 1
+        try:
+            claimed = await parts.store.write(
+                deliver.claim,
+                holder=parts.holder,
+                seconds=LEASE_SECONDS,
+                now=parts.clock.now(),
+                limit=room,
+                platform=adapter.platform,
+            )
+        except (RetryLater, StoreUnavailable) as error:
+            log.warning("the outbox cannot be read: %s", error)
+            return 0
+        for delivery in claimed:
+            task = asyncio.create_task(self._send(adapter, delivery))
+            self._sending.add(task)
+            task.add_done_callback(self._finished)
+        return len(claimed)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._sending.discard(task)
+        if self._wake is not None:
+            self._wake.ring()
+
+    async def _send(self, adapter: Adapter, delivery: Delivery) -> None:
+        parts = self._parts
+        try:
+            sent = await asyncio.wait_for(adapter.send(delivery), SEND_SECONDS)
+        except RetryLater as error:
+            await self._later(delivery, error.after, str(error))
+        except (Unreachable, NotAllowed) as error:
+            await self._abandon(delivery, str(error))
+        except TimeoutError:
+            await self._later(
+                delivery, self._backoff(delivery), "the platform did not answer", unclear=True
+            )
+        except (
+            Exception
+        ) as error:  # an adapter is someone else's protocol: its failure is this delivery's
+            if not isinstance(error, HansardError):
+                log.exception("delivery %s failed", delivery.id)
+            reason = f"{type(error).__name__}: {error}"
+            await self._later(delivery, self._backoff(delivery), reason, unclear=True)
+        else:
+            await parts.store.write(
+                deliver.mark_sent,
+                delivery.id,
+                holder=parts.holder,
+                at=parts.clock.now(),
+                platform_message_id=sent.platform_message_id,
+            )
+
+    async def _later(
+        self, delivery: Delivery, seconds: float, reason: str, *, unclear: bool = False
+    ) -> None:
+        if delivery.attempts >= self._parts.settings.send_attempts:
+            await self._abandon(delivery, f"given up after {delivery.attempts} tries: {reason}")
+            return
+        await self._parts.store.write(
+            deliver.mark_failed,
+            delivery.id,
+            holder=self._parts.holder,
+            not_before=self._parts.clock.now() + timedelta(seconds=seconds),
+            reason=reason[:500],
+            unclear=unclear,
+        )
+
+    async def _abandon(self, delivery: Delivery, reason: str) -> None:
+        log.warning("delivery %s to %s abandoned: %s", delivery.id, delivery.channel, reason)
+        await self._parts.store.write(deliver.abandon, delivery.id, reason=reason[:500])
+
+    def _backoff(self, delivery: Delivery) -> float:
+        longest = min(2.0 ** min(delivery.attempts, 20), self._parts.settings.longest_backoff)
+        return longest * self._parts.chance.uniform(0.5, 1.0)

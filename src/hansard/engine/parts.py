@@ -1,0 +1,57 @@
+"""What an engine is made of: handed to it by the composition root."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from hansard.clock import Clock, Ids, Occasion
+from hansard.engine.bus import Bus
+from hansard.engine.ports import Adapter, Runner, Summarizer
+from hansard.engine.settings import Settings
+from hansard.model.key import Isolation, SessionKey, key_for
+from hansard.model.place import Source
+from hansard.model.reset import Policies
+from hansard.model.session import SessionHead
+from hansard.model.surroundings import Surroundings
+from hansard.model.usage import Usage
+from hansard.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A named configuration that takes turns."""
+
+    name: str
+    runner: Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The engine's surroundings: store, clock, agents, channels, rules."""
+
+    store: Store
+    clock: Clock
+    ids: Ids
+    holder: str
+    agent_for: Callable[[Source, str | None], Agent]
+    prompt: Callable[[Surroundings, SessionHead], str]
+    priced: Callable[[Usage], Usage]
+    title_for: Callable[[str], str | None]
+    summarizer: Summarizer
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)
+    deliverable: frozenset[str] = frozenset()
+    policies: Policies = field(default_factory=Policies)
+    isolation: Isolation = field(default_factory=Isolation)
+    settings: Settings = field(default_factory=Settings)
+    profile: str = "main"
+    redact_people: bool = False
+    bus: Bus = field(default_factory=Bus)
+    chance: random.Random = field(default_factory=random.SystemRandom)
+
+    def occasion(self) -> Occasion:
+        """Now, and where fresh ids come from."""
+        return Occasion(self.clock.now(), self.ids)
+
+    def key(self, source: Source) -> SessionKey:
+        """Which conversation a source belongs to."""
+        return key_for(source, profile=self.profile, isolation=self.isolation)

@@ -1,0 +1,60 @@
+"""How the engine runs: times, limits, and the rules of the door."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class WhileRunning(StrEnum):
+    """What a message does that comes while a turn runs."""
+
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+
+
+class Strangers(StrEnum):
+    """What happens to a stranger's direct message."""
+
+    IGNORE = "ignore"
+    PAIR = "pair"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Who may reach the agent on a platform."""
+
+    everyone: bool = False
+    allow: frozenset[str] = frozenset()
+    strangers: Strangers = Strangers.IGNORE
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much may be used in a day or a month; None means without limit."""
+
+    per: str = "day"
+    tokens: int | None = None
+    microusd: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The engine's own settings."""
+
+    lease_seconds: float = 30.0
+    poll_seconds: float = 1.0
+    sweep_seconds: float = 5.0
+    turn_seconds: float = 900.0
+    longest_output: int = 2_000_000
+    most_turns: int = 64
+    while_running: WhileRunning = WhileRunning.QUEUE
+    send_attempts: int = 12
+    longest_backoff: float = 300.0
+    compact_at_tokens: int | None = None
+    doors: Mapping[str, Door] = field(default_factory=dict)
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
+    finalizer: str | None = None
+
+    def door(self, platform: str) -> Door:
+        """The door of a platform; one that is not configured is closed."""
+        return self.doors.get(platform, Door())

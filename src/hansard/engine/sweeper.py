@@ -1,0 +1,110 @@
+"""The loop for what time brings about."""
+
+import asyncio
+import importlib
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from hansard.actions import deliver, read, schedule
+from hansard.actions import sweep as sweeping
+from hansard.clock import Occasion
+from hansard.engine import notices
+from hansard.engine.parts import Parts
+from hansard.errors import BadInput, RetryLater, StoreUnavailable
+from hansard.model.part import Text
+from hansard.model.turn import TurnState
+from hansard.store.database import Tx
+
+log = logging.getLogger("hansard.sweeper")
+
+
+class Sweeper:
+    """Interrupts dead turns, ends sessions that are over, finalizes ends, empties the trash."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._finalizer = (
+            None if parts.settings.finalizer is None else load(parts.settings.finalizer)
+        )
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            try:
+                await self.sweep()
+            except (RetryLater, StoreUnavailable) as error:
+                log.warning("the sweep could not be done: %s", error)
+            await asyncio.sleep(self._parts.settings.sweep_seconds)
+
+    async def sweep(self) -> None:
+        """Do once what is due now."""
+        parts = self._parts
+        await parts.store.write(interrupt_dead, parts=parts, when=parts.occasion())
+        await parts.store.write(
+            sweeping.end_expired_sessions, parts.policies, when=parts.occasion()
+        )
+        await parts.store.write(sweeping.empty_trash, when=parts.occasion())
+        await self._finalize()
+
+    async def _finalize(self) -> None:
+        store = self._parts.store
+        for ended in await store.read(sweeping.to_finalize):
+            when = self._parts.occasion()
+            error = await self._run_finalizer(ended)
+            if error is None:
+                await store.write(sweeping.finalized, ended.no, when=when)
+            else:
+                log.warning(
+                    "finalizing %s failed (try %d): %s", ended.session_id, ended.tries + 1, error
+                )
+                await store.write(sweeping.finalizing_failed, ended.no, error=error, when=when)
+
+    async def _run_finalizer(self, ended: sweeping.ToFinalize) -> str | None:
+        """Run what must follow an end; the error in words, or None."""
+        if self._finalizer is None:
+            return None
+        try:
+            if inspect.iscoroutinefunction(self._finalizer):
+                await self._finalizer(ended.session_id, ended.reason)
+            else:
+                await asyncio.to_thread(self._finalizer, ended.session_id, ended.reason)
+        except (
+            Exception
+        ) as error:  # a finalizer is someone else's program: three tries, then it is given up
+            return f"{type(error).__name__}: {error}"[:500]
+        return None
+
+
+def interrupt_dead(tx: Tx, *, parts: Parts, when: Occasion) -> int:
+    """Interrupt the turns whose lease ran out, and tell their people."""
+    dead = sweeping.interrupt_dead_turns(tx, when=when)
+    for turn in dead:
+        row = tx.one("profile_of", id=turn.session_id)
+        profile = parts.profile if row is None else str(row[0])
+        head = read.head(tx, turn.session_id, profile=profile)
+        channel = head.source.channel
+        if channel is not None and channel.platform in parts.deliverable:
+            text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
+            deliver.enqueue(
+                tx, channel, (Text(text),), profile=profile, when=when, session_no=head.no
+            )
+    for due in schedule.dead_runs(tx, now=when.now):
+        log.warning("a run of schedule %s died with its process", due.schedule.name)
+    return len(dead)
+
+
+def load(name: str) -> Callable[..., Any]:
+    """The function that `module:function` names."""
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(
+            f"There is no function {name!r}: write module:function ({error})."
+        ) from error
+    if not callable(found):
+        raise BadInput(f"{name!r} is not a function.")
+    made: Callable[..., Any] = found
+    return made
