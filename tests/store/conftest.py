@@ -65,11 +65,7 @@ def emptied(postgres: Server, migrated: str) -> Iterator[Callable[[], str]]:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store of each kind."""
     with ExitStack() as ending:
-        if request.param == "postgres":
-            url = request.getfixturevalue("emptied")()
-        else:
-            url = _url(request, tmp_path, request.param, ending)
-        store = opened(url)
+        store = opened(_url(request, tmp_path, request.param))
         ending.callback(store.close)
         yield store
 
@@ -78,7 +74,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Opens the same database once more: another process, as far as the store knows."""
     with ExitStack() as ending:
-        url = _url(request, tmp_path, request.param, ending)
+        url = _url(request, tmp_path, request.param)
 
         def opener() -> Store:
             store = opened(url)
@@ -88,12 +84,10 @@ def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opene
         yield opener
 
 
-def _url(request: pytest.FixtureRequest, folder: Path, kind: str, ending: ExitStack) -> str:
+def _url(request: pytest.FixtureRequest, folder: Path, kind: str) -> str:
     if kind == "sqlite-memory":
         return "sqlite::memory:"
     if kind == "sqlite-file":
         return f"sqlite:///{folder}/hansard.db"
-    server: Server = request.getfixturevalue("postgres")
-    url = server.create_database(template=request.getfixturevalue("migrated"))
-    ending.callback(server.drop_database, url)
+    url: str = request.getfixturevalue("emptied")()
     return url

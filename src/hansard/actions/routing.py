@@ -94,8 +94,12 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, when: Occasion) -> S
     """Point a key at another session: the old one ends, the target goes on."""
     if target.profile != key.profile:
         raise NotAllowed("A key cannot be pointed at a session of another profile.")
-    old = locked(tx, key)
-    target = fresh(tx, target.no)
+    lock(tx, key)
+    old = current(tx, key)
+    # In the order of their numbers: two people who change places must not wait for each other.
+    for no in sorted({target.no} if old is None else {old.no, target.no}):
+        tx.one("lock_session_no", no=no)
+    old, target = current(tx, key), sessions.get_by_no(tx, target.no)
     if target.shelf is Shelf.GONE:
         raise NotFound(f"There is no session {target.id}.")
     if target.read_only or target.shelf is Shelf.TRASH:
