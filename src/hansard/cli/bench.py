@@ -9,12 +9,12 @@ import click
 from hansard.cli.console import Console
 from hansard.cli.tree import command, pass_console
 
-SCALES = ("tiny", "quick", "normal", "full")
-
 
 @command("bench", example="hansard bench append turn list load open")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
-@click.option("--scale", type=click.Choice(SCALES), default="normal", show_default=True)
+@click.option("--quick", "scale", flag_value="quick", help="Less than a minute.")
+@click.option("--full", "scale", flag_value="full", help="Up to 1,000,000 sessions.")
+@click.option("--scale", "scale", default="normal", hidden=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to a file.")
 @pass_console
 def bench(console: Console, names: tuple[str, ...], *, scale: str, output: Path | None) -> None:

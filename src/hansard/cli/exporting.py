@@ -23,6 +23,8 @@ WAYS = {
     "md": rendering.export_markdown,
     "html": rendering.export_html,
 }
+# What steers a terminal has no meaning in a page to read.
+SHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 
 
 @command(
@@ -75,13 +77,6 @@ def _print(console: Console, pieces: Iterator[str]) -> None:
 
 def _pieces(house: "House", ids: list[str] | None, form: str) -> Iterator[str]:
     """The export, a line or an entry at a time, each with the end of its line."""
-    store, profile = house.store, house.profile
-    match form:
-        case "jsonl":
-            made = exporting.export_jsonl(store, ids, profile=profile)
-        case "md":
-            made = rendering.export_markdown(store, ids, profile=profile)
-        case _:
-            made = rendering.export_html(store, ids, profile=profile)
-    for piece in made:
-        yield piece if piece.endswith("\n") else f"{piece}\n"
+    for piece in WAYS[form](house.store, ids, profile=house.profile):
+        shown = piece if form == "jsonl" else piece.translate(SHOWN)
+        yield shown if shown.endswith("\n") else f"{shown}\n"

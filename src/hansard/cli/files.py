@@ -8,24 +8,23 @@ from pathlib import Path
 from hansard.errors import BadInput, Conflict, HansardError, NotFound
 
 
-def write_lines(path: Path, lines: Iterable[str], *, force: bool) -> int:
-    """Write lines to a file only we can read; how many bytes. Nothing half-written stays."""
+def write_pieces(path: Path, pieces: Iterable[str], *, force: bool) -> int:
+    """Write text to a file only we can read; how many bytes. Nothing half-written stays."""
     refuse_to_overwrite(path, force=force)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        return _write(draft, path, lines)
+        return _write(draft, path, pieces)
     except OSError as error:
         raise HansardError(
             f"{path} was not written: {error.strerror}. Nothing of it is left."
         ) from error
 
 
-def _write(draft: Path, path: Path, lines: Iterable[str]) -> int:
+def _write(draft: Path, path: Path, pieces: Iterable[str]) -> int:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            for line in lines:
-                file.write(line + "\n")
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
             written = file.tell()

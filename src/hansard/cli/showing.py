@@ -99,11 +99,11 @@ def _show_window(
 
 def _show_all(console: Console, house: "House", head: SessionHead) -> None:
     if console.json:
-        items = (entry_json(entry) for entry in walk(house, head))
+        items = (entry_json(entry) for entry in _walk(house, head))
         console.emit_items(items, before={"session": head_json(head)})
         return
     console.print(_heading(house, head))
-    for entry in walk(house, head):
+    for entry in _walk(house, head):
         console.print(_entry_text(house, entry))
 
 
@@ -131,7 +131,7 @@ def _show_context(console: Console, house: "House", head: SessionHead) -> None:
         console.print()
 
 
-def walk(house: "House", head: SessionHead) -> Iterator[Entry]:
+def _walk(house: "House", head: SessionHead) -> Iterator[Entry]:
     """The whole transcript, a page at a time: no reader stays open for long."""
     after, more = 0, True
     while more:
