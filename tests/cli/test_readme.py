@@ -1,0 +1,26 @@
+"""The quick start in the README works as it is written."""
+
+import re
+import shlex
+from pathlib import Path
+
+from tests.cli.conftest import Program
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_the_commands_of_the_readme_work_one_after_the_other(hansard: Program) -> None:
+    text = README.read_text(encoding="utf-8")
+    block = text.partition("## From the command line")[2].partition("```sh\n")[2]
+    commands = [
+        shlex.split(line, comments=True)[1:]
+        for line in block.partition("```")[0].splitlines()
+        if line.startswith("hansard ")
+    ]
+    assert len(commands) > 5
+    session = ""
+    for command in commands:
+        answer = hansard(*[session if word == "ID" else word for word in command])
+        assert answer.code == 0, (command, answer.err)
+        found = re.match(r"[0-9a-z]{26}", answer.out)
+        session = found[0][:14] if found and not session else session
