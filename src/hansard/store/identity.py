@@ -1,5 +1,6 @@
 """A store's identity beside its file: a missing, empty or swapped file is refused, not made anew."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -50,9 +51,9 @@ def write(path: str, store_id: str) -> None:
     draft = target.with_name(f"{target.name}.{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    except PermissionError:
-        return
     except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return
         raise StoreUnavailable(f"Cannot write beside {path}: {error.strerror}.") from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump({"store_id": store_id}, file)
