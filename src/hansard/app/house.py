@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, ca
 from hansard import config as configuration
 from hansard.actions import listing, resolve
 from hansard.clock import Clock, Ids, Occasion, RandomIds, SystemClock
-from hansard.config import Config, ResetSettings
+from hansard.config import Config
+from hansard.config.reset import ResetSettings
 from hansard.model.key import Isolation, SessionKey, key_for, validate_profile
 from hansard.model.place import Source
 from hansard.model.reset import Policies, ResetMode, ResetPolicy
@@ -56,7 +57,7 @@ class House:
             config.isolate_people_in_groups, config.isolate_people_in_threads
         )
         self.holder = f"{os.uname().nodename}/{os.getpid()}"
-        self._machine = machine
+        self.machine = machine
         self._blocking = True
 
     def session(self, source: Source) -> "Session":
@@ -103,7 +104,7 @@ class House:
 
     def search(self, text: str, **wish: Any) -> "Found":
         """Find what was said, by whatever a person types; `wish` are the fields of `Wish`."""
-        now = self._machine.clock.now()
+        now = self.machine.clock.now()
         search = _late("search")
         found: Pending[Found] = self.store.search(
             search.search, text, profile=self.profile, wish=search.Wish(**wish), now=now
@@ -119,7 +120,7 @@ class House:
         if used is None or used.model is None or used.cost_microusd is not None:
             return used
         prices = importlib.import_module("hansard.prices")
-        return cast(Usage, prices.priced(used, at=at or self._machine.clock.now()))
+        return cast(Usage, prices.priced(used, at=at or self.machine.clock.now()))
 
     def key(self, source: Source) -> SessionKey:
         """Which conversation a source belongs to."""
@@ -127,7 +128,7 @@ class House:
 
     def occasion(self) -> Occasion:
         """Now, and where fresh ids come from."""
-        return Occasion(self._machine.clock.now(), self._machine.ids)
+        return Occasion(self.machine.clock.now(), self.machine.ids)
 
     def reading(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs

@@ -56,7 +56,7 @@ class Session:
         at: datetime | None = None,
         **fields: Any,
     ) -> log.Appended:
-        """Add one message, durable when this returns; the same idempotency key twice adds it once."""
+        """Add one message, durable when this returns; the same idempotency key adds it once."""
         if at is not None and at.tzinfo is None:
             raise BadInput(f"The time {at} has no zone; give it one, such as datetime.UTC.")
         when = self._house.occasion()
@@ -77,7 +77,7 @@ class Session:
         return house.answer(pending.map(self._noted))
 
     def turn(self, content: Content | None = None, *, agent: str | None = None) -> "RunningTurn":
-        """Begin a turn, with a person's message or without: `with chat.turn("hello") as turn: …`."""
+        """Begin a turn, perhaps with a message: `with chat.turn("hello") as turn: …`."""
         said = None if content is None else self._message("user", content, {})
         return RunningTurn(self._house, self, said, agent=agent)
 
@@ -106,11 +106,11 @@ class Session:
         """Give the session a title, or take it away with an empty one."""
         return self._write(sessions.rename, title)
 
-    def pin(self, pinned: bool = True) -> SessionHead:
+    def pin(self, *, pinned: bool = True) -> SessionHead:
         """Keep the session at the top of lists, or no longer."""
         return self._write(sessions.pin, pinned=pinned)
 
-    def archive(self, archived: bool = True) -> SessionHead:
+    def archive(self, *, archived: bool = True) -> SessionHead:
         """Put the session out of the way, or bring it back."""
         return self._write(sessions.archive, archived=archived)
 
@@ -171,7 +171,7 @@ class Session:
         self, how: Callable[..., Pending[T]], action: Callable[..., T], *args: Any, **kwargs: Any
     ) -> Pending[T]:
         profile = self._house.profile
-        return how(_named, self._key, self.id, action, args, {"profile": profile, **kwargs})
+        return how(_named, self._key, self.id, action, *args, profile=profile, **kwargs)
 
     def _message(self, role: str, content: Content, fields: Mapping[str, Any]) -> Message:
         person: Person | None = fields.get("person") or (
@@ -185,7 +185,7 @@ class Session:
 
 
 class RunningTurn:
-    """A turn that holds the session's lease; leaving the block ends it, an error in it interrupts it."""
+    """A turn that holds the session's lease; leaving the block ends it, an error fails it."""
 
     def __init__(
         self, house: "House", session: Session, said: Message | None, *, agent: str | None
@@ -304,10 +304,12 @@ def _begin(
     claim: turns.Claim,
     when: Occasion,
 ) -> turns.Begun:
-    """Begin a turn in the session at hand; one that is not open yet opens with its first message."""
+    """Begin a turn in the session at hand; a new one opens with its first message."""
     if key is None and id is None and said is not None:
         id = sessions.open_session(tx, opening, when=when)
-    return turns.begin_in(tx, _id(tx, key, id), said, profile=opening.profile, claim=claim, when=when)
+    return turns.begin_in(
+        tx, _id(tx, key, id), said, profile=opening.profile, claim=claim, when=when
+    )
 
 
 def _named(
@@ -315,8 +317,8 @@ def _named(
     key: SessionKey | None,
     id: str | None,
     action: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """Run an action on the session that a key is on, or that an id names."""
     return action(tx, _id(tx, key, id), *args, **kwargs)

@@ -20,7 +20,10 @@ class Live:
 
 
 class Bus:
-    """Hands live events to whoever listens. A slow listener loses events and is told so; a turn never waits."""
+    """Hands live events to whoever listens.
+
+    A slow listener loses events and is told so; a turn never waits for one.
+    """
 
     def __init__(self) -> None:
         self._queues: dict[asyncio.Queue[Live | None], str | None] = {}

@@ -1,4 +1,4 @@
-"""Commands: what a person asks of the house and not of the agent. One registry for chat, terminal and web."""
+"""Commands: what a person asks of the house and not of the agent. One registry for all."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

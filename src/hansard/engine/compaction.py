@@ -1,6 +1,6 @@
 """Compaction: by command, or when a context has grown past its threshold."""
 
-from hansard.actions import compact, deliver, read
+from hansard.actions import compact, deliver, read, usage
 from hansard.clock import Occasion
 from hansard.engine.parts import Parts
 from hansard.errors import HansardError
@@ -9,6 +9,7 @@ from hansard.model.place import Source
 from hansard.model.session import SessionHead
 from hansard.model.tokens import estimate
 from hansard.model.transcript import Chat
+from hansard.model.usage import Usage
 from hansard.store.database import Tx
 
 
@@ -25,14 +26,14 @@ class Compactor:
         parts = self._parts
         head, context = await parts.store.read(_read, session_id, profile=parts.profile)
         try:
-            summary, _ = await parts.summarizer.summarize(context, focus=focus)
+            agent = parts.agent_for(head.source, None)
+            summary, used = await agent.summarizer.summarize(context, focus=focus)
             await parts.store.write(
-                compact.compact,
-                session_id,
+                _compact,
+                head,
                 summary,
-                profile=parts.profile,
-                through=head.last_seq,
-                at=parts.clock.now(),
+                None if used is None else parts.priced(used),
+                when=parts.occasion(),
             )
             text = f"Compacted: {estimate(context):,} tokens became {estimate(summary):,}."
         except HansardError as error:
@@ -45,6 +46,14 @@ class Compactor:
         """Whether a context has grown past the threshold."""
         limit = self._parts.settings.compact_at_tokens
         return limit is not None and tokens > limit
+
+
+def _compact(
+    tx: Tx, head: SessionHead, summary: str, used: Usage | None, *, when: Occasion
+) -> None:
+    compact.compact(tx, head.id, summary, profile=head.profile, through=head.last_seq, at=when.now)
+    if used is not None:
+        usage.record(tx, head.no, used, profile=head.profile, when=when)
 
 
 def _read(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[Chat]]:

@@ -22,7 +22,7 @@ log = logging.getLogger("hansard.engine")
 
 
 class Engine:
-    """Runs intake, turns, outbox, sweeps and schedules on one store; several may run on one database."""
+    """Runs intake, turns, outbox, sweeps and schedules; several may run on one database."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -84,7 +84,7 @@ class Engine:
         return lambda: adapter.run(receive)
 
     async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop again when it fails, later each time; a refused key parks it with a visible state."""
+        """Run a loop again when it fails, later each time; a refused key parks it visibly."""
         pause = 1.0
         while True:
             self.states[name] = "running"
@@ -110,7 +110,7 @@ class Engine:
 
 
 async def _outcome(run: Callable[[], Awaitable[None]]) -> BaseException | None:
-    """Run a loop to its end; the error it ended with, or None. One loop's failure does not end the others."""
+    """Run a loop to its end; the error it ended with, or None. Other loops go on."""
     task = asyncio.ensure_future(run())
     try:
         await asyncio.wait({task})

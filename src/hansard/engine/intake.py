@@ -26,7 +26,7 @@ class Received:
 
 
 class Intake:
-    """Takes messages from adapters. When `receive` returns, the message is durable or was refused."""
+    """Takes messages in. When `receive` returns, the message is durable or was refused."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

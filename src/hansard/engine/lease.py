@@ -17,7 +17,7 @@ class Stopped(Exception):
 
 @asynccontextmanager
 async def kept(parts: Parts, lease: Lease, work: "asyncio.Task[None]") -> AsyncIterator["Keeper"]:
-    """Renew a lease while a piece of work runs; cancel the work when the lease is lost or a stop is asked for."""
+    """Renew a lease while work runs; cancel the work when it is lost or a stop is asked for."""
     keeper = Keeper(parts, lease, work)
     task = asyncio.create_task(keeper.run())
     try:

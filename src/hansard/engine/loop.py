@@ -93,7 +93,7 @@ class TurnLoop:
             self._running[key].cancel()
 
     async def _serve(self, key: SessionKey) -> None:
-        """One turn for a key; a failure here is of the house, and is met again by the next round."""
+        """One turn for a key; a failure of the store is met again by the next round."""
         parts = self._parts
         try:
             beginning = await parts.store.write(_begin, key, parts=parts, when=parts.occasion())

@@ -26,7 +26,7 @@ def reset(reason: str | None) -> str:
 def budget_used_up(scope: str, per: str) -> str:
     """Why a message was not answered."""
     kind = scope.split(":", 1)[0]
-    return f"The budget of this {kind} for the {per} is used up. Your message is kept; it was not answered."
+    return f"The budget of this {kind} for the {per} is used up; your message was not answered."
 
 
 def pairing(code: str) -> str:

@@ -6,23 +6,14 @@ from dataclasses import dataclass, field
 
 from hansard.clock import Clock, Ids, Occasion
 from hansard.engine.bus import Bus
-from hansard.engine.ports import Adapter, Runner, Summarizer
+from hansard.engine.ports import Adapter, Agent
 from hansard.engine.settings import Settings
 from hansard.model.key import Isolation, SessionKey, key_for
 from hansard.model.place import Source
 from hansard.model.reset import Policies
-from hansard.model.session import SessionHead
 from hansard.model.surroundings import Surroundings
 from hansard.model.usage import Usage
 from hansard.store.database import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """A named configuration that takes turns."""
-
-    name: str
-    runner: Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +25,8 @@ class Parts:
     ids: Ids
     holder: str
     agent_for: Callable[[Source, str | None], Agent]
-    prompt: Callable[[Surroundings, SessionHead], str]
+    system_prompt: Callable[[str | None, Surroundings], str]
     priced: Callable[[Usage], Usage]
-    title_for: Callable[[str], str | None]
-    summarizer: Summarizer
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
     deliverable: frozenset[str] = frozenset()
     policies: Policies = field(default_factory=Policies)

@@ -27,7 +27,7 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of what the agent is saying or thinking; shown as it comes, kept once it is finished."""
+    """A piece of what the agent says or thinks; shown as it comes, kept once it is finished."""
 
     text: str
     thinking: bool = False
@@ -35,7 +35,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A finished piece of the turn: an assistant's message, or a tool's answer. Durable before the next."""
+    """A finished piece of the turn: an assistant's message, or a tool's answer."""
 
     message: Message
     usage: Usage | None = None
@@ -63,6 +63,28 @@ class Summarizer(Protocol):
         """A summary that can stand for the context, and what it cost."""
 
 
+class Titler(Protocol):
+    """Names a conversation."""
+
+    async def title(self, first_user_text: str, reply: str) -> tuple[str | None, Usage | None]:
+        """A title, or None without words to make one of; and what it cost. Never fails."""
+
+
+class Agent(Protocol):
+    """A named configuration that takes turns: who answers, who summarizes, who finds titles."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def prompt(self) -> str | None: ...
+    @property
+    def runner(self) -> Runner: ...
+    @property
+    def summarizer(self) -> Summarizer: ...
+    @property
+    def titler(self) -> Titler: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a platform can do, and what the agent is told about it."""
@@ -85,13 +107,13 @@ Receive = Callable[[Source, Message], Awaitable[str]]
 
 
 class Adapter(Protocol):
-    """A platform's channel. Sending raises `RetryLater` or `Unreachable`; another error means «unclear»."""
+    """A platform's channel. `send` raises `RetryLater` or `Unreachable`; else it is unclear."""
 
     platform: str
     capabilities: Capabilities
 
     async def run(self, receive: Receive) -> None:
-        """Take messages in until cancelled; acknowledge each one only after `receive` has returned."""
+        """Take messages in until cancelled; acknowledge each after `receive` has returned."""
 
     async def send(self, delivery: Delivery) -> Sent:
         """Send one delivery."""

@@ -6,12 +6,13 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from hansard.actions import access, blobs, read, titles, turns
+from hansard.actions import access, blobs, read, titles, turns, usage
 from hansard.actions.turns import Begun, Ending, Reply
+from hansard.clock import Occasion
 from hansard.engine import budgets, lease, notices
 from hansard.engine.bus import Live
-from hansard.engine.parts import Agent, Parts
-from hansard.engine.ports import Delta, Step, TurnRequest
+from hansard.engine.parts import Parts
+from hansard.engine.ports import Agent, Delta, Step, TurnRequest
 from hansard.errors import BadInput, HansardError, TurnLost
 from hansard.model.entry import Message, Role
 from hansard.model.part import Text, ToolCall
@@ -23,6 +24,7 @@ from hansard.model.surroundings import Surroundings
 from hansard.model.tokens import estimate
 from hansard.model.transcript import Chat
 from hansard.model.turn import TurnState
+from hansard.model.usage import Usage
 from hansard.store.database import Tx
 
 CHECKPOINT_SECONDS = 1.0
@@ -130,7 +132,7 @@ class TurnRun:
             turn_id=self._begun.lease.turn_id,
             session=facts.head,
             source=self._errand.source,
-            system_prompt=parts.prompt(facts.surroundings, facts.head),
+            system_prompt=parts.system_prompt(self._errand.agent.prompt, facts.surroundings),
             context=facts.context,
             blob=self._blob,
         )
@@ -216,11 +218,17 @@ class TurnRun:
 
     async def _name(self) -> None:
         """Give the session a title after its first answer, unless it has one."""
-        wanted = None if self._titled else self._parts.title_for(self._asked)
-        if wanted is not None:
-            await self._parts.store.write(
-                _name, self._begun.lease.session_id, wanted, profile=self._profile
-            )
+        if self._titled:
+            return
+        wanted, used = await self._errand.agent.titler.title(self._asked, self._course.reply)
+        await self._parts.store.write(
+            _name,
+            self._begun.lease.session_id,
+            wanted,
+            None if used is None else self._parts.priced(used),
+            profile=self._profile,
+            when=self._parts.occasion(),
+        )
 
     def _replies(self, state: TurnState, reason: str | None) -> tuple[Reply, ...]:
         to = self._errand.to
@@ -280,8 +288,14 @@ def _facts(
     return _Facts(head, read.context(tx, session_id, profile=parts.profile), surroundings)
 
 
-def _name(tx: Tx, session_id: str, wanted: str, *, profile: str) -> None:
-    titles.name_automatically(tx, read.head(tx, session_id, profile=profile), wanted)
+def _name(
+    tx: Tx, session_id: str, wanted: str | None, used: Usage | None, *, profile: str, when: Occasion
+) -> None:
+    head = read.head(tx, session_id, profile=profile)
+    if wanted is not None:
+        titles.name_automatically(tx, head, wanted)
+    if used is not None:
+        usage.record(tx, head.no, used, profile=profile, when=when)
 
 
 async def _awaited(pending: object) -> object:

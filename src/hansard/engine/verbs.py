@@ -148,9 +148,8 @@ def usage(tx: Tx, asked: Asked) -> Result:
     used = _current(tx, asked).usage
     cost = "unknown" if used.cost_microusd is None else f"${used.cost_microusd / 1e6:.4f}"
     status = "" if used.cost_status is None else f" ({used.cost_status})"
-    return Result(
-        f"{used.calls} model calls, {used.input_tokens:,} tokens in, {used.output_tokens:,} out, cost {cost}{status}."
-    )
+    tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+    return Result(f"{used.calls} model calls, {tokens}, cost {cost}{status}.")
 
 
 @command("status", "/status", "where you are")
@@ -190,7 +189,7 @@ def sethome(tx: Tx, asked: Asked) -> Result:
 
 
 @command("whoami", "/whoami", "how you are known here")
-def whoami(tx: Tx, asked: Asked) -> Result:
+def whoami(_: Tx, asked: Asked) -> Result:
     """The person's own ids, and the key of this conversation."""
     person = asked.source.person
     who = (
@@ -202,7 +201,7 @@ def whoami(tx: Tx, asked: Asked) -> Result:
 
 
 @command("help", "/help", "this list")
-def help_(tx: Tx, asked: Asked) -> Result:
+def help_(_: Tx, __: Asked) -> Result:
     """Every command in one line each."""
     return Result("\n".join(f"{each.usage} - {each.help}" for each in REGISTRY.values()))
 

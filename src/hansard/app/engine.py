@@ -1,0 +1,105 @@
+"""From a configuration to an engine that runs on an open house."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from hansard import config, prices
+from hansard.agents import prompt, registry
+from hansard.agents.settings import AgentSettings
+from hansard.app.house import House
+from hansard.config.engine import EngineSettings
+from hansard.engine.engine import Engine
+from hansard.engine.parts import Parts
+from hansard.engine.ports import Adapter
+from hansard.engine.settings import Budget, Door, Settings, Strangers, WhileRunning
+from hansard.errors import BadInput
+from hansard.model.place import Source
+from hansard.model.usage import Usage
+
+
+class Agents:
+    """The agents of a configuration, made when they are first asked for."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._made: dict[str, registry.Agent] = {}
+
+    def choose(self, source: Source, name: str | None) -> registry.Agent:
+        """The agent for a source: the named one, the platform's, the default, or the demo."""
+        chosen = (
+            name or self._settings.agent_by_platform.get(source.platform) or self._settings.agent
+        )
+        return self.get(chosen)
+
+    def get(self, name: str | None) -> registry.Agent:
+        """An agent by its name; None means the demo that is always there."""
+        made = self._made.get(name or "")
+        if made is None:
+            made = registry.build(self._described(name), environ=config.environment())
+            self._made[name or ""] = made
+        return made
+
+    async def close(self) -> None:
+        """Let go of what the agents hold."""
+        for each in self._made.values():
+            await each.close()
+
+    def _described(self, name: str | None) -> AgentSettings:
+        if name is None:
+            return AgentSettings()
+        table = self._settings.agents.get(name)
+        if table is None:
+            known = ", ".join(sorted(self._settings.agents)) or "none"
+            raise BadInput(f"There is no agent {name!r}. Configured: {known}.")
+        return AgentSettings(table.name, table.kind, table.prompt, table.options)
+
+
+def build_engine(
+    house: House, *, adapters: Mapping[str, Adapter] | None = None, agents: Agents | None = None
+) -> Engine:
+    """The engine of a house, with the channels that are given to it."""
+    settings = house.config.engine
+    chosen = agents or Agents(settings)
+    channels = dict(adapters or {})
+    parts = Parts(
+        store=house.store,
+        clock=house.machine.clock,
+        ids=house.machine.ids,
+        holder=house.holder,
+        agent_for=chosen.choose,
+        system_prompt=prompt.assemble,
+        priced=partial(_priced, house),
+        adapters=channels,
+        deliverable=frozenset(channels),
+        policies=house.policies,
+        isolation=house.isolation,
+        settings=engine_settings(settings),
+        profile=house.profile,
+        redact_people=house.config.redact_people,
+    )
+    return Engine(parts)
+
+
+def engine_settings(given: EngineSettings) -> Settings:
+    """The configuration in the engine's own words."""
+    return Settings(
+        lease_seconds=given.lease_seconds,
+        poll_seconds=given.poll_seconds,
+        turn_seconds=given.turn_seconds,
+        most_turns=given.most_turns,
+        while_running=WhileRunning(given.while_running),
+        compact_at_tokens=given.compact_at_tokens,
+        finalizer=given.finalizer,
+        doors={
+            name: Door(door.everyone, frozenset(door.allow), Strangers(door.strangers))
+            for name, door in given.doors.items()
+        },
+        budgets={
+            name: Budget(budget.per, budget.tokens, budget.microusd)
+            for name, budget in given.budgets.items()
+        },
+    )
+
+
+def _priced(house: House, used: Usage) -> Usage:
+    return prices.priced(used, at=house.machine.clock.now())

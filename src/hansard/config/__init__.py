@@ -1,0 +1,114 @@
+"""Configuration: a frozen tree. The only reader of the environment and of hansard.toml."""
+
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from hansard.config import engine
+from hansard.config import reset as resets
+from hansard.config.engine import EngineSettings
+from hansard.config.reset import ResetSettings
+from hansard.config.table import Table
+from hansard.errors import BadInput, StoreUnavailable
+
+FILE = "hansard.toml"
+DATABASE = "hansard.db"
+COMPLETION_VARIABLE = "_HANSARD_COMPLETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything a house is told before it opens."""
+
+    home: Path
+    database: str
+    profile: str = "main"
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    isolate_people_in_groups: bool = True
+    isolate_people_in_threads: bool = False
+    redact_people: bool = False
+    reset: ResetSettings = resets.DEFAULT
+    reset_by_type: Mapping[str, ResetSettings] = field(default_factory=dict)
+    reset_by_platform: Mapping[str, ResetSettings] = field(default_factory=dict)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+
+
+def load(
+    *, home: str | None = None, database: str | None = None, profile: str | None = None
+) -> Config:
+    """Read the configuration: what was given, else the environment, the file, the defaults."""
+    folder = Path(home or os.environ.get("HANSARD_HOME") or _default_home())
+    table = Table(_read(folder / FILE), str(folder / FILE))
+    url = (
+        database
+        or os.environ.get("HANSARD_DATABASE")
+        or table.text("database")
+        or f"sqlite:///{folder / DATABASE}"
+    )
+    reset = table.table("reset")
+    default = resets.read(reset, resets.DEFAULT)
+    by_type = {name: resets.read(each, default) for name, each in reset.table("type").tables()}
+    by_platform = {
+        name: resets.read(each, default) for name, each in reset.table("platform").tables()
+    }
+    isolation = table.table("isolation")
+    config = Config(
+        home=folder,
+        database=url,
+        profile=profile or os.environ.get("HANSARD_PROFILE") or table.text("profile") or "main",
+        zone=_zone(table),
+        isolate_people_in_groups=isolation.flag("people_in_groups", default=True),
+        isolate_people_in_threads=isolation.flag("people_in_threads", default=False),
+        redact_people=table.flag("redact_people", default=False),
+        reset=default,
+        reset_by_type=by_type,
+        reset_by_platform=by_platform,
+        engine=engine.read(table),
+    )
+    for each in (table, isolation, reset):
+        each.refuse_unknown()
+    return config
+
+
+def environment() -> Mapping[str, str]:
+    """The environment, for whoever was told the name of a variable that holds a secret."""
+    return os.environ
+
+
+def completion_instruction() -> str | None:
+    """What a shell asks for when it calls the program to complete a word."""
+    return os.environ.get(COMPLETION_VARIABLE)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} cannot be read: it is not UTF-8 text.") from error
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be read: {error.strerror}.") from error
+    tomllib = importlib.import_module("tomllib")
+    try:
+        return dict(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path} cannot be read: {error}.") from error
+
+
+def _default_home() -> str:
+    """The platform's directory for data. What finds it is loaded only when nobody named a home."""
+    platformdirs = importlib.import_module("platformdirs")
+    return str(platformdirs.user_data_dir("hansard", appauthor=False))
+
+
+def _zone(table: Table) -> ZoneInfo:
+    name = table.text("zone") or "UTC"
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise BadInput(f"There is no time zone {name!r}: write one like Europe/Berlin.") from error
