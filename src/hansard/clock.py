@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -39,7 +40,7 @@ class RandomIds:
 def encode_id(milliseconds: int, chance: int) -> str:
     """Print an id: lower-case base 32 without look-alikes, safe in URLs and file names."""
     number = (milliseconds & ((1 << 50) - 1)) << 80 | chance
-    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def to_micros(at: datetime) -> int:

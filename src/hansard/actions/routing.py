@@ -52,7 +52,19 @@ def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, when:
 
     The caller appends in the same transaction, so that no session exists without a message.
     """
-    head = locked(tx, key)
+    return onward(tx, key, locked(tx, key), source, policy=policy, when=when)
+
+
+def onward(
+    tx: Tx,
+    key: SessionKey,
+    head: SessionHead | None,
+    source: Source,
+    *,
+    policy: ResetPolicy,
+    when: Occasion,
+) -> Route:
+    """Where a message goes from the session that its key is on, which is held already."""
     if head is None:
         return _open(tx, key, source, when=when)
     if head.is_open and not head.read_only and head.shelf is not Shelf.TRASH:

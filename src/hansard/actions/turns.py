@@ -71,7 +71,7 @@ def begin(
         return None
     if now is not None and now.running:
         return None
-    route = routing.route(tx, key, waiting[-1].source, policy=policy, when=when)
+    route = routing.onward(tx, key, now, waiting[-1].source, policy=policy, when=when)
     lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
     prompts = []
     for arrival in waiting:

@@ -206,13 +206,20 @@ def _four_processes(path: Path, raw: RawLog) -> Case:
     each = STEADY_RATE / PROCESSES
 
     def run(seconds: float) -> Sample:
-        began = time.perf_counter()
         command = [sys.executable, "-m", "hansard.bench.steady", str(path), str(each)]
         started = [
-            subprocess.Popen([*command, str(max(0.1, 2 * seconds))], stdout=subprocess.PIPE)
+            subprocess.Popen(
+                [*command, str(max(0.1, 2 * seconds))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
             for _ in range(PROCESSES)
         ]
-        told = [process.communicate()[0] for process in started]
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()
+        began = time.perf_counter()
+        told = _begin_together(started)
         latencies = [late for text in told for late in json.loads(text)]
         return Sample(len(latencies), time.perf_counter() - began, latencies)
 
@@ -235,3 +242,11 @@ def _four_processes(path: Path, raw: RawLog) -> Case:
         ),
         by="p50",
     )
+
+
+def _begin_together(started: list[subprocess.Popen[bytes]]) -> list[bytes]:
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    return [process.communicate()[0] for process in started]

@@ -15,6 +15,10 @@ def main(path: str, rate: str, seconds: str) -> None:
     product = Product(store, store.write(populate.open_plain, 1).result())
     for _ in range(5):
         product.append().result()
+    # All begin together: the imports of one would disturb the measurements of another.
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
     sample = steadily(lambda: product.append().result(), float(rate), float(seconds))
     store.close()
     sys.stdout.write(json.dumps(list(sample.latencies)))
