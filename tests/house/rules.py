@@ -11,8 +11,8 @@ MOST_LINES_OF_A_FUNCTION = 60
 
 # Modules that may import inside a function, and what: heavy or optional things, loaded on use.
 MAY_IMPORT_LATE: dict[str, set[str]] = {
-    "hansard.agents.model": {"hansard.agents.provider"},
-    "hansard.agents.provider": {"hansard.agents.mcp_tools"},
+    "hansard.agents.model": {"hansard.agents.provider", "hansard.agents.tool_calls"},
+    "hansard.agents.tool_calls": {"hansard.agents.mcp_tools"},
     "hansard.testing.postgres": {"psycopg"},
 }
 

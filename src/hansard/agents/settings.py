@@ -46,7 +46,10 @@ class AgentSettings:
 class Options:
     """The options of one agent; remembers what was asked for, to notice a misspelt name."""
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], where: str, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.environ = environ or {}
         self._values = values
         self._where = where
         self._asked: list[str] = []
@@ -96,15 +99,18 @@ class Options:
         value = self._get(name) or []
         if not isinstance(value, list | tuple) or not all(isinstance(x, Mapping) for x in value):
             raise self._bad(name, "a list of tables")
-        return [Options(each, f"{self._where} {name}[{no}]") for no, each in enumerate(value, 1)]
+        return [
+            Options(each, f"{self._where}, {name} {no}", self.environ)
+            for no, each in enumerate(value, 1)
+        ]
 
-    def secret(self, name: str, environ: Mapping[str, str]) -> Secret | None:
+    def secret(self, name: str) -> Secret | None:
         """What `<name>_env` (a variable) or `<name>_file` (a path) leads to."""
         variable, path = self.text(f"{name}_env"), self.text(f"{name}_file")
         if variable is not None:
-            if not environ.get(variable):
+            if not self.environ.get(variable):
                 raise BadInput(f"{self._where}: the environment has no variable {variable}.")
-            return Secret(environ[variable].strip())
+            return Secret(self.environ[variable].strip())
         return None if path is None else Secret(self._first_line(Path(path).expanduser()))
 
     def refuse_unknown(self) -> None:
