@@ -51,6 +51,7 @@ def test_doctor_finds_a_healthy_store_healthy(filled: Program) -> None:
         "permissions",
         "wal",
         "file system",
+        "identity",
         "room",
         "schema",
         "integrity",

@@ -17,12 +17,12 @@ from hansard.cli.table import count, size
 from hansard.cli.tree import command, pass_console
 from hansard.errors import HansardError, NotFound
 from hansard.store import filesystem, identity, migrate, sqlite_file
+from hansard.store.filesystem import BESIDE
 from hansard.store.opening import sqlite_path
 
 if TYPE_CHECKING:
     from hansard.app.house import House
 
-BESIDE = ("", "-wal", "-shm", "-identity", "-queue", "-turn")
 LONG_WAL = 64_000_000
 LITTLE_ROOM = 500_000_000
 NO_ROOM = 20_000_000
@@ -85,6 +85,12 @@ def _file(path: str, *, own_home: bool) -> Iterator[Finding]:
         yield Finding("file", "ok", f"{path}, {size(os.stat(path).st_size)}")
     else:
         yield Finding("file", "bad", f"{path} is gone", "Bring it back, or `hansard restore`.")
+    known = identity.read(path)
+    if known is None:
+        do = "It is written when the store is next opened where it can be written."
+        yield Finding("identity", "warn", "nothing beside the file says which store this is", do)
+    else:
+        yield Finding("identity", "ok", known)
     yield from _modes(path, folder, own_home=own_home)
     wal = Path(f"{path}-wal")
     length = wal.stat().st_size if wal.exists() else 0

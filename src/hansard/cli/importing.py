@@ -20,6 +20,7 @@ from hansard.cli.table import count
 from hansard.cli.tree import command, pass_console
 from hansard.clock import Occasion, RandomIds, SystemClock
 from hansard.errors import BadInput, HansardError, NotFound
+from hansard.store.filesystem import BESIDE
 from hansard.store.opening import open_store, sqlite_path
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 OURS = "hansard"
 STDIN = "-"
 NOT_YET = ("hermes", "claude-code", "codex", "chatgpt", "claude", "claude.ai", "openclaw")
-BESIDE = ("", "-wal", "-shm", "-identity", "-queue", "-turn")
 
 
 @dataclass(slots=True)

@@ -4,10 +4,17 @@ import os
 import stat
 from pathlib import Path
 
+# What may stand beside a database: its name and one of these.
+BESIDE = (
+    *("", "-wal", "-shm", "-identity", "-queue", "-turn"),
+    *("-search", "-search-wal", "-search-shm"),
+)
 MOUNTS = Path("/proc/self/mountinfo")
 # Locks and shared memory across machines are not what SQLite's WAL needs them to be.
-SHARED: tuple[str, ...] = ("9p", "afs", "ceph", "cifs", "fuse", "glusterfs", "lustre", "ncpfs", "nfs", "smb")
-SHARED += ("vboxsf", "virtiofs", "vmhgfs")
+SHARED = (
+    *("9p", "afs", "ceph", "cifs", "fuse", "glusterfs", "lustre", "ncpfs", "nfs", "smb"),
+    *("vboxsf", "virtiofs", "vmhgfs"),
+)
 
 
 def kind(path: str) -> str | None:
