@@ -37,13 +37,18 @@ def sqlite_path(url: str) -> str | None:
     raise BadInput(f"Unknown database {scheme[1]!r}: use sqlite:///path or postgresql://…")
 
 
-def open_store(url: str, *, create: bool, clock: Clock, ids: Ids) -> Store:
-    """Open the store at the URL, its schema up to date. Without `create` nothing is made."""
+def open_store(
+    url: str, *, create: bool, clock: Clock, ids: Ids, half_copied: bool = False
+) -> Store:
+    """Open the store at the URL, its schema up to date. Without `create` nothing is made.
+
+    A copy that is not whole is refused, except by who goes on with it (`half_copied`).
+    """
     now = clock.now()
     facts: dict[str, Any] = {"now_micros": to_micros(now), "store_id": ids.new(now)}
     path = sqlite_path(url)
     if path is None:
-        return _open_postgres(url, create=create, facts=facts)
+        return _open_postgres(url, create=create, facts=facts, half_copied=half_copied)
     if path != sqlite_file.MEMORY:
         # One name for one file: a later change of directory must not change it, nor a link hide it.
         path = os.path.realpath(path)
@@ -51,26 +56,28 @@ def open_store(url: str, *, create: bool, clock: Clock, ids: Ids) -> Store:
     if path == sqlite_file.MEMORY:
         store.write(migrate.apply, "sqlite", **facts).result()
     else:
-        _prepare_file(path, create=create, facts=facts)
+        _prepare_file(path, create=create, facts=facts, half_copied=half_copied)
     return store
 
 
-def _prepare_file(path: str, *, create: bool, facts: dict[str, Any]) -> None:
+def _prepare_file(path: str, *, create: bool, facts: dict[str, Any], half_copied: bool) -> None:
     made = sqlite_file.ensure(path, create=create)
     try:
-        if made or not _is_current(path):
+        if made or not _is_current(path, half_copied=half_copied):
             _migrate_file(path, facts)
     except apsw.Error as error:
         raise translate(error, path) from error
 
 
-def _is_current(path: str) -> bool:
+def _is_current(path: str, *, half_copied: bool) -> bool:
     connection = sqlite_file.connect_reader(path)
     try:
         tx = SqliteTx(connection)
         sqlite_file.recognise(connection, path)
         if migrate.pending(tx, "sqlite"):
             return False
+        if not half_copied:
+            _refuse_half_copy(tx, path)
         _confirm(tx, path)
         return True
     finally:
@@ -98,7 +105,15 @@ def _confirm(tx: Tx, path: str) -> None:
     identity.confirm(path, row[0])
 
 
-def _open_postgres(url: str, *, create: bool, facts: dict[str, Any]) -> Store:
+def _refuse_half_copy(tx: Tx, where: str) -> None:
+    if tx.one("get_meta", name="copy") is not None:
+        raise StoreUnavailable(
+            f"{where} is a copy of another store that is not whole; it was left as it is. "
+            "Run `hansard migrate` again to finish it."
+        )
+
+
+def _open_postgres(url: str, *, create: bool, facts: dict[str, Any], half_copied: bool) -> Store:
     try:
         postgres = importlib.import_module("hansard.store.postgres")
     except ModuleNotFoundError as error:
@@ -106,6 +121,8 @@ def _open_postgres(url: str, *, create: bool, facts: dict[str, Any]) -> Store:
     store: Store = postgres.PostgresStore(url)
     try:
         postgres.prepare(store, create=create, facts=facts)
+        if not half_copied:
+            store.read(_refuse_half_copy, "This database").result()
     except BaseException:
         store.close()
         raise

@@ -1,0 +1,265 @@
+-- Every table, a page at a time by its key. Made from the schema by tests/store/copy_sql.py.
+
+-- name: copy_key_blobs
+hash TEXT
+
+-- name: copy_columns_blobs
+hash, size, data
+
+-- name: copy_page_blobs
+SELECT {{copy_columns_blobs}} FROM blobs WHERE hash > :after_hash ORDER BY hash LIMIT :limit;
+
+-- name: copy_row_blobs
+INSERT INTO blobs ({{copy_columns_blobs}}) VALUES (:hash, :size, :data);
+
+-- name: copy_key_entries
+entry_no INTEGER
+
+-- name: copy_columns_entries
+entry_no, kind, role, at, turn_id, body
+
+-- name: copy_page_entries
+SELECT {{copy_columns_entries}} FROM entries WHERE entry_no > :after_entry_no ORDER BY entry_no LIMIT :limit;
+
+-- name: copy_row_entries
+INSERT INTO entries ({{copy_columns_entries}}) VALUES (:entry_no, :kind, :role, :at, :turn_id, :body);
+
+-- name: copy_key_feed
+position INTEGER
+
+-- name: copy_columns_feed
+position, session_no, seq, what
+
+-- name: copy_page_feed
+SELECT {{copy_columns_feed}} FROM feed WHERE position > :after_position ORDER BY position LIMIT :limit;
+
+-- name: copy_row_feed
+INSERT INTO feed ({{copy_columns_feed}}) VALUES (:position, :session_no, :seq, :what);
+
+-- name: copy_key_homes
+profile TEXT, platform TEXT
+
+-- name: copy_columns_homes
+profile, platform, chat_id, thread_id, name, set_at
+
+-- name: copy_page_homes
+SELECT {{copy_columns_homes}} FROM homes WHERE (profile, platform) > (:after_profile, :after_platform) ORDER BY profile, platform LIMIT :limit;
+
+-- name: copy_row_homes
+INSERT INTO homes ({{copy_columns_homes}}) VALUES (:profile, :platform, :chat_id, :thread_id, :name, :set_at);
+
+-- name: copy_key_next_titles
+profile TEXT, key TEXT
+
+-- name: copy_columns_next_titles
+profile, key, title
+
+-- name: copy_page_next_titles
+SELECT {{copy_columns_next_titles}} FROM next_titles WHERE (profile, key) > (:after_profile, :after_key) ORDER BY profile, key LIMIT :limit;
+
+-- name: copy_row_next_titles
+INSERT INTO next_titles ({{copy_columns_next_titles}}) VALUES (:profile, :key, :title);
+
+-- name: copy_key_pairing_guards
+profile TEXT
+
+-- name: copy_columns_pairing_guards
+profile, wrong_codes, locked_until
+
+-- name: copy_page_pairing_guards
+SELECT {{copy_columns_pairing_guards}} FROM pairing_guards WHERE profile > :after_profile ORDER BY profile LIMIT :limit;
+
+-- name: copy_row_pairing_guards
+INSERT INTO pairing_guards ({{copy_columns_pairing_guards}}) VALUES (:profile, :wrong_codes, :locked_until);
+
+-- name: copy_key_pairings
+profile TEXT, platform TEXT, person_id TEXT
+
+-- name: copy_columns_pairings
+profile, platform, person_id, name, code_hash, asked_at, expires_at
+
+-- name: copy_page_pairings
+SELECT {{copy_columns_pairings}} FROM pairings WHERE (profile, platform, person_id) > (:after_profile, :after_platform, :after_person_id) ORDER BY profile, platform, person_id LIMIT :limit;
+
+-- name: copy_row_pairings
+INSERT INTO pairings ({{copy_columns_pairings}}) VALUES (:profile, :platform, :person_id, :name, :code_hash, :asked_at, :expires_at);
+
+-- name: copy_key_permits
+profile TEXT, platform TEXT, person_id TEXT
+
+-- name: copy_columns_permits
+profile, platform, person_id, name, given_at, given_by
+
+-- name: copy_page_permits
+SELECT {{copy_columns_permits}} FROM permits WHERE (profile, platform, person_id) > (:after_profile, :after_platform, :after_person_id) ORDER BY profile, platform, person_id LIMIT :limit;
+
+-- name: copy_row_permits
+INSERT INTO permits ({{copy_columns_permits}}) VALUES (:profile, :platform, :person_id, :name, :given_at, :given_by);
+
+-- name: copy_key_projects
+no INTEGER
+
+-- name: copy_columns_projects
+no, id, profile, name, colour, created_at
+
+-- name: copy_page_projects
+SELECT {{copy_columns_projects}} FROM projects WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_projects
+INSERT INTO projects ({{copy_columns_projects}}) VALUES (:no, :id, :profile, :name, :colour, :created_at);
+
+-- name: copy_key_receipts
+profile TEXT, idem TEXT
+
+-- name: copy_columns_receipts
+profile, idem, session_no, seq
+
+-- name: copy_page_receipts
+SELECT {{copy_columns_receipts}} FROM receipts WHERE (profile, idem) > (:after_profile, :after_idem) ORDER BY profile, idem LIMIT :limit;
+
+-- name: copy_row_receipts
+INSERT INTO receipts ({{copy_columns_receipts}}) VALUES (:profile, :idem, :session_no, :seq);
+
+-- name: copy_key_schedules
+no INTEGER
+
+-- name: copy_columns_schedules
+no, id, profile, name, timing, zone, prompt, agent, deliver_to, origin, grace_seconds, paused, created_at, removed_at, next_at
+
+-- name: copy_page_schedules
+SELECT {{copy_columns_schedules}} FROM schedules WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_schedules
+INSERT INTO schedules ({{copy_columns_schedules}}) VALUES (:no, :id, :profile, :name, :timing, :zone, :prompt, :agent, :deliver_to, :origin, :grace_seconds, :paused, :created_at, :removed_at, :next_at);
+
+-- name: copy_key_spending
+profile TEXT, scope TEXT, period TEXT
+
+-- name: copy_columns_spending
+profile, scope, period, tokens, cost_microusd
+
+-- name: copy_page_spending
+SELECT {{copy_columns_spending}} FROM spending WHERE (profile, scope, period) > (:after_profile, :after_scope, :after_period) ORDER BY profile, scope, period LIMIT :limit;
+
+-- name: copy_row_spending
+INSERT INTO spending ({{copy_columns_spending}}) VALUES (:profile, :scope, :period, :tokens, :cost_microusd);
+
+-- name: copy_key_blob_refs
+hash TEXT, entry_no INTEGER
+
+-- name: copy_columns_blob_refs
+hash, entry_no
+
+-- name: copy_page_blob_refs
+SELECT {{copy_columns_blob_refs}} FROM blob_refs WHERE (hash, entry_no) > (:after_hash, :after_entry_no) ORDER BY hash, entry_no LIMIT :limit;
+
+-- name: copy_row_blob_refs
+INSERT INTO blob_refs ({{copy_columns_blob_refs}}) VALUES (:hash, :entry_no);
+
+-- name: copy_key_sessions
+no INTEGER
+
+-- name: copy_columns_sessions
+no, id, profile, key, source, platform, chat_type, chat_id, person_id, kind, shelf, title, title_by, model, settings, prompt_hash, workspace, project_no, pinned, archived, read_only, labels, extra, read_through, parent_no, lineage, base_seq, began_at, ended_at, end_reason, trashed_at, purged_at, finalized_at, finalize_tries, finalize_error, last_seq, last_reply_seq, last_active_at, preview, message_count, tool_call_count, compacted_seq, calls, unknown_cost_calls, estimated_calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_microusd, running_turn, epoch
+
+-- name: copy_page_sessions
+SELECT {{copy_columns_sessions}} FROM sessions WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_sessions
+INSERT INTO sessions ({{copy_columns_sessions}}) VALUES (:no, :id, :profile, :key, :source, :platform, :chat_type, :chat_id, :person_id, :kind, :shelf, :title, :title_by, :model, :settings, :prompt_hash, :workspace, :project_no, :pinned, :archived, :read_only, :labels, :extra, :read_through, :parent_no, :lineage, :base_seq, :began_at, :ended_at, :end_reason, :trashed_at, :purged_at, :finalized_at, :finalize_tries, :finalize_error, :last_seq, :last_reply_seq, :last_active_at, :preview, :message_count, :tool_call_count, :compacted_seq, :calls, :unknown_cost_calls, :estimated_calls, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_microusd, :running_turn, :epoch);
+
+-- name: copy_key_arrivals
+no INTEGER
+
+-- name: copy_columns_arrivals
+no, id, profile, idem, key, source, message, received_at, state, session_no, turn_id, seq, reason
+
+-- name: copy_page_arrivals
+SELECT {{copy_columns_arrivals}} FROM arrivals WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_arrivals
+INSERT INTO arrivals ({{copy_columns_arrivals}}) VALUES (:no, :id, :profile, :idem, :key, :source, :message, :received_at, :state, :session_no, :turn_id, :seq, :reason);
+
+-- name: copy_key_bindings
+profile TEXT, key TEXT
+
+-- name: copy_columns_bindings
+profile, key, session_no, bound_at
+
+-- name: copy_page_bindings
+SELECT {{copy_columns_bindings}} FROM bindings WHERE (profile, key) > (:after_profile, :after_key) ORDER BY profile, key LIMIT :limit;
+
+-- name: copy_row_bindings
+INSERT INTO bindings ({{copy_columns_bindings}}) VALUES (:profile, :key, :session_no, :bound_at);
+
+-- name: copy_key_deliveries
+no INTEGER
+
+-- name: copy_columns_deliveries
+no, id, profile, platform, chat_id, thread_id, channel, session_no, turn_id, parts, state, attempts, unclear_attempts, not_before, holder, lease_until, created_at, sent_at, reason, platform_message_id, redirected_to
+
+-- name: copy_page_deliveries
+SELECT {{copy_columns_deliveries}} FROM deliveries WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_deliveries
+INSERT INTO deliveries ({{copy_columns_deliveries}}) VALUES (:no, :id, :profile, :platform, :chat_id, :thread_id, :channel, :session_no, :turn_id, :parts, :state, :attempts, :unclear_attempts, :not_before, :holder, :lease_until, :created_at, :sent_at, :reason, :platform_message_id, :redirected_to);
+
+-- name: copy_key_drafts
+session_no INTEGER
+
+-- name: copy_columns_drafts
+session_no, text, updated_at
+
+-- name: copy_page_drafts
+SELECT {{copy_columns_drafts}} FROM drafts WHERE session_no > :after_session_no ORDER BY session_no LIMIT :limit;
+
+-- name: copy_row_drafts
+INSERT INTO drafts ({{copy_columns_drafts}}) VALUES (:session_no, :text, :updated_at);
+
+-- name: copy_key_holds
+session_no INTEGER, name TEXT
+
+-- name: copy_columns_holds
+session_no, name, expires_at
+
+-- name: copy_page_holds
+SELECT {{copy_columns_holds}} FROM holds WHERE (session_no, name) > (:after_session_no, :after_name) ORDER BY session_no, name LIMIT :limit;
+
+-- name: copy_row_holds
+INSERT INTO holds ({{copy_columns_holds}}) VALUES (:session_no, :name, :expires_at);
+
+-- name: copy_key_runs
+schedule_no INTEGER, due_at INTEGER
+
+-- name: copy_columns_runs
+schedule_no, due_at, state, holder, lease_until, began_at, ended_at, session_no, reason
+
+-- name: copy_page_runs
+SELECT {{copy_columns_runs}} FROM runs WHERE (schedule_no, due_at) > (:after_schedule_no, :after_due_at) ORDER BY schedule_no, due_at LIMIT :limit;
+
+-- name: copy_row_runs
+INSERT INTO runs ({{copy_columns_runs}}) VALUES (:schedule_no, :due_at, :state, :holder, :lease_until, :began_at, :ended_at, :session_no, :reason);
+
+-- name: copy_key_turns
+no INTEGER
+
+-- name: copy_columns_turns
+no, id, session_no, agent, state, epoch, holder, lease_until, began_at, ended_at, first_seq, reason, partial, stop
+
+-- name: copy_page_turns
+SELECT {{copy_columns_turns}} FROM turns WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_turns
+INSERT INTO turns ({{copy_columns_turns}}) VALUES (:no, :id, :session_no, :agent, :state, :epoch, :holder, :lease_until, :began_at, :ended_at, :first_seq, :reason, :partial, :stop);
+
+-- name: copy_key_usage
+no INTEGER
+
+-- name: copy_columns_usage
+no, profile, call_id, session_no, turn_id, at, model, provider, base_url, billing_mode, task, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_microusd, cost_status, price_source, price_version
+
+-- name: copy_page_usage
+SELECT {{copy_columns_usage}} FROM usage WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_usage
+INSERT INTO usage ({{copy_columns_usage}}) VALUES (:no, :profile, :call_id, :session_no, :turn_id, :at, :model, :provider, :base_url, :billing_mode, :task, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_microusd, :cost_status, :price_source, :price_version);

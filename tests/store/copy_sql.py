@@ -1,0 +1,63 @@
+"""The queries of a copy, made from the schema: `python -m tests.store.copy_sql` writes them."""
+
+from pathlib import Path
+
+from hansard.clock import RandomIds, SystemClock
+from hansard.store import copying
+from hansard.store.database import Tx
+from hansard.store.opening import open_store
+
+FILE = Path(copying.__file__).parent / "sql" / "queries" / "copy.sql"
+HEAD = """\
+-- Every table, a page at a time by its key. Made from the schema by tests/store/copy_sql.py.
+"""
+
+
+def text() -> str:
+    """What the file must say."""
+    store = open_store("sqlite::memory:", create=True, clock=SystemClock(), ids=RandomIds())
+    try:
+        return store.read(_text).result()
+    finally:
+        store.close()
+
+
+def _text(tx: Tx) -> str:
+    known: dict[str, list[tuple[str, str, int]]] = {}
+    for table, column, kind, place in tx.all("list_columns"):
+        known.setdefault(table, []).append((column, kind, place))
+    references = {(table, other) for table, other in tx.all("list_references") if table != other}
+    wanted = sorted(known.keys() - copying.NOT_COPIED)
+    ordered: list[str] = []
+    while wanted:
+        ready = [t for t in wanted if all(o in ordered for s, o in references if s == t)]
+        ordered += ready
+        wanted = [table for table in wanted if table not in ready]
+    return HEAD + "".join(_queries(table, known[table]) for table in ordered)
+
+
+def _queries(table: str, columns: list[tuple[str, str, int]]) -> str:
+    names = [name for name, _, _ in columns]
+    key = sorted((place, name, kind) for name, kind, place in columns if place)
+    after = ", ".join(f":after_{name}" for _, name, _ in key)
+    order = ", ".join(name for _, name, _ in key)
+    kinds = ", ".join(f"{name} {kind}" for _, name, kind in key)
+    beyond = f"({order}) > ({after})" if len(key) > 1 else f"{order} > {after}"
+    values = ", ".join(f":{name}" for name in names)
+    return f"""
+-- name: copy_key_{table}
+{kinds}
+
+-- name: copy_columns_{table}
+{", ".join(names)}
+
+-- name: copy_page_{table}
+SELECT {{{{copy_columns_{table}}}}} FROM {table} WHERE {beyond} ORDER BY {order} LIMIT :limit;
+
+-- name: copy_row_{table}
+INSERT INTO {table} ({{{{copy_columns_{table}}}}}) VALUES ({values});
+"""
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")

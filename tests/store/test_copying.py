@@ -1,0 +1,240 @@
+"""A whole store goes to the other database and back, with every number, or is not opened."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansard.actions import verify
+from hansard.clock import RandomIds, SystemClock
+from hansard.errors import Conflict, StoreUnavailable
+from hansard.store import copying, identity
+from hansard.store.database import Row, Store
+from hansard.store.opening import open_store
+from hansard.testing.world import World
+from tests.store import copy_sql
+from tests.transfer import exported, fill, imported
+
+
+def opened(url: str, *, half_copied: bool = False) -> Store:
+    return open_store(
+        url, create=True, clock=SystemClock(), ids=RandomIds(), half_copied=half_copied
+    )
+
+
+@pytest.fixture(params=["sqlite to postgres", "postgres to sqlite"])
+def urls(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path) -> list[str]:
+    """From here, to there."""
+    both = [f"sqlite:///{tmp_path}/hansard.db", postgres_url]
+    return both if request.param == "sqlite to postgres" else both[::-1]
+
+
+@pytest.fixture
+def stores(urls: list[str]) -> Iterator[list[Store]]:
+    """Two empty stores; the second may be half a copy."""
+    both = [opened(urls[0]), opened(urls[1], half_copied=True)]
+    yield both
+    for store in both:
+        store.close()
+
+
+def everything(store: Store) -> dict[str, list[Row]]:
+    """Every row of every table."""
+    read = copying._reader(store)
+    return {table.name: list(copying._rows(read, table)) for table in copying.tables()}
+
+
+def meta(store: Store, name: str) -> Any:
+    row = store.read(lambda tx: tx.one("get_meta", name=name)).result()
+    return None if row is None else row[0]
+
+
+class Killed(Exception):
+    """Stands for SIGKILL between two transactions."""
+
+
+def kill_at(step: int) -> Any:
+    count = 0
+
+    def progress(table: str, rows: int) -> None:
+        nonlocal count
+        count += 1
+        if count == step:
+            raise Killed
+
+    return progress
+
+
+def test_every_row_of_every_table_is_there_with_its_number(stores: list[Store]) -> None:
+    here, there = stores
+    fill(World(here))
+    report = copying.copy_store(here, there)
+    assert everything(there) == everything(here)
+    assert report.rows["entries"] == len(everything(here)["entries"])
+    assert exported(there) == exported(here)
+    assert verify.verify(there).broken == ()
+
+
+def test_the_copy_is_the_same_store_in_its_next_generation(
+    stores: list[Store], urls: list[str]
+) -> None:
+    here, there = stores
+    World(here).session("hello")
+    copying.copy_store(here, there)
+    assert meta(there, "store_id") == meta(here, "store_id")
+    assert meta(there, "generation") == "1"
+    there.close()
+    opened(urls[1]).close()
+    if urls[1].startswith("sqlite"):
+        assert identity.read(urls[1].removeprefix("sqlite:///")) == meta(here, "store_id")
+
+
+def test_the_copy_goes_on_with_numbers_that_no_one_has(stores: list[Store]) -> None:
+    here, there = stores
+    made = fill(World(here))
+    copying.copy_store(here, there)
+    world = World(there)
+    world.clock.tick(3600)
+    session = world.session("a new day")
+    assert world.head(session).no > max(row[0] for row in everything(here)["sessions"])
+    world.talk("and again")
+    world.say(made["rich"], "more")
+    assert verify.verify(there).broken == ()
+
+
+def test_it_comes_back_the_same(stores: list[Store], tmp_path: Path) -> None:
+    here, there = stores
+    fill(World(here))
+    copying.copy_store(here, there)
+    back = opened(f"sqlite:///{tmp_path}/back.db", half_copied=True)
+    try:
+        assert copying.copy_store(there, back).generation == 2
+        assert everything(back) == everything(here)
+    finally:
+        back.close()
+
+
+def test_a_parent_with_a_higher_number_is_no_trouble(stores: list[Store]) -> None:
+    here, there = stores
+    source = World(here)
+    child = source.session("child")
+    parent = source.session("parent")
+    low, high = source.head(child).no, source.head(parent).no
+    source.write(lambda tx: tx.run("set_parent", no=low, parent_no=high, lineage="reset"))
+    copying.copy_store(here, there)
+    assert World(there).head(child).parent_id == parent
+    assert exported(there) == exported(here)
+
+
+def test_a_copy_that_was_killed_is_refused_until_it_is_finished(
+    stores: list[Store], urls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = stores
+    fill(World(here))
+    monkeypatch.setattr(copying, "PAGE", 3)
+    steps = 0
+    while True:
+        try:
+            report = copying.copy_store(here, there, progress=kill_at(4))
+            break
+        except Killed:
+            steps += 1
+            with pytest.raises(StoreUnavailable, match="not whole"):
+                opened(urls[1])
+            if meta(there, "copy") and all_copied(there, here):
+                report = copying.copy_store(here, there)
+                break
+    assert steps > 3
+    assert report.resumed
+    assert everything(there) == everything(here)
+    opened(urls[1]).close()
+
+
+def all_copied(there: Store, here: Store) -> bool:
+    return everything(there) == everything(here)
+
+
+def test_a_target_that_is_not_empty_is_refused_and_left_as_it_is(stores: list[Store]) -> None:
+    here, there = stores
+    World(here).session("hello")
+    World(there).session("mine")
+    before = everything(there)
+    with pytest.raises(Conflict, match="not empty"):
+        copying.copy_store(here, there)
+    assert everything(there) == before
+    assert meta(there, "copy") is None
+
+
+def test_half_a_copy_of_another_store_is_refused(stores: list[Store], tmp_path: Path) -> None:
+    here, there = stores
+    fill(World(here))
+    with pytest.raises(Killed):
+        copying.copy_store(here, there, progress=kill_at(3))
+    other = opened(f"sqlite:///{tmp_path}/other.db")
+    try:
+        with pytest.raises(Conflict, match="another store"):
+            copying.copy_store(other, there)
+    finally:
+        other.close()
+
+
+def test_a_running_turn_in_the_source_refuses_the_copy(stores: list[Store]) -> None:
+    here, there = stores
+    world = World(here)
+    world.begin_in(world.session("hello"))
+    with pytest.raises(Conflict, match="running"):
+        copying.copy_store(here, there)
+    assert meta(there, "copy") is None
+
+
+def test_a_change_of_the_source_meanwhile_is_found(stores: list[Store], urls: list[str]) -> None:
+    here, there = stores
+    world = World(here)
+    session = world.session("hello")
+    said = []
+
+    def progress(table: str, rows: int) -> None:
+        if table == "sessions" and not said:
+            said.append(world.say(session, "wait, there is more"))
+
+    with pytest.raises(Conflict, match="changed while they were copied"):
+        copying.copy_store(here, there, progress=progress)
+    with pytest.raises(StoreUnavailable, match="not whole"):
+        opened(urls[1])
+
+
+def test_an_import_into_the_copy_changes_nothing(stores: list[Store]) -> None:
+    here, there = stores
+    fill(World(here))
+    copying.copy_store(here, there)
+    assert imported(there, exported(here)).added == 0
+
+
+def test_the_queries_of_the_copy_are_made_from_the_schema() -> None:
+    assert copy_sql.FILE.read_text(encoding="utf-8") == copy_sql.text(), (
+        "the schema has changed: run python -m tests.store.copy_sql, and see restart_numbers"
+    )
+
+
+def test_both_databases_have_the_columns_that_are_copied(stores: list[Store]) -> None:
+    for store in stores:
+        found: dict[str, set[str]] = {}
+        for table, column, _, _ in store.read(lambda tx: tx.all("list_columns")).result():
+            found.setdefault(table, set()).add(column)
+        copied = {table.name: set(table.columns) for table in copying.tables()}
+        assert copied == {
+            name: columns for name, columns in found.items() if name not in copying.NOT_COPIED
+        }
+
+
+def test_every_number_that_postgres_gives_is_restarted(postgres_url: str) -> None:
+    store = opened(postgres_url)
+    try:
+        rows = store.read(lambda tx: tx.all("numbered_columns")).result()
+        text = (copy_sql.FILE.parent / "postgres" / "copying.sql").read_text(encoding="utf-8")
+        assert rows
+        for table, column in rows:
+            assert f"pg_get_serial_sequence('{table}', '{column}')" in text
+    finally:
+        store.close()
