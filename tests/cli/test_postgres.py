@@ -1,5 +1,7 @@
 """The same commands on PostgreSQL."""
 
+from pathlib import Path
+
 from tests.cli.conftest import Program
 
 
@@ -25,6 +27,22 @@ def test_a_session_lives_on_postgresql_from_begin_to_end(
     assert taken.code == 1
     assert "is taken by session" in taken.line
     assert not hansard.home.exists()
+
+
+def test_a_store_moves_to_postgresql_and_back(
+    hansard: Program, postgres_url: str, tmp_path: Path
+) -> None:
+    hansard.append("new", "hello", "--title", "Capitals")
+    before = hansard("export", "--all").out
+    back = f"sqlite:///{tmp_path / 'back.db'}"
+
+    there = hansard("migrate", "--to", postgres_url, "--json")
+    again = hansard("migrate", "--database", postgres_url, "--to", back)
+
+    assert there.code == again.code == 0, there.err + again.err
+    assert there.json["rows"]["entries"] == 1
+    assert hansard("export", "--all", "--database", postgres_url).out == before
+    assert hansard("export", "--all", "--database", back).out == before
 
 
 def test_a_server_that_is_not_there_is_one_line_without_the_password(hansard: Program) -> None:

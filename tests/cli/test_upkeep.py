@@ -189,6 +189,13 @@ def test_the_store_itself_cannot_be_imported(filled: Program) -> None:
     assert "belongs to the store itself" in answer.line
 
 
+def test_a_store_is_not_copied_to_itself(filled: Program) -> None:
+    answer = filled("migrate", "--to", f"sqlite:///{filled.database}")
+
+    assert answer.code == 1
+    assert "cannot be copied to itself" in answer.line
+
+
 def test_serve_is_honest_about_what_is_not_there_yet(hansard: Program) -> None:
     answer = hansard("serve")
 

@@ -21,11 +21,3 @@ def backup(console: Console, file: str) -> None:
 def restore(console: Console, file: str) -> None:
     """Put a backup in the place of the store."""
     raise BadInput("not yet")
-
-
-@command("migrate", example="hansard migrate --to postgresql://localhost/hansard")
-@click.option("--to", "url", metavar="URL", required=True, help="The other database.")
-@pass_console
-def migrate(console: Console, url: str) -> None:
-    """Copy the store to another database."""
-    raise BadInput("not yet")

@@ -24,7 +24,7 @@ COMMANDS = {
     "doctor": ("doctor:doctor", "Examine the store and the machine under it."),
     "backup": ("backup:backup", "Copy the store into a file while it is in use."),
     "restore": ("backup:restore", "Put a backup in the place of the store."),
-    "migrate": ("backup:migrate", "Copy the store to another database."),
+    "migrate": ("migrate:migrate", "Copy the store to another database."),
     "stats": ("upkeep:stats", "Count what is in the store."),
     "bench": ("bench:bench", "Print the benchmark table."),
     "completion": ("completion:completion", "Print the completion script of a shell."),

@@ -87,6 +87,9 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which was perhaps meant."""
         name = args[0]
+        if name == "help" and not ctx.ensure_object(Console).json:
+            click.echo(ctx.get_help())
+            ctx.exit()
         if name not in self.lazy and not name.startswith("-"):
             difflib = importlib.import_module("difflib")
             near = difflib.get_close_matches(name, self.lazy, n=1)
