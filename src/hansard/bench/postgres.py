@@ -25,7 +25,7 @@ def cases(_: Path, __: Scale) -> Iterator[Case]:
     testing = importlib.import_module("hansard.testing.postgres")
     psycopg = importlib.import_module("psycopg")
     with ExitStack() as stack:
-        server = stack.enter_context(closing_server(testing.start_own_server()))
+        server = stack.enter_context(closing_server(testing.start_own_server(durable=True)))
         url = server.create_database()
         store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
         stack.enter_context(closing(store))

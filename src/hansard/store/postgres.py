@@ -2,10 +2,10 @@
 
 import logging
 import os
+import select
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
@@ -18,6 +18,7 @@ from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
 from hansard.store.postgres_errors import RACES, translate
 from hansard.store.postgres_tx import PostgresTx
+from hansard.store.workers import Workers
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,11 +49,11 @@ class PostgresStore:
             max_size=connections,
             timeout=wait_seconds,
             reconnect_timeout=wait_seconds,
-            check=ConnectionPool.check_connection,
+            check=_check,
             open=False,
             kwargs={"prepare_threshold": 2, "connect_timeout": max(2, int(wait_seconds))},
         )
-        self._workers = ThreadPoolExecutor(connections, thread_name_prefix="hansard-postgres")
+        self._workers = Workers(connections, "hansard-postgres")
         self._listeners = Listeners()
         self._pid = os.getpid()
         self._guard = threading.Lock()
@@ -95,7 +96,7 @@ class PostgresStore:
             if self._closed:
                 return
             self._closed = True
-        self._workers.shutdown(wait=True)
+        self._workers.close()
         self._pool.close()
 
     def _submit(
@@ -164,6 +165,18 @@ class PostgresStore:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             return action(PostgresTx(connection))
+
+
+def _check(connection: psycopg.Connection[Row]) -> None:
+    """Refuse a connection that the server has cut; ask it only when it has something to say.
+
+    A server that stops or dies ends the connection, and an ended connection can be read from. An
+    idle one that is well cannot: asking each time would double the way of a small transaction.
+    """
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    if waiting.poll(0):
+        ConnectionPool.check_connection(connection)
 
 
 def prepare(store: PostgresStore, *, create: bool, facts: dict[str, Any]) -> None:

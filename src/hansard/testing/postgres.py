@@ -36,6 +36,9 @@ SETTINGS = {
     "timezone": "UTC",
 }
 
+# For measurements: as a server is in use.
+DURABLE = {"fsync": "on", "full_page_writes": "on", "shared_buffers": "128MB"}
+
 
 class PostgresUnavailable(RuntimeError):
     """No PostgreSQL could be started; the message is one line that says what to do."""
@@ -103,8 +106,9 @@ class GivenServer(Server):
 class PostgresServer(Server):
     """A server of our own, run from the programs in the directory `binaries`."""
 
-    def __init__(self, binaries: Path) -> None:
+    def __init__(self, binaries: Path, *, durable: bool = False) -> None:
         self._account = _Account.for_servers()
+        self._settings = {**SETTINGS, **DURABLE} if durable else SETTINGS
         self._home = Path()
         self._binaries = binaries
         self._guard: subprocess.Popen[bytes] | None = None
@@ -174,7 +178,7 @@ class PostgresServer(Server):
             raise PostgresUnavailable(_last_line(initdb.stdout))
 
     def _launch(self) -> None:
-        settings = {**SETTINGS, "unix_socket_directories": str(self._home)}
+        settings = {**self._settings, "unix_socket_directories": str(self._home)}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self._home / "log").open("ab") as log:
             self._postgres = subprocess.Popen(
@@ -218,11 +222,11 @@ def start_server(url: str | None = None) -> Server:
     return server
 
 
-def start_own_server() -> PostgresServer:
-    """Start a server that the caller alone uses, and may kill."""
+def start_own_server(*, durable: bool = False) -> PostgresServer:
+    """Start a server that the caller alone uses, and may kill. `durable`: it syncs every commit."""
     reasons = []
     for binaries in (*_binaries_of_wheel(), *_binaries_of_system()):
-        server = PostgresServer(binaries)
+        server = PostgresServer(binaries, durable=durable)
         try:
             server.start()
         except (OSError, PostgresUnavailable) as error:

@@ -1,0 +1,76 @@
+"""The short way to read a message gives what the long way gives, or leaves it to the long way."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hansard.model import document
+from hansard.model.entry import Entry, Message, Role, body_from_json, body_to_json
+from hansard.model.part import Reasoning, Text, ToolCall
+from hansard.model.place import Person, Source, source_as_stored
+from hansard.model.reading import message_entry, reader
+from hansard.model.session import SessionHead
+from hansard.model.twin import twin_of
+from hansard.model.usage import UsageTotal
+
+AT = datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+words = st.text(st.characters(codec="utf-8"), max_size=30)
+maybe = st.none() | words
+messages = st.builds(
+    Message,
+    st.sampled_from(Role),
+    st.lists(st.builds(Text, words), max_size=3).map(tuple),
+    person=st.none() | st.builds(Person, words.filter(bool), maybe, maybe),
+    model=maybe,
+    finish_reason=maybe,
+    token_count=st.none() | st.integers(0, 2**60),
+    platform_message_id=maybe,
+    extra=st.dictionaries(words, words, max_size=2),
+)
+
+
+@given(messages, maybe)
+def test_both_ways_read_the_same_entry(said: Message, turn_id: str | None) -> None:
+    text = document.encode(body_to_json(said))
+
+    quick = message_entry("s", 7, AT, turn_id, role=said.role, body=reader().decode(text))
+    slow = Entry("s", 7, AT, body_from_json("message", said.role, document.decode(text)), turn_id)
+
+    assert quick == slow
+    assert type(quick) is Entry
+    assert type(quick.body) is Message
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Message(Role.ASSISTANT, (Text("a"), ToolCall("1", "look"))),
+        Message(Role.ASSISTANT, (Reasoning("hm"),)),
+        Message(Role.USER, (Text("a", {"colour": "red"}),)),
+    ],
+)
+def test_what_is_more_than_text_takes_the_long_way(said: Message) -> None:
+    decode, failure = reader()
+
+    with pytest.raises(failure):
+        decode(document.encode(body_to_json(said)))
+
+
+def test_a_value_read_quickly_is_as_frozen_as_any_other() -> None:
+    body = reader().decode('{"parts":[{"type":"text","text":"a"}]}')
+    entry = message_entry("s", 1, AT, None, role="user", body=body)
+
+    with pytest.raises(AttributeError):
+        entry.seq = 2  # type: ignore[misc]
+
+
+@given(st.builds(Source, words.filter(bool), maybe, chat_name=maybe, user_id=maybe))
+def test_a_stored_source_is_the_source(source: Source) -> None:
+    assert source_as_stored(source.to_json()) == Source.from_json(source.to_json()) == source
+
+
+@pytest.mark.parametrize("value", [Text, Message, Entry, Source, SessionHead, UsageTotal])
+def test_a_twin_has_the_fields_of_its_value_in_their_order(value: type) -> None:
+    assert twin_of(value).__slots__ == value.__slots__  # type: ignore[attr-defined]

@@ -1,0 +1,92 @@
+"""The writer waits for callers that come back, and never for one that is alone."""
+
+import queue
+import threading
+import time
+
+from hansard.store.gathering import Gathering
+from hansard.store.workers import Workers
+
+
+def queue_of(*jobs: str | None) -> "queue.SimpleQueue[str | None]":
+    made: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    for job in jobs:
+        made.put(job)
+    return made
+
+
+def test_everything_that_waits_is_taken_at_once() -> None:
+    assert Gathering(queue_of("a", "b", "c")).take(commit_seconds=0) == ["a", "b", "c"]
+
+
+def test_closing_ends_the_batch_and_the_work() -> None:
+    gathering = Gathering(queue_of("a", None, "never"))
+
+    assert gathering.take(commit_seconds=0) == ["a"]
+    assert gathering.closing
+    assert Gathering(queue_of(None)).take(commit_seconds=0) == []
+
+
+def test_those_who_were_answered_together_are_awaited() -> None:
+    jobs = queue_of("a", "b")
+    gathering = Gathering(jobs)
+    assert gathering.take(commit_seconds=1) == ["a", "b"]
+    gathering.answered(2)
+    jobs.put("a again")
+    late = threading.Timer(0.0, jobs.put, ["b again"])
+    late.start()
+
+    taken = gathering.take(commit_seconds=1)
+    late.join()
+
+    assert sorted(taken + ([] if jobs.empty() else [str(jobs.get())])) == ["a again", "b again"]
+
+
+def test_a_caller_who_is_alone_never_waits(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    jobs = queue_of()
+    gathering = Gathering(jobs)
+
+    for number in range(20):
+        jobs.put(str(number))
+        assert gathering.take(commit_seconds=1) == [str(number)]
+        gathering.answered(1)
+
+    assert slept == []
+
+
+def test_waiting_in_vain_becomes_rare(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    jobs = queue_of()
+    gathering = Gathering(jobs)
+
+    for _ in range(100):
+        jobs.put("alone")
+        gathering.take(commit_seconds=1)
+        gathering.answered(3)
+
+    assert 0 < len(slept) < 20
+
+
+def test_workers_finish_what_was_handed_over_before_they_end() -> None:
+    workers = Workers(2, "test")
+    done: list[int] = []
+    for number in range(50):
+        workers.submit(done.append, number)
+
+    workers.close()
+
+    assert sorted(done) == list(range(50))
+
+
+def test_workers_start_no_more_threads_than_there_is_work() -> None:
+    workers = Workers(8, "test-few")
+    gate = threading.Event()
+    workers.submit(gate.wait)
+    before = {each.name for each in threading.enumerate()}
+    gate.set()
+    workers.close()
+
+    assert len([name for name in before if name == "test-few"]) == 1
