@@ -1,5 +1,6 @@
 """`hansard sessions list`."""
 
+import importlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from hansard.cli.table import Column, count, money, table
 from hansard.cli.tree import command, pass_console
 from hansard.errors import BadInput
 from hansard.model.session import Kind, SessionHead, Shelf
-from hansard.model.view import head_json
 
 if TYPE_CHECKING:
     from hansard.app.house import House
@@ -69,7 +69,9 @@ def list_sessions(console: Console, **asked: Any) -> None:
         ).result()
         zone = house.config.zone
     if console.json:
-        items = [head_json(head) for head in page.items]
+        # What prints a head prints messages too; a list for people does without.
+        view = importlib.import_module("hansard.model.view")
+        items = [view.head_json(head) for head in page.items]
         console.emit({"items": items, "next": page.next, "hidden": page.hidden})
         return
     if page.items and console.is_terminal:
