@@ -35,6 +35,7 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
     tx.run("delete_bindings", session_no=head.no)
     for forget in ("delete_draft", "delete_holds", "forget_arrivals", "forget_deliveries"):
         tx.run(forget, no=head.no)
+    tx.run("forget_requests", id=head.id)
     purged = _delete_unneeded(tx, head.no, head.id)
     _release_ancestors(tx, head.no)
     tx.run("insert_feed", session_no=head.no, seq=0, what="gone")

@@ -211,6 +211,8 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -
         raise TurnLost(
             f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; nothing was written."
         )
+    if not done:  # an entry tells the feed by itself
+        tx.run("insert_feed", session_no=lease.session_no, seq=0, what="turn")
     tx.after_commit(SessionChanged(profile, lease.session_id))
     return done
 
@@ -246,6 +248,7 @@ def interrupt(
         log.append(tx, turn.session_id, said, profile=profile, at=turn.began_at, lease=lease)
     if not turns.end(tx, turn_id, state=state, at=when.now, reason=reason):
         return None
+    tx.run("insert_feed", session_no=session_no, seq=0, what="turn")
     tx.after_commit(SessionChanged(profile, turn.session_id))
     ended = turns.get(tx, turn_id, profile=profile)
     return None if ended is None else ended[0]

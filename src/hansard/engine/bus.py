@@ -27,9 +27,11 @@ class Bus:
 
     def __init__(self) -> None:
         self._queues: dict[asyncio.Queue[Live | None], str | None] = {}
+        self._saying: dict[str, tuple[str, list[str]]] = {}
 
     def publish(self, live: Live) -> None:
         """Give an event to the listeners of its session, and to those of all."""
+        self._note(live)
         for queue, session_id in tuple(self._queues.items()):
             if session_id is not None and session_id != live.session_id:
                 continue
@@ -47,6 +49,20 @@ class Bus:
             yield queue
         finally:
             del self._queues[queue]
+
+    def saying(self, session_id: str) -> Live | None:
+        """What the turn that runs in a session has said of its unfinished step, for who comes late."""
+        found = self._saying.get(session_id)
+        return None if found is None else Live(session_id, found[0], "so_far", "".join(found[1]))
+
+    def _note(self, live: Live) -> None:
+        match live.kind:
+            case "began" | "step":
+                self._saying[live.session_id] = (live.turn_id, [])
+            case "delta" if live.session_id in self._saying:
+                self._saying[live.session_id][1].append(str(live.data))
+            case "ended" | "lost":
+                self._saying.pop(live.session_id, None)
 
     def _overflow(self, queue: "asyncio.Queue[Live | None]") -> None:
         while not queue.empty():

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from hansard.engine.asking import Accepted
 from hansard.engine.commands import FollowUp
 from hansard.engine.compaction import Compactor
 from hansard.engine.intake import Intake, Received
@@ -63,12 +64,22 @@ class Engine:
     async def receive(self, source: Source, said: Message, *, idem: str | None = None) -> Received:
         """Take a message in; durable when this returns."""
         received = await self.intake.receive(source, said, idem=idem)
+        self._follow_up(received)
+        self.turns.wake()
+        return received
+
+    def carry_on(self, accepted: Accepted) -> None:
+        """Do what follows after a message was accepted and committed: run its turn, or its command."""
+        self._follow_up(accepted.received)
+        if accepted.beginning.begun is not None:
+            self.turns.take(accepted.key, accepted.beginning)
+        self.turns.wake()
+
+    def _follow_up(self, received: Received) -> None:
         if received.follow_up is not None:
             task = asyncio.create_task(self._follow(received.follow_up))
             self._follow_ups.add(task)
             task.add_done_callback(self._follow_ups.discard)
-        self.turns.wake()
-        return received
 
     async def _follow(self, follow_up: FollowUp) -> None:
         if follow_up.kind == "compact":

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from hansard.actions import deliver, receive, turns
 from hansard.actions.receive import ArrivalCame
@@ -16,7 +18,8 @@ from hansard.engine.wake import Wake
 from hansard.errors import RetryLater, StoreUnavailable
 from hansard.model.key import SessionKey
 from hansard.model.part import Text
-from hansard.model.place import Source
+from hansard.model.place import Source, session_named_by
+from hansard.model.reset import ResetPolicy
 from hansard.store import arrivals
 from hansard.store.database import Tx
 
@@ -24,7 +27,9 @@ log = logging.getLogger("hansard.loop")
 
 
 @dataclass(frozen=True, slots=True)
-class _Beginning:
+class Beginning:
+    """A turn that was begun for a key, and what its run needs to know; or none."""
+
     begun: turns.Begun | None
     source: Source | None = None
     notice: str | None = None
@@ -59,6 +64,18 @@ class TurnLoop:
             self._wake.ring()
 
     @property
+    def has_room(self) -> bool:
+        """Whether one more turn may run in this process."""
+        return len(self._running) < self._parts.settings.most_turns
+
+    def take(self, key: SessionKey, beginning: Beginning) -> None:
+        """Run a turn that was begun together with the arrival of its message."""
+        name = str(key)
+        if name in self._running:  # a round that looked at the inbox before us, and finds nothing
+            name = f"{name} {'' if beginning.begun is None else beginning.begun.lease.turn_id}"
+        self._start(name, self._run(key, beginning))
+
+    @property
     def turns(self) -> int:
         """How many turns run in this process."""
         return len(self._running)
@@ -78,10 +95,13 @@ class TurnLoop:
         for key in keys:
             if key in self._running:
                 self._interrupt(key)
-            elif len(self._running) < self._parts.settings.most_turns:
-                task = asyncio.create_task(self._serve(SessionKey.parse(key)))
-                self._running[key] = task
-                task.add_done_callback(lambda _, key=key: self._done(key))  # type: ignore[misc]
+            elif self.has_room:
+                self._start(key, self._serve(SessionKey.parse(key)))
+
+    def _start(self, name: str, turn: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(turn)
+        self._running[name] = task
+        task.add_done_callback(lambda _: self._done(name))
 
     def _done(self, key: str) -> None:
         self._running.pop(key, None)
@@ -96,8 +116,16 @@ class TurnLoop:
         """One turn for a key; a failure of the store is met again by the next round."""
         parts = self._parts
         try:
-            beginning = await parts.store.write(_begin, key, parts=parts, when=parts.occasion())
+            beginning = await parts.store.write(begin, key, parts=parts, when=parts.occasion())
             self._again.discard(str(key))
+            await self._run(key, beginning)
+        except (RetryLater, StoreUnavailable) as error:
+            log.warning("a turn of %s could not be begun: %s", key, error)
+            await asyncio.sleep(parts.settings.poll_seconds)
+
+    async def _run(self, key: SessionKey, beginning: Beginning) -> None:
+        parts = self._parts
+        try:
             if beginning.begun is not None and beginning.source is not None:
                 run = TurnRun(parts, beginning.begun, self._errand(beginning))
                 await run.run()
@@ -107,7 +135,7 @@ class TurnLoop:
             log.warning("a turn of %s could not be kept: %s", key, error)
             await asyncio.sleep(parts.settings.poll_seconds)
 
-    def _errand(self, beginning: _Beginning) -> Errand:
+    def _errand(self, beginning: Beginning) -> Errand:
         parts, source = self._parts, beginning.source
         assert source is not None
         return Errand(
@@ -124,29 +152,30 @@ class TurnLoop:
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
 
-def _begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> _Beginning:
+def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning:
     """Begin a turn with what waits, unless a budget is used up: then say so instead."""
     waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=1)
     if not waiting:
-        return _Beginning(None)
+        return Beginning(None)
     source = waiting[0].source
     over = budgets.used_up(
         tx, budgets.scopes_of(source), parts.settings, profile=key.profile, now=when.now
     )
     if over is not None:
         _refuse(tx, parts, key, notices.budget_used_up(*over), when=when)
-        return _Beginning(None)
-    policy = parts.policies.choose(source)
+        return Beginning(None)
+    # Who names a session wants that one, however old it is.
+    policy = ResetPolicy() if session_named_by(source) else parts.policies.choose(source)
     name = parts.agent_for(source, None).name
     claim = turns.Claim(parts.holder, parts.settings.lease_seconds, name)
     begun = turns.begin(tx, key, policy=policy, claim=claim, when=when)
     if begun is None:
-        return _Beginning(None)
+        return Beginning(None)
     tells = begun.route.reset_from is not None and begun.route.reason in ("idle", "daily")
     notice = (
         notices.reset(begun.route.reason) if tells and policy.notifies(source.platform) else None
     )
-    return _Beginning(begun, source, notice)
+    return Beginning(begun, source, notice)
 
 
 def _refuse(tx: Tx, parts: Parts, key: SessionKey, why: str, *, when: Occasion) -> None:

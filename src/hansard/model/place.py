@@ -11,6 +11,8 @@ from hansard.errors import BadInput
 from hansard.model.twin import twin_of
 
 TERMINAL = "terminal"
+WEB = "web"
+_NAMED = "session/"
 
 _LARGEST_EXACT_FLOAT = 2**53
 _LONGEST_NUMBER_BITS = 256
@@ -270,3 +272,15 @@ def source_as_stored(data: Mapping[str, Any]) -> Source:
     made.__class__ = Source
     stored: Source = made
     return stored
+
+
+def at_session(session_id: str) -> Source:
+    """Where a person is who writes in a session by its name: in the workbench, or a program."""
+    return Source(WEB, f"{_NAMED}{session_id}")
+
+
+def session_named_by(source: Source) -> str | None:
+    """The session that a source of `at_session` names; None for any other source."""
+    if source.platform != WEB or not (source.chat_id or "").startswith(_NAMED):
+        return None
+    return (source.chat_id or "").removeprefix(_NAMED)
