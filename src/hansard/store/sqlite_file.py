@@ -78,6 +78,11 @@ def connect_reader(path: str) -> apsw.Connection:
         return _reader(path, "mode=ro&immutable=1")
 
 
+def connect_still(path: str) -> apsw.Connection:
+    """A connection to a file that nobody changes, such as a backup; nothing is made beside it."""
+    return _reader(path, "mode=ro&immutable=1")
+
+
 def recognise(connection: apsw.Connection, path: str) -> None:
     """Refuse a database that is not ours."""
     application = connection.pragma("application_id")

@@ -20,3 +20,6 @@ DELETE FROM meta WHERE name = :name;
 
 -- name: blob_sizes
 SELECT hash, size FROM blobs WHERE hash > :after ORDER BY hash LIMIT :limit;
+
+-- name: count_content
+SELECT (SELECT COUNT(*) FROM sessions WHERE shelf <> 'gone'), (SELECT COUNT(*) FROM entries);
