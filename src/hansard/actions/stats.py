@@ -26,3 +26,19 @@ def stats(tx: Tx) -> Stats:
     assert row is not None
     sizes = tuple((name, size) for name, size, _ in tx.all("table_sizes"))
     return replace(Stats(*row), sizes=sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is under way and not finished."""
+
+    waiting_arrivals: int
+    running_turns: int
+    open_deliveries: int
+
+
+def backlog(tx: Tx) -> Backlog:
+    """Count what is under way; cheap at any size of the store."""
+    row = tx.one("count_backlog")
+    assert row is not None
+    return Backlog(*row)

@@ -76,7 +76,8 @@ class Outbox:
     async def _send(self, adapter: Adapter, delivery: Delivery) -> None:
         parts = self._parts
         try:
-            sent = await asyncio.wait_for(adapter.send(delivery), SEND_SECONDS)
+            async with asyncio.timeout(SEND_SECONDS):
+                sent = await adapter.send(delivery)
         except RetryLater as error:
             await self._later(delivery, error.after, str(error))
         except (Unreachable, NotAllowed) as error:

@@ -73,7 +73,8 @@ class TurnRun:
         state, reason = TurnState.DONE, None
         async with lease.kept(self._parts, self._begun.lease, work) as keeper:
             try:
-                await asyncio.wait_for(work, self._parts.settings.turn_seconds)
+                async with asyncio.timeout(self._parts.settings.turn_seconds):
+                    await work
             except TimeoutError:
                 seconds = self._parts.settings.turn_seconds
                 state, reason = TurnState.FAILED, f"it took longer than {seconds:.0f} s"

@@ -24,8 +24,10 @@ class Wake:
 
     async def pause(self) -> None:
         """Sleep until something concerns the loop, or until it is time to look anyway."""
+        # Not wait_for: under 3.11 it can swallow a cancellation that comes with the event.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), self._seconds)
+            async with asyncio.timeout(self._seconds):
+                await self._event.wait()
         self._event.clear()
 
     def close(self) -> None:

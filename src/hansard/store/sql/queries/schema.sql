@@ -33,3 +33,10 @@ SELECT
     (SELECT COUNT(*) FROM deliveries WHERE state IN ('waiting', 'sending')),
     (SELECT COUNT(*) FROM blobs),
     (SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM blobs);
+
+-- name: count_backlog
+-- What is under way: read from small partial indexes, whatever the size of the store.
+SELECT
+    (SELECT COUNT(*) FROM arrivals WHERE state = 'waiting'),
+    (SELECT COUNT(*) FROM turns WHERE state = 'running'),
+    (SELECT COUNT(*) FROM deliveries WHERE state IN ('waiting', 'sending'));

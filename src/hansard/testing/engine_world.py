@@ -1,0 +1,109 @@
+"""An engine in a test: a real store, a fake clock, a scripted agent, a loopback channel."""
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import Any
+
+from hansard.actions import read, stats
+from hansard.engine.engine import Engine
+from hansard.engine.intake import Received
+from hansard.engine.parts import Parts
+from hansard.engine.settings import Door, Settings
+from hansard.model.entry import Message, message
+from hansard.model.key import key_for
+from hansard.model.place import Source
+from hansard.model.surroundings import Surroundings, render
+from hansard.store.database import Store
+from hansard.testing.clock import FakeClock, SequentialIds
+from hansard.testing.loopback import LoopbackAdapter
+from hansard.testing.mortal import Fate, MortalStore
+from hansard.testing.scripted import ScriptedRunner, scripted_agent
+
+QUICK = Settings(
+    lease_seconds=30,
+    poll_seconds=0.02,
+    sweep_seconds=0.02,
+    doors={"loopback": Door(everyone=True)},
+)
+PATIENCE_SECONDS = 20.0
+
+
+class EngineWorld:
+    """Starts engines on one store, one after the other or several at once."""
+
+    def __init__(self, store: Store, *, settings: Settings = QUICK, **parts: Any) -> None:
+        self.store = store
+        self.clock = FakeClock()
+        self.ids = SequentialIds()
+        self.adapter = LoopbackAdapter()
+        self.runner = ScriptedRunner()
+        self.settings = settings
+        self._parts = parts
+        self._engines = 0
+
+    def parts(self, fate: Fate | None = None) -> Parts:
+        """The parts of another process on the same store."""
+        self._engines += 1
+        agent = scripted_agent(self.runner)
+        made = Parts(
+            store=self.store if fate is None else MortalStore(self.store, fate),
+            clock=self.clock,
+            ids=self.ids,
+            holder=f"engine-{self._engines}",
+            agent_for=lambda _, __: agent,
+            system_prompt=assembled,
+            priced=lambda used: used,
+            adapters={self.adapter.platform: self.adapter},
+            deliverable=frozenset({self.adapter.platform}),
+            settings=self.settings,
+            chance=random.Random(1),  # noqa: S311 - a test wants to foresee it
+        )
+        return replace(made, **self._parts)
+
+    async def started(self, fate: Fate | None = None) -> Engine:
+        """An engine that runs. A mortal one looks around rarely: its steps are those of the walk."""
+        parts = self.parts(fate)
+        if fate is not None:
+            rarely = replace(self.settings, poll_seconds=30, sweep_seconds=300)
+            parts = replace(parts, settings=rarely)
+        engine = Engine(parts)
+        await engine.start()
+        return engine
+
+    def source(self, chat: str = "1", number: str = "1", **fields: Any) -> Source:
+        """Where a test's message comes from."""
+        given = {"user_id": "u", "user_name": "Ada", **fields}
+        return Source(platform="loopback", chat_id=chat, platform_message_id=number, **given)
+
+    async def says(
+        self, engine: Engine, text: str, *, chat: str = "1", number: str = "1"
+    ) -> Received:
+        """A person writes."""
+        return await engine.receive(self.source(chat, number), message("user", text))
+
+    async def settle(self, engine: Engine | None = None) -> None:
+        """Wait until nothing waits and nothing runs."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await self._is_quiet(engine):
+                await asyncio.sleep(0.01)
+
+    async def texts(self, chat: str = "1") -> list[str]:
+        """What people read in a chat's current session."""
+        key = str(key_for(self.source(chat)))
+        row = await self.store.read(lambda tx: tx.one("get_binding", profile="main", key=key))
+        assert row is not None, f"no session for chat {chat}"
+        head = await self.store.read(lambda tx: tx.one("get_head_by_no", no=row[0]))
+        assert head is not None
+        entries = await self.store.read(read.transcript_of, head[1], profile="main")
+        return [entry.body.text for entry in entries if isinstance(entry.body, Message)]
+
+    async def _is_quiet(self, engine: Engine | None) -> bool:
+        found = await self.store.read(stats.backlog)
+        idle = engine is None or engine.turns.turns == 0
+        return idle and not (found.waiting_arrivals or found.open_deliveries or found.running_turns)
+
+
+def assembled(prompt: str | None, surroundings: Surroundings) -> str:
+    """A system prompt of the surroundings alone."""
+    return render(surroundings)

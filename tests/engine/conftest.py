@@ -1,0 +1,29 @@
+"""The stores that the engine's tests run on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.clock import RandomIds, SystemClock
+from hansard.store.database import Store
+from hansard.store.opening import open_store
+from hansard.testing.engine_world import EngineWorld
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A fresh store of each kind."""
+    if request.param == "sqlite":
+        url = str(tmp_path / "hansard.db")
+    else:
+        url = request.getfixturevalue("postgres_url")
+    opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def world(store: Store) -> EngineWorld:
+    """Engines on that store, with a fake clock, a scripted agent and a loopback channel."""
+    return EngineWorld(store)
