@@ -40,6 +40,7 @@ _ERROR_LINES = 20
 _ERROR_LINE_BYTES = 500
 _ERROR_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
+_BURIAL_SECONDS = 5.0
 
 T = TypeVar("T")
 
@@ -110,13 +111,15 @@ class _Child:
     async def __aexit__(self, *failure: object) -> None:
         try:
             if self._process.returncode is None:
-                await self._stop()
+                _signal_group(self._process, kill=False)
+                await self._gone_within(self._options.kill_after_seconds)
         finally:
             _signal_group(self._process, kill=True)
+            await self._gone_within(_BURIAL_SECONDS)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            # Without this the transport lives until the collector finds it, and says so.
+            # Whoever left the group may hold our pipes for ever: we let go of them.
             self._process._transport.close()  # type: ignore[attr-defined]
 
     async def lines(self, request: bytes) -> AsyncGenerator[bytes]:
@@ -190,10 +193,9 @@ class _Child:
         await self._gone()
         _signal_group(self._process, kill=True)
 
-    async def _stop(self) -> None:
-        _signal_group(self._process, kill=False)
+    async def _gone_within(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._options.kill_after_seconds):
+            async with asyncio.timeout(seconds):
                 await self._gone()
 
 

@@ -1,9 +1,12 @@
 """Tools of MCP servers, through pydantic-ai's tool sets; loaded only where some are configured."""
 
 import asyncio
+import contextlib
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,6 +24,7 @@ from hansard.errors import AgentFailed, BadInput
 from hansard.model.terminal import one_line
 
 _LONGEST = 300
+_START_SECONDS = 30.0
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 # What a server, its connection or the way there can raise; anything else is a fault of ours.
 _BROKEN = (
@@ -73,7 +77,7 @@ class ToolServers:
 
     def __init__(self, servers: Sequence[ToolServer], *, timeout_seconds: float) -> None:
         self._timeout = timeout_seconds
-        self._servers = [(server, _toolset(server, timeout_seconds)) for server in servers]
+        self._servers = [(server, _toolset(server)) for server in servers]
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[OpenTools]:
@@ -93,7 +97,9 @@ class ToolServers:
     async def close(self) -> None:
         """End the programs."""
         for _, toolset in self._servers:
-            await toolset.client.close()  # type: ignore[no-untyped-call]
+            # A connection that never came about raises again why.
+            with contextlib.suppress(*_BROKEN):
+                await toolset.client.close()  # type: ignore[no-untyped-call]
 
 
 async def _connected(
@@ -120,18 +126,22 @@ def _tool(server: ToolServer, toolset: MCPToolset[Any], listed: Any) -> _Tool:
     return _Tool(toolset, listed.name, definition)
 
 
-def _toolset(server: ToolServer, timeout_seconds: float) -> MCPToolset[Any]:
+def _toolset(server: ToolServer) -> MCPToolset[Any]:
     if server.url is None:
         program, *arguments = server.command
         transport = StdioTransport(
-            program, arguments, env=dict(server.environ) or None, cwd=server.folder
+            program,
+            arguments,
+            env=dict(server.environ) or None,
+            cwd=server.folder,
+            log_file=Path(os.devnull),
         )
-        return MCPToolset(transport, read_timeout=timeout_seconds, tool_error_behavior="failed")
+        return MCPToolset(transport, init_timeout=_START_SECONDS, tool_error_behavior="failed")
     return MCPToolset(
         server.url,
         headers=dict(server.headers) or None,
         auth=None if server.key is None else server.key.reveal(),
-        read_timeout=timeout_seconds,
+        init_timeout=_START_SECONDS,
         tool_error_behavior="failed",
     )
 

@@ -1,0 +1,112 @@
+"""From configuration to runners: clear errors, and no secret in sight."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hansard.agents import model
+from hansard.agents.command import CommandRunner
+from hansard.agents.echo import EchoRunner
+from hansard.agents.model import ModelRunner
+from hansard.agents.model_options import model_options
+from hansard.agents.python import PythonRunner
+from hansard.agents.registry import build
+from hansard.agents.script import ScriptRunner
+from hansard.agents.settings import AgentSettings, Options, Secret
+from hansard.agents.summarize import ExtractiveSummarizer, ModelSummarizer
+from hansard.errors import BadInput
+
+KEY = "sk-very-secret"
+
+
+def agent(kind: str, **options: object) -> AgentSettings:
+    return AgentSettings("bot", kind, options=options)
+
+
+def test_each_kind_has_its_runner() -> None:
+    kinds = {
+        EchoRunner: agent("echo"),
+        ScriptRunner: AgentSettings(),
+        CommandRunner: agent("command", command=["true"], env={"A": "1"}),
+        PythonRunner: agent("python", function="json:dumps"),
+        ModelRunner: agent("model", model="openai:gpt-5", settings={"temperature": 0}),
+    }
+
+    for runner, settings in kinds.items():
+        assert type(build(settings, environ={}).runner) is runner
+
+
+def test_a_model_agent_summarizes_with_its_model() -> None:
+    assert isinstance(
+        build(agent("model", model="openai:m"), environ={}).summarizer, ModelSummarizer
+    )
+    assert isinstance(build(agent("echo"), environ={}).summarizer, ExtractiveSummarizer)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (agent("robot"), ["'bot'", "'robot'", "command, echo, model, python or script"]),
+        (agent("model"), ["'bot'", "model is missing"]),
+        (agent("model", model="m", modle="x"), ["'modle'", "Did you mean 'model'"]),
+        (agent("model", model=7), ["model must be a text"]),
+        (agent("model", model="m", api_key_env="NO_KEY"), ["NO_KEY"]),
+        (agent("model", model="m", api_key_file="/nowhere/key"), ["/nowhere/key"]),
+        (agent("model", model="m", mcp=[{}]), ["mcp 1", "either a command or a url"]),
+        (agent("model", model="m", mcp=[{"url": "x", "folde": "y"}]), ["Did you mean 'folder'"]),
+        (agent("model", model="m", attempts=0), ["attempts", "from 1 up"]),
+        (agent("command"), ["program"]),
+        (agent("echo", loud=True), ["'loud'", "none"]),
+        (agent("script", pace_seconds=-1), ["pace_seconds"]),
+    ],
+)
+def test_a_mistake_in_the_options_is_named(settings: AgentSettings, words: list[str]) -> None:
+    with pytest.raises(BadInput) as caught:
+        build(settings, environ={})
+
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_key_comes_from_a_variable_or_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(f"{KEY}\n")
+
+    for given in ({"api_key_env": "KEY"}, {"api_key_file": str(path)}):
+        options = model_options(Options({"model": "m"} | given, "agent", {"KEY": KEY}))
+        assert options.key is not None
+        assert options.key.reveal() == KEY
+        assert KEY not in repr(options)
+
+
+def test_a_secret_is_never_shown() -> None:
+    secret = Secret(KEY)
+
+    assert KEY not in f"{secret} {secret!r} {[secret]}"
+    with pytest.raises(TypeError):
+        pickle.dumps(secret)
+
+
+def test_a_missing_library_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "LIBRARY", "pydantic_ai_that_is_not_there")
+
+    with pytest.raises(BadInput, match=r"hansard\[agents\]"):
+        build(agent("model", model="openai:m"), environ={})
+
+
+def test_building_agents_loads_no_model_library() -> None:
+    code = (
+        "import sys, hansard\n"
+        "from hansard.agents.registry import build\n"
+        "from hansard.agents.settings import AgentSettings\n"
+        "build(AgentSettings('a', 'model', options={'model': 'openai:m'}), environ={})\n"
+        "heavy = {'pydantic_ai', 'pydantic', 'openai', 'anthropic', 'mcp', 'fastmcp', 'httpx2'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,141 @@
+"""Prompts, summaries and titles."""
+
+from typing import Any
+
+import pytest
+
+from hansard.agents.prompt import DEFAULT_PROMPT, assemble
+from hansard.agents.summarize import ExtractiveSummarizer, ModelSummarizer
+from hansard.agents.titles import Titler
+from hansard.errors import AgentFailed, HansardError
+from hansard.model.place import Source
+from hansard.model.reset import ResetReason
+from hansard.model.surroundings import Surroundings, render
+from hansard.model.transcript import Chat
+from hansard.model.usage import Usage
+
+SOURCE = Source("telegram", "7", user_id="ann", user_name="Ann")
+USED = Usage(model="m", task="x")
+CHATS: list[Chat] = [
+    {"role": "user", "content": "Where is the kettle?"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "in the kitchen"},
+    {"role": "assistant", "content": "It is in the kitchen."},
+    {"role": "user", "content": [{"type": "attachment", "name": "tea.png", "blob": "b"}]},
+]
+
+
+class Fake:
+    """Answers as told, or fails."""
+
+    def __init__(self, answer: str | HansardError) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, str, str]] = []
+
+    async def ask(self, system_prompt: str, text: str, *, task: str) -> tuple[str, Usage]:
+        self.asked.append((system_prompt, text, task))
+        if isinstance(self.answer, HansardError):
+            raise self.answer
+        return self.answer, USED
+
+
+def test_the_prompt_stands_before_the_surroundings_and_the_reset_last() -> None:
+    prompt = assemble("Be kind.\n", Surroundings(source=SOURCE, reset=ResetReason.IDLE))
+
+    assert prompt.startswith("Be kind.\n\n## Where you are")
+    assert "nobody had written for a while" in prompt.split("\n\n")[-1]
+
+
+def test_the_same_facts_give_the_same_bytes() -> None:
+    one = assemble(None, Surroundings(source=SOURCE, connected=frozenset({"a", "b", "c"})))
+    other = assemble(None, Surroundings(source=SOURCE, connected=frozenset({"c", "b", "a"})))
+
+    assert one == other
+    assert one.startswith(DEFAULT_PROMPT.strip())
+
+
+def test_the_turn_after_a_reset_only_shortens_the_prompt() -> None:
+    first = assemble(None, Surroundings(source=SOURCE, reset=ResetReason.DAILY))
+    second = assemble(None, Surroundings(source=SOURCE))
+
+    assert first.startswith(second)
+
+
+def test_an_empty_prompt_leaves_the_surroundings_alone() -> None:
+    facts = Surroundings(source=SOURCE)
+
+    assert assemble("", facts) == render(facts)
+
+
+async def test_an_extract_has_requests_tools_focus_and_the_last_answer() -> None:
+    summary, usage = await ExtractiveSummarizer().summarize(CHATS, focus="the tea")
+
+    assert usage is None
+    for words in ("Where is the kettle?", "look (1)", "the tea", "It is in the kitchen."):
+        assert words in summary
+
+
+@pytest.mark.parametrize("chats", [[], [{"role": "user", "content": "x" * 10**6}] * 500])
+async def test_an_extract_is_never_empty_and_never_long(chats: list[Any]) -> None:
+    summary, _ = await ExtractiveSummarizer().summarize(chats, focus=None)
+
+    assert 0 < len(summary) < 20_000
+
+
+async def test_a_model_s_summary_is_taken_with_its_cost() -> None:
+    fake = Fake(" Tea. ")
+
+    assert await ModelSummarizer(fake).summarize(CHATS, focus="milk") == ("Tea.", USED)
+
+    ((_, text, task),) = fake.asked
+    assert task == "summary"
+    assert "assistant: (calls look {})" in text
+    assert text.endswith("what concerns: milk")
+
+
+async def test_the_question_to_the_summarizer_has_a_bound() -> None:
+    fake = Fake("Tea.")
+
+    await ModelSummarizer(fake, longest=1000).summarize(CHATS * 100, focus=None)
+
+    assert len(fake.asked[0][1]) < 1100
+
+
+@pytest.mark.parametrize("answer", [AgentFailed("no"), "  "])
+async def test_where_the_model_fails_the_summary_is_an_extract(answer: str | HansardError) -> None:
+    summary, _ = await ModelSummarizer(Fake(answer)).summarize(CHATS, focus=None)
+
+    assert "Made without a model" in summary
+
+
+@pytest.mark.parametrize(
+    ("answer", "title"),
+    [
+        ("Finding the kettle", "Finding the kettle"),
+        ('"Finding the kettle."\nIs that right?', "Finding the kettle"),
+        ("**Title: Tea**", "Tea"),
+        ("", "Where is the kettle?"),
+        ("word " * 50, "Where is the kettle?"),
+        ("x" * 300, "Where is the kettle?"),
+        (AgentFailed("no"), "Where is the kettle?"),
+    ],
+)
+async def test_a_title_is_always_found(answer: str | HansardError, title: str) -> None:
+    found, _ = await Titler(Fake(answer)).title("Where is the kettle?", "There.")
+
+    assert found == title
+
+
+async def test_without_a_model_the_first_words_are_the_title() -> None:
+    assert await Titler().title("# Tea\nplease", "ok") == ("Tea", None)
+
+
+async def test_no_words_no_title_and_nobody_is_asked() -> None:
+    fake = Fake("Tea")
+
+    assert await Titler(fake).title("  ", "ok") == (None, None)
+    assert fake.asked == []
