@@ -61,7 +61,7 @@ WORK = {
     "hansard rebuild": [],
     "hansard doctor": [],
     "hansard backup": ["COPY"],
-    "hansard restore": ["COPY"],
+    "hansard restore": ["COPY", "--yes"],
     "hansard migrate": ["--to", "COPY"],
     "hansard stats": [],
     "hansard bench": ["open", "--scale", "tiny"],

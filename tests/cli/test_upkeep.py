@@ -189,6 +189,52 @@ def test_the_store_itself_cannot_be_imported(filled: Program) -> None:
     assert "belongs to the store itself" in answer.line
 
 
+def test_a_backup_is_restored_after_a_yes_and_the_old_store_is_kept(
+    filled: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / "backup.db"
+    made = filled("backup", str(file))
+    before = filled("export", "--all").out
+    filled.append("Capitals", "after the backup")
+
+    asked = filled("restore", str(file))
+    done = filled("restore", str(file), "--yes", "--json")
+
+    assert made.code == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert asked.code == 1
+    assert "would be replaced by one with 1 session. Nothing was changed." in asked.line
+    assert done.code == 0
+    assert Path(done.json["kept"]).exists()
+    assert filled("export", "--all").out == before
+    assert filled("verify").code == 0
+
+
+def test_a_backup_can_be_restored_into_a_fresh_home(filled: Program, tmp_path: Path) -> None:
+    filled("backup", str(tmp_path / "backup.db"))
+    fresh = Program(tmp_path / "fresh")
+
+    answer = fresh("restore", str(tmp_path / "backup.db"), "--json")
+
+    assert answer.json["kept"] is None
+    assert fresh.home.stat().st_mode & 0o777 == 0o700
+    assert fresh("export", "--all").out == filled("export", "--all").out
+
+
+def test_what_is_no_backup_is_not_restored(filled: Program, tmp_path: Path) -> None:
+    before = filled("export", "--all").out
+    (tmp_path / "notes.txt").write_text("my notes\n" * 500)
+
+    missing = filled("restore", str(tmp_path / "none.db"), "--yes")
+    wrong = filled("restore", str(tmp_path / "notes.txt"), "--yes")
+    written_over = filled("backup", str(tmp_path / "notes.txt"))
+
+    assert (missing.code, wrong.code, written_over.code) == (3, 1, 1)
+    assert "not a Hansard store" in wrong.line
+    assert "already; it was left as it is" in written_over.line
+    assert filled("export", "--all").out == before
+
+
 def test_a_store_is_not_copied_to_itself(filled: Program) -> None:
     answer = filled("migrate", "--to", f"sqlite:///{filled.database}")
 

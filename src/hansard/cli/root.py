@@ -23,7 +23,7 @@ COMMANDS = {
     "rebuild": ("upkeep:rebuild", "Make counts, previews and sums again from the log."),
     "doctor": ("doctor:doctor", "Examine the store and the machine under it."),
     "backup": ("backup:backup", "Copy the store into a file while it is in use."),
-    "restore": ("backup:restore", "Put a backup in the place of the store."),
+    "restore": ("restore:restore", "Put a backup in the place of the store."),
     "migrate": ("migrate:migrate", "Copy the store to another database."),
     "stats": ("upkeep:stats", "Count what is in the store."),
     "bench": ("bench:bench", "Print the benchmark table."),

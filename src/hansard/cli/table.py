@@ -76,3 +76,8 @@ def money(microusd: int | None) -> str:
         return "?"
     decimals = 2 if microusd >= 1_000_000 or microusd == 0 else 4 if microusd >= 1_000 else 6
     return f"${microusd / 1_000_000:,.{decimals}f}"
+
+
+def share(done: int, whole: int) -> str:
+    """How far something is; of how much is not always known."""
+    return f"{done / whole:.0%}" if whole else f"{done:,} rows"

@@ -1,0 +1,154 @@
+"""`hansard chat`: talking in the terminal, or one turn in a script."""
+
+import asyncio
+import importlib
+import signal
+import sys
+from typing import Any
+
+import click
+
+from hansard.cli.console import Console
+from hansard.cli.refs import REF
+from hansard.cli.tree import command, pass_console
+from hansard.errors import HansardError, TurnLost
+from hansard.model.terminal import safe_terminal
+
+HINT = "Ctrl-C stops a turn, Ctrl-D leaves, /help lists commands."
+FAILED = 1
+
+
+@command(
+    "chat",
+    example='hansard chat\nhansard chat "what did we decide?" --session "launch plan"',
+)
+@click.argument("message", required=False)
+@click.option("--session", "ref", type=REF, metavar="REF", help="Go on with this session.")
+@click.option("--agent", metavar="NAME", help="Which agent answers.")
+@click.option("--new", is_flag=True, help="Begin a new session.")
+@pass_console
+def chat(console: Console, message: str | None, ref: str | None, agent: str | None, *, new: bool) -> None:
+    """Talk with an agent.
+
+    With MESSAGE: one turn, print the reply, exit; `-` reads it from standard input.
+    """
+    if message == "-":
+        message = console.read_input()
+    with console.house(create=True) as house:
+        talk = importlib.import_module("hansard.app.talk").Talk(house, agent=agent)
+        code = asyncio.run(_talk(console, talk, message, ref=ref, new=new))
+    if code:
+        raise SystemExit(code)
+
+
+async def _talk(console: Console, talk: Any, message: str | None, *, ref: str | None, new: bool) -> int:
+    async with talk:
+        head = await talk.begin(ref=ref, new=new)
+        if message is not None:
+            return await _once(console, talk, message)
+        _require_terminal()
+        where = "a new session" if head is None else f"“{head.title or head.preview or head.id}”"
+        console.note(f"In {where}. {HINT}")
+        await _converse(console, talk)
+        return 0
+
+
+async def _once(console: Console, talk: Any, message: str) -> int:
+    """One turn: the reply on standard output, everything else beside it."""
+    shown = _Shown(console, quiet=console.json)
+    state = await _turn(talk, message, shown)
+    if console.json:
+        console.emit({"state": state["state"], "reason": state["reason"], "reply": shown.reply})
+    return 0 if state["state"] in ("done", "answer") else FAILED
+
+
+async def _converse(console: Console, talk: Any) -> None:
+    """Ask and answer until the person leaves."""
+    toolkit = importlib.import_module("hansard.cli.prompt")
+    ask = toolkit.asker(talk)
+    while True:
+        try:
+            text = (await ask()).strip()
+        except KeyboardInterrupt:
+            console.note(HINT)
+            continue
+        except EOFError:
+            return
+        if not text:
+            continue
+        try:
+            await _turn(talk, text, _Shown(console))
+        except TurnLost as error:
+            console.note(str(error))
+        except HansardError as error:
+            console.note(str(error))
+
+
+async def _turn(talk: Any, text: str, shown: "_Shown") -> dict[str, Any]:
+    """One turn, shown as it comes. Ctrl-C stops the turn and not the program."""
+    loop = asyncio.get_running_loop()
+    stops: list[asyncio.Task[None]] = []
+
+    def interrupted() -> None:
+        stops.append(loop.create_task(talk.stop()))
+
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    try:
+        state: dict[str, Any] = {"state": "done", "reason": None}
+        async for live in talk.say(text):
+            shown.show(live.kind, live.data)
+            if live.kind == "ended":
+                state = live.data
+            elif live.kind == "answer":
+                state = {"state": "answer", "reason": None}
+        shown.end(state)
+        return state
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        await asyncio.gather(*stops, return_exceptions=True)
+
+
+class _Shown:
+    """Writes a turn to the terminal: the words as they come, steps and thoughts quietly."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._open = False
+        self.reply = ""
+
+    def show(self, kind: str, data: Any) -> None:
+        match kind:
+            case "delta":
+                self.reply += data
+                self._write(data)
+            case "answer":
+                self.reply = data
+                self._write(data)
+            case "step":
+                self._end_line()
+                self.reply = ""
+            case "waiting":
+                self._console.note("A turn is running elsewhere; yours comes next.")
+
+    def end(self, state: dict[str, Any]) -> None:
+        self._end_line()
+        if state["state"] not in ("done", "answer"):
+            why = f": {state['reason']}" if state["reason"] else ""
+            self._console.note(f"({state['state']}{why}; /retry asks again)")
+
+    def _write(self, text: str) -> None:
+        if not self._quiet:
+            sys.stdout.write(safe_terminal(text, keep_newlines=True))
+            sys.stdout.flush()
+            self._open = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._open:
+            sys.stdout.write("\n")
+            self._open = False
+
+
+def _require_terminal() -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("Standard input is no terminal: give a MESSAGE, or - to read one.")
