@@ -20,15 +20,17 @@ from hansard.model.usage import Usage
 class Agents:
     """The agents of a configuration, made when they are first asked for."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, *, default: str | None = None) -> None:
         self._settings = settings
+        self._default = default
         self._made: dict[str, registry.Agent] = {}
+        if default is not None:
+            self.get(default)
 
     def choose(self, source: Source, name: str | None) -> registry.Agent:
         """The agent for a source: the named one, the platform's, the default, or the demo."""
-        chosen = (
-            name or self._settings.agent_by_platform.get(source.platform) or self._settings.agent
-        )
+        platform = self._settings.agent_by_platform.get(source.platform)
+        chosen = name or self._default or platform or self._settings.agent
         return self.get(chosen)
 
     def get(self, name: str | None) -> registry.Agent:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hansard.cli.console import Console
+from hansard.cli.console import Console, read_input
 from hansard.cli.refs import REF
 from hansard.cli.tree import command, pass_console
 from hansard.errors import HansardError, TurnLost
@@ -27,13 +27,15 @@ FAILED = 1
 @click.option("--agent", metavar="NAME", help="Which agent answers.")
 @click.option("--new", is_flag=True, help="Begin a new session.")
 @pass_console
-def chat(console: Console, message: str | None, ref: str | None, agent: str | None, *, new: bool) -> None:
+def chat(
+    console: Console, message: str | None, ref: str | None, agent: str | None, *, new: bool
+) -> None:
     """Talk with an agent.
 
     With MESSAGE: one turn, print the reply, exit; `-` reads it from standard input.
     """
     if message == "-":
-        message = console.read_input()
+        message = read_input()
     with console.house(create=True) as house:
         talk = importlib.import_module("hansard.app.talk").Talk(house, agent=agent)
         code = asyncio.run(_talk(console, talk, message, ref=ref, new=new))
@@ -41,7 +43,9 @@ def chat(console: Console, message: str | None, ref: str | None, agent: str | No
         raise SystemExit(code)
 
 
-async def _talk(console: Console, talk: Any, message: str | None, *, ref: str | None, new: bool) -> int:
+async def _talk(
+    console: Console, talk: Any, message: str | None, *, ref: str | None, new: bool
+) -> int:
     async with talk:
         head = await talk.begin(ref=ref, new=new)
         if message is not None:
@@ -59,7 +63,7 @@ async def _once(console: Console, talk: Any, message: str) -> int:
     state = await _turn(talk, message, shown)
     if console.json:
         console.emit({"state": state["state"], "reason": state["reason"], "reply": shown.reply})
-    return 0 if state["state"] in ("done", "answer") else FAILED
+    return 0 if state["state"] in ("done", "answered") else FAILED
 
 
 async def _converse(console: Console, talk: Any) -> None:
@@ -100,7 +104,7 @@ async def _turn(talk: Any, text: str, shown: "_Shown") -> dict[str, Any]:
             if live.kind == "ended":
                 state = live.data
             elif live.kind == "answer":
-                state = {"state": "answer", "reason": None}
+                state = {"state": "answered", "reason": None}
         shown.end(state)
         return state
     finally:
@@ -123,8 +127,10 @@ class _Shown:
                 self.reply += data
                 self._write(data)
             case "answer":
+                self._end_line()
                 self.reply = data
                 self._write(data)
+                self._end_line()
             case "step":
                 self._end_line()
                 self.reply = ""
@@ -133,7 +139,7 @@ class _Shown:
 
     def end(self, state: dict[str, Any]) -> None:
         self._end_line()
-        if state["state"] not in ("done", "answer"):
+        if state["state"] not in ("done", "answered"):
             why = f": {state['reason']}" if state["reason"] else ""
             self._console.note(f"({state['state']}{why}; /retry asks again)")
 

@@ -44,4 +44,8 @@ class _Names(Completer):
                 names = (name for name in self._talk.session_names() if name.startswith(begun))
                 yield from (Completion(name, start_position=-len(begun)) for name in names)
                 return
-        yield from (Completion(each, start_position=-len(text)) for each in COMMANDS if each.startswith(text))
+        yield from (
+            Completion(each, start_position=-len(text))
+            for each in COMMANDS
+            if each.startswith(text)
+        )

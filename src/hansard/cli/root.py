@@ -11,6 +11,7 @@ from hansard.cli.tree import Group, group
 
 COMMANDS = {
     "serve": ("serve:serve", "Run Hansard."),
+    "chat": ("chat:chat", "Talk with an agent."),
     "sessions": ("sessions:sessions", "List, read and change sessions."),
     "export": ("exporting:export", "Write sessions as JSONL, Markdown or HTML."),
     "import": ("importing:import_", "Read sessions from Hansard JSONL."),

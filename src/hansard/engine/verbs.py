@@ -41,6 +41,11 @@ def find(text: str) -> Call | None:
     return Call(known.name, (match[2] or "").strip(), known)
 
 
+def names() -> tuple[str, ...]:
+    """Every command as a person types it."""
+    return tuple(f"/{name}" for name in REGISTRY)
+
+
 def carry_out(
     tx: Tx, parts: Parts, call: Call, key: SessionKey, source: Source, *, when: Occasion
 ) -> Result:
