@@ -63,16 +63,18 @@ def open_store(
 def _prepare_file(path: str, *, create: bool, facts: dict[str, Any], half_copied: bool) -> None:
     made = sqlite_file.ensure(path, create=create)
     try:
-        if made or not _is_current(path, half_copied=half_copied):
-            _migrate_file(path, facts)
+        if made or not _is_current(path, create=create, half_copied=half_copied):
+            _migrate_file(path, facts, create=create)
     except apsw.Error as error:
         raise translate(error, path) from error
 
 
-def _is_current(path: str, *, half_copied: bool) -> bool:
+def _is_current(path: str, *, create: bool, half_copied: bool) -> bool:
     connection = sqlite_file.connect_reader(path)
     try:
         tx = SqliteTx(connection)
+        if create and sqlite_file.is_unfinished(connection):
+            return False
         sqlite_file.recognise(connection, path)
         if migrate.pending(tx, "sqlite"):
             return False
@@ -84,9 +86,11 @@ def _is_current(path: str, *, half_copied: bool) -> bool:
         connection.close()
 
 
-def _migrate_file(path: str, facts: dict[str, Any]) -> None:
+def _migrate_file(path: str, facts: dict[str, Any], *, create: bool) -> None:
     connection = sqlite_file.connect_writer(path)
     try:
+        if create and sqlite_file.is_unfinished(connection):
+            sqlite_file.finish(connection)
         sqlite_file.recognise(connection, path)
         tx = SqliteTx(connection)
         connection.execute("BEGIN IMMEDIATE")

@@ -72,7 +72,9 @@ def connect_reader(path: str) -> apsw.Connection:
         return _reader(path, "mode=ro")
     except (apsw.CantOpenError, apsw.ReadOnlyError):
         wal = Path(f"{path}-wal")
-        if os.access(os.path.dirname(path) or ".", os.W_OK) or (wal.exists() and wal.stat().st_size):
+        if os.access(os.path.dirname(path) or ".", os.W_OK) or (
+            wal.exists() and wal.stat().st_size
+        ):
             raise
         # A read-only directory without unfinished business: nobody can change the file under us.
         return _reader(path, "mode=ro&immutable=1")
@@ -83,11 +85,23 @@ def connect_still(path: str) -> apsw.Connection:
     return _reader(path, "mode=ro&immutable=1")
 
 
+def is_unfinished(connection: apsw.Connection) -> bool:
+    """Whether someone died, or still is, between making the file and making it a store."""
+    return connection.pragma("schema_version") == 0 and connection.pragma("application_id") == 0
+
+
+def finish(connection: apsw.Connection) -> None:
+    """Make an empty database ours; doing it twice is doing it once."""
+    connection.execute(script("create")).fetchall()
+
+
 def recognise(connection: apsw.Connection, path: str) -> None:
     """Refuse a database that is not ours."""
     application = connection.pragma("application_id")
     if application != APPLICATION_ID:
-        raise StoreUnavailable(f"{path} is an SQLite database, but not a Hansard store; it was left as it is.")
+        raise StoreUnavailable(
+            f"{path} is an SQLite database, but not a Hansard store; it was left as it is."
+        )
 
 
 def connect_index(path: str, log: str) -> apsw.Connection:
@@ -120,7 +134,7 @@ def _create(path: str) -> None:
         with _private():
             connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
             try:
-                connection.execute(script("create")).fetchall()
+                finish(connection)
             finally:
                 connection.close()
     except apsw.Error as error:
@@ -139,7 +153,9 @@ def _private() -> Iterator[None]:
 
 
 def _connect(path: str, flags: int) -> apsw.Connection:
-    connection = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, statementcachesize=STATEMENTS)
+    connection = apsw.Connection(
+        path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, statementcachesize=STATEMENTS
+    )
     connection.set_busy_timeout(BUSY_MS)
     _keep_plans(connection)
     return connection
