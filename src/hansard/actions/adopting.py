@@ -32,6 +32,7 @@ from hansard.store.transfer import Found
 SMALL_ENTRIES = 1000
 SMALL_BYTES = 1024 * 1024
 BATCH_LINES = 200
+PLACED = 100
 BATCH_BYTES = 512 * 1024
 TRIES = 5
 
@@ -44,30 +45,40 @@ _FIELDS: dict[type, str] = {
 
 
 class Packet:
-    """A whole session as it was read: its facts, and its lines in a file of their own."""
+    """A whole session as it was read: its facts, and its lines in files of their own.
 
-    def __init__(self, session: SessionLine, spool: "SpooledTemporaryFile[bytes]") -> None:
+    What is large waits on the disk; whoever writes reads only the lines that are missing.
+    """
+
+    def __init__(self, session: SessionLine, in_memory: int) -> None:
         self.session = session
         self.counts = dict.fromkeys(_FIELDS.values(), 0)
         self.bytes = 0
-        self._spool = spool
+        # Closed by `close`.
+        self._log: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(in_memory)  # noqa: SIM115
+        self._rest: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(in_memory)  # noqa: SIM115
+        # Where every so many entries begin.
+        self._places = [0]
 
     def add(self, line: Line, text: bytes) -> None:
         """Keep one line."""
         self.counts[_FIELDS[type(line)]] += 1
         self.bytes += len(text)
-        self._spool.write(text.rstrip(b"\r\n") + b"\n")
+        spool = self._log if isinstance(line, EntryLine | BlobLine) else self._rest
+        spool.write(text.rstrip(b"\r\n") + b"\n")
+        if isinstance(line, EntryLine) and self.counts["entries"] % PLACED == 0:
+            self._places.append(spool.tell())
 
-    def lines(self) -> Iterator[Line]:
-        """What was kept, from the beginning."""
-        for line, _ in self._sized():
+    def lines(self, *, after: int = 0) -> Iterator[Line]:
+        """What was kept, without at least most of the entries up to one."""
+        for line, _ in self._sized(after):
             yield line
 
     def batches(self) -> Iterator[list[Line]]:
         """What was kept, in pieces that a short transaction can take."""
         batch: list[Line] = []
         size = 0
-        for line, length in self._sized():
+        for line, length in self._sized(0):
             batch.append(line)
             size += length
             if len(batch) == BATCH_LINES or size > BATCH_BYTES:
@@ -76,12 +87,14 @@ class Packet:
         if batch:
             yield batch
 
-    def _sized(self) -> Iterator[tuple[Line, int]]:
-        self._spool.seek(0)
-        for text in self._spool:
-            line = record.read(text)
-            assert not isinstance(line, record.Header)
-            yield line, len(text)
+    def _sized(self, after: int) -> Iterator[tuple[Line, int]]:
+        skipped = min(max(0, after - self.session.base_seq) // PLACED, len(self._places) - 1)
+        for spool, place in ((self._rest, 0), (self._log, self._places[skipped])):
+            spool.seek(place)
+            for text in spool:
+                line = record.read(text)
+                assert not isinstance(line, record.Header)
+                yield line, len(text)
 
     @property
     def last_seq(self) -> int:
@@ -94,8 +107,9 @@ class Packet:
         return self.last_seq <= SMALL_ENTRIES and self.bytes <= SMALL_BYTES
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._spool.close()
+        """Let go of the files."""
+        self._log.close()
+        self._rest.close()
 
     def __enter__(self) -> Self:
         return self
@@ -214,7 +228,8 @@ def _is_same(mine: Entry, other: EntryLine) -> bool:
 def _adopt_whole(tx: Tx, packet: Packet, found: Found | None, *, when: Occasion) -> Outcome:
     """Do everything in one transaction."""
     target = _target(tx, packet, found)
-    new = _put(tx, target, packet.lines(), profile=packet.session.profile)
+    lines = packet.lines(after=target.have)
+    new = _put(tx, target, lines, profile=packet.session.profile)
     if not target.hidden:
         return _extend(tx, packet, target, is_more=new > 0)
     _set_end(tx, packet, target)

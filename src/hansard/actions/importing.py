@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -185,8 +184,7 @@ class _Reader:
         match line:
             case SessionLine():
                 _expect(self._packet is None, "the session before it has no end line")
-                spool = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  # the packet closes it
-                self._packet = Packet(line, spool)
+                self._packet = Packet(line, IN_MEMORY)
                 self._next_seq = line.base_seq + 1
                 self._unused = set()
             case CloseLine():

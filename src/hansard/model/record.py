@@ -16,7 +16,6 @@ from msgspec import Meta
 
 from hansard.errors import BadInput
 from hansard.model import document
-from hansard.model import part as parts_of
 from hansard.model.entry import MAX_SEQ, Body, Entry, Role, body_from_json, body_to_json, kind_of
 from hansard.model.key import SessionKey, validate_profile
 from hansard.model.place import Person, Source
@@ -221,6 +220,16 @@ _REQUIRED = {
     "compaction": ("summary", "through"),
     "retraction": ("after",),
 }
+# What an entry of one kind cannot have, because it belongs to another.
+_FOREIGN = {
+    kind: tuple(
+        name
+        for name in ("role", *_MESSAGE_FIELDS, "summary", "through", "after", "reason")
+        if name not in fields and name not in _REQUIRED[kind]
+    )
+    for kind, fields in _BODY_FIELDS.items()
+}
+_decoder = msgspec.json.Decoder(Line)
 
 
 def write(line: Line | Header) -> str:
@@ -230,15 +239,15 @@ def write(line: Line | Header) -> str:
 
 def read(text: bytes, *, max_line: int = MAX_LINE) -> Line | Header:
     """The value that a line holds; refuses whatever `docs/format.md` does not describe."""
-    data = _decode(text, max_line=max_line)
-    if not isinstance(data, dict):
-        raise BadInput("it is not a JSON object")
+    if len(text) > max_line:
+        raise BadInput(f"it is longer than {max_line:,} bytes")
     try:
-        if "hansard" in data:
-            return _check_version(msgspec.convert(data, Header))
-        line: Line = msgspec.convert(data, Line)
-    except (msgspec.ValidationError, RecursionError, OverflowError) as error:
-        raise BadInput(_in_words(error)) from None
+        line: Line = _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _read_slowly(text)  # a header, a lone surrogate, or something to be explained
+    # A line with few brackets cannot be deep: most are never looked through.
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+        return _read_slowly(text)
     _check(line)
     return line
 
@@ -290,9 +299,21 @@ def without_mark(first: bytes) -> bytes:
     return first.removeprefix(_BOM)
 
 
-def _decode(text: bytes, *, max_line: int) -> Any:
-    if len(text) > max_line:
-        raise BadInput(f"it is longer than {max_line:,} bytes")
+def _read_slowly(text: bytes) -> Line | Header:
+    data = _decode(text)
+    if not isinstance(data, dict):
+        raise BadInput("it is not a JSON object")
+    try:
+        if "hansard" in data:
+            return _check_version(msgspec.convert(data, Header))
+        line: Line = msgspec.convert(data, Line)
+    except (msgspec.ValidationError, RecursionError, OverflowError) as error:
+        raise BadInput(_in_words(error)) from None
+    _check(line)
+    return line
+
+
+def _decode(text: bytes) -> Any:
     try:
         words = text.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -303,8 +324,7 @@ def _decode(text: bytes, *, max_line: int) -> Any:
         raise BadInput(f"it is nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:
         raise BadInput(f"it is not JSON ({error})") from None
-    # A line with few brackets cannot be deep: most are never looked through.
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _is_deep(data):
+    if _is_deep(data):
         raise BadInput(f"it is nested deeper than {MAX_DEPTH} levels")
     return data
 
@@ -421,12 +441,11 @@ def _check_facts(line: SessionLine) -> None:
 
 
 def _check_entry(line: EntryLine) -> None:
-    allowed = {"seq", "at", "kind", "turn_id", *_BODY_FIELDS[line.kind], *_REQUIRED[line.kind]}
-    for name in line.__struct_fields__:
+    for name in _REQUIRED[line.kind]:
         if getattr(line, name) is None:
-            if name in _REQUIRED[line.kind]:
-                raise BadInput(f"a {line.kind} needs {name}")
-        elif name not in allowed:
+            raise BadInput(f"a {line.kind} needs {name}")
+    for name in _FOREIGN[line.kind]:
+        if getattr(line, name) is not None:
             raise BadInput(f"a {line.kind} has no {name}")
     if line.turn_id is not None:
         _check_id("a turn", line.turn_id)
@@ -435,5 +454,3 @@ def _check_entry(line: EntryLine) -> None:
             raise BadInput(f"entry {line.seq} speaks of entry {seq}, which does not come before it")
     if line.person is not None:
         Person.from_json(line.person)
-    for part in line.parts or ():
-        parts_of.from_json(part)
