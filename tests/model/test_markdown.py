@@ -17,8 +17,8 @@ from tests.model.test_page import HEAD
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def said(*parts: Part, **fields: Person) -> str:
-    return markdown.entry(Entry("s1", 1, AT, Message(Role.USER, parts, **fields)))
+def said(*parts: Part, person: Person | None = None) -> str:
+    return markdown.entry(Entry("s1", 1, AT, Message(Role.USER, parts, person=person)))
 
 
 def outline(text: str) -> list[tuple[str, str]]:

@@ -144,8 +144,10 @@ def read(text: str) -> Reader:
     return reader
 
 
-def page_of(*entries: Entry, head: SessionHead = HEAD, **pictures: bytes) -> str:
-    shown = "".join(page.entry(each, pictures) for each in entries)
+def page_of(
+    *entries: Entry, head: SessionHead = HEAD, pictures: dict[str, bytes] | None = None
+) -> str:
+    shown = "".join(page.entry(each, pictures or {}) for each in entries)
     return (
         page.opening(head.title or "x")
         + page.session_opening(head)
@@ -210,10 +212,10 @@ def test_a_picture_from_elsewhere_becomes_a_link() -> None:
 def test_a_picture_of_the_record_is_shown_and_other_files_are_named() -> None:
     picture = said(Attachment("a" * 64, "image/png", "cat.png", 3))
     assert page.pictures_of(picture) == ["a" * 64]
-    assert "data:image/png;base64,YWJj" in page_of(picture, **{"a" * 64: b"abc"})
+    assert "data:image/png;base64,YWJj" in page_of(picture, pictures={"a" * 64: b"abc"})
     drawing = said(Attachment("b" * 64, "image/svg+xml", "cat.svg", 3))
     assert page.pictures_of(drawing) == []
-    assert "<img" not in page_of(drawing, **{"b" * 64: b"abc"})
+    assert "<img" not in page_of(drawing, pictures={"b" * 64: b"abc"})
     assert page.pictures_of(said(Attachment("a" * 64, "image/png", "x", 2**40))) == []
 
 

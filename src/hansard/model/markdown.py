@@ -28,6 +28,7 @@ def opening(head: SessionHead) -> str:
 
 def entry(written: Entry) -> str:
     """One entry of a transcript, its heading included."""
+    blocks: list[str] = []
     match written.body:
         case Message() as said:
             blocks = [f"## {_escaped(heading_of(said))} · {moment(written.at)}"]

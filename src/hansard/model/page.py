@@ -118,12 +118,14 @@ def pictures_of(written: Entry) -> list[str]:
     """The hashes of an entry's pictures that a page can show."""
     if not isinstance(written.body, Message):
         return []
-    return [part.blob for part in written.body.parts if _is_picture(part)]
+    return [
+        part.blob
+        for part in written.body.parts
+        if isinstance(part, Attachment) and _is_picture(part)
+    ]
 
 
-def _is_picture(part: Part) -> bool:
-    if not isinstance(part, Attachment):
-        return False
+def _is_picture(part: Attachment) -> bool:
     return part.media_type in PICTURES and (part.size or 0) <= MAX_PICTURE
 
 

@@ -102,7 +102,7 @@ def copy(
         if _digest(read, table) != _digest(_reader(target), table):
             raise Conflict(
                 f"The {table.name} of the source changed while they were copied: the copy is not "
-                "whole and stays unusable. Stop what uses the source, empty the target and begin again."
+                "whole and stays unusable. Stop what uses the source, empty the target, begin again."
             )
     generation = int(read(_meta, GENERATION) or 0) + generations
     _finish(target, store_id, generation)

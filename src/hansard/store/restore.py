@@ -6,7 +6,7 @@ index and whoever follows the feed begin anew.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -133,26 +133,32 @@ def _held(target: str) -> Iterator[None]:
 def _exclusively(target: str) -> Iterator[None]:
     connection = apsw.Connection(target, flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(BUSY_MS)
+    old = os.stat(target)
     try:
-        try:
-            if connection.pragma("journal_mode", "delete") != "delete":
-                raise apsw.BusyError("the journal mode did not change")
-            connection.execute("BEGIN EXCLUSIVE")
-        except (apsw.BusyError, apsw.LockedError) as error:
-            raise Conflict(
-                f"Another program uses the store at {target}; nothing was changed. Stop it first."
-            ) from error
-        except (apsw.CorruptError, apsw.NotADBError):
-            pass  # what cannot be read can only be kept; the turnstile has kept writers out
-        try:
-            yield
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+        _take(connection, target)
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if os.path.exists(target) and os.path.samestat(old, os.stat(target)):
+            with suppress(apsw.Error):  # it was not ours to change
                 connection.pragma("journal_mode", "wal")
-            raise
+        raise
     finally:
         connection.close(True)
+
+
+def _take(connection: apsw.Connection, target: str) -> None:
+    try:
+        if connection.pragma("journal_mode", "delete") != "delete":
+            raise apsw.BusyError("the journal mode did not change")
+        connection.execute("BEGIN EXCLUSIVE")
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise Conflict(
+            f"Another program uses the store at {target}; nothing was changed. Stop it first."
+        ) from error
+    except (apsw.CorruptError, apsw.NotADBError):
+        return  # what cannot be read can only be kept; the turnstile has kept writers out
 
 
 def _keep(target: str, kept: str) -> None:
