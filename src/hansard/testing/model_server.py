@@ -56,7 +56,8 @@ class ModelServer:
     def __init__(self) -> None:
         self.requests: list[Ask] = []
         self.otherwise: Answer | Callable[[Ask], Answer] | None = None
-        self.broken_off = 0
+        # Set once a client has gone away in the middle of an answer.
+        self.broken_off = asyncio.Event()
         self._answers: deque[Answer] = deque()
         self._ids = count(1)
         self._server: asyncio.Server | None = None
@@ -99,7 +100,7 @@ class ModelServer:
                 if not await self._answer(ask, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
-            self.broken_off += 1
+            self.broken_off.set()
         except asyncio.CancelledError:
             # Our own end; asyncio would report the task as failed.
             pass

@@ -1,0 +1,175 @@
+"""Between our messages and those of the library: nothing is lost, nothing is made up."""
+
+import ast
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    NativeToolCallPart,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.usage import RequestUsage
+
+import hansard
+from hansard.agents import convert
+from hansard.errors import NotFound
+from hansard.model.entry import Entry, Message, message
+from hansard.model.part import Reasoning, Text, ToolCall, Unknown
+from hansard.model.transcript import context
+from hansard.model.usage import CostStatus, Usage
+from hansard.testing.clock import START
+from hansard.testing.runner_suite import no_blob
+
+MAY_IMPORT_THE_LIBRARY = {"convert", "failures", "mcp_tools", "provider", "tool_calls"}
+
+
+def used(response: ModelResponse, base_url: str | None = None) -> Usage:
+    return convert.usage_of(response, call_id="c", at=START, base_url=base_url, task=None)
+
+
+def response(*parts: Any, **fields: Any) -> ModelResponse:
+    return ModelResponse(parts=list(parts), **fields)
+
+
+async def read_again(said: Message) -> ModelResponse:
+    chats = context([Entry("s", 1, START, message("user", "hi")), Entry("s", 2, START, said)])
+    found = await convert.history("", chats, no_blob)
+    assert isinstance(found[1], ModelResponse)
+    return found[1]
+
+
+def test_only_these_modules_import_the_library() -> None:
+    package = Path(hansard.__file__).parent
+    found = {path.stem for path in package.rglob("*.py") if imports_library(path)}
+
+    assert found <= MAY_IMPORT_THE_LIBRARY | integrations(package)
+
+
+def imports_library(path: Path) -> bool:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {each.name for each in node.names}
+    return any(name.partition(".")[0] == "pydantic_ai" for name in modules)
+
+
+def integrations(package: Path) -> set[str]:
+    """Those speak other libraries' languages by profession."""
+    return {path.stem for path in (package / "integrations").rglob("*.py")}
+
+
+async def test_signed_thoughts_go_back_as_they_came() -> None:
+    thoughts = (
+        ThinkingPart("one\ntwo", signature="s1", provider_name="anthropic"),
+        ThinkingPart("", id="redacted_thinking", signature="s2", provider_name="anthropic"),
+        ThinkingPart("three", provider_name="anthropic"),
+    )
+    said = convert.message_of(response(*thoughts, TextPart("so"), canonical_system="anthropic"))
+
+    again = await read_again(said)
+
+    assert list(again.parts) == [*thoughts, TextPart("so")]
+    assert (again.provider_name, again.canonical_system) == ("anthropic", "anthropic")
+
+
+@pytest.mark.parametrize("details", [None, {"type": "reasoning.text"}, {"length": 99}, "x"])
+async def test_thoughts_that_nobody_signed_are_not_sent_back(details: Any) -> None:
+    said = message("assistant", [Reasoning("hm", details=details), Text("so")])
+
+    assert (await read_again(said)).parts == [TextPart("so")]
+
+
+async def test_a_result_finds_the_name_of_its_tool() -> None:
+    said = message("assistant", [ToolCall("c1", "look", {"a": 1})])
+    chats = context([Entry("s", 1, START, said)])
+    chats[1].pop("tool_name")
+
+    _, request = await convert.history("", chats, no_blob)
+
+    (part,) = request.parts
+    assert isinstance(part, ToolReturnPart)
+    assert (part.tool_name, part.tool_call_id) == ("look", "c1")
+
+
+async def test_the_system_prompt_stands_first_and_other_notes_where_they_were() -> None:
+    chats = [{"role": "user", "content": ""}, {"role": "system", "content": "note"}]
+
+    (request,) = await convert.history("Be kind.", chats, no_blob)
+
+    assert isinstance(request, ModelRequest)
+    kinds = [part.part_kind for part in request.parts]
+    assert kinds == ["system-prompt", "user-prompt", "system-prompt"]
+    assert isinstance(request.parts[2], SystemPromptPart)
+
+
+async def test_an_attachment_that_is_gone_is_named() -> None:
+    async def gone(_: str) -> bytes:
+        raise NotFound("gone")
+
+    piece = {"type": "attachment", "blob": "b", "media_type": "image/png", "name": "a.png"}
+
+    found = await convert.history("", [{"role": "user", "content": [piece]}], gone)
+
+    assert "a.png (image/png): no longer kept" in str(found)
+
+
+def test_what_we_do_not_know_is_kept() -> None:
+    said = convert.message_of(response(NativeToolCallPart("web_search", {"q": "tea"})))
+
+    (part,) = said.parts
+    assert isinstance(part, Unknown)
+    assert part.data["data"]["args"] == {"q": "tea"}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [('{"a":1}', {"a": 1}), ("", {}), (None, {}), ("[1]", "[1]"), ("{", "{"), ({"a": 1}, {"a": 1})],
+)
+def test_arguments_are_an_object_or_kept_as_they_came(given: Any, kept: Any) -> None:
+    assert convert.arguments_of(ToolCallPart("look", given)) == kept
+
+
+def test_a_known_model_has_a_price() -> None:
+    tokens = RequestUsage(input_tokens=1500, cache_read_tokens=500, output_tokens=100)
+    told = response(TextPart("x"), model_name="gpt-4o", provider_name="openai", usage=tokens)
+
+    usage = used(told)
+
+    assert (usage.input_tokens, usage.cache_read_tokens) == (1000, 500)
+    assert usage.cost_status is CostStatus.ESTIMATED
+    assert usage.cost_microusd
+    assert usage.price_source == "genai-prices"
+
+
+def test_a_known_name_on_another_server_has_no_price() -> None:
+    tokens = RequestUsage(input_tokens=1500, output_tokens=100)
+    told = response(TextPart("x"), model_name="gpt-4o", provider_name="openai", usage=tokens)
+
+    usage = used(told, base_url="http://127.0.0.1:1/v1")
+
+    assert (usage.cost_microusd, usage.provider) == (None, "openai")
+
+
+def test_a_cost_that_the_provider_reports_is_taken() -> None:
+    tokens = RequestUsage(input_tokens=1, cost=Decimal("0.0000125"))
+
+    usage = used(response(TextPart("x"), model_name="gpt-4o", usage=tokens))
+
+    assert (usage.cost_microusd, usage.cost_status) == (13, CostStatus.REPORTED)
+
+
+def test_a_long_result_is_cut_visibly() -> None:
+    text = convert.result_text({"at": timedelta(0), "x": "y" * 100}, longest=50)
+
+    assert text.endswith("characters were left out]")
+    assert len(text) < 100

@@ -1,0 +1,459 @@
+"""Asking a model: the real client libraries against a server that speaks as providers do."""
+
+import asyncio
+import importlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from hansard.agents.model import ModelRunner
+from hansard.agents.model_options import ModelOptions
+from hansard.agents.settings import Secret
+from hansard.engine.ports import Event, Runner
+from hansard.errors import AgentFailed, BadInput, HansardError, NotAllowed, RetryLater
+from hansard.model.entry import Entry, Message, Role, message
+from hansard.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult
+from hansard.model.transcript import context
+from hansard.model.usage import CostStatus
+from hansard.testing.clock import START, FakeClock
+from hansard.testing.model_server import Call, ModelServer, Refusal, Reply, Tokens
+from hansard.testing.runner_suite import (
+    RunnerSuite,
+    SlowRunnerSuite,
+    events_of,
+    steps_of,
+    streamed,
+    turn_request,
+)
+
+KEY = "sk-very-secret"
+MakeRunner = Callable[..., ModelRunner]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _libraries() -> None:
+    """Load them once, outside any test that looks at the time."""
+    importlib.import_module("hansard.agents.tool_calls")
+    importlib.import_module("pydantic_ai.models.anthropic")
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def wire(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def waited() -> list[float]:
+    return []
+
+
+@pytest.fixture
+async def make(server: ModelServer, wire: str, waited: list[float]) -> AsyncIterator[MakeRunner]:
+    made: list[ModelRunner] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    def make(**options: Any) -> ModelRunner:
+        url = server.url if wire == "anthropic" else server.openai_url
+        given: dict[str, Any] = {
+            "model": "m",
+            "provider": wire,
+            "base_url": url,
+            "key": Secret(KEY),
+        } | options
+        runner = ModelRunner(ModelOptions(**given), clock=FakeClock(), sleep=sleep)
+        made.append(runner)
+        return runner
+
+    yield make
+    for runner in made:
+        await runner.close()
+
+
+@pytest.fixture
+def runner(make: MakeRunner) -> Runner:
+    return make()
+
+
+class TestModel(RunnerSuite, SlowRunnerSuite):
+    @pytest.fixture
+    def runner(self, make: MakeRunner, server: ModelServer) -> Runner:
+        server.otherwise = Reply("Hello there.", reasoning="A greeting.")
+        return make()
+
+    @pytest.fixture
+    def slow_runner(self, make: MakeRunner, server: ModelServer) -> Runner:
+        server.otherwise = Reply("Hello there my friend.", pause=60)
+        return make()
+
+
+async def failure(runner: Runner, *words: str) -> HansardError:
+    with pytest.raises(HansardError) as caught:
+        await events_of(runner, turn_request("hello"))
+    assert KEY not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+    return caught.value
+
+
+async def test_words_and_thoughts_are_streamed_then_kept(
+    runner: Runner, server: ModelServer
+) -> None:
+    server.will(Reply("Hello, dear Ann. Tea?", reasoning="She is here. Tea."))
+
+    events = await events_of(runner, turn_request("hello", system_prompt="Be kind."))
+
+    (step,) = steps_of(events)
+    assert events[-1] is step
+    assert len(events) > 3
+    assert streamed(events) == step.message.text == "Hello, dear Ann. Tea?"
+    assert streamed(events, thinking=True) == "She is here. Tea."
+    assert [type(part) for part in step.message.parts] == [Reasoning, Text]
+    assert (step.message.model, step.message.finish_reason) == ("m", "stop")
+
+
+async def test_the_model_reads_prompt_and_conversation(runner: Runner, server: ModelServer) -> None:
+    server.will(Reply("ok"))
+    said = turn_request(
+        "one", {"role": "assistant", "content": "uno"}, "two", system_prompt="Be kind."
+    )
+
+    await events_of(runner, said)
+
+    (ask,) = server.requests
+    read = str(ask.body)
+    assert [read.index(each) >= 0 for each in ("Be kind.", "'one'", "'uno'", "'two'")]
+    roles = [each["role"] for each in ask.messages if each["role"] != "system"]
+    assert roles == ["user", "assistant", "user"]
+    assert ask.body["stream"] is True
+
+
+async def test_the_key_is_presented_and_nothing_else_is(
+    runner: Runner, server: ModelServer
+) -> None:
+    server.will(Reply("ok"))
+
+    await events_of(runner, turn_request("hello"))
+
+    headers = server.requests[0].headers
+    assert KEY in (headers.get("x-api-key") or headers["authorization"])
+
+
+async def test_another_server_never_gets_the_key_of_the_environment(
+    make: MakeRunner, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-mine")
+    server.will(Reply("ok"))
+
+    await events_of(make(key=None), turn_request("hello"))
+
+    assert "sk-mine" not in str(server.requests[0].headers)
+
+
+async def test_cached_tokens_stand_apart_and_an_unknown_price_stays_unknown(
+    runner: Runner, server: ModelServer, wire: str
+) -> None:
+    written = 7 if wire == "anthropic" else 0
+    server.will(Reply("ok", tokens=Tokens(fresh=10, cache_read=3, cache_write=written, output=5)))
+
+    (step,) = steps_of(await events_of(runner, turn_request("hello", turn_id="t9")))
+
+    used = step.usage
+    assert used is not None
+    assert (used.input_tokens, used.cache_read_tokens, used.cache_write_tokens) == (10, 3, written)
+    assert (used.output_tokens, used.model, used.provider) == (5, "m", wire)
+    assert (used.cost_microusd, used.cost_status) == (None, CostStatus.UNKNOWN)
+    assert (used.call_id, used.at) == ("fake-1:t9:1", START)
+
+
+async def test_a_provider_that_does_not_say_what_was_used_is_not_free(
+    runner: Runner, server: ModelServer
+) -> None:
+    server.will(Reply("ok", tokens=None, model="gpt-4o"))
+
+    (step,) = steps_of(await events_of(runner, turn_request("hello")))
+
+    assert step.usage is not None
+    assert step.usage.cost_microusd is None
+
+
+async def test_every_call_of_a_turn_has_its_usage(runner: Runner, server: ModelServer) -> None:
+    server.will(Reply("Let me look.", calls=(Call("look"),)), Reply("Done."))
+
+    steps = steps_of(await events_of(runner, turn_request("hello")))
+
+    ids = [step.usage.call_id for step in steps if step.usage is not None]
+    assert ids == ["fake-1:turn-1:1", "fake-2:turn-1:2"]
+
+
+async def test_a_wrong_tool_call_is_told_to_the_model(runner: Runner, server: ModelServer) -> None:
+    calls = (Call("look", {"a": 1}), Call("look", '{"a": ', id="call_2"))
+    server.will(Reply("So.", calls=calls), Reply("Sorry."))
+
+    first, one, two, last = steps_of(await events_of(runner, turn_request("hello")))
+
+    assert first.message.parts == (
+        Text("So."),
+        ToolCall("call_1", "look", {"a": 1}),
+        ToolCall("call_2", "look", '{"a": '),
+    )
+    for step, call_id in ((one, "call_1"), (two, "call_2")):
+        (result,) = step.message.parts
+        assert isinstance(result, ToolResult)
+        assert (result.call_id, result.is_error) == (call_id, True)
+    assert last.message.text == "Sorry."
+    assert "There is no tool" in str(server.requests[1].messages)
+
+
+async def test_a_model_that_keeps_calling_wrongly_is_stopped(
+    runner: Runner, server: ModelServer
+) -> None:
+    server.otherwise = Reply(calls=(Call("look", "{"),))
+
+    await failure(runner, "wrongly 4 times")
+
+    assert len(server.requests) == 4
+
+
+async def test_a_model_that_never_ends_is_stopped(make: MakeRunner, server: ModelServer) -> None:
+    server.otherwise = Reply(calls=(Call("look"),))
+
+    await failure(make(most_calls=3, most_malformed=9), "3 times")
+
+
+async def test_too_many_requests_are_asked_again_as_the_provider_says(
+    runner: Runner, server: ModelServer, waited: list[float]
+) -> None:
+    server.will(Refusal(429, retry_after=7), Refusal(429), Reply("ok"))
+
+    assert streamed(await events_of(runner, turn_request("hello"))) == "ok"
+
+    assert waited == [7, 1]
+
+
+async def test_a_long_wait_is_left_to_the_caller(
+    runner: Runner, server: ModelServer, waited: list[float]
+) -> None:
+    server.will(Refusal(429, retry_after=600))
+
+    error = await failure(runner, "too many requests")
+
+    assert isinstance(error, RetryLater)
+    assert error.after == 600
+    assert waited == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Refusal(500), Refusal(503), Refusal(529), Refusal(0), Reply("a b c", cut_after=0), Reply()],
+    ids=["500", "503", "529", "no answer", "cut before a word", "nothing said"],
+)
+async def test_a_failure_before_the_first_word_is_asked_again_within_bounds(
+    runner: Runner, server: ModelServer, waited: list[float], answer: Reply | Refusal
+) -> None:
+    server.otherwise = answer
+
+    error = await failure(runner)
+
+    assert isinstance(error, RetryLater)
+    assert error.after > 0
+    assert len(server.requests) == 3
+    assert waited == [0.5, 1]
+
+
+async def test_a_failure_that_passes_is_not_seen(runner: Runner, server: ModelServer) -> None:
+    server.will(Refusal(500), Reply("a b c", cut_after=0), Reply("Here I am."))
+
+    events = await events_of(runner, turn_request("hello"))
+
+    assert streamed(events) == "Here I am."
+    assert len(steps_of(events)) == 1
+
+
+async def test_an_answer_that_breaks_off_is_not_begun_again(
+    runner: Runner, server: ModelServer
+) -> None:
+    server.will(Reply("one two three four five six", cut_after=2))
+    shown: list[Event] = []
+
+    with pytest.raises(AgentFailed, match="broke off"):
+        await watched(runner, shown)
+
+    assert streamed(shown) == "one two three four "
+    assert len(server.requests) == 1
+
+
+async def test_the_steps_before_a_failure_stand(runner: Runner, server: ModelServer) -> None:
+    server.will(Reply("So.", calls=(Call("look"),)))
+    server.otherwise = Refusal(401)
+    seen: list[Event] = []
+
+    with pytest.raises(NotAllowed):
+        await watched(runner, seen)
+
+    assert [step.message.role for step in steps_of(seen)] == [Role.ASSISTANT, Role.TOOL]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_is_said_plainly_and_at_once(
+    runner: Runner, server: ModelServer, status: int
+) -> None:
+    server.otherwise = Refusal(status, f"invalid key {KEY}")
+
+    error = await failure(runner, "the model provider refused the key".capitalize())
+
+    assert isinstance(error, NotAllowed)
+    assert len(server.requests) == 1
+
+
+async def test_a_refused_request_is_quoted(runner: Runner, server: ModelServer) -> None:
+    server.will(Refusal(400, "temperature is too high"), Refusal(404, "no such model"))
+
+    assert isinstance(await failure(runner, "temperature is too high", "400"), BadInput)
+    assert isinstance(await failure(runner, "no model m"), BadInput)
+
+
+async def test_a_server_that_is_silent_is_given_up(make: MakeRunner, server: ModelServer) -> None:
+    server.otherwise = Reply("one two three four", pause=5)
+
+    assert isinstance(await failure(make(timeout_seconds=0.05, attempts=1)), RetryLater)
+
+
+async def test_a_server_that_is_away_is_named(make: MakeRunner) -> None:
+    assert isinstance(await failure(make(base_url="http://127.0.0.1:9/v1")), RetryLater)
+
+
+async def test_cancelling_closes_the_connection(make: MakeRunner, server: ModelServer) -> None:
+    server.otherwise = Reply("word " * 1000, pause=0.005)
+    runner = make()
+    begun = asyncio.Event()
+
+    async def watch() -> None:
+        async for _ in runner.run(turn_request("hello")):
+            begun.set()
+
+    task = asyncio.create_task(watch())
+    await begun.wait()
+    began = time.monotonic()
+    task.cancel()
+    await asyncio.wait({task})
+    await server.broken_off.wait()
+
+    assert task.cancelled()
+    assert time.monotonic() - began < 2
+
+
+async def test_a_session_s_own_settings_are_used(make: MakeRunner, server: ModelServer) -> None:
+    server.will(Reply("ok"))
+    settings = {"model": "m2", "temperature": 0.25, "base_url": "http://evil.test"}
+
+    await events_of(
+        make(settings={"temperature": 1, "top_p": 0.5}), turn_request("hello", settings=settings)
+    )
+
+    asked = server.requests[0].body
+    assert (asked["model"], asked["temperature"], asked["top_p"]) == ("m2", 0.25, 0.5)
+
+
+async def test_attachments_are_shown_as_far_as_a_model_can_see_them(
+    runner: Runner, server: ModelServer
+) -> None:
+    blobs = {"p": b"\x89PNG", "t": b"tea, milk", "z": b"PK"}
+
+    async def blob(name: str) -> bytes:
+        return blobs[name]
+
+    parts: tuple[Part, ...] = (
+        Text("look"),
+        Attachment("p", "image/png", "a.png"),
+        Attachment("t", "text/csv", "b.csv"),
+        Attachment("z", "application/zip", "c.zip"),
+    )
+    server.will(Reply("ok"))
+
+    await events_of(runner, turn_request(*chats(Message(Role.USER, parts)), blob=blob))
+
+    read = str(server.requests[0].messages)
+    assert "iVBORw==" in read
+    assert "tea, milk" in read
+    assert "c.zip (application/zip): cannot be shown" in read
+
+
+async def test_the_next_turn_only_extends_what_the_model_read(
+    runner: Runner, server: ModelServer, wire: str
+) -> None:
+    server.will(
+        Reply("Let me.", calls=(Call("look", {"b": 1.5, "a": ["é"]}),), reasoning="Look first."),
+        Reply("Done.", reasoning="Good."),
+        Reply("Bye."),
+    )
+    asked = message("user", "hello")
+    steps = steps_of(await events_of(runner, turn_request(*chats(asked), system_prompt="Be kind.")))
+    said = [asked, *(step.message for step in steps), message("user", "bye")]
+
+    await events_of(runner, turn_request(*chats(*said), system_prompt="Be kind."))
+
+    second, third = (without_marks(ask.messages) for ask in server.requests[1:])
+    assert third[: len(second)] == second
+    assert server.requests[1].body.get("system") == server.requests[2].body.get("system")
+    if wire == "anthropic":
+        assert "'signature': 'signed'" in str(third)
+
+
+async def test_one_question_outside_a_turn_says_what_it_was_for(
+    make: MakeRunner, server: ModelServer
+) -> None:
+    server.will(Reply("Tea."), Reply("Tea."))
+    runner = make()
+
+    text, usage = await runner.ask("Name it.", "hello", task="title")
+    _, other = await runner.ask("Name it.", "hello", task="title")
+
+    assert (text, usage.task) == ("Tea.", "title")
+    assert usage.call_id != other.call_id
+    assert "Name it." in str(server.requests[0].body)
+
+
+async def test_a_closed_runner_can_be_used_again(make: MakeRunner, server: ModelServer) -> None:
+    server.otherwise = Reply("ok")
+    runner = make()
+
+    for _ in range(2):
+        assert streamed(await events_of(runner, turn_request("hello"))) == "ok"
+        await runner.close()
+
+
+def chats(*said: Message) -> list[dict[str, Any]]:
+    return context([Entry("s", seq, START, body) for seq, body in enumerate(said, 1)])
+
+
+def without_marks(messages: list[dict[str, Any]]) -> list[Any]:
+    """The messages without cache marks, which move with the end of the conversation."""
+
+    def cleaned(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: cleaned(v) for k, v in value.items() if k != "cache_control"}
+        return [cleaned(each) for each in value] if isinstance(value, list) else value
+
+    return [cleaned(each) for each in messages]
+
+
+async def watched(runner: Runner, seen: list[Event]) -> None:
+    """Keep what comes, as far as it comes."""
+    events = runner.run(turn_request("hello"))
+    while True:
+        try:
+            seen.append(await anext(events))
+        except StopAsyncIteration:
+            return

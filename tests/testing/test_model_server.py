@@ -1,0 +1,141 @@
+"""The fake model server is real to the providers' own libraries."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from hansard.testing.model_server import Call, ModelServer, Refusal, Reply, Tokens
+
+ASKED: Any = [{"role": "user", "content": "hello"}]
+ANSWER = Reply(
+    "Hello, dear Ann.",
+    calls=(Call("look", {"at": "tea"}),),
+    reasoning="She is here.",
+    tokens=Tokens(fresh=10, cache_read=3, cache_write=0, output=5, reasoning=2),
+)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def openai_client(server: ModelServer) -> AsyncIterator[openai.AsyncOpenAI]:
+    client = openai.AsyncOpenAI(base_url=server.openai_url, api_key="k", max_retries=0)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def anthropic_client(server: ModelServer) -> AsyncIterator[anthropic.AsyncAnthropic]:
+    client = anthropic.AsyncAnthropic(base_url=server.url, api_key="k", max_retries=0)
+    yield client
+    await client.close()
+
+
+async def test_openai_s_library_reads_a_stream(
+    server: ModelServer, openai_client: openai.AsyncOpenAI
+) -> None:
+    server.will(ANSWER)
+
+    stream = await openai_client.chat.completions.create(
+        model="m",
+        messages=ASKED,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = [chunk async for chunk in stream]
+
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    assert "".join(delta.content or "" for delta in deltas) == "Hello, dear Ann."
+    calls = [call.function for delta in deltas for call in delta.tool_calls or ()]
+    assert "".join(call.arguments or "" for call in calls if call) == '{"at": "tea"}'
+    used = chunks[-1].usage
+    assert used is not None
+    assert (used.prompt_tokens, used.completion_tokens) == (13, 5)
+
+
+async def test_openai_s_library_reads_a_whole_answer(
+    server: ModelServer, openai_client: openai.AsyncOpenAI
+) -> None:
+    server.will(ANSWER)
+
+    whole = await openai_client.chat.completions.create(
+        model="m",
+        messages=ASKED,
+    )
+
+    assert whole.choices[0].message.content == "Hello, dear Ann."
+    assert whole.choices[0].finish_reason == "tool_calls"
+
+
+async def test_anthropic_s_library_reads_a_stream(
+    server: ModelServer, anthropic_client: anthropic.AsyncAnthropic
+) -> None:
+    server.will(ANSWER)
+
+    async with anthropic_client.messages.stream(
+        model="m",
+        max_tokens=10,
+        messages=ASKED,
+    ) as stream:
+        whole = await stream.get_final_message()
+
+    assert [block.type for block in whole.content] == ["thinking", "text", "tool_use"]
+    assert whole.content[2].to_dict()["input"] == {"at": "tea"}
+    assert (whole.usage.input_tokens, whole.usage.cache_read_input_tokens) == (10, 3)
+    assert whole.usage.output_tokens == 5
+
+
+async def test_anthropic_s_library_reads_a_whole_answer(
+    server: ModelServer, anthropic_client: anthropic.AsyncAnthropic
+) -> None:
+    server.will(ANSWER)
+
+    whole = await anthropic_client.messages.create(
+        model="m",
+        max_tokens=10,
+        messages=ASKED,
+    )
+
+    assert whole.stop_reason == "tool_use"
+
+
+async def test_refusals_are_each_library_s_own_errors(
+    server: ModelServer,
+    openai_client: openai.AsyncOpenAI,
+    anthropic_client: anthropic.AsyncAnthropic,
+) -> None:
+    server.otherwise = Refusal(429, "slowly", retry_after=7)
+
+    with pytest.raises(openai.RateLimitError, match="slowly") as one:
+        await openai_client.chat.completions.create(
+            model="m",
+            messages=ASKED,
+        )
+    with pytest.raises(anthropic.RateLimitError, match="slowly") as other:
+        await anthropic_client.messages.create(
+            model="m",
+            max_tokens=1,
+            messages=ASKED,
+        )
+
+    assert one.value.response.headers["retry-after"] == "7"
+    assert other.value.response.headers["retry-after"] == "7"
+
+
+async def test_a_script_that_is_over_says_so(
+    server: ModelServer, openai_client: openai.AsyncOpenAI
+) -> None:
+    with pytest.raises(openai.BadRequestError, match="no further answer"):
+        await openai_client.chat.completions.create(
+            model="m",
+            messages=ASKED,
+        )
+
+    assert server.requests[0].messages == ASKED
