@@ -1,0 +1,1 @@
+"""The HTTP interface: what a browser and other programs speak with."""

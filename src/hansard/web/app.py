@@ -1,0 +1,97 @@
+"""The application: every router, the gate before them, one place for errors."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+from hansard.web import (
+    access,
+    arrivals,
+    conversation,
+    described,
+    events,
+    exports,
+    health,
+    lists,
+    login,
+    pages,
+    problems,
+    sessions,
+    shelves,
+    webhooks,
+)
+from hansard.web.answers import json_response
+from hansard.web.auth import reading
+from hansard.web.gate import Gate
+from hansard.web.parts import WebParts
+from hansard.web.stream import Streams
+
+PREFIX = "/api/v1"
+VERSION = "1"
+_ROUTERS = (
+    arrivals.router,
+    sessions.router,
+    conversation.router,
+    events.router,
+    lists.router,
+    shelves.router,
+    access.router,
+    exports.router,
+    login.router,
+    health.router,
+)
+
+
+def create_app(parts: WebParts) -> FastAPI:
+    """The HTTP interface on these parts, for `serve` or for a test."""
+    app = FastAPI(
+        title="Hansard",
+        version=VERSION,
+        description="The record of every conversation with an agent.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_life,
+    )
+    counts: Counter[tuple[str, int]] = Counter()
+    app.state.parts = parts
+    app.state.counts = counts
+    app.state.streams = Streams(parts)
+    for router in _ROUTERS:
+        app.include_router(router, prefix=PREFIX)
+    for name, webhook in parts.webhooks.items():
+        app.include_router(webhooks.router_for(name, webhook), prefix=PREFIX)
+    app.include_router(health.public, prefix=PREFIX)
+    app.include_router(health.public, include_in_schema=False)
+    app.include_router(login.pages)
+    app.include_router(pages.router)
+    app.add_api_route(
+        f"{PREFIX}/openapi.json",
+        _description,
+        methods=["GET"],
+        include_in_schema=False,
+        dependencies=[reading],
+    )
+    problems.install(app)
+    app.add_middleware(Gate, settings=parts.settings)
+    app.add_middleware(health.Tally, counts=counts)
+    return app
+
+
+@asynccontextmanager
+async def _life(app: FastAPI) -> AsyncIterator[None]:
+    yield
+    app.state.streams.close()
+    app.state.streams.let_go()
+
+
+async def _description(request: Request) -> Response:
+    """What this interface takes and gives, in OpenAPI's words."""
+    app: Any = request.app
+    if not hasattr(app.state, "description"):
+        app.state.description = described.describe(app)
+    return json_response(app.state.description)

@@ -1,0 +1,93 @@
+"""`/arrivals`: a message from any program, and what became of it."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from hansard.engine import asking
+from hansard.engine.asking import Accepted, Asking
+from hansard.errors import NotFound
+from hansard.model.arrival import Arrival
+from hansard.model.entry import Message
+from hansard.model.session import Segment
+from hansard.model.view import time_text
+from hansard.store import arrivals, entries, sessions, turns
+from hansard.store.database import Tx
+from hansard.web.answers import idem_of, json_response, name
+from hansard.web.asking import accepted, engine_of
+from hansard.web.auth import Parts, Reader, Writer
+from hansard.web.bodies import NewArrival, message_of, read_body, source_of
+from hansard.web.described import takes
+
+router = APIRouter(tags=["arrivals"])
+
+
+@router.post("/arrivals", status_code=202, openapi_extra=takes(NewArrival))
+async def receive(request: Request, parts: Parts, caller: Writer) -> Response:
+    """Take a message in; durable when this answers. The same message id twice is one arrival."""
+    body, raw = await read_body(request, NewArrival)
+    source = source_of(body.source, body.platform_message_id)
+    said = message_of("user", body)
+    engine = engine_of(request, caller)
+    # A platform's own id is the better key: another request may carry the same message.
+    idem = None if source.platform_message_id else idem_of(request)
+    wish = Asking(said, idem, begin=engine.turns.has_room)
+    when = parts.occasion()
+
+    def take(tx: Tx) -> Accepted:
+        return asking.accept(tx, engine.parts, source, wish, when=when)
+
+    return await accepted(request, caller, raw, take, _told)
+
+
+@router.get("/arrivals/{arrival_id}")
+async def look(arrival_id: str, parts: Parts, caller: Reader) -> Response:
+    """What became of an arrival, and the reply when it is there."""
+    known = name(arrival_id, "arrival")
+    return json_response(await parts.store.read(_look, known, profile=caller.profile))
+
+
+def _told(done: Accepted) -> dict[str, object]:
+    told: dict[str, object] = {
+        "arrival_id": done.received.arrival_id,
+        "session_id": done.session_id,
+    }
+    return told if done.received.answer is None else told | {"answer": done.received.answer}
+
+
+def _look(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
+    found = arrivals.get(tx, id, profile=profile)
+    if found is None:
+        raise NotFound(f"There is no arrival {id}.")
+    turn = None if found.turn_id is None else turns.get(tx, found.turn_id, profile=profile)
+    reply = None if turn is None else _reply(tx, found, session_no=turn[1])
+    return {
+        "id": found.id,
+        "arrival_id": found.id,
+        "state": found.state,
+        "reason": found.reason if turn is None else turn[0].reason or found.reason,
+        "received_at": time_text(found.received_at),
+        "session_id": found.session_id,
+        "seq": found.seq,
+        "turn_id": found.turn_id,
+        "turn_state": None if turn is None else turn[0].state,
+        "reply": reply,
+    }
+
+
+def _reply(tx: Tx, found: Arrival, *, session_no: int) -> dict[str, Any] | None:
+    row = tx.one(
+        "reply_of_turn",
+        first=entries.entry_no(session_no, 0),
+        last=entries.entry_no(session_no + 1, 0) - 1,
+        turn_id=found.turn_id,
+    )
+    if row is None:
+        return None
+    seq = row[0] - entries.entry_no(session_no, 0)
+    head = sessions.get_by_no(tx, session_no)
+    (entry,) = entries.read(tx, Segment(session_no, head.id, seq, seq), limit=1)
+    said = entry.body
+    assert isinstance(said, Message)
+    return {"id": entry.id, "seq": seq, "text": said.text, "at": time_text(entry.at)}

@@ -1,0 +1,271 @@
+"""What happens in one session: reading, writing, asking, and the verbs."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from hansard.actions import blobs, compact, read, retract, say, turns, usage
+from hansard.actions import sessions as verbs
+from hansard.actions.requests import Answer
+from hansard.engine import asking
+from hansard.engine.asking import Accepted, Asking
+from hansard.errors import BadInput
+from hansard.model.entry import MAX_SEQ
+from hansard.model.session import SessionHead
+from hansard.model.usage import Usage
+from hansard.model.view import entry_json, head_json
+from hansard.store.database import Tx
+from hansard.web.answers import answer, change, idem_of, json_response, name
+from hansard.web.asking import accepted, engine_of
+from hansard.web.auth import Parts, Reader, Writer
+from hansard.web.bodies import (
+    Compact,
+    End,
+    Fork,
+    NewMessage,
+    Nothing,
+    Retract,
+    Said,
+    entry_number,
+    message_of,
+    read_body,
+)
+from hansard.web.described import takes
+from hansard.web.parts import Caller
+from hansard.web.sessions import begun
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["conversation"])
+Seq = Annotated[int | None, Query(ge=0, le=MAX_SEQ)]
+_SANDBOX = "default-src 'none'; sandbox"
+_HASH = 64
+
+
+class View(StrEnum):
+    """For whom the entries are."""
+
+    PEOPLE = "people"
+    CONTEXT = "context"
+
+
+@router.get("/entries")
+async def window(
+    session_id: str,
+    parts: Parts,
+    caller: Reader,
+    *,
+    before: Seq = None,
+    after: Seq = None,
+    around: Seq = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 60,
+    view: View = View.PEOPLE,
+) -> Response:
+    """A window of the transcript by `seq`, at its end by default; or what the model sees."""
+    known = name(session_id, "session")
+    if view is View.CONTEXT:
+        chats = await parts.store.read(read.context, known, profile=caller.profile)
+        return json_response({"items": chats, "next": None})
+    if len([each for each in (before, after, around) if each is not None]) > 1:
+        raise BadInput("Use one of `before`, `after` and `around`.")
+    found = await parts.store.read(
+        read.window,
+        known,
+        profile=caller.profile,
+        limit=limit,
+        before=before,
+        after=after,
+        around=around,
+    )
+    return json_response(
+        {
+            "items": [entry_json(entry) for entry in found.entries],
+            "next": None,
+            "more_before": found.more_before,
+            "more_after": found.more_after,
+        }
+    )
+
+
+@router.post("/messages", status_code=201, openapi_extra=takes(NewMessage))
+async def append(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Add one message without running the agent."""
+    known = name(session_id, "session")
+    body, raw = await read_body(request, NewMessage)
+    saying = say.Saying(message_of(body.role, body), idem=idem_of(request))
+    when = parts.occasion()
+
+    def act(tx: Tx, /) -> Answer:
+        read.head(tx, known, profile=caller.profile)
+        done = say.say_in(tx, known, saying, profile=caller.profile, when=when)
+        told = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
+        return answer(told, 201, session_id=done.session_id)
+
+    return await change(request, caller, raw, act)
+
+
+@router.post("/turns", status_code=202, openapi_extra=takes(Said))
+async def ask(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """A person's message: durable when this answers, then the agent runs.
+
+    While a turn is running it waits: `turn_id` and `seq` are null, and `queued` says so.
+    """
+    known = name(session_id, "session")
+    body, raw = await read_body(request, Said)
+    engine = engine_of(request, caller)
+    wish = Asking(message_of("user", body), idem_of(request), begin=engine.turns.has_room)
+    when = parts.occasion()
+
+    def take(tx: Tx) -> Accepted:
+        return asking.ask(tx, engine.parts, known, wish, when=when)
+
+    return await accepted(request, caller, raw, take, begun)
+
+
+@router.post("/fork", status_code=201, openapi_extra=takes(Fork, required=False))
+async def fork(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Begin a session whose history is this one's up to an entry."""
+    body, raw = await read_body(request, Fork)
+    at, when = entry_number(body.at, "at"), parts.occasion()
+    return await _verb(
+        request,
+        caller,
+        (session_id, raw),
+        lambda tx, id: verbs.fork(
+            tx, id, profile=caller.profile, when=when, at_seq=at, title=body.title
+        ),
+        status=201,
+    )
+
+
+@router.post("/retract", openapi_extra=takes(Retract))
+async def take_back(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Take back what was said after an entry, or the last rounds; nothing is deleted."""
+    body, raw = await read_body(request, Retract)
+    if (body.after is None) == (body.rounds is None):
+        raise BadInput("Say either `after` which entry, or how many `rounds`.")
+    after, rounds = entry_number(body.after, "after"), entry_number(body.rounds, "rounds")
+    at = parts.clock.now()
+
+    def act(tx: Tx, id: str) -> SessionHead:
+        if rounds is not None:
+            return retract.undo(tx, id, profile=caller.profile, rounds=rounds, at=at)
+        return retract.retract(tx, id, profile=caller.profile, after=after or 0, at=at)
+
+    return await _verb(request, caller, (session_id, raw), act)
+
+
+@router.post("/compact", openapi_extra=takes(Compact, required=False))
+async def compact_session(
+    session_id: str, request: Request, parts: Parts, caller: Writer
+) -> Response:
+    """Let a summary stand for the beginning, for the model; without one the agent makes it."""
+    body, raw = await read_body(request, Compact)
+    known = name(session_id, "session")
+    head = await parts.store.read(read.head, known, profile=caller.profile)
+    text, through = body.summary, entry_number(body.through, "through") or head.last_seq
+    used: Usage | None = None
+    if text is None:
+        engine = engine_of(request, caller)
+        agent = engine.parts.agent_for(head.source, None)
+        context = await parts.store.read(read.context, known, profile=caller.profile)
+        text, used = await agent.summarizer.summarize(context, focus=body.focus)
+        used, through = used and engine.parts.priced(used), head.last_seq
+    summary, when = text, parts.occasion()
+
+    def act(tx: Tx, id: str) -> SessionHead:
+        if used is not None:
+            usage.record(tx, head.no, used, profile=caller.profile, when=when)
+        return compact.compact(
+            tx, id, summary, profile=caller.profile, through=through, at=when.now
+        )
+
+    return await _verb(request, caller, (session_id, raw), act)
+
+
+@router.post("/end", openapi_extra=takes(End, required=False))
+async def end(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Close the session; the first reason wins."""
+    body, raw = await read_body(request, End)
+    when, reason = parts.occasion(), _reason(body, "closed")
+    return await _verb(
+        request,
+        caller,
+        (session_id, raw),
+        lambda tx, id: verbs.end(tx, id, profile=caller.profile, when=when, reason=reason),
+    )
+
+
+@router.post("/reopen", openapi_extra=takes(Nothing, required=False))
+async def reopen(session_id: str, request: Request, caller: Writer) -> Response:
+    """Let the session go on."""
+    _, raw = await read_body(request, Nothing)
+    return await _verb(
+        request,
+        caller,
+        (session_id, raw),
+        lambda tx, id: verbs.reopen(tx, id, profile=caller.profile),
+    )
+
+
+@router.post("/restore", openapi_extra=takes(Nothing, required=False))
+async def restore(session_id: str, request: Request, caller: Writer) -> Response:
+    """Take the session out of the trash."""
+    _, raw = await read_body(request, Nothing)
+    return await _verb(
+        request,
+        caller,
+        (session_id, raw),
+        lambda tx, id: verbs.restore(tx, id, profile=caller.profile),
+    )
+
+
+@router.post("/stop", openapi_extra=takes(End, required=False))
+async def stop(session_id: str, request: Request, caller: Writer) -> Response:
+    """Ask the turn that runs, in whatever process, to stop."""
+    body, raw = await read_body(request, End)
+    known, reason = name(session_id, "session"), _reason(body, "stopped by you")
+
+    def act(tx: Tx, /) -> Answer:
+        head = verbs.locked(tx, known, profile=caller.profile)
+        stopping = turns.ask_to_stop(tx, head.no, reason=reason)
+        return answer({"stopping": stopping}, session_id=head.id)
+
+    return await change(request, caller, raw, act)
+
+
+@router.get("/blobs/{blob}")
+async def attachment(session_id: str, blob: str, parts: Parts, caller: Reader) -> Response:
+    """The bytes of an attachment of this session: to be kept, never to be run."""
+    known, wanted = name(session_id, "session"), name(blob, "attachment")[: _HASH + 1]
+    head = await parts.store.read(read.head, known, profile=caller.profile)
+    data = await parts.store.read(blobs.read_blob, wanted, session_no=head.no)
+    headers = {"Content-Disposition": "attachment", "Content-Security-Policy": _SANDBOX}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+async def _verb(
+    request: Request,
+    caller: Caller,
+    asked: tuple[str, bytes],
+    act: Callable[[Tx, str], SessionHead],
+    *,
+    status: int = 200,
+) -> Response:
+    """Do something with the session that was named, and show its head then."""
+    session_id, raw = asked
+    known = name(session_id, "session")
+
+    def done(tx: Tx, /) -> Answer:
+        head = act(tx, known)
+        return answer(head_json(head), status, session_id=head.id)
+
+    return await change(request, caller, raw, done)
+
+
+def _reason(body: End, default: str) -> str:
+    given = " ".join((body.reason or "").split())
+    if len(given) > 200:
+        raise BadInput("A reason has at most 200 characters.")
+    return given or default

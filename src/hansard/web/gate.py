@@ -1,0 +1,116 @@
+"""The gate before every path: names, origins, sizes, and the headers of every answer."""
+
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hansard.web.headers import HEADERS
+from hansard.web.parts import LOOPBACK, Limits, WebSettings
+from hansard.web.problems import SAFE, Refusal, refusal
+
+API = "/api/"
+SMALL = ("/api/v1/login", "/login")
+_FRIENDLY = frozenset({"same-origin", "none"})
+
+
+class Gate:
+    """Lets a request pass that is addressed to us, comes from our own pages or from a program."""
+
+    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+        self._app = app
+        self._settings = settings
+        self._hosts = LOOPBACK | {host.lower() for host in settings.allowed_hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        guarded = _with_headers(send, is_api=scope["path"].startswith(API))
+        try:
+            headers = Headers(scope=scope)
+            self._check(scope, headers)
+            limit = _limit(scope["path"], self._settings.limits)
+            body = _Body(receive, headers, limit)
+        except Refusal as error:
+            response = refusal(error, is_write=scope["method"] not in SAFE)
+            await response(scope, receive, guarded)
+            return
+        await self._app(scope, body.receive, guarded)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        host, scheme = self._address(scope, headers)
+        if not is_known(host, self._hosts):
+            raise Refusal(421, "This server does not answer to that name.")
+        scope["hansard.origin"] = f"{scheme}://{host}"
+        unsafe = scope["method"] not in SAFE or scope["path"].endswith("/events")
+        if not unsafe:
+            return
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() != f"{scheme}://{host}":
+            raise Refusal(403, "The request comes from another site.")
+        site = headers.get("sec-fetch-site")
+        if site is not None and site not in _FRIENDLY:
+            raise Refusal(403, "The request comes from another site.")
+
+    def _address(self, scope: Scope, headers: Headers) -> tuple[str, str]:
+        """The name we were called by, and how: a proxy's word counts only if it is configured."""
+        hosts = headers.getlist("host")
+        host, scheme = (hosts[0] if len(hosts) == 1 else ""), str(scope["scheme"])
+        client = scope.get("client")
+        if client is not None and client[0] in self._settings.trusted_proxies:
+            host = headers.get("x-forwarded-host", host)
+            scheme = headers.get("x-forwarded-proto", scheme)
+        return host.lower(), scheme
+
+
+def is_known(host: str, known: Iterable[str]) -> bool:
+    """Whether a Host header names us; a port is no part of the name."""
+    name = host if host in known else _without_port(host)
+    return name in known
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() and not name.endswith(":") else host
+
+
+class _Body:
+    """A body that is refused as soon as it is known to be too large."""
+
+    def __init__(self, receive: Receive, headers: Headers, limit: int) -> None:
+        self._receive = receive
+        self._left = limit
+        said = headers.get("content-length")
+        if said is not None and (not said.isdecimal() or int(said[:20]) > limit):
+            raise _too_large(limit)
+        self._limit = limit
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            if self._left < 0:
+                raise _too_large(self._limit)
+        return message
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(413, f"A request has {limit:,} bytes at most.")
+
+
+def _limit(path: str, limits: Limits) -> int:
+    return limits.small_body_bytes if path in SMALL else limits.body_bytes
+
+
+def _with_headers(send: Send, *, is_api: bool) -> Send:
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            if is_api:
+                headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return guarded

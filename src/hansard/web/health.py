@@ -1,0 +1,97 @@
+"""`/healthz`, `/readyz`, `/metrics`: whether we live, whether we can work, how much there is."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hansard.errors import HansardError
+from hansard.store.database import Tx
+from hansard.web.auth import Parts, reading
+from hansard.web.described import PUBLIC
+from hansard.web.problems import Refusal
+
+public = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"])
+READY_SECONDS = 2.0
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Tally:
+    """Counts answers by method and status; a piece of middleware."""
+
+    def __init__(self, app: ASGIApp, counts: "Counter[tuple[str, int]]") -> None:
+        self._app = app
+        self._counts = counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                method = scope["method"] if len(scope["method"]) < 8 else "OTHER"
+                self._counts[(method, message["status"])] += 1
+            await send(message)
+
+        await self._app(scope, receive, counted if scope["type"] == "http" else send)
+
+
+@public.get("/healthz", openapi_extra=PUBLIC)
+async def healthz() -> Response:
+    """We live."""
+    return PlainTextResponse("ok\n")
+
+
+@public.get("/readyz", openapi_extra=PUBLIC)
+async def readyz(parts: Parts) -> Response:
+    """The store can be read."""
+    try:
+        await asyncio.wait_for(_asked(parts), READY_SECONDS)
+    except (HansardError, TimeoutError):
+        return PlainTextResponse("not ready\n", 503)
+    return PlainTextResponse("ok\n")
+
+
+@router.get("/metrics", dependencies=[reading], responses={200: {"content": {"text/plain": {}}}})
+async def metrics(request: Request, parts: Parts) -> Response:
+    """Numbers in Prometheus' words: no names, no texts."""
+    waiting, sending, running = await parts.store.read(_counts)
+    lines = [
+        *_metric("hansard_arrivals_waiting", "gauge", {"": waiting}),
+        *_metric("hansard_deliveries_open", "gauge", {"": sending}),
+        *_metric("hansard_turns_running", "gauge", {"": running}),
+        *_metric("hansard_streams_open", "gauge", {"": len(request.app.state.streams)}),
+    ]
+    if parts.engine is not None:
+        states = {
+            f'{{loop="{_label(name)}"}}': int(state == "running")
+            for name, state in sorted(parts.engine.states.items())
+        }
+        lines += _metric("hansard_loop_up", "gauge", states)
+    answered = {
+        f'{{method="{_label(method)}",status="{status}"}}': count
+        for (method, status), count in sorted(request.app.state.counts.items())
+    }
+    lines += _metric("hansard_http_answers_total", "counter", answered)
+    return Response("\n".join([*lines, ""]), media_type=_TEXT)
+
+
+async def _asked(parts: Any) -> None:
+    await parts.store.read(_counts)
+
+
+def _counts(tx: Tx) -> tuple[int, int, int]:
+    row = tx.one("count_waiting")
+    if row is None:
+        raise Refusal(503, "The store does not answer.")
+    waiting, sending, running = row
+    return waiting, sending, running
+
+
+def _metric(name: str, kind: str, values: dict[str, int]) -> list[str]:
+    return [f"# TYPE {name} {kind}", *(f"{name}{label} {value}" for label, value in values.items())]
+
+
+def _label(text: str) -> str:
+    return "".join(char if char.isalnum() or char in " ._-" else "_" for char in text)

@@ -1,0 +1,162 @@
+"""`/search`, `/usage`, `/bindings`: what there is, seen from several sides."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from hansard.actions import bindings, read, routing, search, usage
+from hansard.actions.bindings import Binding
+from hansard.actions.requests import Answer
+from hansard.actions.search import Hit
+from hansard.model.key import SessionKey
+from hansard.model.place import WEB
+from hansard.model.view import head_json, time_text, usage_json
+from hansard.store.database import Tx
+from hansard.web.answers import answer, change, items, name, plain
+from hansard.web.auth import Parts, Reader, Writer
+from hansard.web.bodies import BindingChange, read_body
+from hansard.web.described import takes
+from hansard.web.times import Moment, moment
+
+router = APIRouter()
+
+
+class Sort(StrEnum):
+    """In which order hits come."""
+
+    RELEVANCE = "relevance"
+    NEWEST = "newest"
+
+
+class Group(StrEnum):
+    """By what usage is summed."""
+
+    DAY = "day"
+    MODEL = "model"
+    PROVIDER = "provider"
+    SOURCE = "source"
+    PROJECT = "project"
+    SESSION = "session"
+
+
+class SearchWish(BaseModel):
+    """What to find, and how the answer shall look."""
+
+    q: str
+    sort: Sort = Sort.RELEVANCE
+    limit: int = Field(20, ge=1, le=200)
+    cursor: str | None = None
+    all_hits: bool = False
+    steps: bool = False
+    session: str | None = None
+    source: str | None = None
+
+
+@router.get("/search", tags=["search"])
+async def find(parts: Parts, caller: Reader, asked: Annotated[SearchWish, Query()]) -> Response:
+    """Find messages by whatever a person types."""
+    wish = search.Wish(
+        sort=asked.sort,
+        limit=asked.limit,
+        cursor=asked.cursor or None,
+        all_hits=asked.all_hits,
+        steps=asked.steps,
+        session=plain(asked.session) or None,
+        source=plain(asked.source) or None,
+    )
+    words = plain(asked.q, 10_000) or ""
+    found = await parts.store.search(
+        search.search, words, profile=caller.profile, wish=wish, now=parts.clock.now()
+    )
+    return items(
+        map(_hit, found.hits),
+        found.next,
+        total=found.total,
+        more=found.more,
+        words=found.words,
+        relaxed=found.relaxed,
+        step_hits=found.step_hits,
+        behind=found.behind,
+        suggestion=found.suggestion,
+    )
+
+
+@router.get("/usage", tags=["usage"])
+async def report(
+    parts: Parts,
+    caller: Reader,
+    *,
+    by: Group = Group.DAY,
+    since: Moment = None,
+    until: Moment = None,
+) -> Response:
+    """Tokens and cost, summed."""
+    rows = await parts.store.read(
+        usage.report, by, profile=caller.profile, since=moment(since), until=moment(until)
+    )
+    return items(map(usage_json, rows))
+
+
+@router.get("/bindings", tags=["bindings"])
+async def list_bindings(
+    parts: Parts,
+    caller: Reader,
+    *,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: str | None = None,
+) -> Response:
+    """Which chat is on which session; who names a session in the workbench is left out."""
+    page = await parts.store.read(
+        bindings.listing, profile=caller.profile, limit=limit, cursor=plain(cursor)
+    )
+    return items((_binding(each) for each in page.items if not _is_workbench(each.key)), page.next)
+
+
+@router.post("/bindings", tags=["bindings"], openapi_extra=takes(BindingChange))
+async def bind(request: Request, parts: Parts, caller: Writer) -> Response:
+    """Point a key at another session, or without one let it begin anew."""
+    body, raw = await read_body(request, BindingChange)
+    key, when = SessionKey.parse(body.key), parts.occasion()
+    if key.profile != caller.profile:
+        key = SessionKey.parse(f"{caller.profile}/{body.key.partition('/')[2]}")
+
+    def act(tx: Tx, /) -> Answer:
+        if body.session_id is None:
+            ended = routing.reset(tx, key, when=when)
+            return answer({"key": str(key), "ended": None if ended is None else ended.id})
+        target = read.head(tx, name(body.session_id, "session"), profile=caller.profile)
+        head = routing.switch(tx, key, target, when=when)
+        return answer({"key": str(key), "session": head_json(head)}, session_id=head.id)
+
+    return await change(request, caller, raw, act)
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    return {
+        "session": head_json(hit.session),
+        "id": hit.id,
+        "seq": hit.seq,
+        "role": hit.role,
+        "snippet": hit.snippet,
+        "text": hit.text,
+        "at": time_text(hit.at),
+        "score": hit.score,
+        "before": hit.before,
+        "after": hit.after,
+        "in_session": hit.in_session,
+    }
+
+
+def _binding(found: Binding) -> dict[str, Any]:
+    return {
+        "key": found.key,
+        "session": head_json(found.session),
+        "bound_at": time_text(found.bound_at),
+    }
+
+
+def _is_workbench(key: str) -> bool:
+    return f"/{WEB}/dm/chat=session%2F" in key

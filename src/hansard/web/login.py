@@ -1,0 +1,178 @@
+"""Coming in with a browser: by a link that works once, or by a password."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from hansard.actions import logins
+from hansard.actions.logins import Login
+from hansard.errors import RetryLater
+from hansard.model.view import time_text
+from hansard.web.answers import items, json_response, name
+from hansard.web.auth import Admin, Parts, Reader, cookie_name, csrf_of
+from hansard.web.bodies import Password, PasswordChange, read_body
+from hansard.web.described import PUBLIC, takes
+from hansard.web.pages import login_page
+from hansard.web.parts import WebParts
+from hansard.web.problems import Refusal
+
+router = APIRouter(tags=["login"])
+pages = APIRouter(include_in_schema=False)
+SECRET_BYTES = 32
+SALT_BYTES = 16
+_WRONG = "The password is wrong."
+
+
+async def offer_link(parts: WebParts, address: str) -> str:
+    """A link that lets one browser in, once, within a minute."""
+    code = parts.chance(SECRET_BYTES).hex()
+    await parts.store.write(logins.offer_link, code, profile=parts.profile, when=parts.occasion())
+    return f"{address}/login?code={code}"
+
+
+@pages.get("/login", openapi_extra=PUBLIC)
+async def enter_by_link(request: Request, parts: Parts, code: str = "") -> Response:
+    """Use a link up, or ask for the password."""
+    if not code:
+        return HTMLResponse(login_page())
+    cookie = parts.chance(SECRET_BYTES).hex()
+    found = await parts.store.write(logins.enter_by_link, code[:200], cookie, when=parts.occasion())
+    if found is None:
+        said = "That link was used or is too old. Start the server again for a new one."
+        return HTMLResponse(login_page(said), 403)
+    return _let_in(request, RedirectResponse("/", 303), cookie, found)
+
+
+@pages.post("/login", openapi_extra=PUBLIC)
+async def enter_by_form(
+    request: Request, parts: Parts, password: Annotated[str, Form()] = ""
+) -> Response:
+    """The password from a page without scripts."""
+    try:
+        cookie, found = await _enter(parts, password)
+    except Refusal as error:
+        return HTMLResponse(login_page(error.detail), error.status)
+    return _let_in(request, RedirectResponse("/", 303), cookie, found)
+
+
+@router.post("/login", openapi_extra=PUBLIC | takes(Password))
+async def enter_by_password(request: Request, parts: Parts) -> Response:
+    """Come in with the password: sets the cookie, and says what to send with every change."""
+    body, _ = await read_body(request, Password)
+    cookie, found = await _enter(parts, body.password)
+    return _let_in(request, json_response({"csrf": csrf_of(cookie)}), cookie, found)
+
+
+@router.post("/logout")
+async def leave(request: Request, parts: Parts, caller: Reader) -> Response:
+    """Log this browser out."""
+    if caller.is_browser:
+        await parts.store.write(
+            logins.end, caller.id, profile=caller.profile, when=parts.occasion()
+        )
+    response = json_response({})
+    response.delete_cookie(cookie_name(request), path="/")
+    return response
+
+
+@router.get("/me")
+async def me(request: Request, caller: Reader) -> Response:
+    """Who asks, and for a browser what to send with every change."""
+    cookie = request.cookies.get(cookie_name(request), "")
+    csrf = csrf_of(cookie) if caller.is_browser else None
+    return json_response({"profile": caller.profile, "scope": caller.scope, "csrf": csrf})
+
+
+@router.get("/logins")
+async def list_logins(parts: Parts, caller: Admin) -> Response:
+    """The browsers that are in."""
+    found = await parts.store.read(logins.listing, profile=caller.profile, now=parts.clock.now())
+    return items(
+        {
+            "id": each.id,
+            "began_at": time_text(each.began_at),
+            "expires_at": time_text(each.expires_at),
+            "this": each.id == caller.id,
+        }
+        for each in found
+    )
+
+
+@router.delete("/logins/{login_id}")
+async def end_login(login_id: str, parts: Parts, caller: Admin) -> Response:
+    """Log a browser out; its streams are closed."""
+    known = name(login_id, "login")
+    await parts.store.write(logins.end, known, profile=caller.profile, when=parts.occasion())
+    return json_response({"id": known})
+
+
+@router.put("/password", openapi_extra=takes(PasswordChange))
+async def set_password(request: Request, parts: Parts, caller: Admin) -> Response:
+    """Set the password or take it away; every other browser is logged out."""
+    body, _ = await read_body(request, PasswordChange)
+    kept = await parts.store.read(logins.password_of, profile=caller.profile)
+    if kept is not None:
+        await _check(parts, body.old or "", kept, profile=caller.profile)
+    hashed = None
+    if body.new is not None:
+        salt = parts.chance(SALT_BYTES)
+        hashed = await asyncio.to_thread(logins.hash_password, body.new, salt)
+    but = caller.id if caller.is_browser else ""
+    await parts.store.write(
+        logins.set_password, hashed, profile=caller.profile, when=parts.occasion(), but=but
+    )
+    return json_response({"password": hashed is not None})
+
+
+async def has_password(parts: WebParts) -> bool:
+    """Whether a password was set, in the configuration or in the store."""
+    return await _password(parts) is not None
+
+
+async def _password(parts: WebParts) -> str | None:
+    configured = parts.settings.password_hash
+    return configured or await parts.store.read(logins.password_of, profile=parts.profile)
+
+
+async def _enter(parts: WebParts, password: str) -> tuple[str, Login]:
+    kept = await _password(parts)
+    if kept is None:
+        raise Refusal(403, "No password is set; use the link that the server prints at its start.")
+    await _check(parts, password, kept, profile=parts.profile)
+    cookie = parts.chance(SECRET_BYTES).hex()
+    found = await parts.store.write(
+        logins.enter, cookie, profile=parts.profile, when=parts.occasion()
+    )
+    return cookie, found
+
+
+async def _check(parts: WebParts, password: str, kept: str, *, profile: str) -> None:
+    """Compare a password, one guess at a time; each guess is counted before its answer."""
+    async with _ONE_GUESS:
+        now = parts.clock.now()
+        try:
+            await parts.store.read(logins.check_guard, profile=profile, now=now)
+        except RetryLater as error:
+            raise Refusal(429, str(error), after=error.after) from error
+        right = await asyncio.to_thread(logins.password_fits, password, kept)
+        await parts.store.write(logins.count_guess, profile=profile, right=right, now=now)
+    if not right:
+        raise Refusal(401, _WRONG)
+
+
+def _let_in(request: Request, response: Response, cookie: str, login: Login) -> Response:
+    response.set_cookie(
+        cookie_name(request),
+        cookie,
+        max_age=int((login.expires_at - login.began_at).total_seconds()),
+        path="/",
+        secure=str(request.scope.get("hansard.origin", "")).startswith("https:"),
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+_ONE_GUESS = asyncio.Semaphore(1)

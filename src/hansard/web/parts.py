@@ -1,0 +1,71 @@
+"""What the web is made of: handed to it by the composition root."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
+
+from hansard.actions.tokens import Scope
+from hansard.clock import Clock, Ids, Occasion, RandomIds, SystemClock
+from hansard.engine.engine import Engine
+from hansard.store.database import Store
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+# An adapter's door for a platform's webhooks: headers and the raw body in, a status out. It
+# checks the signature before it reads further, and answers only when the message is durable.
+Webhook = Callable[[Mapping[str, str], bytes], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one caller may ask for."""
+
+    body_bytes: int = 36 * 1024 * 1024
+    small_body_bytes: int = 64 * 1024
+    body_seconds: float = 60.0
+    depth: int = 64
+    streams: int = 64
+    stream_stall_seconds: float = 20.0
+    keep_alive_seconds: float = 15.0
+    check_seconds: float = 1.0
+    connections: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """How the web behaves: names it answers to, proxies it believes, limits."""
+
+    allowed_hosts: frozenset[str] = frozenset()
+    password_hash: str | None = None
+    trusted_proxies: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+
+
+@dataclass(frozen=True, slots=True)
+class WebParts:
+    """The web's surroundings: store, engine, clock, settings."""
+
+    store: Store
+    profile: str = "main"
+    engine: Engine | None = None
+    settings: WebSettings = field(default_factory=WebSettings)
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=RandomIds)
+    chance: Callable[[int], bytes] = os.urandom
+    webhooks: Mapping[str, Webhook] = field(default_factory=dict)
+
+    def occasion(self) -> Occasion:
+        """Now, and where fresh ids come from."""
+        return Occasion(self.clock.now(), self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: what they may do is in the server's own record, never in the request."""
+
+    profile: str
+    scope: Scope
+    id: str
+    is_browser: bool = False

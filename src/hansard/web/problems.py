@@ -1,0 +1,130 @@
+"""Errors as `application/problem+json`: one place, one form, nothing of the inside."""
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from hansard.errors import Ambiguous, BadInput, HansardError, RetryLater
+from hansard.model import document
+from hansard.web.headers import HEADERS
+
+MEDIA_TYPE = "application/problem+json"
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_NAMES = {
+    400: "bad-request",
+    401: "not-authenticated",
+    403: "not-allowed",
+    404: "not-found",
+    405: "method-not-allowed",
+    408: "too-slow",
+    413: "too-large",
+    415: "wrong-media-type",
+    421: "wrong-host",
+    429: "too-many",
+    503: "retry-later",
+}
+_SHOWN = 5
+log = logging.getLogger("hansard.web")
+
+
+class Refusal(Exception):
+    """A request that is refused before it reaches an action: the status says why."""
+
+    def __init__(self, status: int, detail: str, *, after: float | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.after = after
+
+
+def problem(
+    status: int, kind: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
+) -> Response:
+    """A problem as a response."""
+    body = {
+        "type": f"urn:hansard:problem:{kind}",
+        "title": kind.replace("-", " ").capitalize(),
+        "status": status,
+        "detail": detail,
+        **more,
+    }
+    return Response(
+        document.encode(body).encode("utf-8"), status, headers=headers, media_type=MEDIA_TYPE
+    )
+
+
+def refusal(error: Refusal, *, is_write: bool = False) -> Response:
+    """A refusal as a response."""
+    headers: dict[str, str] = {}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.after is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(error.after)))
+    more: dict[str, Any] = {"committed": "no"} if is_write else {}
+    return problem(error.status, _NAMES[error.status], error.detail, headers=headers, **more)
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of the application end here."""
+    app.add_exception_handler(HansardError, _of_the_house)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(HTTPException, _of_the_framework)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+async def _of_the_house(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HansardError)
+    more: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+    if _is_write(request):
+        more["committed"] = error.committed
+    if isinstance(error, Ambiguous):
+        more["candidates"] = list(error.candidates)
+    if isinstance(error, RetryLater):
+        headers["Retry-After"] = str(max(1, math.ceil(error.after)))
+    if error.http_status >= 500:
+        log.warning("%s %s: %s", request.method, request.url.path, error)
+    return problem(error.http_status, error.kind, str(error), headers=headers, **more)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return refusal(error, is_write=_is_write(request))
+
+
+async def _of_the_framework(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kind = _NAMES.get(error.status_code, "error")
+    more: dict[str, Any] = {"committed": "no"} if _is_write(request) else {}
+    headers = dict(error.headers or {})
+    return problem(error.status_code, kind, str(error.detail), headers=headers, **more)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = [
+        f"{'.'.join(str(place) for place in each['loc'])}: {each['msg']}"
+        for each in error.errors()[:_SHOWN]
+    ]
+    more: dict[str, Any] = {"committed": "no"} if _is_write(request) else {}
+    return problem(BadInput.http_status, BadInput.kind, "; ".join(found), **more)
+
+
+async def _unforeseen(request: Request, error: Exception) -> Response:
+    """What nobody foresaw: recorded here, and shown to nobody."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    more: dict[str, Any] = {"committed": "unknown"} if _is_write(request) else {}
+    return problem(
+        500, "error", "Something went wrong here; the log says what.", headers=HEADERS, **more
+    )
+
+
+def _is_write(request: Request) -> bool:
+    return request.method not in SAFE

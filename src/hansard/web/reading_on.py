@@ -1,0 +1,63 @@
+"""Reading the feed on from a position, so that nothing is passed over."""
+
+import time
+from collections.abc import Callable
+
+from hansard.actions import feed
+from hansard.actions.feed import Change
+from hansard.store.database import Store
+
+HOLE_SECONDS = 10.0
+FAR_BEHIND = 5000
+
+
+class FeedReader:
+    """Gives each change once.
+
+    PostgreSQL numbers changes before they are committed: a lower number may appear later. A
+    number that is missing is a hole, looked at again for a while; `position` stays below it, so
+    that whoever resumes there misses nothing and sees a few changes twice.
+    """
+
+    def __init__(
+        self, store: Store, position: int, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._monotonic = monotonic
+        self._last = position
+        self._holes: dict[int, float] = {}
+
+    @property
+    def position(self) -> int:
+        """Up to here everything was given."""
+        return min(self._holes, default=self._last + 1) - 1
+
+    async def is_lost(self) -> bool:
+        """Whether the position is not of this feed, or so far back that a fresh look is cheaper."""
+        last = await self._store.read(feed.last_position)
+        return self._last > last or last - self._last > FAR_BEHIND
+
+    async def jump(self) -> None:
+        """Go to the end of the feed."""
+        self._last = await self._store.read(feed.last_position)
+        self._holes.clear()
+
+    async def read_on(self) -> list[Change]:
+        """What has changed since the last time."""
+        found = await self._store.read(feed.read_on, self.position)
+        fresh = [each for each in found if each.position > self._last]
+        late = [each for each in found if each.position in self._holes]
+        self._forget_holes(late)
+        for each in fresh:
+            for missing in range(self._last + 1, each.position):
+                self._holes[missing] = self._monotonic()
+            self._last = each.position
+        return [*late, *fresh]
+
+    def _forget_holes(self, late: list[Change]) -> None:
+        for each in late:
+            del self._holes[each.position]
+        # A number whose transaction was rolled back never comes.
+        now = self._monotonic()
+        for missing in [hole for hole, at in self._holes.items() if now - at > HOLE_SECONDS]:
+            del self._holes[missing]

@@ -1,0 +1,216 @@
+"""`/sessions`: the list, and one session as a whole."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from msgspec import UNSET
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from hansard.actions import listing, projects, read, say
+from hansard.actions import sessions as verbs
+from hansard.actions.requests import Answer
+from hansard.clock import Occasion
+from hansard.engine import asking
+from hansard.engine.asking import Accepted, Asking
+from hansard.errors import BadInput, NotFound
+from hansard.model.place import Source
+from hansard.model.session import Kind, Opening, SessionHead, Shelf
+from hansard.model.view import head_json, time_text, turn_json
+from hansard.store import arrivals, sessions, turns
+from hansard.store.database import Tx
+from hansard.web.answers import answer, change, idem_of, items, json_response, name, plain
+from hansard.web.asking import accepted, engine_of
+from hansard.web.auth import Parts, Reader, Writer
+from hansard.web.bodies import (
+    NewSession,
+    SessionChange,
+    entry_number,
+    message_of,
+    read_body,
+    source_of,
+)
+from hansard.web.described import takes
+from hansard.web.times import Moment, moment
+
+router = APIRouter(tags=["sessions"])
+_QUEUED = 50
+
+
+class ListWish(BaseModel):
+    """What narrows the list."""
+
+    shelf: Shelf = Shelf.CHATS
+    source: str | None = None
+    kind: Kind | None = None
+    project: str | None = None
+    model: str | None = None
+    since: Moment = None
+    until: Moment = None
+    open: bool | None = None
+    pinned: bool = False
+    text: str | None = None
+    limit: int = Field(50, ge=1, le=200)
+    cursor: str | None = None
+
+
+@router.get("/sessions")
+async def list_sessions(
+    parts: Parts, caller: Reader, wish: Annotated[ListWish, Query()]
+) -> Response:
+    """A page of session heads, newest activity first."""
+    if wish.shelf is Shelf.GONE:
+        raise BadInput("What was purged is in no list.")
+    wanted = listing.Filters(
+        shelf=wish.shelf,
+        platform=plain(wish.source),
+        kind=wish.kind,
+        project=plain(wish.project),
+        model=plain(wish.model),
+        since=moment(wish.since),
+        until=moment(wish.until),
+        is_open=wish.open,
+        pinned=wish.pinned,
+        text=plain(wish.text),
+    )
+    page = await parts.store.read(
+        listing.listing,
+        wanted,
+        profile=caller.profile,
+        limit=wish.limit,
+        cursor=wish.cursor or None,
+    )
+    return items(map(head_json, page.items), page.next, hidden=page.hidden)
+
+
+@router.post("/sessions", status_code=201, openapi_extra=takes(NewSession))
+async def open_session(request: Request, parts: Parts, caller: Writer) -> Response:
+    """Open a session with its first message; with `run` the agent answers it (202)."""
+    body, raw = await read_body(request, NewSession)
+    said = message_of(body.role, body)
+    source = Source("api") if body.source is None else source_of(body.source)
+    opening = Opening(
+        caller.profile,
+        source if not body.run or body.source is not None else Source("web"),
+        title=body.title,
+        model=plain(body.model),
+        labels=tuple(body.labels),
+    )
+    when, idem = parts.occasion(), idem_of(request)
+    if body.run:
+        if body.role != "user":
+            raise BadInput("The agent answers what a user says; nothing was written.")
+        engine = engine_of(request, caller)
+
+        def take(tx: Tx) -> Accepted:
+            return asking.ask_anew(tx, engine.parts, opening, Asking(said, idem), when=when)
+
+        return await accepted(request, caller, raw, take, begun)
+
+    def act(tx: Tx, /) -> Answer:
+        done = say.say_new(tx, opening, say.Saying(said, idem=idem), when=when)
+        found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
+        return answer(head_json(found), 201, session_id=found.id)
+
+    return await change(request, caller, raw, act)
+
+
+@router.get("/sessions/{session_id}")
+async def show(session_id: str, parts: Parts, caller: Reader) -> Response:
+    """One session: its head, its draft, what waits for it, the turn that runs, its children."""
+    known = name(session_id, "session")
+    return json_response(await parts.store.read(_show, known, profile=caller.profile))
+
+
+@router.patch("/sessions/{session_id}", openapi_extra=takes(SessionChange))
+async def change_session(
+    session_id: str, request: Request, parts: Parts, caller: Writer
+) -> Response:
+    """Change what is named and nothing else, all of it or nothing."""
+    known = name(session_id, "session")
+    body, raw = await read_body(request, SessionChange)
+    when = parts.occasion()
+
+    def act(tx: Tx, /) -> Answer:
+        head = _change(tx, known, body, profile=caller.profile, when=when)
+        return answer(head_json(head), session_id=head.id)
+
+    return await change(request, caller, raw, act)
+
+
+@router.delete("/sessions/{session_id}")
+async def trash(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Put a session into the trash, from where it can come back for 30 days."""
+    known, when = name(session_id, "session"), parts.occasion()
+
+    def act(tx: Tx, /) -> Answer:
+        head = verbs.trash(tx, known, profile=caller.profile, when=when)
+        return answer(head_json(head), session_id=head.id)
+
+    return await change(request, caller, b"", act)
+
+
+def begun(done: Accepted) -> dict[str, object]:
+    """What the asker of a turn is told."""
+    told: dict[str, object] = {
+        "session_id": done.session_id,
+        "turn_id": done.turn_id,
+        "seq": done.seq,
+        "arrival_id": done.received.arrival_id,
+        "queued": done.turn_id is None and done.received.answer is None,
+    }
+    return told if done.received.answer is None else told | {"answer": done.received.answer}
+
+
+def _show(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
+    head = read.head(tx, id, profile=profile)
+    more = sessions.details(tx, head.no)
+    running = (
+        None if head.running_turn is None else turns.get(tx, head.running_turn, profile=profile)
+    )
+    return head_json(head) | {
+        "draft": more.draft,
+        "read_through": head.read_through,
+        "workspace": more.workspace,
+        "children": [child.id for child in read.children(tx, head)],
+        "branches": [list(each) for each in read.branches(tx, id, profile=profile)],
+        "queued": _queued(tx, head),
+        "turn": None
+        if running is None
+        else turn_json(running[0]) | {"partial": running[0].partial},
+    }
+
+
+def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
+    """What waits for the session under any of its keys, in the order of arrival."""
+    waiting = [
+        arrival
+        for (key,) in tx.all("keys_of_session", session_no=head.no)
+        for arrival in arrivals.waiting(tx, key, profile=head.profile, limit=_QUEUED)
+    ]
+    return [
+        {"id": each.id, "text": each.message.text, "received_at": time_text(each.received_at)}
+        for each in sorted(waiting, key=lambda arrival: arrival.no)
+    ]
+
+
+def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, when: Occasion) -> SessionHead:
+    head = verbs.locked(tx, id, profile=profile)
+    if head.shelf is Shelf.GONE:
+        raise NotFound(f"There is no session {id}.")
+    if body.title is not UNSET:
+        verbs.rename(tx, id, body.title or "", profile=profile)
+    if body.pinned is not UNSET:
+        verbs.pin(tx, id, profile=profile, pinned=body.pinned)
+    if body.archived is not UNSET:
+        verbs.archive(tx, id, profile=profile, archived=body.archived)
+    if body.project is not UNSET:
+        projects.move(tx, id, body.project or None, profile=profile)
+    if body.labels is not UNSET:
+        verbs.label(tx, id, body.labels, profile=profile)
+    if body.draft is not UNSET:
+        verbs.set_draft(tx, id, body.draft, profile=profile, when=when)
+    if body.read_through is not UNSET:
+        through = entry_number(body.read_through, "read_through") or 0
+        verbs.mark_read(tx, id, through, profile=profile)
+    return sessions.get_by_no(tx, head.no)

@@ -1,0 +1,238 @@
+"""One stream of events to one browser, and the set of all of them."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from hansard.actions import read
+from hansard.actions.feed import Change
+from hansard.actions.log import SessionChanged
+from hansard.actions.tokens import AccessEnded
+from hansard.engine.bus import Live
+from hansard.errors import NotFound, RetryLater, StoreUnavailable
+from hansard.model import document
+from hansard.model.session import Segment
+from hansard.model.view import entry_json, head_json
+from hansard.store import entries
+from hansard.store.database import Tx
+from hansard.web.auth import is_still_good
+from hansard.web.parts import Caller, WebParts
+from hansard.web.reading_on import FeedReader
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+_KEEP_ALIVE = b": here\n\n"
+
+
+class Streams:
+    """Every open stream of the application; each is woken by commits, and all can be closed."""
+
+    def __init__(self, parts: WebParts) -> None:
+        self._open: set[EventStream] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = parts.store.listen(self._saw)
+        self.closed = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, stream: "EventStream") -> None:
+        """Watch for a stream."""
+        self._loop = asyncio.get_running_loop()
+        self._open.add(stream)
+
+    def discard(self, stream: "EventStream") -> None:
+        """Watch no longer."""
+        self._open.discard(stream)
+
+    def close(self) -> None:
+        """End every stream: the server stops. Browsers come back by themselves."""
+        self.closed = True
+        self._wake()
+
+    def let_go(self) -> None:
+        """Listen to commits no longer."""
+        self._stop()
+
+    def _saw(self, events: Sequence[Any]) -> None:
+        # This runs in the thread that committed; the loop may be gone already.
+        if self._loop is not None and any(
+            isinstance(event, SessionChanged | AccessEnded) for event in events
+        ):
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for stream in self._open:
+            stream.wake.set()
+
+
+class EventStream(Response):
+    """Sends what is new until the browser goes, its right ends, it is too slow, or we stop."""
+
+    def __init__(
+        self,
+        parts: WebParts,
+        caller: Caller,
+        streams: Streams,
+        *,
+        shows_list: bool,
+        sessions: frozenset[str],
+        after: int | None,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.wake = asyncio.Event()
+        self._parts = parts
+        self._caller = caller
+        self._streams = streams
+        self._shows_list = shows_list
+        self._sessions = sessions
+        self._after = after
+        self._reader = FeedReader(parts.store, after or 0)
+        self._live: asyncio.Queue[Live | None] | None = None
+        self._next: asyncio.Future[Live | None] | None = None
+        self._sent_at = time.monotonic()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._streams.add(self)
+        gone = asyncio.ensure_future(_until_gone(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            with ExitStack() as ending:
+                await self._run(send, gone, ending)
+            with suppress(TimeoutError, OSError):
+                await self._send(send, b"", more=False)
+        except (TimeoutError, OSError):
+            pass  # too slow, or gone: it comes back with its last id
+        finally:
+            self._streams.discard(self)
+            gone.cancel()
+            if self._next is not None:
+                self._next.cancel()
+
+    async def _run(self, send: Send, gone: "asyncio.Future[None]", ending: ExitStack) -> None:
+        limits = self._parts.settings.limits
+        await self._begin(send, ending)
+        while not gone.done() and not self._streams.closed:
+            if not await is_still_good(self._parts, self._caller):
+                await self._send(send, event("closed", {"reason": "no longer allowed"}))
+                return
+            self.wake.clear()
+            with suppress(RetryLater, StoreUnavailable):  # the next round tries again
+                await self._send_changes(send)
+            await self._send_live(send)
+            if time.monotonic() - self._sent_at > limits.keep_alive_seconds:
+                await self._send(send, _KEEP_ALIVE)
+            await self._pause(gone)
+
+    async def _begin(self, send: Send, ending: ExitStack) -> None:
+        engine = self._parts.engine
+        if self._after is None:
+            await self._reader.jump()
+        elif await self._reader.is_lost():
+            await self._resync(send)
+        await self._send(send, event("hello", {}, id=self._reader.position))
+        if engine is None or not self._sessions or engine.parts.profile != self._caller.profile:
+            return
+        # No await between listening and looking: nothing is said in between.
+        self._live = ending.enter_context(engine.parts.bus.listen())
+        saying = [engine.parts.bus.saying(each) for each in sorted(self._sessions)]
+        for each in saying:
+            if each is not None:
+                await self._send(send, _live_event(each))
+
+    async def _send_changes(self, send: Send) -> None:
+        while changes := await self._reader.read_on():
+            mine = [each for each in changes if self._concerns(each)]
+            shown = await self._parts.store.read(
+                _shown, mine, sessions=self._sessions, shows_list=self._shows_list
+            )
+            told = b"".join(event(kind, data, id=self._reader.position) for kind, data in shown)
+            if told:
+                await self._send(send, told)
+
+    async def _send_live(self, send: Send) -> None:
+        while self._live is not None:
+            if self._next is not None and self._next.done():
+                live, self._next = self._next.result(), None
+            elif self._next is None and not self._live.empty():
+                live = self._live.get_nowait()
+            else:
+                return
+            if live is None:
+                await self._resync(send)
+            elif live.session_id in self._sessions:
+                await self._send(send, _live_event(live))
+
+    async def _pause(self, gone: "asyncio.Future[None]") -> None:
+        """Wait for a commit, for something said, for the browser to go, or for the next look."""
+        woken = asyncio.ensure_future(self.wake.wait())
+        waits: set[asyncio.Future[Any]] = {gone, woken}
+        if self._live is not None:
+            self._next = self._next or asyncio.ensure_future(self._live.get())
+            waits.add(self._next)
+        seconds = self._parts.settings.limits.check_seconds
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        woken.cancel()
+
+    async def _resync(self, send: Send) -> None:
+        await self._reader.jump()
+        await self._send(send, event("resync", {}, id=self._reader.position))
+
+    async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
+        stall = self._parts.settings.limits.stream_stall_seconds
+        message = {"type": "http.response.body", "body": data, "more_body": more}
+        await asyncio.wait_for(send(message), stall)
+        self._sent_at = time.monotonic()
+
+    def _concerns(self, change: Change) -> bool:
+        if change.profile != self._caller.profile:
+            return False
+        return self._shows_list or change.session_id in self._sessions
+
+
+def event(kind: str, data: Any, *, id: int | None = None) -> bytes:
+    """An event as the wire has it."""
+    position = "" if id is None else f"id: {id}\n"
+    return f"{position}event: {kind}\ndata: {document.encode(data)}\n\n".encode()
+
+
+def _live_event(live: Live) -> bytes:
+    data = {"session_id": live.session_id, "turn_id": live.turn_id, "data": live.data}
+    return event(live.kind, data)
+
+
+def _shown(
+    tx: Tx, changes: Sequence[Change], *, sessions: frozenset[str], shows_list: bool
+) -> list[tuple[str, Any]]:
+    """The entries of watched sessions one by one; a head once, as it is now."""
+    told: list[tuple[str, Any]] = []
+    heads: dict[str, Change] = {}
+    for each in changes:
+        id = each.session_id or ""
+        if each.what == "entry" and id in sessions:
+            segment = Segment(each.session_no, id, each.seq, each.seq)
+            told.extend(("entry", entry_json(entry)) for entry in entries.read(tx, segment))
+        if shows_list or id in sessions:
+            heads[id] = each
+    for id, change in heads.items():
+        try:
+            head = read.head(tx, id, profile=change.profile or "")
+            told.append(("head", head_json(head)))
+        except NotFound:
+            told.append(("gone", {"id": id}))
+    return told
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,21 @@
+"""`/channels/{name}/webhook`: there only when an adapter stands behind it."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from hansard.web.bodies import read_raw
+from hansard.web.described import PUBLIC
+from hansard.web.parts import Webhook
+
+
+def router_for(name: str, webhook: Webhook) -> APIRouter:
+    """The path of one adapter, which checks the signature before it reads the body further."""
+    router = APIRouter(tags=["channels"])
+
+    @router.post(f"/channels/{name}/webhook", openapi_extra=PUBLIC | {"x-signed": True})
+    async def receive(request: Request) -> Response:
+        """Take a platform's message in; durable when this answers."""
+        raw = await read_raw(request)
+        return Response(status_code=await webhook(dict(request.headers), raw))
+
+    return router
