@@ -1,0 +1,238 @@
+"""The log is append-only; damage is found by verify, and rebuild makes the folds again."""
+
+import apsw
+import psycopg
+import pytest
+
+from hansard.actions import verify
+from hansard.actions.verify import Broken
+from hansard.errors import Damaged
+from hansard.store.database import Store
+from hansard.testing.world import ANN, World
+from tests.store.conftest import Opener
+from tests.store.raw import execute
+
+REFUSED = (apsw.ConstraintError, psycopg.errors.RaiseException)
+
+
+@pytest.fixture
+def store(open_again: Opener) -> Store:
+    return open_again()
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    return World(store)
+
+
+def broken(world: World) -> list[str]:
+    return [each.invariant for each in verify.verify(world.store).broken]
+
+
+def spoil(world: World, statement: str) -> None:
+    execute(world.store.url, statement, trusting=True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entries SET body = '{}'",
+        "UPDATE entries SET at = 0",
+        "DELETE FROM entries",
+        "DELETE FROM entries WHERE entry_no IN (SELECT MAX(entry_no) FROM entries)",
+    ],
+)
+def test_the_log_refuses_to_be_changed(world: World, statement: str) -> None:
+    """House rule 2: by trigger, for whoever comes."""
+    session = world.session("a", "b")
+    before = world.everything()
+
+    with pytest.raises(REFUSED, match="append-only"):
+        execute(world.store.url, statement)
+
+    assert world.everything() == before
+    assert world.texts(session) == ["a", "b"]
+
+
+def test_a_purge_deletes_only_its_own_entries(world: World) -> None:
+    """House rule 2."""
+    kept, gone = world.session("a"), world.session("b")
+
+    world.purge(gone)
+
+    assert execute(world.store.url, "SELECT COUNT(*) FROM entries") == [(1,)]
+    assert world.texts(kept) == ["a"]
+
+
+HEADS = {
+    "message_count = 7": "I6 counters",
+    "tool_call_count = 7": "I6 counters",
+    "preview = 'something else'": "I6 counters",
+    "last_reply_seq = 1": "I6 counters",
+    "compacted_seq = 1": "I6 counters",
+    "last_seq = 1": "I5 sequence",
+    "last_seq = 9": "I5 sequence",
+    "last_active_at = 5": "I6 activity",
+    "last_active_at = last_active_at + 1": "I6 activity",
+    "shelf = 'archive'": "I6 shelf",
+    "input_tokens = 5": "I6 usage",
+    "cost_microusd = 5": "I6 usage",
+    "running_turn = 'ghost'": "I11 one turn",
+}
+
+
+@pytest.mark.parametrize(("change", "invariant"), HEADS.items(), ids=HEADS.keys())
+def test_a_head_that_lies_is_found_and_made_again(
+    world: World, change: str, invariant: str
+) -> None:
+    """House rule 3, I5, I6, I11."""
+    session = world.talk("a")
+    world.talk("b")
+    before = world.everything()
+    assert broken(world) == []
+
+    spoil(world, f"UPDATE sessions SET {change}")
+
+    assert invariant in broken(world)
+    assert verify.rebuild(world.store) == 1
+    assert broken(world) == []
+    assert world.everything() == before
+    assert world.talk("c") == session
+
+
+def test_a_turn_that_the_head_forgot_is_found_and_ends(world: World) -> None:
+    """I11."""
+    world.arrive(ANN, "a")
+    begun = world.begin(ANN)
+    assert begun is not None
+    spoil(world, "UPDATE sessions SET running_turn = NULL")
+
+    assert broken(world) == ["I11 one turn"]
+    assert verify.rebuild(world.store) == 1
+    assert world.finish(begun, "hi")
+    assert broken(world) == []
+
+
+def test_a_missing_entry_is_found(world: World) -> None:
+    """I5."""
+    session = world.session("a", "b", "c")
+    no = world.head(session).no
+
+    spoil(world, f"DELETE FROM entries WHERE entry_no = {(no << 24) + 2}")
+
+    found = verify.verify(world.store).broken
+    assert (
+        Broken("I5 sequence", session, "2 entries from 1 to 3, expected from 1 without gaps")
+        in found
+    )
+
+
+def test_an_entry_that_cannot_be_read_is_found_and_named(world: World) -> None:
+    """I0."""
+    session = world.session("a", "b")
+    other = world.session("c")
+    no = world.head(session).no
+    spoil(world, f"UPDATE entries SET body = '{{\"parts' WHERE entry_no = {(no << 24) + 2}")
+
+    (found,) = verify.verify(world.store).broken
+
+    assert (found.invariant, found.where) == ("I0 readable", session)
+    assert "Entry 2" in found.what
+    assert verify.rebuild(world.store) == 0
+    with pytest.raises(Damaged, match="Entry 2"):
+        world.texts(session)
+    assert world.texts(other) == ["c"]
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM blobs", "UPDATE blobs SET data = 'other'"])
+def test_a_blob_that_is_lost_or_swapped_is_found(world: World, change: str) -> None:
+    """P11: damage is never silent."""
+    session = world.session("x" * 50_000)
+
+    spoil(world, change)
+
+    assert "I0 readable" in broken(world)
+    with pytest.raises(Damaged):
+        world.texts(session)
+
+
+def test_a_ledger_that_lost_a_row_is_found(world: World) -> None:
+    """I6."""
+    session = world.session("a")
+    no = world.head(session).no
+    spoil(
+        world,
+        "INSERT INTO usage (profile, call_id, session_no, at, input_tokens, output_tokens,"
+        " cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_status)"
+        f" VALUES ('main', 'x', {no}, 1, 5, 0, 0, 0, 0, 'unknown')",
+    )
+
+    assert broken(world) == ["I6 usage"]
+    assert verify.rebuild(world.store) == 1
+    assert world.head(session).usage.input_tokens == 5
+
+
+def test_a_session_that_is_its_own_ancestor_is_found(world: World) -> None:
+    """I14, D-12: cycle-safe."""
+    first = world.session("a")
+    second = world.fork(first).id
+    numbers = {each: world.head(each).no for each in (first, second)}
+
+    spoil(
+        world,
+        f"UPDATE sessions SET parent_no = {numbers[second]}, lineage = 'fork'"
+        f" WHERE no = {numbers[first]}",
+    )
+
+    assert "I14 lineage" in broken(world)
+    assert world.texts(second) == ["a"]
+
+
+def test_a_binding_of_a_purged_session_is_found(world: World) -> None:
+    """I8."""
+    session = world.session("a")
+    no = world.head(session).no
+    world.purge(session)
+    spoil(
+        world,
+        "INSERT INTO bindings (profile, key, session_no, bound_at)"
+        f" VALUES ('main', 'main/telegram/dm/chat=9', {no}, 1)",
+    )
+
+    assert broken(world) == ["I8 one open"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE sessions SET ended_at = began_at - 1, end_reason = 'x'",
+        "UPDATE sessions SET ended_at = began_at",
+        "UPDATE sessions SET message_count = -1",
+        "UPDATE sessions SET last_seq = -1",
+        "UPDATE sessions SET parent_no = no, lineage = 'fork'",
+        "UPDATE sessions SET kind = 'poem'",
+        "UPDATE sessions SET title = 'same'",
+        "UPDATE sessions SET key = 'same'",
+        "INSERT INTO bindings (profile, key, session_no, bound_at) VALUES ('main', 'k', 99, 1)",
+    ],
+)
+def test_the_schema_refuses_what_can_never_be(world: World, change: str) -> None:
+    """I6, I8, I14, I17: rules that hold whoever writes."""
+    world.session("a")
+    world.session("b")
+
+    with pytest.raises((apsw.ConstraintError, psycopg.errors.IntegrityError)):
+        execute(world.store.url, change)
+
+
+def test_two_turns_cannot_run_in_one_session(world: World) -> None:
+    """I11, by a unique index."""
+    world.begin_in(world.session("a"))
+
+    with pytest.raises((apsw.ConstraintError, psycopg.errors.UniqueViolation)):
+        execute(
+            world.store.url,
+            "INSERT INTO turns (id, session_no, state, epoch, holder, lease_until, began_at,"
+            " first_seq) SELECT 'x', session_no, state, epoch, holder, lease_until, began_at,"
+            " first_seq FROM turns",
+        )
