@@ -115,10 +115,10 @@ def preview_of(said: Message) -> str | None:
 def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> Exception:
     """Find out why a session took no message."""
     head = sessions.get(tx, session_id, profile=profile)
-    if head is None:
-        return NotFound(f"There is no session {session_id}.")
     if lease is not None:
         return TurnLost(f"Turn {lease.turn_id} no longer speaks for session {session_id}; nothing was written.")
+    if head is None:
+        return NotFound(f"There is no session {session_id}.")
     if head.read_only:
         return Conflict(f"Session {session_id} is read-only; nothing was written. Continue in a copy: fork it.")
     if head.running:

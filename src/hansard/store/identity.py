@@ -41,6 +41,10 @@ def read(path: str) -> str | None:
         known = json.loads(side_file(path).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{side_file(path)} cannot be read: {error.strerror}. Nothing was opened."
+        ) from error
     store_id = known.get("store_id") if isinstance(known, dict) else None
     return store_id if isinstance(store_id, str) else None
 

@@ -11,9 +11,10 @@ from hansard.clock import Clock, Ids, to_micros
 from hansard.errors import BadInput, StoreUnavailable
 from hansard.store import identity, migrate, sqlite_file
 from hansard.store.database import Store, Tx
-from hansard.store.sqlite import SqliteStore
+from hansard.store.sqlite import WAIT_SECONDS, SqliteStore
 from hansard.store.sqlite_errors import translate
 from hansard.store.sqlite_tx import SqliteTx
+from hansard.store.turnstile import Turnstile
 
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 
@@ -22,6 +23,8 @@ def sqlite_path(url: str) -> str | None:
     """The file a URL names, or None when it names a PostgreSQL server."""
     scheme = _SCHEME.match(url)
     if scheme is None:
+        if not url.strip():
+            raise BadInput("An empty address names no file: write sqlite:///path.")
         return url
     match scheme[1].lower():
         case "sqlite":
@@ -61,12 +64,32 @@ def open_store(
 
 
 def _prepare_file(path: str, *, create: bool, facts: dict[str, Any], half_copied: bool) -> None:
-    made = sqlite_file.ensure(path, create=create)
     try:
-        if made or not _is_current(path, create=create, half_copied=half_copied):
-            _migrate_file(path, facts, create=create)
+        there = sqlite_file.is_there(path, create=create)
+        if not there or not _is_current(path, create=create, half_copied=half_copied):
+            _make_current(path, create=create, facts=facts, half_copied=half_copied)
     except apsw.Error as error:
         raise translate(error, path) from error
+
+
+def _make_current(
+    path: str, *, create: bool, facts: dict[str, Any], half_copied: bool
+) -> None:
+    """Make or migrate the file. Programs that start at once do so one after the other."""
+    try:
+        turnstile = Turnstile(path, WAIT_SECONDS)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"Cannot write beside {path}: {error.strerror}. Nothing was changed."
+        ) from error
+    try:
+        with turnstile.pass_through():
+            if not sqlite_file.is_there(path, create=create):
+                sqlite_file.make(path)
+            if not _is_current(path, create=create, half_copied=half_copied):
+                _migrate_file(path, facts, create=create)
+    finally:
+        turnstile.close()
 
 
 def _is_current(path: str, *, create: bool, half_copied: bool) -> bool:

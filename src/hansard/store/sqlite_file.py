@@ -15,7 +15,6 @@ import apsw
 
 from hansard.errors import NotFound, StoreUnavailable
 from hansard.store import identity
-from hansard.store.sqlite_errors import translate
 
 MEMORY = ":memory:"
 APPLICATION_ID = 1213416260
@@ -40,8 +39,8 @@ def is_sound(release: tuple[int, int, int]) -> bool:
     return release >= FIRST_SOUND or release[2] >= SOUND_LINES.get(release[:2], 1 << 30)
 
 
-def ensure(path: str, *, create: bool) -> bool:
-    """Make sure a store is at the path; say whether it had to be made."""
+def is_there(path: str, *, create: bool) -> bool:
+    """Whether a file is at the path; refuses what can never become a store."""
     if not is_sound(version()):
         raise StoreUnavailable(
             f"SQLite {apsw.sqlite_lib_version()} can corrupt a store; nothing was opened. "
@@ -51,12 +50,12 @@ def ensure(path: str, *, create: bool) -> bool:
         raise StoreUnavailable(f"{path} is a directory, not a Hansard store.")
     there = os.path.exists(path) and os.stat(path).st_size > 0
     identity.check(path, there=there)
-    if there:
-        return False
-    if not create:
+    if not there and not create:
         raise NotFound(f"There is no store at {path}; nothing was made.")
-    _create(path)
-    return True
+    folder = os.path.dirname(path) or "."
+    if not there and not os.path.isdir(folder):
+        raise StoreUnavailable(f"There is no directory {folder}; nothing was made.")
+    return there
 
 
 def connect_writer(path: str) -> apsw.Connection:
@@ -87,7 +86,8 @@ def connect_still(path: str) -> apsw.Connection:
 
 def is_unfinished(connection: apsw.Connection) -> bool:
     """Whether someone died, or still is, between making the file and making it a store."""
-    return connection.pragma("schema_version") == 0 and connection.pragma("application_id") == 0
+    mark = connection.pragma("application_id")
+    return connection.pragma("schema_version") == 0 and mark in (0, APPLICATION_ID)
 
 
 def finish(connection: apsw.Connection) -> None:
@@ -126,19 +126,14 @@ def memory() -> apsw.Connection:
     return connection
 
 
-def _create(path: str) -> None:
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise StoreUnavailable(f"There is no directory {folder}; nothing was made.")
-    try:
-        with _private():
-            connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-            try:
-                finish(connection)
-            finally:
-                connection.close()
-    except apsw.Error as error:
-        raise translate(error, path) from error
+def make(path: str) -> None:
+    """Make the file, ours from its first page on."""
+    with _private():
+        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        try:
+            finish(connection)
+        finally:
+            connection.close()
 
 
 @contextmanager

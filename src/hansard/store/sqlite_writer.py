@@ -73,7 +73,7 @@ class Writer:
             connection = self._connected()
             with self._turnstile.pass_through() if self._turnstile is not None else nullcontext():
                 self._transact(connection, jobs, outcomes)
-        except (HansardError, apsw.Error, OSError) as error:
+        except BaseException as error:  # handed to the callers: no one waits for a dead thread
             outcomes = [Outcome(None, self._failure(error)) for _ in jobs]
         for job, outcome in zip(jobs, outcomes, strict=False):
             job.pending.settle(outcome.value, outcome.error)
@@ -107,10 +107,10 @@ class Writer:
             # The journal may have reached the disk before the answer failed.
             raise translate(error, self._path, committed="unknown") from error
 
-    def _failure(self, error: HansardError | apsw.Error | OSError) -> HansardError:
+    def _failure(self, error: BaseException) -> BaseException:
         """What the callers are told. A connection whose disk failed is not used again."""
         cause = error.__cause__ if isinstance(error, HansardError) else error
-        if isinstance(cause, apsw.IOError):
+        if isinstance(cause, apsw.IOError) or not isinstance(error, HansardError | apsw.Error):
             self._discard()
         if isinstance(error, apsw.Error):
             return translate(error, self._path)

@@ -66,7 +66,7 @@ UPDATE sessions SET finalized_at = :at, finalize_error = NULL WHERE no = :no;
 
 -- name: mark_finalize_failed
 UPDATE sessions SET finalize_tries = finalize_tries + 1, finalize_error = :error,
-    finalized_at = CASE WHEN finalize_tries + 1 >= :tries THEN :at ELSE NULL END
+    finalized_at = CASE WHEN finalize_tries + 1 >= :tries THEN CAST(:at AS BIGINT) ELSE NULL END
 WHERE no = :no;
 
 -- name: stray_bindings

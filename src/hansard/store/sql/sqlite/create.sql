@@ -1,2 +1,2 @@
-PRAGMA journal_mode = WAL;
 PRAGMA application_id = 1213416260;
+PRAGMA journal_mode = WAL;

@@ -1,0 +1,45 @@
+"""A place in a list."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hansard.errors import BadInput
+from hansard.model.cursor import Cursor
+
+TIMES = st.integers(-(2**62), 2**62)
+
+
+@given(TIMES, st.integers(0, 2**62))
+def test_printing_and_parsing_are_inverse(at: int, no: int) -> None:
+    text = str(Cursor(at, no))
+
+    assert Cursor.parse(text) == Cursor(at, no)
+    assert text.isascii()
+    assert "=" not in text
+
+
+@given(st.text())
+def test_whatever_is_typed_is_a_cursor_or_refused(text: str) -> None:
+    try:
+        parsed = Cursor.parse(text)
+    except BadInput as error:
+        assert "cursor" in str(error)
+    else:
+        assert Cursor.parse(str(parsed)) == parsed
+
+
+@pytest.mark.parametrize("plain", ["9223372036854775808.1", "1.9223372036854775808", "1", "a.b"])
+def test_a_number_no_database_holds_is_refused(plain: str) -> None:
+    text = base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
+
+    with pytest.raises(BadInput):
+        Cursor.parse(text)
+
+
+def test_the_beginning_is_before_everything_and_a_time_excludes_itself() -> None:
+    assert (Cursor.first().at, Cursor.first().no) > (2**61, 2**61)
+    until = Cursor.first(until=100)
+    assert (99, 2**61) < (until.at, until.no) < (100, 1)

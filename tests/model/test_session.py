@@ -1,0 +1,27 @@
+"""Sessions: which shelf, what a head says of itself."""
+
+import itertools
+
+import pytest
+
+from hansard.model.session import Kind, Lineage, Shelf, shelf_of
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_session_stands_on_one_shelf(kind: Kind) -> None:
+    """D-10, D-11: gone before trash before archive before what it is."""
+    for archived, trashed, purged in itertools.product((False, True), repeat=3):
+        shelf = shelf_of(kind=kind, archived=archived, trashed=trashed, purged=purged)
+        own = Shelf.AUTOMATION if kind in ("job", "subagent") else Shelf.CHATS
+        expected = (
+            (purged, Shelf.GONE),
+            (trashed, Shelf.TRASH),
+            (archived, Shelf.ARCHIVE),
+            (True, own),
+        )
+        assert shelf is next(name for holds, name in expected if holds)
+
+
+def test_only_forks_and_continuations_share_a_history() -> None:
+    """D-12."""
+    assert {each for each in Lineage if each.inherits} == {Lineage.FORK, Lineage.CONTINUATION}

@@ -1,0 +1,309 @@
+"""Full disks, broken files, dead servers: honest refusals, and recovery by itself."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hansard.actions import log
+from hansard.clock import RandomIds, SystemClock
+from hansard.errors import HansardError, RetryLater, StoreUnavailable
+from hansard.model.entry import message
+from hansard.store.database import Store, Tx
+from hansard.store.opening import open_store
+from hansard.store.postgres import PostgresStore
+from hansard.store.sqlite import SqliteStore
+from hansard.testing.postgres import PostgresServer
+from hansard.testing.world import World
+from tests.store.conftest import opened
+
+FILL = """
+import json, resource, sys
+from hansard.clock import RandomIds, SystemClock
+from hansard.errors import HansardError
+from hansard.store.opening import open_store
+from hansard.testing.world import World
+
+world = World(open_store(sys.argv[1], create=True, clock=SystemClock(), ids=RandomIds()))
+session = world.session("first")
+if sys.argv[2] == "limit":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+acked, refused = [], []
+for number in range(400):
+    try:
+        acked.append(world.say(session, f"{number} " + "x" * 9000).seq)
+    except HansardError as error:
+        refused.append((error.kind, error.committed))
+        break
+readable = len(world.texts(session))
+if sys.argv[2] == "limit":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+else:
+    import os
+    os.unlink(sys.argv[3])
+after = world.say(session, "after").seq
+print(json.dumps([acked, refused, readable, after, world.texts(session)[-1]]))
+world.store.close()
+"""
+
+
+def fill(url: str, *how: str) -> list[Any]:
+    ran = subprocess.run(
+        [sys.executable, "-c", FILL, url, *how], capture_output=True, timeout=60, check=False
+    )
+    assert ran.stderr == b"", ran.stderr.decode()
+    told: list[Any] = json.loads(ran.stdout)
+    return told
+
+
+def check_filled(told: list[Any]) -> None:
+    acked, refused, readable, after, last = told
+    assert acked == list(range(2, 2 + len(acked)))
+    assert len(refused) == 1
+    kind, committed = refused[0]
+    assert (kind, committed) in {
+        ("store-full", "no"),
+        ("store-unavailable", "no"),
+        ("store-unavailable", "unknown"),
+    }
+    maybe = {len(acked) + 1, len(acked) + 2} if committed == "unknown" else {len(acked) + 1}
+    assert readable in maybe
+    assert (after in {readable + 1}, last) == (True, "after")
+
+
+def test_a_file_that_may_not_grow_refuses_writes_and_serves_reads(tmp_path: Path) -> None:
+    """F5, P14."""
+    check_filled(fill(f"sqlite:///{tmp_path}/x.db", "limit"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)],
+        check=False,
+        capture_output=True,
+    )
+    if made.returncode != 0:
+        # No right to mount here: the limit on the file's size stands in for the full disk.
+        yield tmp_path
+        return
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_refuses_writes_and_recovers_by_itself(small_disk: Path) -> None:
+    """F5, P14."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 900_000)
+    how = ("disk", str(ballast)) if os.path.ismount(small_disk) else ("limit", str(ballast))
+
+    check_filled(fill(f"sqlite:///{small_disk}/x.db", *how))
+
+
+def test_a_store_that_another_program_keeps_busy_says_so_in_time(tmp_path: Path) -> None:
+    """P10."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    busy = opened(url)
+    waiting = SqliteStore(f"{tmp_path}/x.db", wait_seconds=0.05)
+    entered, leave = threading.Event(), threading.Event()
+
+    def linger(tx: Tx) -> None:
+        entered.set()
+        leave.wait(20)
+
+    pending = busy.write(linger)
+    entered.wait(10)
+    try:
+        with pytest.raises(RetryLater) as caught:
+            waiting.write(lambda tx: tx.run("set_meta", name="a", value="x")).result()
+        reads = waiting.read(lambda tx: tx.one("get_meta", name="store_id")).result()
+    finally:
+        leave.set()
+        pending.result()
+
+    assert caught.value.committed == "no"
+    assert reads is not None
+    assert waiting.write(lambda tx: tx.run("set_meta", name="a", value="x")).result() == 1
+    waiting.close()
+    busy.close()
+
+
+def test_a_file_that_is_taken_away_is_an_honest_refusal(tmp_path: Path) -> None:
+    """F9."""
+    store = SqliteStore(f"{tmp_path}/never-made.db")
+
+    for ask in (store.write, store.read):
+        with pytest.raises(StoreUnavailable) as caught:
+            ask(lambda tx: tx.one("get_meta", name="store_id")).result()
+        assert caught.value.committed == "no"
+    store.close()
+    assert not (tmp_path / "never-made.db").exists()
+
+
+def appended(world: World, session: str, idem: str) -> Callable[[Tx], log.Appended]:
+    said = message("user", idem)
+
+    def append(tx: Tx) -> log.Appended:
+        return log.append(tx, session, said, profile="main", at=world.clock.now(), idem=idem)
+
+    return append
+
+
+def outcome(act: Callable[[], Any]) -> tuple[str, str]:
+    try:
+        act()
+    except HansardError as error:
+        return error.kind, error.committed
+    return "ok", "yes"
+
+
+def test_a_killed_server_is_no_and_after_its_return_all_goes_on(
+    postgres_to_break: PostgresServer,
+) -> None:
+    """F22: the pool recovers; nothing acknowledged is lost."""
+    url = postgres_to_break.create_database()
+    opened(url).close()
+    store = PostgresStore(url, wait_seconds=3)
+    world = World(store)
+    session = world.session("a")
+    inside, killed = threading.Event(), threading.Event()
+
+    def cut_off(tx: Tx) -> log.Appended:
+        done = appended(world, session, "lost")(tx)
+        inside.set()
+        killed.wait(20)
+        tx.one("get_meta", name="store_id")
+        return done
+
+    pending = store.write(cut_off)
+    inside.wait(10)
+    postgres_to_break.kill()
+    killed.set()
+    in_flight = outcome(pending.result)
+    down = outcome(lambda: store.write(appended(world, session, "down")).result())
+    reading = outcome(lambda: world.texts(session))
+    postgres_to_break.restart()
+
+    back = outcome(lambda: store.write(appended(world, session, "back")).result())
+
+    assert in_flight == down == ("store-unavailable", "no")
+    assert reading == ("store-unavailable", "no")
+    assert back == ("ok", "yes")
+    assert world.texts(session) == ["a", "back"]
+    store.close()
+
+
+def test_a_commit_without_an_answer_is_unknown_and_settled_by_its_key(
+    postgres_to_break: PostgresServer,
+) -> None:
+    """F22, P3: repeat it with the same idempotency key."""
+    url = postgres_to_break.create_database()
+    opened(url).close()
+    store = PostgresStore(url, wait_seconds=3)
+    world = World(store)
+    session = world.session("a")
+
+    def append_and_lose_the_line(tx: Tx) -> None:
+        appended(world, session, "k")(tx)
+        # Deferred to the commit, where the server ends its own connection.
+        cursor: psycopg.Cursor[Any] = tx._cursor  # type: ignore[attr-defined]
+        cursor.execute(ENDS_AT_COMMIT.encode())
+
+    told = outcome(lambda: store.write(append_and_lose_the_line).result())
+    again = store.write(appended(world, session, "k")).result()
+
+    assert told == ("store-unavailable", "unknown")
+    assert world.texts(session) == ["a", "k"]
+    assert again.seq == 2
+    store.close()
+
+
+ENDS_AT_COMMIT = """
+CREATE FUNCTION pg_temp.goodbye() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_terminate_backend(pg_backend_pid());
+    RETURN NULL;
+END $$;
+CREATE TEMP TABLE farewell (x int);
+CREATE CONSTRAINT TRIGGER farewell AFTER INSERT ON farewell
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pg_temp.goodbye();
+INSERT INTO farewell VALUES (1);
+"""
+
+
+def test_a_server_that_only_reads_refuses_writes_honestly(postgres_url: str) -> None:
+    """F6."""
+    store = opened(postgres_url)
+    world = World(store)
+    session = world.session("a")
+    store.close()
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        name = server.info.dbname
+        server.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode())
+
+    store = opened(postgres_url)
+    told = outcome(lambda: store.write(appended(world, session, "k")).result())
+
+    assert told == ("store-unavailable", "no")
+    assert World(store).texts(session) == ["a"]
+    store.close()
+
+
+def test_a_statement_that_was_cut_short_can_be_tried_again(postgres_url: str) -> None:
+    store = opened(postgres_url)
+
+    def slow(tx: Tx) -> None:
+        cursor: psycopg.Cursor[Any] = tx._cursor  # type: ignore[attr-defined]
+        cursor.execute(b"SET LOCAL statement_timeout = '20ms'; SELECT pg_sleep(5)")
+
+    with pytest.raises(RetryLater, match="nothing was written") as caught:
+        store.write(slow).result()
+
+    assert caught.value.committed == "no"
+    store.close()
+
+
+@pytest.fixture
+def killed_writer(tmp_path: Path) -> Iterator[Store]:
+    """A store whose last writer died with the turnstile in its hands."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    opened(url).close()
+    program = subprocess.Popen(
+        [sys.executable, "-c", HOLD_AND_WAIT, url], stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    program.stdout.readline()
+    program.kill()
+    program.wait()
+    program.stdout.close()
+    store = open_store(url, create=False, clock=SystemClock(), ids=RandomIds())
+    yield store
+    store.close()
+
+
+HOLD_AND_WAIT = """
+import sys, time
+from hansard.clock import RandomIds, SystemClock
+from hansard.store.opening import open_store
+store = open_store(sys.argv[1], create=False, clock=SystemClock(), ids=RandomIds())
+def hold(tx):
+    tx.run("set_meta", name="half", value="done")
+    print(flush=True)
+    time.sleep(60)
+store.write(hold).result()
+"""
+
+
+def test_a_killed_writer_leaves_nothing_half_done_and_no_lock(killed_writer: Store) -> None:
+    """F1, P1."""
+    assert killed_writer.read(lambda tx: tx.one("get_meta", name="half")).result() is None
+    assert killed_writer.write(lambda tx: tx.run("set_meta", name="a", value="x")).result() == 1

@@ -1,0 +1,75 @@
+"""Named queries: both dialects have them, and both databases understand them."""
+
+from pathlib import Path
+
+import apsw
+import psycopg
+import pytest
+
+from hansard.store import queries
+from tests.store.conftest import opened
+
+FOLDER = Path(queries.__file__).parent / "sql" / "queries"
+EXPLAINED = ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")
+
+
+def names_in(file: str) -> set[str]:
+    lines = (FOLDER / file).read_text(encoding="utf-8").splitlines()
+    return {line.removeprefix("-- name: ") for line in lines if line.startswith("-- name: ")}
+
+
+def explainable(dialect: str) -> dict[str, str]:
+    """The queries that stand for themselves; the others are pieces of them."""
+    texts = queries.load(dialect)
+    return {name: texts[name] for name in texts if texts[name].lstrip().startswith(EXPLAINED)}
+
+
+# The two engines of the search take their words differently; their own tests compare the answers.
+SEARCH = names_in("sqlite/search.sql") | names_in("search.sql")
+
+
+def test_both_dialects_have_the_same_queries() -> None:
+    assert queries.load("sqlite").keys() == queries.load("postgres").keys()
+
+
+def test_queries_of_both_dialects_want_the_same() -> None:
+    sqlite, postgres = queries.load("sqlite"), queries.load("postgres")
+    differing = {
+        name
+        for name in sqlite.keys() - SEARCH
+        if queries.parameters(sqlite[name]) != queries.parameters(postgres[name])
+    }
+
+    assert differing == {"lock_key"}  # SQLite needs no lock, so it ignores whose
+
+
+@pytest.mark.parametrize("dialect", queries.DIALECTS)
+def test_every_piece_of_a_query_is_there(dialect: str) -> None:
+    assert [name for name, text in queries.load(dialect).items() if "{{" in text] == []
+
+
+def test_sqlite_understands_every_query(tmp_path: Path) -> None:
+    opened(f"sqlite:///{tmp_path}/x.db").close()
+    file = apsw.Connection(f"{tmp_path}/x.db")
+
+    for name, text in explainable("sqlite").items():
+        if name not in SEARCH:
+            nothing = dict.fromkeys(queries.parameters(text))
+            assert file.execute(f"EXPLAIN {text}", nothing).fetchall(), name
+    file.close()
+
+
+def test_postgres_understands_every_query_even_with_nulls(migrated: str) -> None:
+    """It infers each parameter's type; a null says nothing about its own."""
+    for_psycopg = queries.load_for_psycopg()
+    refused = {}
+    with psycopg.connect(migrated, autocommit=True) as server:
+        for name, text in explainable("postgres").items():
+            if name in SEARCH:
+                continue
+            nothing = dict.fromkeys(queries.parameters(text))
+            try:
+                server.execute(f"EXPLAIN {for_psycopg[name]}".encode(), nothing)
+            except psycopg.Error as error:
+                refused[name] = str(error)
+    assert refused == {}
