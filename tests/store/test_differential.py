@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +14,9 @@ from tests.store.deeds import DEEDS, Story, do, plain
 MOMENTS = st.tuples(st.sampled_from(range(len(DEEDS))), st.integers(0, 11), st.integers(0, 11))
 
 
+@pytest.mark.timeout(300)
 @settings(
-    max_examples=40,
+    max_examples=25,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(moments=st.lists(MOMENTS, min_size=25, max_size=60))
