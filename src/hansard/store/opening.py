@@ -72,9 +72,7 @@ def _prepare_file(path: str, *, create: bool, facts: dict[str, Any], half_copied
         raise translate(error, path) from error
 
 
-def _make_current(
-    path: str, *, create: bool, facts: dict[str, Any], half_copied: bool
-) -> None:
+def _make_current(path: str, *, create: bool, facts: dict[str, Any], half_copied: bool) -> None:
     """Make or migrate the file. Programs that start at once do so one after the other."""
     try:
         turnstile = Turnstile(path, WAIT_SECONDS)
