@@ -7,7 +7,10 @@ from types import ModuleType
 import click
 import pytest
 
+from hansard.actions import access
+from hansard.app.house import open_house
 from hansard.cli.root import root
+from hansard.model.place import Person
 from tests.cli.conftest import Program
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.py"
@@ -48,6 +51,23 @@ WORK = {
     "hansard import": ["FILE"],
     "hansard prune": [],
     "hansard usage": [],
+    "hansard chat": ["hello"],
+    "hansard schedule add": ["other", "every 1h", "hello"],
+    "hansard schedule list": [],
+    "hansard schedule runs": ["daily"],
+    "hansard schedule run": ["daily"],
+    "hansard schedule pause": ["daily"],
+    "hansard schedule resume": ["daily"],
+    "hansard schedule remove": ["daily"],
+    "hansard access list": [],
+    "hansard access approve": ["CODE"],
+    "hansard access allow": ["telegram", "6"],
+    "hansard access revoke": ["telegram", "5"],
+    "hansard agents list": [],
+    "hansard config check": [],
+    "hansard tokens add": [],
+    "hansard tokens list": [],
+    "hansard tokens revoke": ["TOKEN"],
     "hansard route explain": ["--platform", "telegram", "--chat", "5"],
     "hansard bindings list": [],
     "hansard bindings reset": ["main/web/dm/chat=a"],
@@ -110,7 +130,23 @@ def working(hansard: Program, tmp_path: Path) -> Program:
     hansard("projects", "add", "Places")
     hansard("bindings", "switch", "main/web/dm/chat=a", "Capitals")
     hansard("export", "Capitals", "-o", str(tmp_path / "export.jsonl"))
+    hansard("schedule", "add", "daily", "@daily", "hello")
+    hansard("access", "allow", "telegram", "5")
     return hansard
+
+
+def _asks_with_a_code(home: Path) -> str:
+    """A stranger asks to be let in; the code they were given."""
+    with open_house(home=str(home)) as house:
+        house.writing(
+            access.ask,
+            "telegram",
+            Person("7"),
+            profile="main",
+            code="K7QM2XPA",
+            when=house.occasion(),
+        ).result()
+    return "K7QM2XPA"
 
 
 @pytest.mark.parametrize("path", LEAVES)
@@ -120,6 +156,10 @@ def test_every_command_prints_exactly_one_json_document(
     if path == "hansard restore":
         working("backup", str(tmp_path / "copy.db"))
     words = {"FILE": str(tmp_path / "export.jsonl"), "COPY": str(tmp_path / "copy.db")}
+    if "TOKEN" in WORK[path]:
+        words["TOKEN"] = working("tokens", "add", "--json").json["id"]
+    if "CODE" in WORK[path]:
+        words["CODE"] = _asks_with_a_code(working.home)
     args = [words.get(word, word) for word in WORK[path]]
 
     answer = working(*path.split()[1:], *args, "--json")

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from hansard import config, prices
+from hansard.actions import schedule
 from hansard.agents import prompt, registry
 from hansard.agents.settings import AgentSettings
 from hansard.app.house import House
+from hansard.config import engine as engine_config
 from hansard.config.engine import EngineSettings
 from hansard.engine.engine import Engine
 from hansard.engine.parts import Parts
@@ -14,6 +16,7 @@ from hansard.engine.ports import Adapter
 from hansard.engine.settings import Budget, Door, Settings, Strangers, WhileRunning
 from hansard.errors import BadInput
 from hansard.model.place import Source
+from hansard.model.schedule import Run
 from hansard.model.usage import Usage
 
 
@@ -60,7 +63,7 @@ def build_engine(
     house: House, *, adapters: Mapping[str, Adapter] | None = None, agents: Agents | None = None
 ) -> Engine:
     """The engine of a house, with the channels that are given to it."""
-    settings = house.config.engine
+    settings = engine_config.read(house.config)
     chosen = agents or Agents(settings)
     channels = dict(adapters or {})
     parts = Parts(
@@ -105,3 +108,22 @@ def engine_settings(given: EngineSettings) -> Settings:
 
 def _priced(house: House, used: Usage) -> Usage:
     return prices.priced(used, at=house.machine.clock.now())
+
+
+async def run_schedule(house: House, name: str) -> Run:
+    """Run a schedule once, now, in this process; how it went."""
+    agents = Agents(engine_config.read(house.config))
+    engine = build_engine(house, agents=agents)
+    parts = engine.parts
+    due = await parts.store.write(
+        schedule.run_now,
+        name,
+        profile=house.profile,
+        holder=parts.holder,
+        seconds=parts.settings.lease_seconds,
+        when=parts.occasion(),
+    )
+    await engine.scheduler.run_one(due)
+    await agents.close()
+    latest = await parts.store.read(schedule.runs, name, profile=house.profile, limit=1)
+    return latest[0]

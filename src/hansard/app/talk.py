@@ -9,6 +9,7 @@ from typing import Self
 from hansard.actions import listing, read, resolve, routing, turns
 from hansard.app.engine import Agents, build_engine
 from hansard.app.house import House
+from hansard.config import engine as engine_config
 from hansard.engine import asking, verbs
 from hansard.engine.asking import Accepted, Asking
 from hansard.engine.bus import Live
@@ -29,7 +30,7 @@ class Talk:
 
     def __init__(self, house: House, *, agent: str | None = None) -> None:
         self._house = house
-        self._agents = Agents(house.config.engine, default=agent)
+        self._agents = Agents(engine_config.read(house.config), default=agent)
         self._engine = build_engine(house, agents=self._agents)
         self._parts = self._engine.parts
         self._session_id: str | None = None

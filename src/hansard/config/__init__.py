@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hansard.config import engine
 from hansard.config import reset as resets
-from hansard.config.engine import EngineSettings
 from hansard.config.reset import ResetSettings
 from hansard.config.table import Table
 from hansard.errors import BadInput, StoreUnavailable
 
 FILE = "hansard.toml"
 DATABASE = "hansard.db"
+ENGINE_TABLES = ("agent", "agents", "channels", "access", "budget", "engine", "web")
 COMPLETION_VARIABLE = "_HANSARD_COMPLETE"
 
 
@@ -34,7 +33,7 @@ class Config:
     reset: ResetSettings = resets.DEFAULT
     reset_by_type: Mapping[str, ResetSettings] = field(default_factory=dict)
     reset_by_platform: Mapping[str, ResetSettings] = field(default_factory=dict)
-    engine: EngineSettings = field(default_factory=EngineSettings)
+    file: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load(
@@ -60,15 +59,17 @@ def load(
         home=folder,
         database=url,
         profile=profile or os.environ.get("HANSARD_PROFILE") or table.text("profile") or "main",
-        zone=_zone(table),
+        zone=zone_named(table.text("zone") or "UTC"),
         isolate_people_in_groups=isolation.flag("people_in_groups", default=True),
         isolate_people_in_threads=isolation.flag("people_in_threads", default=False),
         redact_people=table.flag("redact_people", default=False),
         reset=default,
         reset_by_type=by_type,
         reset_by_platform=by_platform,
-        engine=engine.read(table),
+        file=table.values,
     )
+    # What concerns the engine alone is read where an engine is built: most commands need none.
+    table.leave(ENGINE_TABLES)
     for each in (table, isolation, reset):
         each.refuse_unknown()
     return config
@@ -106,8 +107,8 @@ def _default_home() -> str:
     return str(platformdirs.user_data_dir("hansard", appauthor=False))
 
 
-def _zone(table: Table) -> ZoneInfo:
-    name = table.text("zone") or "UTC"
+def zone_named(name: str) -> ZoneInfo:
+    """A time zone by its name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as error:

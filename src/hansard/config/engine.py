@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hansard.config import FILE, Config
 from hansard.config.table import Table
 from hansard.errors import BadInput
 
@@ -56,8 +57,9 @@ class EngineSettings:
     allowed_hosts: tuple[str, ...] = ()
 
 
-def read(table: Table) -> EngineSettings:
+def read(config: Config) -> EngineSettings:
     """Read the tables that concern the engine."""
+    table = Table(config.file, str(config.home / FILE))
     agents = {name: _agent(name, each) for name, each in table.table("agents").tables()}
     chosen = table.text("agent")
     if chosen is not None and chosen not in agents:

@@ -73,6 +73,10 @@ class Table:
         """Every table within this one."""
         return [(name, self.table(name)) for name in self._values]
 
+    def leave(self, names: tuple[str, ...]) -> None:
+        """Leave some settings to another reader."""
+        self._asked.extend(names)
+
     def refuse_unknown(self) -> None:
         """Name a setting that nobody asked for."""
         for name in self._values:

@@ -1,0 +1,119 @@
+"""`hansard access …`: who may reach the agent."""
+
+import click
+
+from hansard.actions import access as doors
+from hansard.cli.console import Console
+from hansard.cli.table import Column, table
+from hansard.cli.tree import command, group, pass_console
+from hansard.errors import NotFound
+from hansard.model.view import time_text
+
+access = group(
+    "access",
+    "Who may reach the agent.",
+    {
+        "list": ("access:list_access", "List who was let in, and who asks."),
+        "approve": ("access:approve", "Let in whoever was given a code."),
+        "allow": ("access:allow", "Let a person in."),
+        "revoke": ("access:revoke", "Let a person in no longer."),
+    },
+)
+
+
+@command("list", example="hansard access list")
+@pass_console
+def list_access(console: Console) -> None:
+    """List who was let in, and who asks to be."""
+    with console.house() as house:
+        now = house.occasion().now
+        permits = house.reading(doors.permits, profile=house.profile).result()
+        asking = house.reading(doors.pairings, profile=house.profile, now=now).result()
+    items = [
+        {
+            "platform": each.platform,
+            "person": each.person_id,
+            "name": each.name,
+            "state": "allowed",
+            "since": time_text(each.given_at),
+        }
+        for each in permits
+    ]
+    items += [
+        {
+            "platform": platform,
+            "person": person,
+            "name": name,
+            "state": "asks",
+            "since": time_text(at),
+        }
+        for platform, person, name, at, _ in asking
+    ]
+    if console.json:
+        console.emit({"items": items, "next": None})
+        return
+    if not items:
+        console.note(
+            "Nobody was let in by hand. hansard.toml may allow people too: [access.PLATFORM]."
+        )
+        return
+    rows = [
+        [str(item[key] or "") for key in ("platform", "person", "name", "state", "since")]
+        for item in items
+    ]
+    columns = (
+        Column("PLATFORM"),
+        Column("PERSON", flexible=True),
+        Column("NAME", flexible=True),
+        Column("STATE"),
+        Column("SINCE"),
+    )
+    console.print(table(columns, rows, width=console.width if console.is_terminal else None))
+
+
+@command("approve", example="hansard access approve K7QM2XPA")
+@click.argument("code", metavar="CODE")
+@pass_console
+def approve(console: Console, code: str) -> None:
+    """Let in whoever was given this code."""
+    with console.house() as house:
+        permit = house.writing(
+            doors.approve, code, profile=house.profile, when=house.occasion()
+        ).result()
+    if permit is None:
+        raise NotFound(
+            "Nobody asks with that code, or it has run out. Five wrong ones lock the door."
+        )
+    value = {"platform": permit.platform, "person": permit.person_id, "name": permit.name}
+    console.answer(value, f"{permit.name or permit.person_id} may now write on {permit.platform}.")
+
+
+@command("allow", example="hansard access allow telegram 123456789")
+@click.argument("platform", metavar="PLATFORM")
+@click.argument("person", metavar="PERSON")
+@click.option("--name", metavar="NAME", help="What to call them.")
+@pass_console
+def allow(console: Console, platform: str, person: str, *, name: str | None) -> None:
+    """Let a person in, by the id that their platform gives them."""
+    with console.house(create=True) as house:
+        person = doors.check_person(person)
+        house.writing(
+            doors.permit, platform, person, profile=house.profile, when=house.occasion(), name=name
+        ).result()
+    value = {"platform": platform, "person": person, "name": name}
+    console.answer(value, f"{name or person} may now write on {platform}.")
+
+
+@command("revoke", example="hansard access revoke telegram 123456789")
+@click.argument("platform", metavar="PLATFORM")
+@click.argument("person", metavar="PERSON")
+@pass_console
+def revoke(console: Console, platform: str, person: str) -> None:
+    """Let a person in no longer."""
+    with console.house() as house:
+        was = house.writing(doors.revoke, platform, person, profile=house.profile).result()
+    if not was:
+        raise NotFound(f"{person} was not let in on {platform}; nothing was changed.")
+    console.answer(
+        {"platform": platform, "person": person}, f"{person} may no longer write on {platform}."
+    )

@@ -1,0 +1,75 @@
+"""`hansard agents …` and `hansard config …`."""
+
+import importlib
+
+from hansard.cli.console import Console
+from hansard.cli.table import Column, table
+from hansard.cli.tree import command, group, pass_console
+from hansard.config import Config, load
+from hansard.config.engine import read
+
+agents = group(
+    "agents",
+    "The agents of this configuration.",
+    {"list": ("agents:list_agents", "List the agents.")},
+)
+config = group(
+    "config",
+    "The configuration.",
+    {"check": ("agents:check", "Read hansard.toml and say what is wrong.")},
+)
+
+
+@command("list", example="hansard agents list")
+@pass_console
+def list_agents(console: Console) -> None:
+    """List the agents; without any the demo agent answers."""
+    settings = read(_load(console))
+    items = [
+        {
+            "name": each.name,
+            "kind": each.kind,
+            "model": each.options.get("model"),
+            "default": each.name == settings.agent,
+        }
+        for each in settings.agents.values()
+    ]
+    items = items or [{"name": "demo", "kind": "script", "model": None, "default": True}]
+    if console.json:
+        console.emit({"items": items, "next": None})
+        return
+    rows = [
+        [
+            str(item["name"]),
+            str(item["kind"]),
+            str(item["model"] or ""),
+            "default" if item["default"] else "",
+        ]
+        for item in items
+    ]
+    columns = (Column("NAME", flexible=True), Column("KIND"), Column("MODEL"), Column(""))
+    console.print(table(columns, rows, width=console.width if console.is_terminal else None))
+
+
+@command("check", example="hansard config check")
+@pass_console
+def check(console: Console) -> None:
+    """Read hansard.toml, look for every secret it names, and say what is wrong."""
+    loaded = _load(console)
+    settings = read(loaded)
+    made = importlib.import_module("hansard.app.engine").Agents(settings)
+    for name in settings.agents:
+        made.get(name)
+    value = {
+        "home": str(loaded.home),
+        "profile": loaded.profile,
+        "agents": sorted(settings.agents),
+        "channels": sorted(settings.channels),
+    }
+    listed = ", ".join(sorted(settings.agents)) or "none (the demo agent answers)"
+    channels = ", ".join(sorted(settings.channels)) or "none"
+    console.answer(value, f"The configuration is sound. Agents: {listed}. Channels: {channels}.")
+
+
+def _load(console: Console) -> Config:
+    return load(home=console.home, database=console.database, profile=console.profile)
