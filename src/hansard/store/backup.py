@@ -114,12 +114,12 @@ def check(connection: apsw.Connection, path: str) -> Contents:
                 raise Damaged(f"{path} is damaged ({row[0]}); it was not used.")
     migrate.pending(tx, "sqlite")
     store_id, marker = _meta(tx, "store_id"), _meta(tx, copying.MARKER)
-    row = tx.one("count_content")
-    if store_id is None or row is None:
+    counted = tx.one("count_content")
+    if store_id is None or counted is None:
         raise StoreUnavailable(f"{path} has no identity: it is not a Hansard store.")
     if marker is not None:
         raise StoreUnavailable(f"{path} is a copy that is not whole; it was not used.")
-    return Contents(store_id, int(_meta(tx, copying.GENERATION) or 0), row[0], row[1])
+    return Contents(store_id, int(_meta(tx, copying.GENERATION) or 0), *counted)
 
 
 def copy_pages(connection: apsw.Connection, draft: str, *, progress: Progress) -> None:

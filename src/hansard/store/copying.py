@@ -20,7 +20,7 @@ from hansard.store.database import Row, Store, Tx
 from hansard.store.sqlite import SqliteStore
 
 # Derived, or each database's own.
-NOT_COPIED = frozenset({"meta", "schema_migrations", "search_state", "search_taken", "search_docs"})
+NOT_COPIED = frozenset({"meta", "schema_migrations", "search_state", "search_taken", "search_docs", "search_titles"})
 MARKER = "copy"
 GENERATION = "generation"
 PAGE = 500
@@ -102,7 +102,7 @@ def copy(
         if _digest(read, table) != _digest(_reader(target), table):
             raise Conflict(
                 f"The {table.name} of the source changed while they were copied: the copy is not "
-                "whole and stays unusable. Stop what uses the source, empty the target, begin again."
+                "whole and stays unusable. Stop what uses the source, empty the target, try again."
             )
     generation = int(read(_meta, GENERATION) or 0) + generations
     _finish(target, store_id, generation)

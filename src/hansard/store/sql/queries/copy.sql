@@ -48,6 +48,42 @@ SELECT {{copy_columns_homes}} FROM homes WHERE (profile, platform) > (:after_pro
 -- name: copy_row_homes
 INSERT INTO homes ({{copy_columns_homes}}) VALUES (:profile, :platform, :chat_id, :thread_id, :name, :set_at);
 
+-- name: copy_key_login_guards
+profile TEXT
+
+-- name: copy_columns_login_guards
+profile, wrong, locked_until
+
+-- name: copy_page_login_guards
+SELECT {{copy_columns_login_guards}} FROM login_guards WHERE profile > :after_profile ORDER BY profile LIMIT :limit;
+
+-- name: copy_row_login_guards
+INSERT INTO login_guards ({{copy_columns_login_guards}}) VALUES (:profile, :wrong, :locked_until);
+
+-- name: copy_key_login_links
+hash TEXT
+
+-- name: copy_columns_login_links
+hash, profile, expires_at
+
+-- name: copy_page_login_links
+SELECT {{copy_columns_login_links}} FROM login_links WHERE hash > :after_hash ORDER BY hash LIMIT :limit;
+
+-- name: copy_row_login_links
+INSERT INTO login_links ({{copy_columns_login_links}}) VALUES (:hash, :profile, :expires_at);
+
+-- name: copy_key_logins
+id TEXT
+
+-- name: copy_columns_logins
+id, profile, hash, began_at, expires_at, ended_at
+
+-- name: copy_page_logins
+SELECT {{copy_columns_logins}} FROM logins WHERE id > :after_id ORDER BY id LIMIT :limit;
+
+-- name: copy_row_logins
+INSERT INTO logins ({{copy_columns_logins}}) VALUES (:id, :profile, :hash, :began_at, :expires_at, :ended_at);
+
 -- name: copy_key_next_titles
 profile TEXT, key TEXT
 
@@ -83,6 +119,18 @@ SELECT {{copy_columns_pairings}} FROM pairings WHERE (profile, platform, person_
 
 -- name: copy_row_pairings
 INSERT INTO pairings ({{copy_columns_pairings}}) VALUES (:profile, :platform, :person_id, :name, :code_hash, :asked_at, :expires_at);
+
+-- name: copy_key_passwords
+profile TEXT
+
+-- name: copy_columns_passwords
+profile, hash, set_at
+
+-- name: copy_page_passwords
+SELECT {{copy_columns_passwords}} FROM passwords WHERE profile > :after_profile ORDER BY profile LIMIT :limit;
+
+-- name: copy_row_passwords
+INSERT INTO passwords ({{copy_columns_passwords}}) VALUES (:profile, :hash, :set_at);
 
 -- name: copy_key_permits
 profile TEXT, platform TEXT, person_id TEXT
@@ -120,6 +168,18 @@ SELECT {{copy_columns_receipts}} FROM receipts WHERE (profile, idem) > (:after_p
 -- name: copy_row_receipts
 INSERT INTO receipts ({{copy_columns_receipts}}) VALUES (:profile, :idem, :session_no, :seq);
 
+-- name: copy_key_requests
+profile TEXT, idem TEXT
+
+-- name: copy_columns_requests
+profile, idem, fingerprint, status, body, session_id, answered_at
+
+-- name: copy_page_requests
+SELECT {{copy_columns_requests}} FROM requests WHERE (profile, idem) > (:after_profile, :after_idem) ORDER BY profile, idem LIMIT :limit;
+
+-- name: copy_row_requests
+INSERT INTO requests ({{copy_columns_requests}}) VALUES (:profile, :idem, :fingerprint, :status, :body, :session_id, :answered_at);
+
 -- name: copy_key_schedules
 no INTEGER
 
@@ -143,6 +203,18 @@ SELECT {{copy_columns_spending}} FROM spending WHERE (profile, scope, period) > 
 
 -- name: copy_row_spending
 INSERT INTO spending ({{copy_columns_spending}}) VALUES (:profile, :scope, :period, :tokens, :cost_microusd);
+
+-- name: copy_key_tokens
+id TEXT
+
+-- name: copy_columns_tokens
+id, profile, name, hash, scope, created_at, revoked_at
+
+-- name: copy_page_tokens
+SELECT {{copy_columns_tokens}} FROM tokens WHERE id > :after_id ORDER BY id LIMIT :limit;
+
+-- name: copy_row_tokens
+INSERT INTO tokens ({{copy_columns_tokens}}) VALUES (:id, :profile, :name, :hash, :scope, :created_at, :revoked_at);
 
 -- name: copy_key_blob_refs
 hash TEXT, entry_no INTEGER
