@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from hansard.agents.settings import Secret
 from hansard.errors import AgentFailed, BadInput
 from hansard.model.part import ToolResult
 from hansard.testing.model_server import Ask, Call, ModelServer, Reply
-from hansard.testing.runner_suite import events_of, steps_of, turn_request
+from hansard.testing.runner_suite import PROMPT_SECONDS, events_of, steps_of, turn_request
 from tests.agents import tool_server
 
 AUTH = b"authorization"
@@ -93,6 +94,24 @@ async def test_a_tool_that_hangs_or_dies_fails_its_call_and_the_next_turn_has_th
     assert hung.content == "Error: The tool hang did not answer in 1 seconds."
     assert died.is_error
     assert added.content == "3"
+
+
+async def test_cancelling_leaves_a_tool_that_hangs(model: ModelServer) -> None:
+    async with http_server() as (url, _):
+        agent = runner(model, ToolServer(url=url))
+        model.otherwise = asks_for(Call("hang"))
+        events = agent.run(turn_request("hello"))
+        await anext(events)
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.wait({waiting}, timeout=0.05)
+        began = time.monotonic()
+
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+        assert waiting.cancelled()
+        assert time.monotonic() - began < PROMPT_SECONDS
+        await agent.close()
 
 
 async def test_a_server_over_http_gets_its_key(model: ModelServer) -> None:

@@ -334,6 +334,47 @@ async def test_a_server_that_is_away_is_named(make: MakeRunner) -> None:
     assert isinstance(await failure(make(base_url="http://127.0.0.1:9/v1")), RetryLater)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model": "openai:gpt-5"}, ["api_key_env", "OPENAI_API_KEY"]),
+        ({"model": "anthropic:claude"}, ["api_key_env", "ANTHROPIC_API_KEY"]),
+        ({"model": "gpt-5"}, ["provider:model"]),
+        ({"model": "m", "provider": "nobody"}, ["'nobody'"]),
+        ({"model": "bedrock:m"}, ["boto3"]),
+        (
+            {"model": "openrouter:m", "base_url": "http://x.test", "key": Secret(KEY)},
+            ["openrouter", "base_url"],
+        ),
+    ],
+)
+async def test_a_model_that_cannot_be_set_up_says_why(
+    options: dict[str, Any], words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    assert isinstance(await failure(ModelRunner(ModelOptions(**options)), *words), BadInput)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [("ollama:llama3:8b", "ollama"), ("llama3:8b", "openai"), ("openai:llama3:8b", "openai")],
+)
+async def test_any_server_that_speaks_as_openai_does_can_be_asked(
+    server: ModelServer, model: str, kind: str
+) -> None:
+    server.will(Reply("ok"))
+    runner = ModelRunner(ModelOptions(model=model, base_url=server.openai_url))
+
+    (step,) = steps_of(await events_of(runner, turn_request("hello")))
+    await runner.close()
+
+    assert server.requests[0].body["model"] == "llama3:8b"
+    assert step.usage is not None
+    assert step.usage.provider == kind
+
+
 async def test_cancelling_closes_the_connection(make: MakeRunner, server: ModelServer) -> None:
     server.otherwise = Reply("word " * 1000, pause=0.005)
     runner = make()

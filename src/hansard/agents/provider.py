@@ -1,12 +1,14 @@
 """Any provider through pydantic-ai; loaded by `model` on first use, because it takes seconds."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
 from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -38,6 +40,9 @@ from hansard.model.usage import Usage
 # A key is asked for even by servers that want none.
 NO_KEY = "none"
 OPENAI = "openai"
+
+_ADDRESSES = {"ollama": "http://127.0.0.1:11434/v1"}
+_WANTED = re.compile(r"Set the `(\w+)` environment variable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +192,9 @@ def _library_provider(kind: str, options: ModelOptions) -> LibraryProvider[Any]:
     except ValueError:
         raise BadInput(f"There is no model provider {kind!r}.") from None
     given: dict[str, Any] = {}
-    if options.base_url is not None:
-        given["base_url"] = options.base_url
+    base_url = options.base_url or _ADDRESSES.get(kind)
+    if base_url is not None:
+        given["base_url"] = base_url
         # The key of the provider's own service is in the environment; it is not for others.
         given["api_key"] = NO_KEY
     if options.key is not None:
@@ -196,7 +202,15 @@ def _library_provider(kind: str, options: ModelOptions) -> LibraryProvider[Any]:
     try:
         provider: LibraryProvider[Any] = made(**given)
     except TypeError as error:
-        raise BadInput(f"The provider {kind} takes no {' or '.join(given)}.") from error
+        raise BadInput(f"The provider {kind} cannot be given {' and '.join(given)}.") from error
+    except UserError as error:
+        variable = _WANTED.search(str(error))
+        if variable is None:
+            raise
+        raise BadInput(
+            f"The model {options.model} needs a key: name one with api_key_env or api_key_file, "
+            f"or set {variable[1]}."
+        ) from error
     return provider
 
 
