@@ -65,6 +65,10 @@ class Console:
         """Print lines for people. Whatever would steer a terminal is shown as a sign."""
         sys.stdout.write(safe_terminal(text, keep_newlines=True) + "\n")
 
+    def flush(self) -> None:
+        """Let whoever reads the answer have it now: the command goes on."""
+        sys.stdout.flush()
+
     def note(self, text: str) -> None:
         """Say something beside the answer, on standard error."""
         sys.stderr.write(safe_terminal(text, keep_newlines=True) + "\n")

@@ -1,33 +1,49 @@
 """`hansard serve`."""
 
+import asyncio
+import importlib
+from typing import Any
+
+import click
+
 from hansard.cli.console import Console, shown_url
 from hansard.cli.tree import command, pass_console
 
-NOT_YET = (
-    "The web workbench, channels and agents are not part of this version yet; "
-    "the command line and the Python interface are."
+
+@command("serve", example="hansard serve\nhansard serve --port 0 --json")
+@click.option("--host", default="127.0.0.1", metavar="HOST", help="Where to listen.")
+@click.option(
+    "--port", default=8741, type=click.IntRange(0, 65535), help="Which port; 0 takes a free one."
 )
-
-
-@command("serve", example="hansard serve")
+@click.option("--exposed", is_flag=True, help="Let others reach it; needs a password.")
+@click.option("--no-channels", is_flag=True, help="Leave the channels of hansard.toml alone.")
 @pass_console
-def serve(console: Console) -> None:
-    """Set the store up and say what there is.
+def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels: bool) -> None:
+    """Run agents, schedules, the index and the HTTP interface in one process.
 
-    The web workbench, channels and agents are not part of this version yet.
+    It prints its address and a link that lets one browser in, once, within a minute.
     """
     with console.house(create=True) as house:
-        is_empty = not house.sessions(limit=1).items
+        serving = importlib.import_module("hansard.app.serving")
         where = shown_url(house.store.url)
-    value = {
-        "database": where,
-        "empty": is_empty,
-        "serving": False,
-        "message": NOT_YET,
-    }
-    lines = [
-        f"The store at {where} is ready{' and empty' if is_empty else ''}.",
-        NOT_YET,
-        'Try: hansard sessions append new --role user "hello" && hansard sessions list',
-    ]
-    console.answer(value, "\n".join(lines))
+
+        def ready(found: Any) -> None:
+            value = {
+                "address": found.address,
+                "port": found.port,
+                "login_link": found.login_link,
+                "database": where,
+            }
+            lines = [
+                f"Hansard serves {where} at {found.address}",
+                f"Open this once, within a minute: {found.login_link}",
+                "Programs come in with a token of: hansard tokens add",
+                "Ctrl-C ends it.",
+            ]
+            console.answer(value, "\n".join(lines))
+            console.flush()
+
+        address = serving.Address(host, port, exposed)
+        adapters = {} if no_channels else serving.channels_of(house)
+        asyncio.run(serving.serve(house, address, adapters=adapters, on_ready=ready))
+    console.note("Stopped.")

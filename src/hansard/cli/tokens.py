@@ -23,7 +23,12 @@ tokens = group(
 
 
 @command("add", example="hansard tokens add --scope read --name grafana")
-@click.option("--scope", type=click.Choice(list(Scope)), default=Scope.READ, help="What it may do.")
+@click.option(
+    "--scope",
+    type=click.Choice([each.value for each in Scope]),
+    default="read",
+    help="What it may do.",
+)
 @click.option("--name", default="", metavar="NAME", help="What it is for.")
 @pass_console
 def add(console: Console, *, scope: str, name: str) -> None:

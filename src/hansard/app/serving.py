@@ -1,0 +1,73 @@
+"""Everything in one process: engine, channels, index, HTTP."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hansard.app.engine import Agents, build_engine
+from hansard.app.house import House
+from hansard.config import engine as engine_config
+from hansard.engine.ports import Adapter
+from hansard.errors import BadInput
+from hansard.web import server
+from hansard.web.parts import WebParts, WebSettings
+from hansard.web.server import Ready
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen."""
+
+    host: str = "127.0.0.1"
+    port: int = 8741
+    exposed: bool = False
+
+
+async def serve(
+    house: House,
+    address: Address,
+    *,
+    adapters: Mapping[str, Adapter] | None = None,
+    on_ready: Callable[[Ready], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Run the house until it is asked to end; then stop intake, finish or park turns, let go."""
+    settings = engine_config.read(house.config)
+    agents = Agents(settings)
+    engine = build_engine(house, adapters=adapters, agents=agents)
+    parts = WebParts(
+        store=house.store,
+        profile=house.profile,
+        engine=engine,
+        settings=WebSettings(
+            allowed_hosts=frozenset(settings.allowed_hosts), zone=house.config.zone
+        ),
+        clock=house.machine.clock,
+        ids=house.machine.ids,
+    )
+    await server.check_exposure(parts, address.host, exposed=address.exposed)
+    house.store.index_in_background()
+    await engine.start()
+    try:
+        await server.serve(
+            parts,
+            host=address.host,
+            port=address.port,
+            on_ready=on_ready,
+            stop=stop,
+            exposed=address.exposed,
+        )
+    finally:
+        await engine.stop()
+        await agents.close()
+
+
+def channels_of(house: House) -> dict[str, Adapter]:
+    """The channels that the configuration names."""
+    named = engine_config.read(house.config).channels
+    if named:
+        raise BadInput(
+            f"hansard.toml has channels ({', '.join(sorted(named))}), but this version has none yet. "
+            "Take the tables [channels.…] out, or use --no-channels."
+        )
+    return {}

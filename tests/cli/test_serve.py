@@ -1,0 +1,85 @@
+"""`hansard serve`, as a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Program
+
+
+@contextmanager
+def serving(
+    program: Program, *args: str
+) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, Any]]]:
+    """A server on a free port, and what it says of itself."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hansard", "serve", "--port", "0", "--json", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "HANSARD_HOME": str(program.home)},
+    )
+    assert process.stdout is not None
+    try:
+        yield process, json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def get(address: str, path: str, token: str | None = None) -> tuple[int, Any]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{address}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, json.loads(answer.read() or b"null")
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read() or b"null")
+
+
+def test_it_answers_who_has_a_token_and_nobody_else(hansard: Program) -> None:
+    token = hansard("tokens", "add", "--json").json["token"]
+    hansard.append("new", "hello", "--title", "Capitals")
+
+    with serving(hansard) as (_, said):
+        refused = get(said["address"], "/api/v1/sessions")
+        listed = get(said["address"], "/api/v1/sessions", token)
+
+    assert refused[0] == 401
+    assert [item["title"] for item in listed[1]["items"]] == ["Capitals"]
+
+
+def test_it_ends_when_it_is_asked_to(hansard: Program) -> None:
+    with serving(hansard) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(timeout=30)
+
+    assert code == 0
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1"])
+def test_it_refuses_an_address_that_others_reach_without_a_password(
+    hansard: Program, host: str
+) -> None:
+    answer = hansard("serve", "--host", host, "--port", "0")
+
+    assert answer.code == 1
+    assert "set a password" in answer.line
+
+
+def test_it_says_that_channels_of_the_configuration_are_not_there_yet(hansard: Program) -> None:
+    hansard.home.mkdir()
+    (hansard.home / "hansard.toml").write_text("[channels.telegram]\n")
+
+    answer = hansard("serve", "--port", "0")
+
+    assert answer.code == 1
+    assert "telegram" in answer.line
