@@ -1,24 +1,18 @@
 """Asking a model: the real client libraries against a server that speaks as providers do."""
 
 import asyncio
-import importlib
 import time
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from hansard.agents.model import ModelRunner
-from hansard.agents.model_options import ModelOptions
-from hansard.agents.settings import Secret
-from hansard.engine.ports import Event, Runner
-from hansard.errors import AgentFailed, BadInput, HansardError, NotAllowed, RetryLater
+from hansard.engine.ports import Runner
 from hansard.model.entry import Entry, Message, Role, message
 from hansard.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult
 from hansard.model.transcript import context
 from hansard.model.usage import CostStatus
-from hansard.testing.clock import START, FakeClock
-from hansard.testing.model_server import Call, ModelServer, Refusal, Reply, Tokens
+from hansard.testing.clock import START
+from hansard.testing.model_server import Call, ModelServer, Reply, Tokens
 from hansard.testing.runner_suite import (
     RunnerSuite,
     SlowRunnerSuite,
@@ -27,61 +21,7 @@ from hansard.testing.runner_suite import (
     streamed,
     turn_request,
 )
-
-KEY = "sk-very-secret"
-MakeRunner = Callable[..., ModelRunner]
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _libraries() -> None:
-    """Load them once, outside any test that looks at the time."""
-    importlib.import_module("hansard.agents.tool_calls")
-    importlib.import_module("pydantic_ai.models.anthropic")
-
-
-@pytest.fixture(params=["openai", "anthropic"])
-def wire(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def waited() -> list[float]:
-    return []
-
-
-@pytest.fixture
-async def make(server: ModelServer, wire: str, waited: list[float]) -> AsyncIterator[MakeRunner]:
-    made: list[ModelRunner] = []
-
-    async def sleep(seconds: float) -> None:
-        waited.append(seconds)
-
-    def make(**options: Any) -> ModelRunner:
-        url = server.url if wire == "anthropic" else server.openai_url
-        given: dict[str, Any] = {
-            "model": "m",
-            "provider": wire,
-            "base_url": url,
-            "key": Secret(KEY),
-        } | options
-        runner = ModelRunner(ModelOptions(**given), clock=FakeClock(), sleep=sleep)
-        made.append(runner)
-        return runner
-
-    yield make
-    for runner in made:
-        await runner.close()
-
-
-@pytest.fixture
-def runner(make: MakeRunner) -> Runner:
-    return make()
+from tests.agents.asking import KEY, MakeRunner, failure
 
 
 class TestModel(RunnerSuite, SlowRunnerSuite):
@@ -94,16 +34,6 @@ class TestModel(RunnerSuite, SlowRunnerSuite):
     def slow_runner(self, make: MakeRunner, server: ModelServer) -> Runner:
         server.otherwise = Reply("Hello there my friend.", pause=60)
         return make()
-
-
-async def failure(runner: Runner, *words: str) -> HansardError:
-    with pytest.raises(HansardError) as caught:
-        await events_of(runner, turn_request("hello"))
-    assert KEY not in str(caught.value)
-    assert "\n" not in str(caught.value)
-    for word in words:
-        assert word in str(caught.value)
-    return caught.value
 
 
 async def test_words_and_thoughts_are_streamed_then_kept(
@@ -232,149 +162,6 @@ async def test_a_model_that_never_ends_is_stopped(make: MakeRunner, server: Mode
     await failure(make(most_calls=3, most_malformed=9), "3 times")
 
 
-async def test_too_many_requests_are_asked_again_as_the_provider_says(
-    runner: Runner, server: ModelServer, waited: list[float]
-) -> None:
-    server.will(Refusal(429, retry_after=7), Refusal(429), Reply("ok"))
-
-    assert streamed(await events_of(runner, turn_request("hello"))) == "ok"
-
-    assert waited == [7, 1]
-
-
-async def test_a_long_wait_is_left_to_the_caller(
-    runner: Runner, server: ModelServer, waited: list[float]
-) -> None:
-    server.will(Refusal(429, retry_after=600))
-
-    error = await failure(runner, "too many requests")
-
-    assert isinstance(error, RetryLater)
-    assert error.after == 600
-    assert waited == []
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [Refusal(500), Refusal(503), Refusal(529), Refusal(0), Reply("a b c", cut_after=0), Reply()],
-    ids=["500", "503", "529", "no answer", "cut before a word", "nothing said"],
-)
-async def test_a_failure_before_the_first_word_is_asked_again_within_bounds(
-    runner: Runner, server: ModelServer, waited: list[float], answer: Reply | Refusal
-) -> None:
-    server.otherwise = answer
-
-    error = await failure(runner)
-
-    assert isinstance(error, RetryLater)
-    assert error.after > 0
-    assert len(server.requests) == 3
-    assert waited == [0.5, 1]
-
-
-async def test_a_failure_that_passes_is_not_seen(runner: Runner, server: ModelServer) -> None:
-    server.will(Refusal(500), Reply("a b c", cut_after=0), Reply("Here I am."))
-
-    events = await events_of(runner, turn_request("hello"))
-
-    assert streamed(events) == "Here I am."
-    assert len(steps_of(events)) == 1
-
-
-async def test_an_answer_that_breaks_off_is_not_begun_again(
-    runner: Runner, server: ModelServer
-) -> None:
-    server.will(Reply("one two three four five six", cut_after=2))
-    shown: list[Event] = []
-
-    with pytest.raises(AgentFailed, match="broke off"):
-        await watched(runner, shown)
-
-    assert streamed(shown) == "one two three four "
-    assert len(server.requests) == 1
-
-
-async def test_the_steps_before_a_failure_stand(runner: Runner, server: ModelServer) -> None:
-    server.will(Reply("So.", calls=(Call("look"),)))
-    server.otherwise = Refusal(401)
-    seen: list[Event] = []
-
-    with pytest.raises(NotAllowed):
-        await watched(runner, seen)
-
-    assert [step.message.role for step in steps_of(seen)] == [Role.ASSISTANT, Role.TOOL]
-
-
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_refused_key_is_said_plainly_and_at_once(
-    runner: Runner, server: ModelServer, status: int
-) -> None:
-    server.otherwise = Refusal(status, f"invalid key {KEY}")
-
-    error = await failure(runner, "the model provider refused the key".capitalize())
-
-    assert isinstance(error, NotAllowed)
-    assert len(server.requests) == 1
-
-
-async def test_a_refused_request_is_quoted(runner: Runner, server: ModelServer) -> None:
-    server.will(Refusal(400, "temperature is too high"), Refusal(404, "no such model"))
-
-    assert isinstance(await failure(runner, "temperature is too high", "400"), BadInput)
-    assert isinstance(await failure(runner, "no model m"), BadInput)
-
-
-async def test_a_server_that_is_silent_is_given_up(make: MakeRunner, server: ModelServer) -> None:
-    server.otherwise = Reply("one two three four", pause=5)
-
-    assert isinstance(await failure(make(timeout_seconds=0.05, attempts=1)), RetryLater)
-
-
-async def test_a_server_that_is_away_is_named(make: MakeRunner) -> None:
-    assert isinstance(await failure(make(base_url="http://127.0.0.1:9/v1")), RetryLater)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"model": "openai:gpt-5"}, ["api_key_env", "OPENAI_API_KEY"]),
-        ({"model": "anthropic:claude"}, ["api_key_env", "ANTHROPIC_API_KEY"]),
-        ({"model": "gpt-5"}, ["provider:model"]),
-        ({"model": "m", "provider": "nobody"}, ["'nobody'"]),
-        ({"model": "bedrock:m"}, ["boto3"]),
-        (
-            {"model": "openrouter:m", "base_url": "http://x.test", "key": Secret(KEY)},
-            ["openrouter", "base_url"],
-        ),
-    ],
-)
-async def test_a_model_that_cannot_be_set_up_says_why(
-    options: dict[str, Any], words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-
-    assert isinstance(await failure(ModelRunner(ModelOptions(**options)), *words), BadInput)
-
-
-@pytest.mark.parametrize(
-    ("model", "kind"),
-    [("ollama:llama3:8b", "ollama"), ("llama3:8b", "openai"), ("openai:llama3:8b", "openai")],
-)
-async def test_any_server_that_speaks_as_openai_does_can_be_asked(
-    server: ModelServer, model: str, kind: str
-) -> None:
-    server.will(Reply("ok"))
-    runner = ModelRunner(ModelOptions(model=model, base_url=server.openai_url))
-
-    (step,) = steps_of(await events_of(runner, turn_request("hello")))
-    await runner.close()
-
-    assert server.requests[0].body["model"] == "llama3:8b"
-    assert step.usage is not None
-    assert step.usage.provider == kind
-
-
 async def test_cancelling_closes_the_connection(make: MakeRunner, server: ModelServer) -> None:
     server.otherwise = Reply("word " * 1000, pause=0.005)
     runner = make()
@@ -488,13 +275,3 @@ def without_marks(messages: list[dict[str, Any]]) -> list[Any]:
         return [cleaned(each) for each in value] if isinstance(value, list) else value
 
     return [cleaned(each) for each in messages]
-
-
-async def watched(runner: Runner, seen: list[Event]) -> None:
-    """Keep what comes, as far as it comes."""
-    events = runner.run(turn_request("hello"))
-    while True:
-        try:
-            seen.append(await anext(events))
-        except StopAsyncIteration:
-            return
