@@ -1,0 +1,145 @@
+"""A real server on loopback: a real store, a scripted agent, and a client for it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from hansard.actions import tokens
+from hansard.actions.tokens import Scope, Token
+from hansard.clock import RandomIds, SystemClock
+from hansard.engine.engine import Engine
+from hansard.store.database import Store
+from hansard.store.opening import open_store
+from hansard.testing.engine_world import EngineWorld
+from hansard.web.parts import Limits, WebParts, WebSettings
+from hansard.web.server import Ready, serve
+
+API = "/api/v1"
+QUICK = Limits(check_seconds=0.1, keep_alive_seconds=0.3, stream_stall_seconds=0.5)
+
+
+class Client:
+    """A program that speaks with the server."""
+
+    def __init__(self, http: httpx2.AsyncClient, token: str | None) -> None:
+        self.http = http
+        self.token = token
+
+    async def call(self, method: str, path: str, **how: Any) -> httpx2.Response:
+        headers = dict(how.pop("headers", {}))
+        if self.token is not None:
+            headers.setdefault("Authorization", f"Bearer {self.token}")
+        where = path if path.startswith(("http", "/login", "/healthz", "/readyz")) else API + path
+        return await self.http.request(method, where, headers=headers, **how)
+
+    async def get(self, path: str, **how: Any) -> Any:
+        response = await self.call("GET", path, **how)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    async def post(self, path: str, body: Any = None, *, status: int = 200, **how: Any) -> Any:
+        response = await self.call("POST", path, json={} if body is None else body, **how)
+        assert response.status_code == status, response.text
+        return response.json()
+
+
+class Served:
+    """A server that runs, with everything a test wants to reach."""
+
+    def __init__(
+        self, store: Store, ready: Ready, world: EngineWorld, engine: Engine | None
+    ) -> None:
+        self.store = store
+        self.address = ready.address
+        self.port = ready.port
+        self.login_link = ready.login_link
+        self.world = world
+        self.engine = engine
+        self.http: httpx2.AsyncClient
+        self._chance = 0
+
+    async def token(self, scope: Scope = Scope.ADMIN, profile: str = "main") -> tuple[str, Token]:
+        self._chance += 1
+        secret = tokens.secret(self._chance.to_bytes(tokens.SECRET_BYTES))
+        made = await self.store.write(
+            tokens.add, secret, profile=profile, scope=scope, when=self.world.parts().occasion()
+        )
+        return secret, made
+
+    async def client(self, scope: Scope = Scope.ADMIN, profile: str = "main") -> Client:
+        return Client(self.http, (await self.token(scope, profile))[0])
+
+    async def settle(self) -> None:
+        await self.world.settle(self.engine)
+
+
+Server = Callable[..., Any]
+
+
+@asynccontextmanager
+async def served(
+    store: Store, *, with_engine: bool = True, limits: Limits = QUICK, **settings: Any
+) -> AsyncIterator[Served]:
+    world = EngineWorld(store)
+    engine = await world.started() if with_engine else None
+    webhooks = settings.pop("webhooks", {})
+    parts = WebParts(
+        store,
+        engine=engine,
+        settings=WebSettings(limits=limits, **settings),
+        clock=world.clock,
+        ids=world.ids,
+        webhooks=webhooks,
+    )
+    stop = asyncio.Event()
+    ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(parts, port=0, on_ready=ready.set_result, stop=stop))
+    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        await task
+    made = Served(store, ready.result(), world, engine)
+    async with httpx2.AsyncClient(base_url=made.address, timeout=20) as http:
+        made.http = http
+        try:
+            yield made
+        finally:
+            stop.set()
+            await task
+            if engine is not None:
+                await engine.stop()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = open_store(
+        f"sqlite:///{tmp_path}/hansard.db", create=True, clock=SystemClock(), ids=RandomIds()
+    )
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def server(store: Store) -> AsyncIterator[Served]:
+    async with served(store) as made:
+        yield made
+
+
+@pytest.fixture
+async def client(server: Served) -> Client:
+    return await server.client()
+
+
+@pytest.fixture
+async def servers(store: Store) -> AsyncIterator[Server]:
+    """Starts servers with settings of their own."""
+    async with AsyncExitStack() as ending:
+
+        async def start(**settings: Any) -> Served:
+            return await ending.enter_async_context(served(store, **settings))
+
+        yield start

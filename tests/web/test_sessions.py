@@ -1,0 +1,304 @@
+"""Sessions over HTTP: opened, read, changed, asked; the same names as everywhere."""
+
+from typing import Any
+
+import pytest
+
+from hansard.actions import turns
+from tests.web.conftest import Client, Served
+
+
+async def opened(client: Client, text: str = "hello", **body: Any) -> str:
+    made = await client.post("/sessions", {"text": text, **body}, status=201)
+    return str(made["id"])
+
+
+async def begin_elsewhere(server: Served, session_id: str) -> turns.Begun:
+    """A turn that another process runs."""
+    claim, when = turns.Claim("another", 60), server.world.parts().occasion()
+    return await server.store.write(
+        turns.begin_in, session_id, None, profile="main", claim=claim, when=when
+    )
+
+
+async def end_elsewhere(server: Served, begun: turns.Begun) -> None:
+    when = server.world.parts().occasion()
+    await server.store.write(turns.end, begun.lease, turns.Ending(), profile="main", when=when)
+
+
+async def test_a_session_begins_with_its_first_message(client: Client) -> None:
+    refused = await client.call("POST", "/sessions", json={"title": "empty"})
+
+    assert refused.status_code == 422
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert (await client.get("/sessions"))["items"] == []
+
+
+async def test_a_session_is_opened_listed_and_shown(client: Client) -> None:
+    id = await opened(client, "first words", title="A plan", labels=["blue"])
+
+    page = await client.get("/sessions")
+    shown = await client.get(f"/sessions/{id}")
+
+    assert [head["id"] for head in page["items"]] == [id]
+    assert page["next"] is None
+    assert (shown["title"], shown["preview"], shown["labels"]) == (
+        "A plan",
+        "first words",
+        ["blue"],
+    )
+
+
+async def test_a_list_pages_by_cursor(client: Client) -> None:
+    made = [await opened(client, f"number {n}") for n in range(5)]
+
+    first = await client.get("/sessions?limit=3")
+    rest = await client.get(f"/sessions?limit=3&cursor={first['next']}")
+
+    found = [head["id"] for page in (first, rest) for head in page["items"]]
+    assert sorted(found) == sorted(made)
+    assert rest["next"] is None
+
+
+async def test_a_change_touches_what_it_names_and_nothing_else(client: Client) -> None:
+    id = await opened(client, title="old")
+    await client.post("/projects", {"name": "Work", "colour": "#112233"}, status=201)
+    change = {
+        "pinned": True,
+        "project": "Work",
+        "labels": ["x"],
+        "draft": "half a",
+        "read_through": 1,
+    }
+
+    response = await client.call("PATCH", f"/sessions/{id}", json=change)
+
+    assert response.status_code == 200
+    shown = await client.get(f"/sessions/{id}")
+    assert (shown["title"], shown["pinned"], shown["project"]) == ("old", True, "Work")
+    assert (shown["draft"], shown["read_through"], shown["archived"]) == ("half a", 1, False)
+
+
+async def test_a_change_that_fails_changes_nothing(client: Client) -> None:
+    await opened(client, title="taken")
+    id = await opened(client)
+
+    refused = await client.call("PATCH", f"/sessions/{id}", json={"pinned": True, "title": "taken"})
+
+    assert refused.status_code == 409
+    assert refused.json()["committed"] == "no"
+    assert (await client.get(f"/sessions/{id}"))["pinned"] is False
+
+
+async def test_trash_restore_end_reopen(client: Client) -> None:
+    id = await opened(client)
+
+    trashed = await client.call("DELETE", f"/sessions/{id}")
+    assert trashed.json()["trashed"] is True
+    assert (await client.get("/sessions"))["items"] == []
+    assert (await client.get("/sessions?shelf=trash"))["items"][0]["id"] == id
+    assert (await client.post(f"/sessions/{id}/restore"))["trashed"] is False
+    assert (await client.post(f"/sessions/{id}/end", {"reason": "enough"}))[
+        "end_reason"
+    ] == "enough"
+    assert (await client.post(f"/sessions/{id}/reopen"))["ended_at"] is None
+
+
+async def test_messages_are_appended_without_the_agent(server: Served, client: Client) -> None:
+    id = await opened(client)
+
+    told = await client.post(
+        f"/sessions/{id}/messages", {"role": "assistant", "text": "hi"}, status=201
+    )
+
+    assert told == {"id": f"{id}-2", "session_id": id, "seq": 2}
+    assert server.world.runner.requests == []
+
+
+async def test_windows_by_seq_and_what_the_model_sees(client: Client) -> None:
+    id = await opened(client, "1")
+    for n in range(2, 11):
+        role = "assistant" if n % 2 == 0 else "user"
+        await client.post(f"/sessions/{id}/messages", {"role": role, "text": str(n)}, status=201)
+
+    async def seqs(query: str) -> list[int]:
+        found = await client.get(f"/sessions/{id}/entries?{query}")
+        return [entry["seq"] for entry in found["items"]]
+
+    assert await seqs("limit=3") == [8, 9, 10]
+    assert await seqs("limit=3&before=8") == [5, 6, 7]
+    assert await seqs("limit=3&after=2") == [3, 4, 5]
+    assert 5 in await seqs("limit=4&around=5")
+    context = await client.get(f"/sessions/{id}/entries?view=context")
+    assert context["items"][0] == {"role": "user", "content": "1"}
+
+
+async def test_fork_retract_compact(client: Client) -> None:
+    id = await opened(client, "one")
+    await client.post(f"/sessions/{id}/messages", {"role": "assistant", "text": "two"}, status=201)
+
+    forked = await client.post(f"/sessions/{id}/fork", {"at": 1, "title": "branch"}, status=201)
+    retracted = await client.post(f"/sessions/{id}/retract", {"after": 1})
+    compacted = await client.post(f"/sessions/{id}/compact", {"summary": "short", "through": 1})
+
+    assert (forked["parent_id"], forked["lineage"], forked["message_count"]) == (id, "fork", 1)
+    assert retracted["message_count"] == 1
+    assert compacted["last_seq"] == 4
+    assert (await client.get(f"/sessions/{id}"))["branches"] == [[2, 2]]
+
+
+async def test_a_turn_is_durable_before_its_answer_and_then_runs(
+    server: Served, client: Client
+) -> None:
+    id = await opened(client)
+
+    told = await client.post(f"/sessions/{id}/turns", {"text": "and now?"}, status=202)
+    window = await client.get(f"/sessions/{id}/entries")
+    await server.settle()
+
+    assert (told["session_id"], told["seq"], told["queued"]) == (id, 2, False)
+    assert [entry["text"] for entry in window["items"]][:2] == ["hello", "and now?"]
+    after = await client.get(f"/sessions/{id}/entries")
+    assert after["items"][-1]["text"] == "re: and now?"
+    assert {entry["turn_id"] for entry in after["items"][1:]} == {told["turn_id"]}
+
+
+async def test_a_new_session_can_begin_with_a_turn(server: Served, client: Client) -> None:
+    told = await client.post("/sessions", {"text": "hello", "run": True}, status=202)
+    await server.settle()
+
+    shown = await client.get(f"/sessions/{told['session_id']}")
+    assert (told["seq"], shown["message_count"], shown["running"]) == (1, 4, False)
+
+
+async def test_what_is_asked_while_a_turn_runs_waits_and_is_shown(
+    server: Served, client: Client
+) -> None:
+    id = await opened(client)
+    begun = await begin_elsewhere(server, id)
+
+    told = await client.post(f"/sessions/{id}/turns", {"text": "next"}, status=202)
+
+    assert (told["turn_id"], told["seq"], told["queued"]) == (None, None, True)
+    queued = (await client.get(f"/sessions/{id}"))["queued"]
+    assert [each["text"] for each in queued] == ["next"]
+    await end_elsewhere(server, begun)
+    await server.settle()
+    window = await client.get(f"/sessions/{id}/entries")
+    assert window["items"][-1]["text"] == "re: next"
+
+
+async def test_a_running_turn_can_be_stopped(server: Served, client: Client) -> None:
+    id = await opened(client)
+    assert (await client.post(f"/sessions/{id}/stop"))["stopping"] is False
+    begun = await begin_elsewhere(server, id)
+
+    assert (await client.post(f"/sessions/{id}/stop"))["stopping"] is True
+    assert await server.store.read(turns.stop_asked, begun.lease) == "stopped by you"
+
+
+async def test_a_read_only_or_ended_session_takes_no_turn(client: Client) -> None:
+    id = await opened(client)
+    await client.post(f"/sessions/{id}/end")
+
+    refused = await client.call("POST", f"/sessions/{id}/turns", json={"text": "more"})
+
+    assert refused.status_code == 409
+    assert "Reopen" in refused.json()["detail"]
+
+
+async def test_a_repeated_request_is_done_once_and_answered_alike(client: Client) -> None:
+    id = await opened(client)
+    key = {"Idempotency-Key": "once"}
+    body = {"role": "user", "text": "exactly once"}
+
+    told = [
+        (await client.call("POST", f"/sessions/{id}/messages", json=body, headers=key)).text
+        for _ in range(3)
+    ]
+
+    assert len(set(told)) == 1
+    assert (await client.get(f"/sessions/{id}"))["message_count"] == 2
+
+
+async def test_a_key_that_was_used_for_another_request_is_refused(client: Client) -> None:
+    id = await opened(client)
+    key = {"Idempotency-Key": "once"}
+    path = f"/sessions/{id}/messages"
+    await client.post(path, {"role": "user", "text": "a"}, status=201, headers=key)
+
+    refused = await client.call("POST", path, json={"role": "user", "text": "b"}, headers=key)
+
+    assert refused.status_code == 422
+    assert (await client.get(f"/sessions/{id}"))["message_count"] == 2
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_every_change_takes_an_idempotency_key(client: Client, method: str) -> None:
+    id = await opened(client)
+    key = {"Idempotency-Key": f"once-{method}"}
+
+    told = [
+        await client.call(method, f"/sessions/{id}", headers=key, json={"pinned": True})
+        for _ in range(2)
+    ]
+
+    assert told[0].status_code == 200
+    assert told[0].text == told[1].text
+
+
+async def test_any_text_goes_in_and_comes_back(client: Client) -> None:
+    wild = 'é \U0001f600 \u202e "quoted" \\ \x01 tab\t line\n'
+    id = await opened(client, wild)
+    lone = b'{"role":"user","text":"broken \\ud800 half"}'
+
+    response = await client.call(
+        "POST",
+        f"/sessions/{id}/messages",
+        content=lone,
+        headers={"Content-Type": "application/json"},
+    )
+
+    assert response.status_code == 201
+    window = await client.get(f"/sessions/{id}/entries")
+    assert window["items"][0]["text"] == wild
+    assert window["items"][1]["text"].startswith("broken ")
+
+
+async def test_deep_json_is_refused_and_the_server_lives(client: Client) -> None:
+    deep = b'{"role":"user","parts":[{"type":"x","data":' + b"[" * 500 + b"]" * 500 + b"}]}"
+    deeper = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    id = await opened(client)
+
+    for body in (deep, deeper, b"null", b"[]", b"\xff", b"{", b'{"role":NaN}'):
+        refused = await client.call(
+            "POST",
+            f"/sessions/{id}/messages",
+            content=body,
+            headers={"Content-Type": "application/json"},
+        )
+        assert refused.status_code == 422, body[:20]
+        assert refused.json()["committed"] == "no"
+    assert (await client.get(f"/sessions/{id}"))["message_count"] == 1
+
+
+async def test_search_usage_bindings_and_export(server: Served, client: Client) -> None:
+    told = await client.post(
+        "/arrivals",
+        {"source": {"platform": "api", "chat_id": "ada"}, "text": "find the walrus"},
+        status=202,
+    )
+    await server.settle()
+
+    hits = await client.get('/search?q="the walrus"')
+    usage = await client.get("/usage?by=model")
+    bindings = await client.get("/bindings")
+    exported = await client.call("GET", f"/export?session={told['session_id']}")
+    page = await client.call("GET", "/export?format=html")
+
+    assert hits["items"][0]["session"]["id"] == told["session_id"]
+    assert usage["items"][0]["group"] == "scripted"
+    assert [each["session"]["id"] for each in bindings["items"]] == [told["session_id"]]
+    assert "walrus" in exported.text
+    assert exported.headers["content-disposition"].startswith("attachment")
+    assert "sandbox" in page.headers["content-security-policy"]
