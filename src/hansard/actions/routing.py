@@ -23,6 +23,7 @@ class Route:
     opened: bool = False
     reset_from: str | None = None
     reason: str | None = None
+    had_activity: bool = False
 
 
 def current(tx: Tx, key: SessionKey) -> SessionHead | None:
@@ -204,7 +205,11 @@ def _open(
     inherited = None if after is None else Inheritance(after.no, Lineage.RESET)
     no = sessions.insert(tx, id, opening, at=when.now, inherited=inherited)
     bind(tx, key, no, when=when)
-    return Route(id, no, opened=True, reset_from=None if after is None else after.id, reason=reason)
+    if after is None:
+        return Route(id, no, opened=True)
+    # What was taken back was not left behind.
+    had_activity = after.message_count > 0
+    return Route(id, no, True, reset_from=after.id, reason=reason, had_activity=had_activity)
 
 
 def _is_only_key(tx: Tx, head: SessionHead, key: SessionKey) -> bool:

@@ -51,7 +51,7 @@ class Bus:
             del self._queues[queue]
 
     def saying(self, session_id: str) -> Live | None:
-        """What the turn that runs in a session has said of its unfinished step, for who comes late."""
+        """What the running turn has said of its unfinished step, for who comes late."""
         found = self._saying.get(session_id)
         return None if found is None else Live(session_id, found[0], "so_far", "".join(found[1]))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from hansard.engine.asking import Accepted
@@ -19,6 +20,7 @@ from hansard.model.entry import Message
 from hansard.model.place import Source
 
 STOP_SECONDS = 20.0
+LONG_ENOUGH_SECONDS = 120.0
 log = logging.getLogger("hansard.engine")
 
 
@@ -69,7 +71,7 @@ class Engine:
         return received
 
     def carry_on(self, accepted: Accepted) -> None:
-        """Do what follows after a message was accepted and committed: run its turn, or its command."""
+        """Do what follows once a message is accepted: run its turn, or its command."""
         self._follow_up(accepted.received)
         if accepted.beginning.begun is not None:
             self.turns.take(accepted.key, accepted.beginning)
@@ -79,7 +81,12 @@ class Engine:
         if received.follow_up is not None:
             task = asyncio.create_task(self._follow(received.follow_up))
             self._follow_ups.add(task)
-            task.add_done_callback(self._follow_ups.discard)
+            task.add_done_callback(self._followed)
+
+    def _followed(self, task: "asyncio.Task[None]") -> None:
+        self._follow_ups.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("what a command began was not finished", exc_info=task.exception())
 
     async def _follow(self, follow_up: FollowUp) -> None:
         if follow_up.kind == "compact":
@@ -99,7 +106,10 @@ class Engine:
         pause = 1.0
         while True:
             self.states[name] = "running"
+            began = time.monotonic()
             error = await _outcome(run)
+            if time.monotonic() - began > LONG_ENOUGH_SECONDS:
+                pause = 1.0
             match error:
                 case None:
                     self.states[name] = "ended"
@@ -129,4 +139,6 @@ async def _outcome(run: Callable[[], Awaitable[None]]) -> BaseException | None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         raise
+    if task.cancelled():
+        return RuntimeError("it was cancelled from within")
     return task.exception()

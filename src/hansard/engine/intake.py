@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from hansard.actions import access, deliver, receive
+from hansard.actions import access, deliver, receive, routing, turns
 from hansard.clock import Occasion
 from hansard.engine import commands, notices, verbs
 from hansard.engine.parts import Parts
-from hansard.engine.settings import Door, Strangers
+from hansard.engine.settings import Door, Strangers, WhileRunning
 from hansard.model.entry import Message
+from hansard.model.key import SessionKey
 from hansard.model.part import Text
 from hansard.model.place import ChatType, Source
 from hansard.store.database import Tx
@@ -61,6 +62,8 @@ def take_in(
     arrival, new = receive.receive(tx, key, source, said, when=when, idem=idem)
     command = verbs.find(said.text)
     if command is None:
+        if new and parts.settings.while_running is WhileRunning.INTERRUPT:
+            _interrupt(tx, key)
         return Received(arrival.id, new)
     if not new:
         return Received(arrival.id, new=False)
@@ -68,6 +71,13 @@ def take_in(
     tx.run("answer_arrival", no=arrival.no, reason=f"/{command.name}")
     _reply(tx, parts, source, result.text, when=when)
     return Received(arrival.id, True, result.follow_up, result.text)
+
+
+def _interrupt(tx: Tx, key: SessionKey) -> None:
+    """Ask the turn that runs, in whatever process, to make way for the newer message."""
+    head = routing.current(tx, key)
+    if head is not None and head.running:
+        turns.ask_to_stop(tx, head.no, reason=notices.NEWER_MESSAGE)
 
 
 def _may_enter(tx: Tx, parts: Parts, source: Source) -> bool:

@@ -1,8 +1,9 @@
 """Keeping a lease alive, and noticing when it is lost or when someone wants the turn to stop."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 from hansard.actions import turns
 from hansard.engine.parts import Parts
@@ -10,43 +11,63 @@ from hansard.errors import RetryLater, StoreUnavailable, TurnLost
 from hansard.model.turn import Lease
 from hansard.store.database import Tx
 
-
-class Stopped(Exception):
-    """Someone asked this turn to stop."""
+CHECKPOINT_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def kept(parts: Parts, lease: Lease, work: "asyncio.Task[None]") -> AsyncIterator["Keeper"]:
-    """Renew a lease while work runs; cancel the work when it is lost or a stop is asked for."""
-    keeper = Keeper(parts, lease, work)
+async def kept(
+    parts: Parts, lease: Lease, work: "asyncio.Task[None]", settle: Callable[[], Awaitable[None]]
+) -> AsyncIterator["Keeper"]:
+    """Renew a lease while work runs; cancel the work when it is lost or a stop is asked for.
+
+    `settle` is called at least every second: it makes durable what was said until then.
+    """
+    keeper = Keeper(parts, lease, work, settle)
     task = asyncio.create_task(keeper.run())
+    task.add_done_callback(keeper.ended)
     try:
         yield keeper
     finally:
-        task.cancel()
+        # Never cancelled: a write that is under way must not overtake the end of the turn.
+        keeper.close()
         await asyncio.gather(task, return_exceptions=True)
 
 
 class Keeper:
-    """Renews every third of the lease; looks for a stop more often."""
+    """Looks around at least every second; renews every third of the lease."""
 
-    def __init__(self, parts: Parts, lease: Lease, work: "asyncio.Task[None]") -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        lease: Lease,
+        work: "asyncio.Task[None]",
+        settle: Callable[[], Awaitable[None]],
+    ) -> None:
         self._parts = parts
         self._lease = lease
         self._work = work
+        self._settle = settle
+        self._event = asyncio.Event()
+        self._closing = False
+        self._renewed = time.monotonic(), parts.clock.now()
         self.lost = False
         self.stop: str | None = None
+        self.error: BaseException | None = None
 
     async def run(self) -> None:
-        """Go on until cancelled, or until there is nothing left to keep."""
-        seconds = self._parts.settings.lease_seconds
-        pause = min(seconds / 3, max(self._parts.settings.poll_seconds, 0.05))
+        """Go on until closed, or until there is nothing left to keep."""
+        settings = self._parts.settings
+        pause = min(settings.lease_seconds / 3, max(settings.poll_seconds, 0.01))
+        pause = min(pause, CHECKPOINT_SECONDS)
         while True:
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._event.wait()
+            if self._closing:
+                return
+            self._event.clear()
             try:
-                self.stop = await self._parts.store.write(
-                    _renew, self._lease, seconds=seconds, parts=self._parts
-                )
+                await self._look_around()
             except TurnLost:
                 self.lost = True
             except (RetryLater, StoreUnavailable):
@@ -54,6 +75,43 @@ class Keeper:
             if self.lost or self.stop is not None:
                 self._work.cancel()
                 return
+
+    def look(self) -> None:
+        """Look around now: someone may want the turn to stop."""
+        self._event.set()
+
+    def close(self) -> None:
+        """There is nothing to keep any more."""
+        self._closing = True
+        self._event.set()
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Stop the work, as if someone had asked for it in the store."""
+        self.stop = self.stop or reason
+        self._work.cancel()
+
+    def ended(self, task: "asyncio.Task[None]") -> None:
+        """What could not be kept cannot go on."""
+        if not task.cancelled() and task.exception() is not None:
+            self.error = task.exception()
+            self._work.cancel()
+
+    async def _look_around(self) -> None:
+        await self._settle()
+        store, seconds = self._parts.store, self._parts.settings.lease_seconds
+        if self._is_renewal_due(seconds / 3):
+            self.stop = await store.write(_renew, self._lease, seconds=seconds, parts=self._parts)
+            self._renewed = time.monotonic(), self._parts.clock.now()
+        else:
+            self.stop = await store.read(turns.stop_asked, self._lease)
+
+    def _is_renewal_due(self, seconds: float) -> bool:
+        # By both clocks: others judge by the wall clock, and that may have been set forward.
+        moment, at = self._renewed
+        return (
+            time.monotonic() - moment >= seconds
+            or abs((self._parts.clock.now() - at).total_seconds()) >= seconds
+        )
 
 
 def _renew(tx: Tx, lease: Lease, *, seconds: float, parts: Parts) -> str | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,15 @@ from hansard.clock import Occasion
 from hansard.engine import budgets, notices
 from hansard.engine.compaction import Compactor
 from hansard.engine.parts import Parts
-from hansard.engine.settings import WhileRunning
-from hansard.engine.turn import Errand, TurnRun
+from hansard.engine.turn import SERVER_STOPPED, Errand, TurnRun
 from hansard.engine.wake import Wake
-from hansard.errors import RetryLater, StoreUnavailable
+from hansard.errors import Conflict, HansardError, RetryLater, StoreUnavailable
+from hansard.model.arrival import Arrival
 from hansard.model.key import SessionKey
 from hansard.model.part import Text
 from hansard.model.place import Source, session_named_by
-from hansard.model.reset import ResetPolicy
+from hansard.model.reset import ResetPolicy, ResetReason
+from hansard.model.turn import TurnState
 from hansard.store import arrivals
 from hansard.store.database import Tx
 
@@ -32,7 +33,7 @@ class Beginning:
 
     begun: turns.Begun | None
     source: Source | None = None
-    notice: str | None = None
+    scopes: tuple[str, ...] = ()
 
 
 class TurnLoop:
@@ -42,16 +43,21 @@ class TurnLoop:
         self._parts = parts
         self._compactor = compactor
         self._wake: Wake | None = None
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._again: set[str] = set()
+        self._running: dict[str, asyncio.Task[bool]] = {}
+        self._runs: dict[str, TurnRun] = {}
+        self._naming: set[asyncio.Task[None]] = set()
+        self._came: set[str] = set()
+        self._stopping = False
 
     async def run(self) -> None:
         """Go on until cancelled; then every running turn is told to stop and ends in the record."""
+        self._stopping = False
         self._wake = Wake(
             self._parts.store, self._concerns, seconds=self._parts.settings.poll_seconds
         )
         try:
             while True:
+                self._look()
                 await self._begin_waiting()
                 await self._wake.pause()
         finally:
@@ -73,18 +79,24 @@ class TurnLoop:
         name = str(key)
         if name in self._running:  # a round that looked at the inbox before us, and finds nothing
             name = f"{name} {'' if beginning.begun is None else beginning.begun.lease.turn_id}"
-        self._start(name, self._run(key, beginning))
+        self._start(name, self._run(name, beginning))
 
     @property
     def turns(self) -> int:
-        """How many turns run in this process."""
-        return len(self._running)
+        """How many turns run in this process, and titles that are being looked for."""
+        return len(self._running) + len(self._naming)
 
     def _concerns(self, event: object) -> bool:
         if not isinstance(event, ArrivalCame) or event.profile != self._parts.profile:
             return False
-        self._again.add(event.key)
+        self._came.add(event.key)
         return True
+
+    def _look(self) -> None:
+        """Whose conversation got a message may be wanted to stop: it looks at once."""
+        came, self._came = self._came, set()
+        for name in came & self._runs.keys():
+            self._runs[name].look()
 
     async def _begin_waiting(self) -> None:
         try:
@@ -93,47 +105,72 @@ class TurnLoop:
             log.warning("the inbox cannot be read: %s", error)
             return
         for key in keys:
-            if key in self._running:
-                self._interrupt(key)
-            elif self.has_room:
+            if key not in self._running and self.has_room:
                 self._start(key, self._serve(SessionKey.parse(key)))
 
-    def _start(self, name: str, turn: Coroutine[Any, Any, None]) -> None:
+    def _start(self, name: str, turn: Coroutine[Any, Any, bool]) -> None:
         task = asyncio.create_task(turn)
         self._running[name] = task
-        task.add_done_callback(lambda _: self._done(name))
+        task.add_done_callback(lambda done: self._done(name, done))
 
-    def _done(self, key: str) -> None:
-        self._running.pop(key, None)
-        self.wake()
+    def _done(self, name: str, task: "asyncio.Task[bool]") -> None:
+        self._running.pop(name, None)
+        self._runs.pop(name, None)
+        if task.cancelled():
+            return
+        if task.exception() is not None:
+            log.error("a turn of %s ended badly", name, exc_info=task.exception())
+        elif task.result():
+            # Only then: a key whose turn runs elsewhere would be tried again without a pause.
+            self.wake()
 
-    def _interrupt(self, key: str) -> None:
-        if self._parts.settings.while_running is WhileRunning.INTERRUPT and key in self._again:
-            self._again.discard(key)
-            self._running[key].cancel()
+    async def _serve(self, key: SessionKey) -> bool:
+        """One turn for a key; say whether there was one.
 
-    async def _serve(self, key: SessionKey) -> None:
-        """One turn for a key; a failure of the store is met again by the next round."""
+        A failure of the store is met again by the next round.
+        """
         parts = self._parts
         try:
             beginning = await parts.store.write(begin, key, parts=parts, when=parts.occasion())
-            self._again.discard(str(key))
-            await self._run(key, beginning)
-        except (RetryLater, StoreUnavailable) as error:
+        except (RetryLater, StoreUnavailable, Conflict) as error:
             log.warning("a turn of %s could not be begun: %s", key, error)
-            await asyncio.sleep(parts.settings.poll_seconds)
+            return False
+        except HansardError as error:
+            log.warning("what waits for %s cannot be answered: %s", key, error)
+            why = notices.unanswerable(str(error))
+            await parts.store.write(refuse_all, parts, key, why, when=parts.occasion())
+            return True
+        return await self._run(str(key), beginning)
 
-    async def _run(self, key: SessionKey, beginning: Beginning) -> None:
-        parts = self._parts
+    async def _run(self, name: str, beginning: Beginning) -> bool:
+        if beginning.begun is None or beginning.source is None:
+            return False
+        run = TurnRun(self._parts, beginning.begun, self._errand(beginning))
+        self._runs[name] = run
+        if self._stopping:
+            run.stop(SERVER_STOPPED)
         try:
-            if beginning.begun is not None and beginning.source is not None:
-                run = TurnRun(parts, beginning.begun, self._errand(beginning))
-                await run.run()
-                if self._compactor.is_due(run.context_tokens):
-                    await self._compactor.compact(beginning.begun.lease.session_id, focus=None)
+            state = await run.run()
+            if self._compactor.is_due(run.context_tokens):
+                await self._compactor.compact(beginning.begun.lease.session_id, focus=None)
         except (RetryLater, StoreUnavailable) as error:
-            log.warning("a turn of %s could not be kept: %s", key, error)
-            await asyncio.sleep(parts.settings.poll_seconds)
+            log.warning("a turn of %s could not be kept: %s", name, error)
+            await asyncio.sleep(self._parts.settings.poll_seconds)
+            return False
+        if state is TurnState.DONE:
+            self._name(run)
+        return True
+
+    def _name(self, run: TurnRun) -> None:
+        """Find a title beside the next turn, which need not wait for it."""
+        task = asyncio.create_task(run.name())
+        self._naming.add(task)
+        task.add_done_callback(self._named)
+
+    def _named(self, task: "asyncio.Task[None]") -> None:
+        self._naming.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("a session got no title", exc_info=task.exception())
 
     def _errand(self, beginning: Beginning) -> Errand:
         parts, source = self._parts, beginning.source
@@ -142,27 +179,23 @@ class TurnLoop:
             source=source,
             agent=parts.agent_for(source, None),
             to=source.channel if source.platform in parts.deliverable else None,
-            scopes=budgets.scopes_of(source),
-            notice=beginning.notice,
+            scopes=beginning.scopes,
         )
 
     async def _stop_all(self) -> None:
-        for task in self._running.values():
+        self._stopping = True
+        for run in self._runs.values():
+            run.stop(SERVER_STOPPED)
+        for task in self._naming:
             task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        # Not cancelled: one that is just being begun would be left running in the record.
+        await asyncio.gather(*self._running.values(), *self._naming, return_exceptions=True)
 
 
 def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning:
-    """Begin a turn with what waits, unless a budget is used up: then say so instead."""
-    waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=1)
-    if not waiting:
-        return Beginning(None)
-    source = waiting[0].source
-    over = budgets.used_up(
-        tx, budgets.scopes_of(source), parts.settings, profile=key.profile, now=when.now
-    )
-    if over is not None:
-        _refuse(tx, parts, key, notices.budget_used_up(*over), when=when)
+    """Begin a turn with what waits; whoever has used up a budget is told so instead."""
+    source, scopes = _admitted(tx, key, parts=parts, when=when)
+    if source is None:
         return Beginning(None)
     # Who names a session wants that one, however old it is.
     policy = ResetPolicy() if session_named_by(source) else parts.policies.choose(source)
@@ -171,16 +204,55 @@ def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning
     begun = turns.begin(tx, key, policy=policy, claim=claim, when=when)
     if begun is None:
         return Beginning(None)
-    tells = begun.route.reset_from is not None and begun.route.reason in ("idle", "daily")
-    notice = (
-        notices.reset(begun.route.reason) if tells and policy.notifies(source.platform) else None
-    )
-    return Beginning(begun, source, notice)
+    route = begun.route
+    if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
+        _tell(tx, parts, source, notices.reset(route.reason), when=when)
+    return Beginning(begun, source, scopes)
 
 
-def _refuse(tx: Tx, parts: Parts, key: SessionKey, why: str, *, when: Occasion) -> None:
-    for arrival in arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS):
+def refuse_all(tx: Tx, parts: Parts, key: SessionKey, why: str, *, when: Occasion) -> None:
+    """Answer everything that waits for a key with a refusal."""
+    waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS)
+    _refuse(tx, parts, [(arrival, why) for arrival in waiting], when=when)
+
+
+def _admitted(
+    tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion
+) -> tuple[Source | None, tuple[str, ...]]:
+    """Who asks first of those who may, and against what budgets the turn is counted."""
+    budgeted = bool(parts.settings.budgets)
+    limit = turns.MOST_ARRIVALS if budgeted else 1
+    admitted: list[Source] = []
+    refused: list[tuple[Arrival, str]] = []
+    for arrival in arrivals.waiting(tx, str(key), profile=key.profile, limit=limit):
+        over = budgets.used_up(
+            tx,
+            budgets.scopes_of(arrival.source),
+            parts.settings,
+            profile=key.profile,
+            now=when.now,
+        )
+        if over is None:
+            admitted.append(arrival.source)
+        else:
+            refused.append((arrival, notices.budget_used_up(*over)))
+    _refuse(tx, parts, refused, when=when)
+    scopes = dict.fromkeys(scope for source in admitted for scope in budgets.scopes_of(source))
+    return (admitted[0] if admitted else None), tuple(scopes)
+
+
+def _refuse(
+    tx: Tx, parts: Parts, refused: Iterable[tuple[Arrival, str]], *, when: Occasion
+) -> None:
+    told: set[tuple[str, str]] = set()
+    for arrival, why in refused:
         arrivals.refuse(tx, arrival, reason=why)
-        channel = arrival.source.channel
-        if channel is not None and channel.platform in parts.deliverable:
-            deliver.enqueue(tx, channel, (Text(why),), profile=key.profile, when=when)
+        if (str(arrival.source.channel), why) not in told:
+            told.add((str(arrival.source.channel), why))
+            _tell(tx, parts, arrival.source, why, when=when)
+
+
+def _tell(tx: Tx, parts: Parts, source: Source, text: str, *, when: Occasion) -> None:
+    channel = source.channel
+    if channel is not None and channel.platform in parts.deliverable:
+        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, when=when)

@@ -1,8 +1,10 @@
 """What the house itself says to people and to the agent: short, plain, in one place."""
 
+from hansard.model.terminal import one_line
 from hansard.model.turn import TurnState
 
 STRANGER = "This assistant does not know you."
+NEWER_MESSAGE = "a newer message came"
 NOTHING_SAID = "(The agent said nothing.)"
 
 
@@ -27,6 +29,17 @@ def budget_used_up(scope: str, per: str) -> str:
     """Why a message was not answered."""
     kind = scope.split(":", 1)[0]
     return f"The budget of this {kind} for the {per} is used up; your message was not answered."
+
+
+def unanswerable(reason: str) -> str:
+    """Why a message could not even be given to the agent."""
+    return f"Your message could not be answered: {_short(reason)}"
+
+
+def run_failed(name: str, reason: str | None) -> str:
+    """A scheduled task has not done what it was for."""
+    why = f": {_short(reason)}" if reason else ""
+    return f"The scheduled task “{one_line(name, 60)}” did not finish{why}."
 
 
 def pairing(code: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from datetime import timedelta
+from functools import partial
 
 from hansard.actions import deliver
 from hansard.actions.deliver import DeliveryCame
@@ -24,7 +25,8 @@ class Outbox:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._wake: Wake | None = None
-        self._sending: set[asyncio.Task[None]] = set()
+        # By platform: one that does not answer must not take the room of the others.
+        self._sending: dict[str, set[asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
         """Go on until cancelled; what is being sent then is finished first."""
@@ -42,14 +44,15 @@ class Outbox:
                     await self._wake.pause()
         finally:
             self._wake.close()
-            await asyncio.gather(*self._sending, return_exceptions=True)
+            sending = [task for tasks in self._sending.values() for task in tasks]
+            await asyncio.gather(*sending, return_exceptions=True)
 
     async def _send_due(self, adapter: Adapter) -> int:
         parts = self._parts
-        room = AT_ONCE - len(self._sending)
+        sending = self._sending.setdefault(adapter.platform, set())
+        room = AT_ONCE - len(sending)
         if room <= 0:
-            await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
-            return 1
+            return 0  # whoever finishes rings
         try:
             claimed = await parts.store.write(
                 deliver.claim,
@@ -64,12 +67,15 @@ class Outbox:
             return 0
         for delivery in claimed:
             task = asyncio.create_task(self._send(adapter, delivery))
-            self._sending.add(task)
-            task.add_done_callback(self._finished)
+            sending.add(task)
+            task.add_done_callback(partial(self._finished, sending))
         return len(claimed)
 
-    def _finished(self, task: "asyncio.Task[None]") -> None:
-        self._sending.discard(task)
+    def _finished(self, sending: "set[asyncio.Task[None]]", task: "asyncio.Task[None]") -> None:
+        sending.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # It is sent again when its lease has run out, and marked as perhaps sent.
+            log.warning("a delivery could not be marked", exc_info=task.exception())
         if self._wake is not None:
             self._wake.ring()
 

@@ -2,18 +2,20 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from hansard.actions import access, blobs, read, titles, turns, usage
 from hansard.actions.turns import Begun, Ending, Reply
 from hansard.clock import Occasion
 from hansard.engine import budgets, lease, notices
 from hansard.engine.bus import Live
+from hansard.engine.notices import NEWER_MESSAGE
 from hansard.engine.parts import Parts
+from hansard.engine.pieces import for_platform
 from hansard.engine.ports import Agent, Delta, Step, TurnRequest
-from hansard.errors import BadInput, HansardError, TurnLost
+from hansard.errors import BadInput, HansardError, RetryLater, StoreUnavailable, TurnLost
 from hansard.model.entry import Message, Role
 from hansard.model.part import Text, ToolCall
 from hansard.model.place import Channel, Source
@@ -26,8 +28,11 @@ from hansard.model.transcript import Chat
 from hansard.model.turn import TurnState
 from hansard.model.usage import Usage
 from hansard.store.database import Tx
+from hansard.store.pending import Pending
 
-CHECKPOINT_SECONDS = 1.0
+BREATHER = 64
+STUBBORN_SECONDS = 5.0
+SERVER_STOPPED = "the server stopped"
 log = logging.getLogger("hansard.turn")
 
 
@@ -39,7 +44,6 @@ class Errand:
     agent: Agent
     to: Channel | None
     scopes: tuple[str, ...] = ()
-    notice: str | None = None
     is_job: bool = False
 
 
@@ -48,9 +52,11 @@ class _Course:
     """How far a running turn has come."""
 
     partial: list[str] = field(default_factory=list)
+    is_checkpointed: bool = True
     held: Step | None = None
+    streamed: int = 0
     said: int = 0
-    checkpointed: float = 0.0
+    events: int = 0
     reply: str = ""
 
 
@@ -65,39 +71,85 @@ class TurnRun:
         self._course = _Course()
         self._titled = True
         self._asked = ""
+        # One write at a time: on PostgreSQL a checkpoint could overtake the step it belongs to.
+        self._writing = asyncio.Lock()
+        self._keeper: lease.Keeper | None = None
+        self._stop: str | None = None
         self.context_tokens = 0
+        self.reason: str | None = None
 
     async def run(self) -> TurnState:
         """Run the turn to its end; whatever happens, it has one, and a visible one."""
         work = asyncio.create_task(self._work())
-        state, reason = TurnState.DONE, None
-        async with lease.kept(self._parts, self._begun.lease, work) as keeper:
+        is_cancelled = is_late = False
+        async with lease.kept(self._parts, self._begun.lease, work, self._settle) as keeper:
+            self._keeper = keeper
+            if self._stop is not None:
+                keeper.ask_to_stop(self._stop)
             try:
-                async with asyncio.timeout(self._parts.settings.turn_seconds):
-                    await work
-            except TimeoutError:
-                seconds = self._parts.settings.turn_seconds
-                state, reason = TurnState.FAILED, f"it took longer than {seconds:.0f} s"
+                await asyncio.wait({work}, timeout=self._parts.settings.turn_seconds)
+                is_late = not work.done()
             except asyncio.CancelledError:
-                if keeper.lost:
-                    self._tell("lost")
-                    return TurnState.INTERRUPTED
-                if keeper.stop is None:
-                    await self._end(TurnState.INTERRUPTED, "the server stopped")
-                    raise
-                state, reason = TurnState.INTERRUPTED, keeper.stop
-            except TurnLost:
-                self._tell("lost")
-                return TurnState.INTERRUPTED
-            except HansardError as error:
-                state, reason = TurnState.FAILED, str(error)
-            except (
-                Exception
-            ) as error:  # a runner is someone else's program: its failure ends its own turn
-                log.exception("turn %s failed", self._begun.lease.turn_id)
-                state, reason = TurnState.FAILED, f"{type(error).__name__}: {error}"
-        await self._end(state, reason)
+                is_cancelled = True
+                keeper.ask_to_stop(SERVER_STOPPED)
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work}, timeout=STUBBORN_SECONDS)
+        state, self.reason = self._outcome(work, keeper, is_late=is_late)
+        state = await self._end(state, self.reason)
+        if is_cancelled:
+            raise asyncio.CancelledError
         return state
+
+    def stop(self, reason: str) -> None:
+        """End the turn now; what was said until now is kept."""
+        self._stop = self._stop or reason
+        if self._keeper is not None:
+            self._keeper.ask_to_stop(reason)
+
+    def look(self) -> None:
+        """Look now whether someone wants this turn to stop."""
+        if self._keeper is not None:
+            self._keeper.look()
+
+    async def name(self) -> None:
+        """Give the session a title after its first answer, unless it has one."""
+        if self._titled:
+            return
+        wanted, used = await self._errand.agent.titler.title(self._asked, self._course.reply)
+        await self._parts.store.write(
+            _name,
+            self._begun.lease.session_id,
+            wanted,
+            None if used is None else self._parts.priced(used),
+            profile=self._profile,
+            when=self._parts.occasion(),
+        )
+
+    def _outcome(
+        self, work: "asyncio.Task[None]", keeper: lease.Keeper, *, is_late: bool
+    ) -> tuple[TurnState, str | None]:
+        """How the turn ended, in one word and for people."""
+        error = work.exception() if work.done() and not work.cancelled() else None
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        if work.done() and not work.cancelled() and error is None:
+            return TurnState.DONE, None
+        if keeper.lost or isinstance(error, TurnLost):
+            return TurnState.INTERRUPTED, "another process has taken over"
+        if is_late:
+            seconds = self._parts.settings.turn_seconds
+            return TurnState.FAILED, f"it took longer than {seconds:g} s"
+        if keeper.stop is not None:
+            return TurnState.INTERRUPTED, keeper.stop
+        error = error or keeper.error
+        if error is None:
+            return TurnState.FAILED, "the agent gave up by itself"
+        if isinstance(error, HansardError):
+            return TurnState.FAILED, str(error)
+        # A runner is someone else's program: its failure ends its own turn.
+        log.error("turn %s failed", self._begun.lease.turn_id, exc_info=error)
+        return TurnState.FAILED, f"{type(error).__name__}: {error}"
 
     async def _work(self) -> None:
         request = await self._request()
@@ -105,11 +157,15 @@ class TurnRun:
         async for event in self._events(request):
             match event:
                 case Delta():
-                    await self._take_delta(event)
-                case Step():
+                    self._take_delta(event)
+                case Step(message=Message(role=Role.ASSISTANT | Role.TOOL)):
                     await self._take_step(event)
                 case _:
-                    raise BadInput(f"The agent gave {type(event).__name__} instead of a step.")
+                    raise BadInput(f"The agent gave {_kind(event)} instead of a step.")
+            self._course.events += 1
+            if self._course.events % BREATHER == 0:
+                # One that never waits for anything must not keep everyone else waiting.
+                await asyncio.sleep(0)
 
     async def _events(self, request: TurnRequest) -> AsyncIterator[Delta | Step]:
         stream = self._errand.agent.runner.run(request)
@@ -128,7 +184,8 @@ class TurnRun:
         )
         self._titled = facts.head.title is not None
         self._asked = facts.head.preview or ""
-        self.context_tokens = estimate(facts.context)
+        if parts.settings.compact_at_tokens is not None:
+            self.context_tokens = estimate(facts.context)
         return TurnRequest(
             turn_id=self._begun.lease.turn_id,
             session=facts.head,
@@ -143,39 +200,53 @@ class TurnRun:
             blobs.read_blob, name, session_no=self._begun.lease.session_no
         )
 
-    async def _take_delta(self, delta: Delta) -> None:
+    def _take_delta(self, delta: Delta) -> None:
         course = self._course
-        self._count(len(delta.text))
+        self._count(len(delta.text) or 1)
         self._tell("thinking" if delta.thinking else "delta", delta.text)
-        if delta.thinking:
-            return
-        course.partial.append(delta.text)
-        if time.monotonic() - course.checkpointed >= CHECKPOINT_SECONDS:
-            course.checkpointed = time.monotonic()
-            text = "".join(course.partial)
-            await self._parts.store.write(turns.checkpoint, self._begun.lease, text)
+        if not delta.thinking:
+            course.streamed += len(delta.text)
+            course.partial.append(delta.text)
+            course.is_checkpointed = False
 
     async def _take_step(self, step: Step) -> None:
         course = self._course
-        await self._flush()
         said = step.message
-        self._count(len(said.text))
-        if said.role is Role.ASSISTANT and said.text:
-            course.reply = said.text
-        course.held = step
-        # What may be the last word waits for the end of the turn, to be one step with it.
-        if said.role is not Role.ASSISTANT or any(
-            isinstance(part, ToolCall) for part in said.parts
-        ):
+        async with self._writing:
             await self._flush()
+            # What was streamed of it has been counted.
+            self._count(max(1, len(said.text) - course.streamed))
+            course.streamed = 0
+            if said.role is Role.ASSISTANT and said.text:
+                course.reply = said.text
+            course.held = step
+            course.partial.clear()
+            # What may be the last word waits for the end of the turn, to be one step with it;
+            # but not longer than a second: see `_settle`.
+            if said.role is not Role.ASSISTANT or any(
+                isinstance(part, ToolCall) for part in said.parts
+            ):
+                await self._flush()
+
+    async def _settle(self) -> None:
+        """Make durable what has been said: the step that waits for the end, else the words."""
+        course = self._course
+        async with self._writing:
+            await self._flush()
+            if course.partial and not course.is_checkpointed:
+                course.is_checkpointed = True
+                text = "".join(course.partial)
+                await _to_the_end(
+                    self._parts.store.write(turns.checkpoint, self._begun.lease, text)
+                )
 
     async def _flush(self) -> None:
         course = self._course
-        if course.held is None:
+        step = course.held
+        if step is None:
             return
-        step, course.held = course.held, None
         used = None if step.usage is None else self._parts.priced(step.usage)
-        await self._parts.store.write(
+        write = self._parts.store.write(
             budgets.step,
             self._begun.lease,
             step.message,
@@ -184,64 +255,71 @@ class TurnRun:
             when=self._parts.occasion(),
             spending=self._spending(),
         )
-        course.partial.clear()
+        try:
+            await _to_the_end(write)
+        except (RetryLater, StoreUnavailable):
+            raise  # it may still go in with the end of the turn
+        except BaseException:
+            course.held = None
+            raise
+        course.held = None
         self._tell("step")
 
-    async def _end(self, state: TurnState, reason: str | None) -> None:
+    async def _end(self, state: TurnState, reason: str | None) -> TurnState:
         course, parts = self._course, self._parts
         step, course.held = course.held, None
         messages: tuple[Message, ...] = () if step is None else (step.message,)
         unfinished = "".join(course.partial)
-        if step is None and unfinished:
-            messages = (Message(Role.ASSISTANT, (Text(unfinished),), finish_reason=str(state)),)
+        if unfinished:
+            mark = "stop" if state is TurnState.DONE else str(state)
+            messages += (Message(Role.ASSISTANT, (Text(unfinished),), finish_reason=mark),)
+            course.reply = unfinished
         used = () if step is None or step.usage is None else (parts.priced(step.usage),)
         ending = Ending(state, reason, messages, used, self._replies(state, reason))
-        when = parts.occasion()
-        try:
-            await asyncio.shield(
-                _awaited(
-                    parts.store.write(
-                        budgets.end,
-                        self._begun.lease,
-                        ending,
-                        profile=self._profile,
-                        when=when,
-                        spending=self._spending(),
-                    )
+        error = await self._put_end(ending)
+        if isinstance(error, Exception) and not isinstance(
+            error, TurnLost | RetryLater | StoreUnavailable
+        ):
+            # What was said cannot be written down; that it was said, and why not, can.
+            log.error("turn %s cannot be kept", self._begun.lease.turn_id, exc_info=error)
+            state, self.reason = TurnState.FAILED, f"the answer cannot be kept: {error}"
+            ending = Ending(state, self.reason, (), used, self._replies(state, self.reason))
+            error = await self._put_end(ending)
+        if isinstance(error, TurnLost):
+            self._tell("lost")
+            return TurnState.INTERRUPTED
+        if error is not None:
+            raise error
+        self._tell("ended", {"state": str(state), "reason": self.reason})
+        return state
+
+    async def _put_end(self, ending: Ending) -> BaseException | None:
+        """End the turn in the record; the error if that was not possible."""
+        write = asyncio.ensure_future(
+            _awaited(
+                self._parts.store.write(
+                    budgets.end,
+                    self._begun.lease,
+                    ending,
+                    profile=self._profile,
+                    when=self._parts.occasion(),
+                    spending=self._spending(),
                 )
             )
-        except TurnLost:
-            self._tell("lost")
-            return
-        self._tell("ended", {"state": str(state), "reason": reason})
-        if state is TurnState.DONE:
-            await self._name()
-
-    async def _name(self) -> None:
-        """Give the session a title after its first answer, unless it has one."""
-        if self._titled:
-            return
-        wanted, used = await self._errand.agent.titler.title(self._asked, self._course.reply)
-        await self._parts.store.write(
-            _name,
-            self._begun.lease.session_id,
-            wanted,
-            None if used is None else self._parts.priced(used),
-            profile=self._profile,
-            when=self._parts.occasion(),
         )
+        await _until(write)
+        return write.exception()
 
     def _replies(self, state: TurnState, reason: str | None) -> tuple[Reply, ...]:
-        to = self._errand.to
-        if to is None:
+        to, said = self._errand.to, self._course.reply
+        if to is None or reason == NEWER_MESSAGE:
             return ()
-        texts = [] if self._errand.notice is None else [self._errand.notice]
-        if state is TurnState.DONE:
-            silent = self._errand.is_job and self._course.reply.strip() == SILENT
-            texts += [] if silent or not self._course.reply else [self._course.reply]
-        else:
-            texts.append(notices.unfinished(state, reason, is_job=self._errand.is_job))
-        return tuple(Reply(to, (Text(text),)) for text in texts)
+        if state is not TurnState.DONE:
+            said = notices.unfinished(state, reason, is_job=self._errand.is_job)
+        elif self._errand.is_job and said.strip() == SILENT:
+            return ()
+        pieces = for_platform(said or notices.NOTHING_SAID, to.platform, self._parts)
+        return tuple(Reply(to, (Text(text),)) for text in pieces)
 
     def _reset_reason(self) -> ResetReason | None:
         """Why the session before this one was over: the agent is told once, in the first turn."""
@@ -299,5 +377,26 @@ def _name(
         usage.record(tx, head.no, used, profile=profile, when=when)
 
 
-async def _awaited(pending: object) -> object:
-    return await pending  # type: ignore[misc]
+async def _to_the_end(pending: Pending[Any]) -> Any:
+    """Wait for a write. Who is cancelled meanwhile goes only after it: nothing may overtake it."""
+    task = asyncio.ensure_future(_awaited(pending))
+    await _until(task)
+    return task.result()
+
+
+async def _until(task: "asyncio.Future[Any]") -> None:
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
+async def _awaited(pending: Pending[Any]) -> Any:
+    return await pending
+
+
+def _kind(event: object) -> str:
+    if isinstance(event, Step) and isinstance(event.message, Message):
+        return f"a message of the {event.message.role}"
+    return type(event).__name__
