@@ -75,11 +75,11 @@ def test_it_refuses_an_address_that_others_reach_without_a_password(
     assert "set a password" in answer.line
 
 
-def test_it_says_that_channels_of_the_configuration_are_not_there_yet(hansard: Program) -> None:
+def test_it_names_a_channel_that_it_does_not_know(hansard: Program) -> None:
     hansard.home.mkdir()
-    (hansard.home / "hansard.toml").write_text("[channels.telegram]\n")
+    (hansard.home / "hansard.toml").write_text("[channels.telegraph]\n")
 
     answer = hansard("serve", "--port", "0")
 
     assert answer.code == 1
-    assert "telegram" in answer.line
+    assert "telegraph" in answer.line

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hansard.agents.settings import Options, Secret
+from hansard.agents.settings import Options
+from hansard.config.secret import Secret
 
 # What a session may set for itself; the rest belongs to the configuration.
 SESSION_SETTINGS = ("max_tokens", "seed", "temperature", "thinking", "top_p")

@@ -3,34 +3,13 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from hansard.config import secret
+from hansard.config.secret import Secret
 from hansard.errors import BadInput
 
 DEMO = "script"
-
-
-class Secret:
-    """A text that is used and never shown."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return "Secret(…)"
-
-    def __str__(self) -> str:
-        return "…"
-
-    def __reduce__(self) -> str:
-        raise TypeError("a secret is not written down")
-
-    def reveal(self) -> str:
-        """The text itself, for whoever must present it."""
-        return self._text
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +86,7 @@ class Options:
     def secret(self, name: str) -> Secret | None:
         """What `<name>_env` (a variable) or `<name>_file` (a path) leads to."""
         variable, path = self.text(f"{name}_env"), self.text(f"{name}_file")
-        if variable is not None:
-            if not self.environ.get(variable):
-                raise BadInput(f"{self._where}: the environment has no variable {variable}.")
-            return Secret(self.environ[variable].strip())
-        return None if path is None else Secret(self._first_line(Path(path).expanduser()))
+        return secret.find(self._where, variable=variable, path=path, environ=self.environ)
 
     def refuse_unknown(self) -> None:
         """Name an option that nobody asked for."""
@@ -132,13 +107,3 @@ class Options:
 
     def _bad(self, name: str, wanted: str) -> BadInput:
         return self.bad(f"{name} must be {wanted}, not {type(self._values[name]).__name__}.")
-
-    def _first_line(self, path: Path) -> str:
-        try:
-            text = path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise self.bad(f"the secret in {path} cannot be read: {reason}.") from error
-        if not text:
-            raise self.bad(f"the file {path} is empty.")
-        return text.splitlines()[0].strip()

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from hansard import config
 from hansard.app.engine import Agents, build_engine
 from hansard.app.house import House
+from hansard.channels import registry
 from hansard.config import engine as engine_config
 from hansard.engine.ports import Adapter
-from hansard.errors import BadInput
 from hansard.web import server
-from hansard.web.parts import WebParts, WebSettings
+from hansard.web.parts import Webhook, WebParts, WebSettings
 from hansard.web.server import Ready
 
 
@@ -44,6 +45,7 @@ async def serve(
         ),
         clock=house.machine.clock,
         ids=house.machine.ids,
+        webhooks=_webhooks(engine.parts.adapters),
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
     house.store.index_in_background()
@@ -63,11 +65,13 @@ async def serve(
 
 
 def channels_of(house: House) -> dict[str, Adapter]:
-    """The channels that the configuration names."""
+    """The channels that the configuration names, ready to be run."""
     named = engine_config.read(house.config).channels
-    if named:
-        raise BadInput(
-            f"hansard.toml has channels ({', '.join(sorted(named))}), but this version has none yet. "
-            "Take the tables [channels.…] out, or use --no-channels."
-        )
-    return {}
+    environ = config.environment()
+    return {name: registry.build(name, values, environ) for name, values in named.items()}
+
+
+def _webhooks(adapters: Mapping[str, Adapter]) -> dict[str, Webhook]:
+    """The doors of those channels to which platforms post."""
+    found = {name: getattr(adapter, "webhook", None) for name, adapter in adapters.items()}
+    return {name: door for name, door in found.items() if door is not None}

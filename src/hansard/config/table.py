@@ -4,6 +4,8 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+from hansard.config import secret
+from hansard.config.secret import Secret
 from hansard.errors import BadInput
 
 
@@ -72,6 +74,18 @@ class Table:
     def tables(self) -> "list[tuple[str, Table]]":
         """Every table within this one."""
         return [(name, self.table(name)) for name in self._values]
+
+    def secret(self, name: str, environ: Mapping[str, str]) -> Secret | None:
+        """What `<name>_env` (a variable) or `<name>_file` (a path) leads to."""
+        variable, path = self.text(f"{name}_env"), self.text(f"{name}_file")
+        return secret.find(self._where, variable=variable, path=path, environ=environ)
+
+    def required_secret(self, name: str, environ: Mapping[str, str]) -> Secret:
+        """A secret without which nothing works."""
+        found = self.secret(name, environ)
+        if found is None:
+            raise BadInput(f"{self._where}: set {name}_env or {name}_file.")
+        return found
 
     def leave(self, names: tuple[str, ...]) -> None:
         """Leave some settings to another reader."""

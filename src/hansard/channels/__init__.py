@@ -1,0 +1,1 @@
+"""One folder per platform. Each speaks one outside language, and none imports another."""
