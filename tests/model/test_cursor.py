@@ -1,6 +1,7 @@
 """A place in a list."""
 
 import base64
+import contextlib
 
 import pytest
 from hypothesis import given
@@ -23,12 +24,11 @@ def test_printing_and_parsing_are_inverse(at: int, no: int) -> None:
 
 @given(st.text())
 def test_whatever_is_typed_is_a_cursor_or_refused(text: str) -> None:
-    try:
+    parsed = None
+    with contextlib.suppress(BadInput):
         parsed = Cursor.parse(text)
-    except BadInput as error:
-        assert "cursor" in str(error)
-    else:
-        assert Cursor.parse(str(parsed)) == parsed
+
+    assert parsed is None or Cursor.parse(str(parsed)) == parsed
 
 
 @pytest.mark.parametrize("plain", ["9223372036854775808.1", "1.9223372036854775808", "1", "a.b"])

@@ -1,6 +1,7 @@
 """The two folds of the log, as pure functions (rules D-9, M-4, M-5)."""
 
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,7 +69,7 @@ def story(steps: list[tuple[str, int]]) -> list[Entry]:
 def test_retracted_stretches_are_in_order_and_apart(steps: list[tuple[str, int]]) -> None:
     stretches = retracted(story(steps))
 
-    for (first, last), (following, _) in zip(stretches, stretches[1:], strict=False):
+    for (first, last), (following, _) in pairwise(stretches):
         assert first <= last < following - 1
 
 

@@ -11,7 +11,7 @@ pytest.register_assert_rewrite(
     "hansard.testing.suite",
     *(
         f"hansard.testing.store_{subject}"
-        for subject in ("folds", "lists", "log", "outbox", "purge", "routing", "sessions", "turns")
+        for subject in ("folds", "lists", "log", "outbox", "routing", "sessions", "turns")
     ),
 )
 

@@ -1,60 +1,14 @@
-"""The suites that any store must pass, on each of ours."""
+"""The suite that any store must pass, on each of ours."""
 
-from hansard.testing.store_folds import CompactionSuite, ForkSuite, ReadingSuite, RetractionSuite
-from hansard.testing.store_lists import ListSuite, PurgeSuite
-from hansard.testing.store_log import LogSuite
-from hansard.testing.store_outbox import FinalizerSuite, LedgerSuite, OutboxSuite
-from hansard.testing.store_routing import RoutingSuite, SwitchSuite
-from hansard.testing.store_sessions import SessionSuite, TitleSuite
-from hansard.testing.store_turns import InboxSuite, LeaseSuite, TurnSuite
+from collections import Counter
+
+from hansard.testing.store_suite import StoreSuite
 
 
-class TestLog(LogSuite): ...
+class TestStore(StoreSuite): ...
 
 
-class TestRouting(RoutingSuite): ...
+def test_no_sentence_of_the_suite_hides_another() -> None:
+    names = Counter(name for suite in StoreSuite.__bases__ for name in vars(suite))
 
-
-class TestSwitch(SwitchSuite): ...
-
-
-class TestTitles(TitleSuite): ...
-
-
-class TestSessions(SessionSuite): ...
-
-
-class TestForks(ForkSuite): ...
-
-
-class TestRetractions(RetractionSuite): ...
-
-
-class TestCompactions(CompactionSuite): ...
-
-
-class TestReading(ReadingSuite): ...
-
-
-class TestInbox(InboxSuite): ...
-
-
-class TestTurn(TurnSuite): ...
-
-
-class TestLease(LeaseSuite): ...
-
-
-class TestOutbox(OutboxSuite): ...
-
-
-class TestFinalizer(FinalizerSuite): ...
-
-
-class TestLedger(LedgerSuite): ...
-
-
-class TestList(ListSuite): ...
-
-
-class TestPurge(PurgeSuite): ...
+    assert [name for name, times in names.items() if times > 1 and name.startswith("test_")] == []

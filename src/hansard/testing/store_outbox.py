@@ -29,12 +29,12 @@ def claim(world: World, holder: str = "h", seconds: float = 10, limit: int = 20)
     return world.write(deliver.claim, holder=holder, seconds=seconds, now=now, limit=limit)
 
 
-def sent(world: World, id: str, holder: str = "h") -> bool:  # noqa: A002
+def sent(world: World, id: str, holder: str = "h") -> bool:
     """Mark a delivery as sent."""
     return world.write(deliver.mark_sent, id, holder=holder, at=world.clock.tick())
 
 
-def get(world: World, id: str) -> Delivery:  # noqa: A002
+def get(world: World, id: str) -> Delivery:
     """A delivery as the record has it."""
     found = world.read(deliveries.get, id, profile="main")
     assert found is not None
