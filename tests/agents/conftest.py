@@ -8,7 +8,7 @@ import pytest
 
 from hansard.agents.model import ModelRunner
 from hansard.agents.model_options import ModelOptions
-from hansard.agents.settings import Secret
+from hansard.config.secret import Secret
 from hansard.engine.ports import Runner
 from hansard.testing.clock import FakeClock
 from hansard.testing.model_server import ModelServer

@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RequestUsage
 
 import hansard
+from hansard import prices
 from hansard.agents import convert
 from hansard.errors import NotFound
 from hansard.model.entry import Entry, Message, message
@@ -157,7 +158,8 @@ def test_a_known_name_on_another_server_has_no_price() -> None:
 
     usage = used(told, base_url="http://127.0.0.1:1/v1")
 
-    assert (usage.cost_microusd, usage.provider) == (None, "openai")
+    assert (usage.cost_microusd, usage.provider) == (None, "127.0.0.1")
+    assert prices.priced(usage, at=START).cost_microusd is None
 
 
 def test_a_cost_that_the_provider_reports_is_taken() -> None:

@@ -14,7 +14,7 @@ import uvicorn
 
 from hansard.agents.model import ModelRunner
 from hansard.agents.model_options import ModelOptions, ToolServer
-from hansard.agents.settings import Secret
+from hansard.config.secret import Secret
 from hansard.errors import AgentFailed, BadInput
 from hansard.model.part import ToolResult
 from hansard.testing.model_server import Ask, Call, ModelServer, Reply

@@ -102,7 +102,7 @@ async def test_cached_tokens_stand_apart_and_an_unknown_price_stays_unknown(
     used = step.usage
     assert used is not None
     assert (used.input_tokens, used.cache_read_tokens, used.cache_write_tokens) == (10, 3, written)
-    assert (used.output_tokens, used.model, used.provider) == (5, "m", wire)
+    assert (used.output_tokens, used.model, used.provider) == (5, "m", "127.0.0.1")
     assert (used.cost_microusd, used.cost_status) == (None, CostStatus.UNKNOWN)
     assert (used.call_id, used.at) == ("fake-1:t9:1", START)
 

@@ -15,8 +15,9 @@ from hansard.agents.model_options import model_options
 from hansard.agents.python import PythonRunner
 from hansard.agents.registry import build
 from hansard.agents.script import ScriptRunner
-from hansard.agents.settings import AgentSettings, Options, Secret
+from hansard.agents.settings import AgentSettings, Options
 from hansard.agents.summarize import ExtractiveSummarizer, ModelSummarizer
+from hansard.config.secret import Secret
 from hansard.errors import BadInput
 
 KEY = "sk-very-secret"
