@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic_ai.messages import (
     BinaryContent,
@@ -99,7 +100,8 @@ def usage_of(
     )
     if used.input_tokens + used.output_tokens > 0:
         usage = prices.priced(usage, at=at)
-    return usage if usage.provider else replace(usage, provider=response.provider_name)
+    # By its address, not by the name of whose language it speaks: it may be priced once more.
+    return usage if usage.provider else replace(usage, provider=urlsplit(base_url or "").hostname)
 
 
 def _reported_cost(cost: Decimal | None) -> dict[str, Any]:
