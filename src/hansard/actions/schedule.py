@@ -1,18 +1,21 @@
 """Scheduled tasks: each occurrence is claimed once, run once, and never lost silently."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from hansard.clock import Occasion, to_micros
+from hansard.clock import Occasion, from_micros, to_micros
 from hansard.errors import BadInput, Conflict, NotFound
 from hansard.model.place import Channel, Source
 from hansard.model.schedule import GRACE, Run, RunState, Schedule, Timing
 from hansard.model.title import clean_title
-from hansard.store import schedules
+from hansard.model.turn import TurnState
+from hansard.store import schedules, turns
 from hansard.store.database import Tx
 
 TARGETS = ("origin", "local")
 MAX_PROMPT = 100_000
+DIED = "the process that ran it died"
+_MOMENT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +112,12 @@ def run_now(tx: Tx, name: str, *, profile: str, holder: str, seconds: float, whe
     return Due(found, when.now)
 
 
-def claim_due(tx: Tx, *, holder: str, seconds: float, now: datetime, limit: int = 10) -> list[Due]:
-    """Claim what is due. Of the occurrences that were missed the latest is run, if not older than its grace."""
+def claim_due(
+    tx: Tx, *, profile: str, holder: str, seconds: float, now: datetime, limit: int = 10
+) -> list[Due]:
+    """Claim what is due. Of several missed occurrences the latest is run, unless past its grace."""
     claimed: list[Due] = []
-    for found in schedules.due(tx, now=now, limit=limit):
+    for found in schedules.due(tx, profile=profile, now=now, limit=limit):
         assert found.next_at is not None
         due_at = _latest(found, now)
         next_at = found.timing.next_after(now, began=found.created_at)
@@ -163,39 +168,41 @@ def end_run(tx: Tx, due: Due, *, state: RunState, now: datetime, reason: str | N
 
 
 def dead_runs(tx: Tx, *, now: datetime, limit: int = 20) -> list[Due]:
-    """Fail the runs whose process died, and give them to the caller to be told of."""
+    """Fail the runs whose process died, and give them to the caller to be told of.
+
+    One whose turn had ended is as its turn was: whoever asked has been told.
+    """
     dead = []
-    for no, due_at in tx.all("expired_runs", now=to_micros(now), limit=limit):
-        found = schedules.get_by_no(tx, no)
-        ended = tx.run(
-            "end_run",
-            schedule_no=no,
-            due_at=due_at,
-            state=RunState.FAILED,
-            at=to_micros(now),
-            reason="the process that ran it died",
-        )
-        if ended:
-            dead.append(Due(replace(found), now))
+    for no, due_at, session_no in tx.all("expired_runs", now=to_micros(now), limit=limit):
+        due = Due(schedules.get_by_no(tx, no), from_micros(due_at))
+        ran = [] if session_no is None else turns.of_session(tx, session_no)
+        if ran and ran[-1].state is TurnState.RUNNING:
+            continue  # its turn is interrupted first
+        done = bool(ran) and ran[-1].state is TurnState.DONE
+        state = RunState.DONE if done else RunState.FAILED
+        ended = end_run(tx, due, state=state, now=now, reason=None if done else DIED)
+        if ended and not done:
+            dead.append(due)
     return dead
 
 
 def check_target(text: str) -> None:
-    """Refuse a target that no delivery could have: origin, local, a platform, or platform:chat[:thread]."""
+    """Refuse a target that is not origin, local, a platform or platform:chat[:thread]."""
     if text in TARGETS or (text and ":" not in text):
         return
     Channel.parse(text)
 
 
 def _latest(found: Schedule, now: datetime) -> datetime:
-    """The last occurrence that is due by now; earlier ones were missed and are made up for by it."""
+    """The last occurrence that is due by now; it makes up for those before it."""
     assert found.next_at is not None
     latest = found.next_at
-    for _ in range(100_000):
-        following = found.timing.next_after(latest, began=found.created_at)
-        if following is None or following > now:
+    # What is past its grace is not run whichever it was: there is no need to count it all up.
+    start = max(latest, now - found.grace - _MOMENT)
+    while (following := found.timing.next_after(start, began=found.created_at)) is not None:
+        if following > now:
             break
-        latest = following
+        latest = start = following
     return latest
 
 

@@ -1,6 +1,8 @@
 """What time brings about: leases that ran out, sessions that are over, ends to be finalized."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
 from hansard.actions import purge, routing, turns
 from hansard.clock import Occasion, to_micros
@@ -36,10 +38,22 @@ class ToFinalize:
     tries: int
 
 
-def interrupt_dead_turns(tx: Tx, *, when: Occasion) -> list[Turn]:
-    """Interrupt the turns whose lease ran out. A turn that is merely slow renews its lease."""
+def expired_turns(tx: Tx, *, now: datetime) -> list[str]:
+    """The turns whose lease ran out, as the clock on the wall says."""
+    return [id for (id,) in tx.all("expired_turns", now=to_micros(now), limit=BATCH)]
+
+
+def interrupt_dead_turns(
+    tx: Tx, *, when: Occasion, among: Collection[str] | None = None
+) -> list[Turn]:
+    """Interrupt the turns whose lease ran out. A turn that is merely slow renews its lease.
+
+    `among`: only these, which someone has looked at twice.
+    """
     ended = []
-    for (turn_id,) in tx.all("expired_turns", now=to_micros(when.now), limit=BATCH):
+    for turn_id in expired_turns(tx, now=when.now):
+        if among is not None and turn_id not in among:
+            continue
         row = tx.one("get_turn", id=turn_id)
         if row is not None:
             turn = turns.interrupt(
@@ -51,7 +65,7 @@ def interrupt_dead_turns(tx: Tx, *, when: Occasion) -> list[Turn]:
 
 
 def end_expired_sessions(tx: Tx, policies: Policies, *, when: Occasion) -> list[Expired]:
-    """End the sessions whose policy says that they are over: the same rule as on the message path."""
+    """End the sessions whose policy says that they are over, by the rule of the message path."""
     ended: list[Expired] = []
     for platform, chat_type in tx.all("places_with_open_sessions"):
         policy = policies.choose(Source(platform=platform, chat_type=chat_type))

@@ -6,14 +6,12 @@ from hansard.actions import access, deliver, receive, routing, turns
 from hansard.clock import Occasion
 from hansard.engine import commands, notices, verbs
 from hansard.engine.parts import Parts
-from hansard.engine.settings import Door, Strangers, WhileRunning
+from hansard.engine.settings import TRUSTED, Door, Strangers, WhileRunning
 from hansard.model.entry import Message
 from hansard.model.key import SessionKey
 from hansard.model.part import Text
 from hansard.model.place import ChatType, Source
 from hansard.store.database import Tx
-
-TRUSTED = frozenset({"terminal", "web", "schedule"})
 
 
 @dataclass(frozen=True, slots=True)

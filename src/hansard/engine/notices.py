@@ -8,11 +8,9 @@ NEWER_MESSAGE = "a newer message came"
 NOTHING_SAID = "(The agent said nothing.)"
 
 
-def unfinished(state: TurnState, reason: str | None, *, is_job: bool = False) -> str:
+def unfinished(state: TurnState, reason: str | None) -> str:
     """Why there is no answer, and what to do."""
     why = f": {_short(reason)}" if reason else ""
-    if is_job:
-        return f"A scheduled task did not finish{why}."
     if state is TurnState.INTERRUPTED:
         return f"Interrupted{why}. Your message is kept. Send /retry to try again."
     return f"Something went wrong{why}. Your message is kept. Send /retry to try again."

@@ -2,22 +2,26 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 
-from hansard.actions import access, schedule, sessions, titles, turns
+from hansard.actions import schedule, sessions, titles, turns
 from hansard.actions.schedule import Due
 from hansard.clock import Occasion
-from hansard.engine import budgets
+from hansard.engine import budgets, notices
 from hansard.engine.parts import Parts
-from hansard.engine.turn import Errand, TurnRun
-from hansard.errors import HansardError, RetryLater, StoreUnavailable
+from hansard.engine.ports import Agent
+from hansard.engine.targets import Target, target_of, tell
+from hansard.engine.turn import SERVER_STOPPED, Errand, TurnRun
+from hansard.errors import HansardError, NotAllowed, RetryLater, StoreUnavailable
 from hansard.model.entry import message
-from hansard.model.place import Channel, Source
+from hansard.model.place import Source
 from hansard.model.schedule import RunState
 from hansard.model.session import Kind, Opening, TitleBy
 from hansard.model.turn import TurnState
 from hansard.store import sessions as table
 from hansard.store.database import Tx
 
+AT_ONCE = 16
 logger = logging.getLogger("hansard.scheduler")
 
 
@@ -39,15 +43,25 @@ class Scheduler:
                 task.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)
 
+    @property
+    def runs(self) -> int:
+        """How many occurrences run in this process."""
+        return len(self._running)
+
     async def run_due(self) -> int:
-        """Begin whatever is due now; how many."""
+        """Begin whatever is due now and has room; how many."""
         parts = self._parts
+        room = AT_ONCE - len(self._running)
+        if room <= 0:
+            return 0
         try:
             due = await parts.store.write(
                 schedule.claim_due,
+                profile=parts.profile,
                 holder=parts.holder,
                 seconds=parts.settings.lease_seconds,
                 now=parts.clock.now(),
+                limit=room,
             )
         except (RetryLater, StoreUnavailable) as error:
             logger.warning("schedules cannot be read: %s", error)
@@ -55,79 +69,86 @@ class Scheduler:
         for each in due:
             task = asyncio.create_task(self.run_one(each))
             self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            task.add_done_callback(self._finished)
         return len(due)
 
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # Its lease runs out; then it is recorded as failed, and that is delivered.
+            logger.error("a scheduled run could not be kept", exc_info=task.exception())
+
     async def run_one(self, due: Due) -> None:
-        """Run one occurrence to its end, which is always recorded."""
+        """Run one occurrence to its end, which is always recorded and, if bad, delivered."""
         parts = self._parts
         keeper = asyncio.create_task(self._keep(due))
-        state, reason = RunState.FAILED, "stopped"
         try:
-            begun = await parts.store.write(_begin, due, parts=parts, when=parts.occasion())
-            errand = await self._errand(due)
-            ended = await TurnRun(parts, begun, errand).run()
-            state = RunState.DONE if ended is TurnState.DONE else RunState.FAILED
-            reason = "" if ended is TurnState.DONE else str(ended)
-        except HansardError as error:
-            reason = str(error)
-            logger.warning("schedule %s failed: %s", due.schedule.name, error)
+            try:
+                agent = parts.agent_for(_source(due), due.schedule.agent)
+                begun, target = await parts.store.write(
+                    _begin, due, parts=parts, when=parts.occasion()
+                )
+            except HansardError as error:
+                logger.warning("schedule %s failed: %s", due.schedule.name, error)
+                await parts.store.write(_fail, due, str(error), when=parts.occasion())
+                return
+            await self._take_turn(due, TurnRun(parts, begun, _errand(due, agent, target)), target)
         finally:
             keeper.cancel()
-            await parts.store.write(
-                schedule.end_run, due, state=state, now=parts.clock.now(), reason=reason or None
+
+    async def _take_turn(self, due: Due, run: TurnRun, target: Target) -> None:
+        state, reason = RunState.FAILED, SERVER_STOPPED
+        try:
+            ended = await run.run()
+            state = RunState.DONE if ended is TurnState.DONE else RunState.FAILED
+            reason = run.reason or target.problem or ""
+        finally:
+            await self._parts.store.write(
+                schedule.end_run,
+                due,
+                state=state,
+                now=self._parts.clock.now(),
+                reason=reason or None,
             )
 
     async def _keep(self, due: Due) -> None:
         parts = self._parts
         while True:
             await asyncio.sleep(parts.settings.lease_seconds / 3)
-            await parts.store.write(
-                schedule.renew,
-                due,
-                holder=parts.holder,
-                seconds=parts.settings.lease_seconds,
-                now=parts.clock.now(),
-            )
-
-    async def _errand(self, due: Due) -> Errand:
-        found = due.schedule
-        source = _source(due)
-        target = await self._parts.store.read(target_of, due, profile=found.profile)
-        deliverable = target is not None and target.platform in self._parts.deliverable
-        return Errand(
-            source=source,
-            agent=self._parts.agent_for(source, found.agent),
-            to=target if deliverable else None,
-            scopes=(f"schedule:{found.name}",),
-            is_job=True,
-        )
+            with suppress(RetryLater, StoreUnavailable):
+                await parts.store.write(
+                    schedule.renew,
+                    due,
+                    holder=parts.holder,
+                    seconds=parts.settings.lease_seconds,
+                    now=parts.clock.now(),
+                )
 
 
-def target_of(tx: Tx, due: Due, *, profile: str) -> Channel | None:
-    """Where the output goes; None for `local`, or where nothing is known of the place."""
-    found = due.schedule
-    match found.deliver_to:
-        case "local":
-            return None
-        case "origin":
-            return None if found.origin is None else found.origin.channel
-        case name if ":" not in name:
-            homes = {home.platform: home for home in access.homes(tx, profile=profile)}
-            home = homes.get(name)
-            return None if home is None else Channel(home.platform, home.chat_id, home.thread_id)
-        case explicit:
-            return Channel.parse(explicit)
+def _errand(due: Due, agent: Agent, target: Target) -> Errand:
+    return Errand(
+        source=_source(due),
+        agent=agent,
+        to=target.channel,
+        scopes=(f"schedule:{due.schedule.name}",),
+        is_job=True,
+    )
 
 
-def _begin(tx: Tx, due: Due, *, parts: Parts, when: Occasion) -> turns.Begun:
+def _fail(tx: Tx, due: Due, reason: str, *, when: Occasion) -> None:
+    """Record an occurrence that could not even begin, and tell of it."""
+    if schedule.end_run(tx, due, state=RunState.FAILED, now=when.now, reason=reason):
+        tell(tx, due, notices.run_failed(due.schedule.name, reason), when=when)
+
+
+def _begin(tx: Tx, due: Due, *, parts: Parts, when: Occasion) -> tuple[turns.Begun, Target]:
     """A session of its own for the run, and its turn, in one step."""
     found = due.schedule
     over = budgets.used_up(
         tx, (f"schedule:{found.name}",), parts.settings, profile=found.profile, now=when.now
     )
     if over is not None:
-        raise RetryLater(f"The budget of schedule {found.name!r} is used up.")
+        raise NotAllowed(f"its budget for the {over[1]} is used up")
     opening = Opening(found.profile, _source(due), kind=Kind.JOB)
     id = sessions.open_session(tx, opening, when=when)
     claim = turns.Claim(parts.holder, parts.settings.lease_seconds, found.agent)
@@ -137,7 +158,7 @@ def _begin(tx: Tx, due: Due, *, parts: Parts, when: Occasion) -> turns.Begun:
     head = table.get_by_no(tx, begun.lease.session_no)
     titles.name_automatically(tx, head, found.name, by=TitleBy.AGENT)
     schedule.ran_in(tx, due, head.no)
-    return begun
+    return begun, target_of(tx, due)
 
 
 def _source(due: Due) -> Source:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+# Who writes there has been let in by the machine, or by the web's own door.
+TRUSTED = frozenset({"terminal", "web", "schedule"})
+
 
 class WhileRunning(StrEnum):
     """What a message does that comes while a turn runs."""

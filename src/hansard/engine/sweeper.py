@@ -4,19 +4,23 @@ import asyncio
 import importlib
 import inspect
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
 from hansard.actions import deliver, read, schedule
 from hansard.actions import sweep as sweeping
 from hansard.clock import Occasion
-from hansard.engine import notices
+from hansard.engine import notices, targets
+from hansard.engine.lease import CHECKPOINT_SECONDS
 from hansard.engine.parts import Parts
 from hansard.errors import BadInput, RetryLater, StoreUnavailable
 from hansard.model.part import Text
 from hansard.model.turn import TurnState
+from hansard.store import arrivals
 from hansard.store.database import Tx
 
+FINALIZER_SECONDS = 60.0
 log = logging.getLogger("hansard.sweeper")
 
 
@@ -25,6 +29,9 @@ class Sweeper:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._suspects: dict[str, float] = {}
+        # Whoever is alive has renewed by then, whatever happened to the clock on the wall.
+        self._renewal_seconds = 2 * min(parts.settings.poll_seconds, CHECKPOINT_SECONDS)
         self._finalizer = (
             None if parts.settings.finalizer is None else load(parts.settings.finalizer)
         )
@@ -36,17 +43,28 @@ class Sweeper:
                 await self.sweep()
             except (RetryLater, StoreUnavailable) as error:
                 log.warning("the sweep could not be done: %s", error)
-            await asyncio.sleep(self._parts.settings.sweep_seconds)
+            pause = self._parts.settings.sweep_seconds
+            await asyncio.sleep(min(pause, self._renewal_seconds) if self._suspects else pause)
 
     async def sweep(self) -> None:
         """Do once what is due now."""
         parts = self._parts
-        await parts.store.write(interrupt_dead, parts=parts, when=parts.occasion())
+        dead = await self._dead()
+        await parts.store.write(interrupt_dead, parts=parts, when=parts.occasion(), among=dead)
         await parts.store.write(
             sweeping.end_expired_sessions, parts.policies, when=parts.occasion()
         )
         await parts.store.write(sweeping.empty_trash, when=parts.occasion())
         await self._finalize()
+
+    async def _dead(self) -> frozenset[str]:
+        """The turns that were not renewed between two looks: a clock may have been set forward."""
+        now = time.monotonic()
+        found = await self._parts.store.read(sweeping.expired_turns, now=self._parts.clock.now())
+        self._suspects = {id: self._suspects.get(id, now) for id in found}
+        return frozenset(
+            id for id, since in self._suspects.items() if now - since >= self._renewal_seconds
+        )
 
     async def _finalize(self) -> None:
         store = self._parts.store
@@ -66,10 +84,11 @@ class Sweeper:
         if self._finalizer is None:
             return None
         try:
-            if inspect.iscoroutinefunction(self._finalizer):
-                await self._finalizer(ended.session_id, ended.reason)
-            else:
-                await asyncio.to_thread(self._finalizer, ended.session_id, ended.reason)
+            async with asyncio.timeout(FINALIZER_SECONDS):
+                if inspect.iscoroutinefunction(self._finalizer):
+                    await self._finalizer(ended.session_id, ended.reason)
+                else:
+                    await asyncio.to_thread(self._finalizer, ended.session_id, ended.reason)
         except (
             Exception
         ) as error:  # a finalizer is someone else's program: three tries, then it is given up
@@ -77,14 +96,16 @@ class Sweeper:
         return None
 
 
-def interrupt_dead(tx: Tx, *, parts: Parts, when: Occasion) -> int:
+def interrupt_dead(tx: Tx, *, parts: Parts, when: Occasion, among: frozenset[str]) -> int:
     """Interrupt the turns whose lease ran out, and tell their people."""
-    dead = sweeping.interrupt_dead_turns(tx, when=when)
+    dead = sweeping.interrupt_dead_turns(tx, when=when, among=among) if among else []
     for turn in dead:
         row = tx.one("profile_of", id=turn.session_id)
         profile = parts.profile if row is None else str(row[0])
         head = read.head(tx, turn.session_id, profile=profile)
-        channel = head.source.channel
+        # Where it was asked: a session may go on in another chat than it was opened in.
+        asked = arrivals.source_of_turn(tx, turn.id, session_no=head.no) or head.source
+        channel = asked.channel
         if channel is not None and channel.platform in parts.deliverable:
             text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
             deliver.enqueue(
@@ -92,6 +113,7 @@ def interrupt_dead(tx: Tx, *, parts: Parts, when: Occasion) -> int:
             )
     for due in schedule.dead_runs(tx, now=when.now):
         log.warning("a run of schedule %s died with its process", due.schedule.name)
+        targets.tell(tx, due, notices.run_failed(due.schedule.name, schedule.DIED), when=when)
     return len(dead)
 
 

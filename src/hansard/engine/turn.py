@@ -315,7 +315,9 @@ class TurnRun:
         if to is None or reason == NEWER_MESSAGE:
             return ()
         if state is not TurnState.DONE:
-            said = notices.unfinished(state, reason, is_job=self._errand.is_job)
+            name = self._errand.source.chat_name or ""
+            is_job = self._errand.is_job
+            said = notices.run_failed(name, reason) if is_job else notices.unfinished(state, reason)
         elif self._errand.is_job and said.strip() == SILENT:
             return ()
         pieces = for_platform(said or notices.NOTHING_SAID, to.platform, self._parts)
@@ -389,6 +391,7 @@ async def _until(task: "asyncio.Future[Any]") -> None:
         await asyncio.wait({task})
     except asyncio.CancelledError:
         await asyncio.wait({task})
+        task.exception()  # whoever is cancelled does not ask for it
         raise
 
 

@@ -17,14 +17,16 @@ from hansard.actions import listing as listing_of
 from hansard.clock import Occasion
 from hansard.engine.commands import REGISTRY, Asked, Call, FollowUp, Result, command
 from hansard.engine.parts import Parts
-from hansard.errors import BadInput, Conflict, HansardError, NotFound
+from hansard.engine.settings import TRUSTED
+from hansard.errors import Ambiguous, BadInput, Conflict, HansardError, NotFound
 from hansard.model.entry import Message, Role
 from hansard.model.key import SessionKey
 from hansard.model.place import Source
 from hansard.model.session import SessionHead, Shelf
 from hansard.model.surroundings import HomeChannel
 from hansard.model.terminal import one_line
-from hansard.model.title import clean_title
+from hansard.model.title import clean_title, matches_continuation
+from hansard.store import sessions as table
 from hansard.store.database import Tx
 
 _FORM = re.compile(r"^/([a-z]+)(?:@\S+)?(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
@@ -60,9 +62,7 @@ def carry_out(
 @command("new", "/new [name]", "begin a new session")
 def new(tx: Tx, asked: Asked) -> Result:
     """End the session; the next message opens another, perhaps with a name."""
-    wanted = clean_title(asked.words)
-    if wanted is not None:
-        titles.check_free(tx, wanted, profile=asked.key.profile)
+    wanted = _free_title(tx, asked)
     ended = routing.reset(tx, asked.key, when=asked.when)
     routing.name_next(tx, asked.key, wanted)
     named = "" if wanted is None else f" called {wanted}"
@@ -76,8 +76,6 @@ def resume(tx: Tx, asked: Asked) -> Result:
     if not asked.words:
         return listing(tx, asked)
     target = _target(tx, asked)
-    if not routing.may_resume(target, asked.source):
-        raise NotFound(f"No session is called {asked.words!r}, by id or by title.")
     routing.switch(tx, asked.key, target, when=asked.when)
     return Result(f"Now in {_name(target)}, {target.message_count} messages.")
 
@@ -101,7 +99,8 @@ def title(tx: Tx, asked: Asked) -> Result:
     head = _current(tx, asked)
     if not asked.words:
         return Result(f"This is {_name(head)}.")
-    renamed = sessions.rename(tx, head.id, asked.words, profile=asked.key.profile)
+    wanted = _free_title(tx, asked, holder=head.id) or asked.words
+    renamed = sessions.rename(tx, head.id, wanted, profile=asked.key.profile)
     return Result(f"This session is now called {renamed.title}.")
 
 
@@ -132,9 +131,10 @@ def retry(tx: Tx, asked: Asked) -> Result:
 def branch(tx: Tx, asked: Asked) -> Result:
     """Fork the session and go on in the fork; the old one stays as it is."""
     head = _current(tx, asked)
-    made = sessions.fork(
-        tx, head.id, profile=head.profile, when=asked.when, title=asked.words or None
-    )
+    if head.running:
+        raise Conflict("A turn is running here; nothing was changed. Wait for it or /stop it.")
+    title = _free_title(tx, asked)
+    made = sessions.fork(tx, head.id, profile=head.profile, when=asked.when, title=title)
     routing.switch(tx, asked.key, made, when=asked.when)
     return Result(f"Now in {_name(made)}; the old one stays as it was. /resume goes back.")
 
@@ -219,9 +219,10 @@ def _current(tx: Tx, asked: Asked) -> SessionHead:
 
 
 def _visible(tx: Tx, asked: Asked) -> list[SessionHead]:
-    filters = listing_of.Filters(shelf=Shelf.CHATS, platform=asked.source.platform)
+    where = asked.source.platform
+    filters = listing_of.Filters(shelf=Shelf.CHATS, platform=None if where in TRUSTED else where)
     page = listing_of.listing(tx, filters, profile=asked.key.profile, limit=_SCANNED)
-    return [head for head in page.items if routing.may_resume(head, asked.source)]
+    return [head for head in page.items if _may_see(head, asked)]
 
 
 def _target(tx: Tx, asked: Asked) -> SessionHead:
@@ -231,7 +232,51 @@ def _target(tx: Tx, asked: Asked) -> SessionHead:
         if not 1 <= place <= min(len(found), _LISTED):
             raise NotFound(f"There is no session {place} in the list.")
         return found[place - 1]
-    return resolve.resolve(tx, asked.words, profile=asked.key.profile)
+    # First among what this person may see: another's title must not hide theirs.
+    seen = _visible(tx, asked)
+    named = [head for head in seen if head.title == asked.words]
+    numbered = [
+        (number, head.no, head)
+        for head in seen
+        if head.title and (number := matches_continuation(asked.words, head.title)) is not None
+    ]
+    if named or numbered:
+        return named[0] if named else max(numbered)[2]
+    return _by_id(tx, asked)
+
+
+def _by_id(tx: Tx, asked: Asked) -> SessionHead:
+    """A session by its id or a title; what this person may not see is not there."""
+    try:
+        found = [resolve.resolve(tx, asked.words, profile=asked.key.profile)]
+    except Ambiguous as error:
+        heads = (table.get(tx, id, profile=asked.key.profile) for id in error.candidates)
+        found = [head for head in heads if head is not None]
+    mine = [head for head in found if _may_see(head, asked)]
+    if not mine:
+        raise NotFound(f"No session is called {asked.words!r}, by id or by title.")
+    if len(mine) > 1:
+        names = ", ".join(f"{head.id} {_name(head)}" for head in mine)
+        raise Ambiguous(f"{asked.words!r} is the beginning of several ids: {names}.")
+    return mine[0]
+
+
+def _may_see(head: SessionHead, asked: Asked) -> bool:
+    """Rule D-6. At the terminal and in the workbench sits the owner, who sees the profile."""
+    return asked.source.platform in TRUSTED or routing.may_resume(head, asked.source)
+
+
+def _free_title(tx: Tx, asked: Asked, *, holder: str = "") -> str | None:
+    """The title that was asked for; numbered if one holds it whom this person may not see."""
+    wanted = clean_title(asked.words)
+    if wanted is None:
+        return None
+    profile = asked.key.profile
+    row = tx.one("id_by_title", profile=profile, title=wanted)
+    other = None if row is None or row[0] == holder else table.get(tx, row[0], profile=profile)
+    if other is not None and _may_see(other, asked):
+        titles.check_free(tx, wanted, profile=profile, except_for=holder)
+    return titles.free_title(tx, wanted, profile=profile, except_for=holder)
 
 
 def _last_prompt(tx: Tx, head: SessionHead) -> tuple[int, Message]:

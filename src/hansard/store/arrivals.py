@@ -51,6 +51,14 @@ def waiting(tx: Tx, key: str, *, profile: str, limit: int) -> list[Arrival]:
     return [_arrival(row) for row in tx.all("waiting_arrivals", key=key, profile=profile, limit=limit)]
 
 
+def source_of_turn(tx: Tx, turn_id: str, *, session_no: int) -> Source | None:
+    """Where the last message of a turn came from; None for a turn without an arrival."""
+    row = tx.one("last_source_of_turn", session_no=session_no, turn_id=turn_id)
+    if row is None:
+        return None
+    return source_as_stored({"platform": "unknown"} | document.decode(row[0]))
+
+
 def take(tx: Tx, arrival: Arrival, *, session_no: int, turn_id: str, seq: int) -> None:
     """Note that an arrival has become an entry."""
     tx.run("take_arrival", no=arrival.no, session_no=session_no, turn_id=turn_id, seq=seq)

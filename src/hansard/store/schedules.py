@@ -49,9 +49,10 @@ def listing(tx: Tx, *, profile: str) -> list[Schedule]:
     return [_schedule(row) for row in tx.all("list_schedules", profile=profile)]
 
 
-def due(tx: Tx, *, now: datetime, limit: int) -> list[Schedule]:
-    """The schedules whose time has come, the longest due first."""
-    return [_schedule(row) for row in tx.all("due_schedules", now=to_micros(now), limit=limit)]
+def due(tx: Tx, *, profile: str, now: datetime, limit: int) -> list[Schedule]:
+    """The schedules of a profile whose time has come, the longest due first."""
+    rows = tx.all("due_schedules", profile=profile, now=to_micros(now), limit=limit)
+    return [_schedule(row) for row in rows]
 
 
 def runs(tx: Tx, no: int, *, limit: int) -> list[Run]:

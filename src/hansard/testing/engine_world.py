@@ -2,10 +2,11 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hansard.actions import read, stats
+from hansard.actions import listing, read, routing, stats, turns
 from hansard.engine.engine import Engine
 from hansard.engine.intake import Received
 from hansard.engine.parts import Parts
@@ -13,7 +14,9 @@ from hansard.engine.settings import Door, Settings
 from hansard.model.entry import Message, message
 from hansard.model.key import key_for
 from hansard.model.place import Source
+from hansard.model.session import SessionHead, Shelf
 from hansard.model.surroundings import Surroundings, render
+from hansard.model.turn import Turn
 from hansard.store.database import Store
 from hansard.testing.clock import FakeClock, SequentialIds
 from hansard.testing.loopback import LoopbackAdapter
@@ -41,6 +44,7 @@ class EngineWorld:
         self.settings = settings
         self._parts = parts
         self._engines = 0
+        self._asked = 0
 
     def parts(self, fate: Fate | None = None) -> Parts:
         """The parts of another process on the same store."""
@@ -73,14 +77,28 @@ class EngineWorld:
 
     def source(self, chat: str = "1", number: str = "1", **fields: Any) -> Source:
         """Where a test's message comes from."""
-        given = {"user_id": "u", "user_name": "Ada", **fields}
-        return Source(platform="loopback", chat_id=chat, platform_message_id=number, **given)
+        given = {"platform": "loopback", "user_id": "u", "user_name": "Ada", **fields}
+        return Source(chat_id=chat, platform_message_id=number, **given)
 
     async def says(
-        self, engine: Engine, text: str, *, chat: str = "1", number: str = "1"
+        self, engine: Engine, text: str, *, chat: str = "1", number: str = "1", **fields: Any
     ) -> Received:
         """A person writes."""
-        return await engine.receive(self.source(chat, number), message("user", text))
+        return await engine.receive(self.source(chat, number, **fields), message("user", text))
+
+    async def asks(self, engine: Engine, text: str, *, chat: str = "1", **fields: Any) -> list[str]:
+        """A person writes something new and waits until all is quiet; what the chat was sent."""
+        self._asked += 1
+        before = len(self.adapter.texts(f"loopback:{chat}"))
+        await self.says(engine, text, chat=chat, number=f"asked-{self._asked}", **fields)
+        await self.settle(engine)
+        return self.adapter.texts(f"loopback:{chat}")[before:]
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not is_so():
+                await asyncio.sleep(0.003)
 
     async def settle(self, engine: Engine | None = None) -> None:
         """Wait until nothing waits and nothing runs."""
@@ -88,19 +106,33 @@ class EngineWorld:
             while not await self._is_quiet(engine):
                 await asyncio.sleep(0.01)
 
-    async def texts(self, chat: str = "1") -> list[str]:
+    async def head(self, chat: str = "1", **fields: Any) -> SessionHead:
+        """The session that a chat is on."""
+        head = await self.store.read(routing.current, key_for(self.source(chat, **fields)))
+        assert head is not None, f"no session for chat {chat}"
+        return head
+
+    async def texts(self, chat: str = "1", **fields: Any) -> list[str]:
         """What people read in a chat's current session."""
-        key = str(key_for(self.source(chat)))
-        row = await self.store.read(lambda tx: tx.one("get_binding", profile="main", key=key))
-        assert row is not None, f"no session for chat {chat}"
-        head = await self.store.read(lambda tx: tx.one("get_head_by_no", no=row[0]))
-        assert head is not None
-        entries = await self.store.read(read.transcript_of, head[1], profile="main")
+        return await self.texts_of((await self.head(chat, **fields)).id)
+
+    async def texts_of(self, session_id: str) -> list[str]:
+        """What people read in a session."""
+        entries = await self.store.read(read.transcript_of, session_id, profile="main")
         return [entry.body.text for entry in entries if isinstance(entry.body, Message)]
+
+    async def turns(self, chat: str = "1") -> list[Turn]:
+        """The turns of a chat's current session."""
+        return list(await self.store.read(turns.of_session, (await self.head(chat)).no))
+
+    async def sessions(self, shelf: Shelf = Shelf.CHATS) -> list[SessionHead]:
+        """All sessions of a shelf, the latest first."""
+        page = await self.store.read(listing.listing, listing.Filters(shelf=shelf), profile="main")
+        return list(page.items)
 
     async def _is_quiet(self, engine: Engine | None) -> bool:
         found = await self.store.read(stats.backlog)
-        idle = engine is None or engine.turns.turns == 0
+        idle = engine is None or engine.turns.turns + engine.scheduler.runs == 0
         return idle and not (found.waiting_arrivals or found.open_deliveries or found.running_turns)
 
 

@@ -20,6 +20,10 @@ WHERE a.profile = :profile AND a.idem = :idem;
 SELECT {{arrival_columns}} FROM arrivals a LEFT JOIN sessions s ON s.no = a.session_no
 WHERE a.profile = :profile AND a.key = :key AND a.state = 'waiting' ORDER BY a.no LIMIT :limit;
 
+-- name: last_source_of_turn
+-- Where the last message of a turn came from.
+SELECT source FROM arrivals WHERE session_no = :session_no AND turn_id = :turn_id ORDER BY no DESC LIMIT 1;
+
 -- name: take_arrival
 UPDATE arrivals SET state = 'taken', session_no = :session_no, turn_id = :turn_id, seq = :seq
 WHERE no = :no AND state = 'waiting';

@@ -19,7 +19,7 @@ SELECT {{schedule_columns}} FROM schedules WHERE no = :no;
 
 -- name: due_schedules
 SELECT {{schedule_columns}} FROM schedules
-WHERE removed_at IS NULL AND paused = 0 AND next_at <= :now ORDER BY next_at LIMIT :limit;
+WHERE profile = :profile AND removed_at IS NULL AND paused = 0 AND next_at <= :now ORDER BY next_at LIMIT :limit;
 
 -- name: set_next_at
 UPDATE schedules SET next_at = :next_at WHERE no = :no;
@@ -47,7 +47,8 @@ UPDATE runs SET lease_until = :lease_until
 WHERE schedule_no = :schedule_no AND due_at = :due_at AND state = 'running' AND holder = :holder;
 
 -- name: expired_runs
-SELECT schedule_no, due_at FROM runs WHERE state = 'running' AND lease_until < :now ORDER BY lease_until LIMIT :limit;
+SELECT schedule_no, due_at, session_no FROM runs
+WHERE state = 'running' AND lease_until < :now ORDER BY lease_until LIMIT :limit;
 
 -- name: list_runs
 SELECT r.due_at, r.state, r.began_at, r.ended_at, s.id, r.reason FROM runs r LEFT JOIN sessions s ON s.no = r.session_no
