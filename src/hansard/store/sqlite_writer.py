@@ -85,11 +85,25 @@ class Writer:
     def _transact(
         self, connection: apsw.Connection, jobs: list[Job], outcomes: list[Outcome]
     ) -> None:
+        try:
+            self._attempt(connection, jobs, outcomes, _run_plainly)
+        except _Tangled:
+            # Rare. Savepoints for all would cost every append.
+            outcomes.clear()
+            self._attempt(connection, jobs, outcomes, _run_apart)
+
+    def _attempt(
+        self,
+        connection: apsw.Connection,
+        jobs: list[Job],
+        outcomes: list[Outcome],
+        run: Callable[[apsw.Connection, Job], Outcome],
+    ) -> None:
         started = time.monotonic()
         connection.execute("BEGIN IMMEDIATE")
         try:
             for job in jobs:
-                outcomes.append(_run(connection, job))
+                outcomes.append(run(connection, job))
                 if time.monotonic() - started > BATCH_SECONDS:
                     break
             self._commit_now(connection)
@@ -152,22 +166,46 @@ class Writer:
             return  # busy or full: the next commit tries again; nothing depends on it
 
 
-def _run(connection: apsw.Connection, job: Job) -> Outcome:
+class _Tangled(Exception):
+    """A job failed after it had written: what is its own can no longer be told from the others'."""
+
+
+def _run_plainly(connection: apsw.Connection, job: Job) -> Outcome:
+    """Run one job in the transaction. One that fails before it has written leaves no trace."""
+    for _ in range(RACES):
+        tx = SqliteTx(connection)
+        before = connection.total_changes()
+        try:
+            return Outcome(job.action(tx, *job.args, **job.kwargs), None, tx.events)
+        except BaseException as error:  # handed to the caller
+            if not connection.in_transaction:
+                raise  # SQLite itself undid the whole transaction: disk full, I/O error
+            if connection.total_changes() != before:
+                raise _Tangled from error
+            if not isinstance(error, RaceLost):
+                return Outcome(None, _told(error))
+    return Outcome(None, Conflict(KEPT_CHANGING))
+
+
+def _run_apart(connection: apsw.Connection, job: Job) -> Outcome:
     """Run one job in a savepoint; its failure undoes its own work and no one else's."""
     for _ in range(RACES):
         tx = SqliteTx(connection)
         connection.execute("SAVEPOINT job")
         try:
             value = job.action(tx, *job.args, **job.kwargs)
-        except BaseException as error:  # handed to the caller below
+        except BaseException as error:  # handed to the caller
             if not connection.in_transaction:
                 raise  # SQLite itself undid the whole transaction: disk full, I/O error
             connection.execute("ROLLBACK TO job")
             connection.execute("RELEASE job")
             if isinstance(error, RaceLost):
                 continue
-            told = translate(error, "the store") if isinstance(error, apsw.Error) else error
-            return Outcome(None, told)
+            return Outcome(None, _told(error))
         connection.execute("RELEASE job")
         return Outcome(value, None, tx.events)
     return Outcome(None, Conflict(KEPT_CHANGING))
+
+
+def _told(error: BaseException) -> BaseException:
+    return translate(error, "the store") if isinstance(error, apsw.Error) else error
