@@ -1,32 +1,31 @@
 """Finding what was said: candidates from the index, hits from the log."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 
-from hansard.actions import resolve
-from hansard.clock import from_micros, to_micros
-from hansard.errors import BadInput, NotFound
+from hansard.actions import finding
+from hansard.actions.finding import CANDIDATES, Finder, Match
+from hansard.clock import from_micros
+from hansard.errors import BadInput
 from hansard.model import query as queries
 from hansard.model import snippet as snippets
-from hansard.model import words
 from hansard.model.cursor import Cursor
-from hansard.model.entry import MAX_SEQ, SEQ_BITS, Entry, Message
-from hansard.model.matching import matches
+from hansard.model.entry import SEQ_BITS, Message
 from hansard.model.query import Query
-from hansard.model.search_text import searchable_text
+from hansard.model.search_text import STEPS, TITLE, searchable_text
 from hansard.model.session import Segment, SessionHead
 from hansard.store import entries, indexing, sessions
 from hansard.store.database import Tx
 
-CANDIDATES = 1000
-LITERAL_CANDIDATES = 200
-TITLE = "title"
-_FAR = 2**62
+SORTS = ("relevance", "newest")
+MOST_HITS = 200
 _TEXT = 4000
 _NEIGHBOUR = 200
 _RECENCY = 0.5
+_NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,11 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a search. `more`: there are more matches than were counted."""
+    """The answer to a search. `more`: there are more matches than were counted.
+
+    `behind`: so many changes are not in the index yet. `missing`: what the query names and
+    is not there. `step_hits`: matches in tool output and reasoning that are not shown.
+    """
 
     hits: tuple[Hit, ...]
     total: int
@@ -76,185 +79,115 @@ class Found:
     step_hits: int = 0
     behind: int = 0
     suggestion: str | None = None
+    missing: str | None = None
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
-    position: int
-    entry_no: int
-    at: int
-    score: float
-
-    @property
-    def session_no(self) -> int:
-        return self.entry_no >> SEQ_BITS
-
-    @property
-    def seq(self) -> int:
-        return self.entry_no & MAX_SEQ
-
-
 def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Found:
     """Find messages by what a person typed; an answer always says what it left out."""
-    if not 1 <= wish.limit <= 200:
-        raise BadInput(f"A search gives 1 to 200 hits at a time, not {wish.limit}.")
-    if wish.sort not in ("relevance", "newest"):
-        raise BadInput(f"Hits are sorted by relevance or newest, not by {wish.sort!r}.")
+    if not 1 <= wish.limit <= MOST_HITS:
+        raise BadInput(f"A search gives 1 to {MOST_HITS} hits at a time, not {wish.limit}.")
+    if wish.sort not in SORTS:
+        raise BadInput(f"Hits are sorted by {' or '.join(SORTS)}, not by {wish.sort!r}.")
+    place = None if wish.cursor is None else Cursor.parse(wish.cursor)
     query = queries.parse(text, now=now)
-    asker = _Asker(tx, query, profile=profile, wish=wish)
+    if wish.source is not None:
+        query = queries.from_source(query, wish.source)
     behind = indexing.state(tx).behind
-    if query.is_empty or asker.finds_nothing:
+    if query.is_empty:
         return Found((), 0, False, None, query.describe(), behind=behind)
-    found, used, relaxed = asker.find()
-    ranked = _ranked(found, wish)
-    begin = Cursor.parse(wish.cursor).no if wish.cursor else 0
-    page = ranked[begin : begin + wish.limit]
-    more = str(Cursor(0, begin + wish.limit)) if begin + wish.limit < len(ranked) else None
-    counts = _count_by_session(found)
+    steps = wish.steps or "tool" in query.filters.roles or not query.groups
+    finder = _finder(tx, query.filters, profile=profile, wish=wish, now=now)
+    # What looks like operators may be the text itself: then it is looked for everywhere.
+    literal = queries.literal(query, platform=wish.source)
+    plain = (
+        None
+        if literal is None
+        else _finder(tx, literal.filters, profile=profile, wish=wish, now=now)
+    )
+    areas = finding.areas(steps=steps)
+    quoted = [] if plain is None or literal is None else plain.quoted(literal, areas)
+    found, used, relaxed = _find(finder, query, areas, quoted)
+    page, following = _page(_ranked(found, wish), found, place=place, limit=wish.limit)
+    counts = Counter(match.session_no for match in found)
     return Found(
-        hits=tuple(_hit(tx, match, used, counts) for match in page),
+        hits=tuple(_hit(tx, match, used, counts[match.session_no]) for match in page),
         total=len(found),
         more=len(found) >= CANDIDATES,
-        next=more,
+        next=following,
         words=used.describe(),
         relaxed=relaxed,
-        step_hits=0 if asker.looks_at_steps else asker.count_steps(used),
+        step_hits=0 if steps else len(finder.matches(used, STEPS)),
         behind=behind,
         suggestion=None if found else _suggest(tx, query),
+        missing=finder.missing,
     )
 
 
-class _Asker:
-    """Asks the index, with the filters of one search."""
-
-    def __init__(self, tx: Tx, query: Query, *, profile: str, wish: Wish) -> None:
-        self._tx = tx
-        self._query = query if wish.source is None else queries.from_source(query, wish.source)
-        self._profile = profile
-        self._wish = wish
-        self.finds_nothing = False
-        self.looks_at_steps = wish.steps or "tool" in query.filters.roles or not query.groups
-        first, last = self._range()
-        filters = query.filters
-        self._filters = {
-            "profile": profile,
-            "first": first,
-            "last": last,
-            "project_no": self._project(),
-            "after": -_FAR if filters.after is None else to_micros(filters.after),
-            "before": _FAR if filters.before is None else to_micros(filters.before),
-        }
-
-    def find(self) -> tuple[list[_Match], Query, bool]:
-        """The newest matches, the query that found them, and whether it had to be relaxed."""
-        found = self._all_areas(self._query)
-        literal = self._query.literal() if self._query.has_operators else None
-        if literal is not None:
-            found = _merged(found, self._quoted(literal))
-        if found or len(self._query.groups) < 2:
-            return found, self._query, False
-        relaxed = self._query.relaxed()
-        return self._all_areas(relaxed), relaxed, True
-
-    def count_steps(self, query: Query) -> int:
-        """How many matches there are in what tools said and models thought."""
-        return len(self._matches(query, "steps", CANDIDATES))
-
-    def _all_areas(self, query: Query) -> list[_Match]:
-        found = self._matches(query, "body", CANDIDATES)
-        if self.looks_at_steps:
-            found = _merged(found, self._matches(query, "steps", CANDIDATES))
-        return found
-
-    def _matches(self, query: Query, area: str, limit: int) -> list[_Match]:
-        rows = self._tx.all(
-            f"find_in_{area}",
-            below=_FAR,
-            limit=limit,
-            **self._tx.match(query, profile=self._profile, area=area),
-            **self._filters,
-        )
-        found = [
-            (_Match(position, entry_no, at, score), is_long)
-            for position, entry_no, at, score, is_long in rows
-        ]
-        return [
-            match for match, is_long in found if not is_long or self._really(match, query, area)
-        ]
-
-    def _really(self, match: _Match, query: Query, area: str) -> bool:
-        """A long text's words have no places in the index: look at the text itself."""
-        entry = _entry(self._tx, match)
-        return entry is not None and matches(query, searchable_text(entry.body, area))
-
-    def _quoted(self, literal: Query) -> list[_Match]:
-        """Messages in which the whole query stands to the letter, operators and all."""
-        wanted = _squeezed(literal.text)
-        return [
-            match
-            for match in self._matches(literal, "body", LITERAL_CANDIDATES)
-            if (entry := _entry(self._tx, match)) is not None
-            and wanted in _squeezed(searchable_text(entry.body, "body"))
-        ]
-
-    def _range(self) -> tuple[int, int]:
-        refs = (
-            *self._query.filters.sessions,
-            *((self._wish.session,) if self._wish.session else ()),
-        )
-        if not refs:
-            return 0, _FAR
-        try:
-            head = resolve.resolve(self._tx, refs[-1], profile=self._profile)
-        except NotFound:
-            self.finds_nothing = True
-            return 0, 0
-        return entries.entry_no(head.no, 0), entries.entry_no(head.no, MAX_SEQ)
-
-    def _project(self) -> int | None:
-        if not self._query.filters.projects:
-            return None
-        row = self._tx.one(
-            "get_project", profile=self._profile, name=self._query.filters.projects[-1]
-        )
-        if row is None:
-            self.finds_nothing = True
-            return None
-        return int(row[0])
+def _finder(tx: Tx, filters: queries.Filters, *, profile: str, wish: Wish, now: datetime) -> Finder:
+    scope = finding.scope_of(tx, filters, profile=profile, session=wish.session, now=now)
+    below = None if wish.cursor is None else Cursor.parse(wish.cursor).at
+    return Finder(tx, scope, scored=wish.sort == "relevance", below=below)
 
 
-def _ranked(found: Sequence[_Match], wish: Wish) -> list[_Match]:
+def _find(
+    finder: Finder, query: Query, areas: Sequence[str], quoted: list[Match]
+) -> tuple[list[Match], Query, bool]:
+    """The newest matches, the query that found them, and whether it had to be relaxed."""
+    found = _merged([*(finder.matches(query, area) for area in areas), quoted])
+    if found or len(query.groups) < 2:
+        return found, query, False
+    relaxed = query.relaxed()
+    return _merged([finder.matches(relaxed, area) for area in areas]), relaxed, True
+
+
+def _ranked(found: Sequence[Match], wish: Wish) -> list[Match]:
     """In the order of the wish; unless all hits are wanted, the best of each session."""
-    newest = sorted(found, key=lambda match: -match.position)
+    ranked = list(found)
     if wish.sort == "relevance":
-        age = {match.position: _RECENCY * place / len(newest) for place, match in enumerate(newest)}
-        newest.sort(key=lambda match: age[match.position] - match.score)
+        age = {match.no: _RECENCY * place / len(found) for place, match in enumerate(found)}
+        ranked.sort(key=lambda match: age[match.no] - match.score)
     if wish.all_hits or wish.session is not None:
-        return newest
-    best: dict[int, _Match] = {}
-    for match in newest:
+        return ranked
+    best: dict[int, Match] = {}
+    for match in ranked:
         best.setdefault(match.session_no, match)
     return list(best.values())
 
 
-def _hit(tx: Tx, match: _Match, query: Query, counts: dict[int, int]) -> Hit:
+def _page(
+    ranked: Sequence[Match], found: Sequence[Match], *, place: Cursor | None, limit: int
+) -> tuple[Sequence[Match], str | None]:
+    """The part of the hits that is asked for, and where it goes on.
+
+    A cursor holds on to the newest match of its first page: what is said later moves nothing.
+    """
+    begin = 0 if place is None else place.no
+    page = ranked[begin : begin + limit]
+    if begin + limit < len(ranked):
+        top = found[0].no + 1 if place is None else place.at
+        return page, str(Cursor(top, begin + limit))
+    if len(found) >= CANDIDATES:
+        return page, str(Cursor(found[-1].no, 0))  # the older ones
+    return page, None
+
+
+def _hit(tx: Tx, match: Match, query: Query, times: int) -> Hit:
     head = sessions.get_by_no(tx, match.session_no)
-    at = from_micros(match.at)
-    times = counts[match.session_no]
+    at, score = from_micros(match.at), round(match.score, 6)
     if match.seq == 0:
         title = head.title or ""
-        return Hit(
-            head, 0, TITLE, snippets.snippet(title, query), title, at, match.score, in_session=times
-        )
+        shown = snippets.snippet(title, query)
+        return Hit(head, 0, TITLE, shown, title, at, score, in_session=times)
+    own = match.entry_no >> SEQ_BITS
     around = entries.read(
-        tx, Segment(head.no, head.id, max(1, match.seq - 3), match.seq + 3), limit=7
+        tx, Segment(own, head.id, max(1, match.seq - _NEAR), match.seq + _NEAR), limit=2 * _NEAR + 1
     )
     said = {entry.seq: entry.body for entry in around if isinstance(entry.body, Message)}
     body = said[match.seq]
-    text = searchable_text(body, "body") or searchable_text(body, "steps")
+    text = searchable_text(body, match.area)
     before = [seq for seq in said if seq < match.seq and said[seq].text]
     after = [seq for seq in said if seq > match.seq and said[seq].text]
     return Hit(
@@ -264,32 +197,20 @@ def _hit(tx: Tx, match: _Match, query: Query, counts: dict[int, int]) -> Hit:
         snippet=snippets.snippet(text, query),
         text=text[:_TEXT],
         at=at,
-        score=round(match.score, 6),
+        score=score,
         before=said[max(before)].text[:_NEIGHBOUR] if before else None,
         after=said[min(after)].text[:_NEIGHBOUR] if after else None,
         in_session=times,
     )
 
 
-def _entry(tx: Tx, match: _Match) -> Entry | None:
-    found = entries.read(tx, Segment(match.session_no, "", match.seq, match.seq), limit=1)
-    return found[0] if found else None
-
-
-def _merged(one: Sequence[_Match], other: Sequence[_Match]) -> list[_Match]:
-    by_position = {match.position: match for match in (*other, *one)}
-    return sorted(by_position.values(), key=lambda match: -match.position)[:CANDIDATES]
-
-
-def _count_by_session(found: Sequence[_Match]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for match in found:
-        counts[match.session_no] = counts.get(match.session_no, 0) + 1
-    return counts
-
-
-def _squeezed(text: str) -> str:
-    return " ".join(words.fold(text).split())
+def _merged(several: Sequence[list[Match]]) -> list[Match]:
+    """Newest first, each document once; a message is found in what was said before its steps."""
+    by_entry: dict[int, Match] = {}
+    for found in several:
+        for match in found:
+            by_entry.setdefault(match.entry_no, match)
+    return sorted(by_entry.values(), key=lambda match: -match.no)[:CANDIDATES]
 
 
 def _suggest(tx: Tx, query: Query) -> str | None:
@@ -304,8 +225,10 @@ def _suggest(tx: Tx, query: Query) -> str | None:
 
 
 def _near(tx: Tx, word: str) -> str | None:
+    """The spelling that was perhaps meant, when this one is not there."""
     if len(word) < 4:
         return None
     rows = tx.all("near_words", first=word[:2], beyond=word[:2] + "\U0010ffff", limit=3000)
-    close = get_close_matches(word, [row[0] for row in rows if row[0] != word], n=1, cutoff=0.7)
+    known = [row[0] for row in rows]
+    close = [] if word in known else get_close_matches(word, known, n=1, cutoff=0.7)
     return close[0] if close else None

@@ -9,10 +9,14 @@ from hansard.model.words import Word
 
 ROLES = ("user", "assistant", "system", "tool")
 MOST_TERMS = 32
+MOST_WORDS = 64
 LONGEST_QUERY = 4096
 
 _FILTER = re.compile(
-    r'^(role|source|in|before|after|session|tool):(?:"([^"]+)"|(\S+))$', re.IGNORECASE
+    r'(role|source|in|before|after|session|tool):(?:"([^"]+)"|(\S+))', re.IGNORECASE
+)
+_QUOTED_FILTER = re.compile(
+    r'(?<!\S)(?:role|source|in|before|after|session|tool):"[^"]+"(?!\S)', re.IGNORECASE
 )
 _DATE = re.compile(r"^(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?$")
 _AGO = re.compile(r"^(\d{1,5})([hdwmy])$")
@@ -32,6 +36,11 @@ class Term:
     def is_phrase(self) -> bool:
         """Whether several words must stand together."""
         return len(self.words) > 1
+
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether the last word may go on in the text."""
+        return self.prefix or self.words[-1].begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +84,6 @@ class Query:
         everything = tuple(term for group in self.groups for term in group)
         return replace(self, groups=(everything,) if everything else ())
 
-    def literal(self) -> "Query | None":
-        """The whole text read as it stands, for those who quote a message that looks like operators."""
-        term = _term(self.text, quoted=True)
-        return None if term is None else Query(self.text, ((term,),))
-
     def describe(self) -> str:
         """The query in words."""
         said = [" or ".join(_shown(term) for term in group) for group in self.groups]
@@ -90,8 +94,8 @@ class Query:
 
 def parse(text: str, *, now: datetime | None = None) -> Query:
     """Read a query. What is no operator is a word; nothing is an error."""
-    pieces = _pieces(text[:LONGEST_QUERY])
-    filters, rest = _take_filters(pieces, now=now)
+    text = _bounded(text)
+    filters, rest = _take_filters(_pieces(text), now=now)
     groups: list[tuple[Term, ...]] = []
     unwanted: list[Term] = []
     joins = False
@@ -112,8 +116,8 @@ def parse(text: str, *, now: datetime | None = None) -> Query:
         else:
             groups.append((term,))
         joins = False
-    if not groups and unwanted:
-        groups, unwanted = [(term,) for term in unwanted], []
+    if not groups:
+        groups, unwanted = [(term,) for term in unwanted or _signs(rest)], []
     return Query(text, tuple(groups[:MOST_TERMS]), tuple(unwanted[:MOST_TERMS]), filters)
 
 
@@ -122,9 +126,31 @@ def from_source(query: Query, platform: str) -> Query:
     return replace(query, filters=replace(query.filters, sources=(platform,)))
 
 
+def literal(query: Query, *, platform: str | None = None) -> Query | None:
+    """The whole text as it stands, for those who quote a message that looks like operators."""
+    term = _term(query.text, quoted=True) if query.has_operators else None
+    if term is None:
+        return None
+    return Query(query.text, ((term,),), (), Filters(sources=(platform,) if platform else ()))
+
+
+def _bounded(text: str) -> str:
+    """Not more than anyone types; what someone pasted is cut between words."""
+    if len(text) <= LONGEST_QUERY:
+        return text
+    whole = text[: LONGEST_QUERY + 1].rsplit(maxsplit=1)[0]
+    return whole if len(whole) <= LONGEST_QUERY else text[:LONGEST_QUERY]
+
+
+def _signs(rest: list[tuple[str, bool]]) -> list[Term]:
+    """Punctuation, when there is nothing else to look for."""
+    found = dict.fromkeys(sign for piece, _ in rest for sign in words.alone(piece))
+    return [Term(words.shown(sign), (Word(sign),)) for sign in found]
+
+
 def _term(piece: str, *, quoted: bool) -> Term | None:
     prefix = not quoted and len(piece) > 1 and piece.endswith("*") and not piece.endswith("**")
-    found = words.wanted(piece)
+    found = words.wanted(piece)[:MOST_WORDS]
     if not found:
         return None
     sticky = words.sticky(piece) if not quoted and len(found) == 1 else []
@@ -135,6 +161,10 @@ def _term(piece: str, *, quoted: bool) -> Term | None:
 
 def _pieces(text: str) -> list[tuple[str, bool]]:
     """Cut at white space; what stands in quotation marks stays together. Marks may be nested."""
+    named = _QUOTED_FILTER.search(text)
+    if named is not None:
+        before, after = text[: named.start()], text[named.end() :]
+        return [*_pieces(before), (named[0], False), *_pieces(after)]
     spans = _quoted(text)
     pieces: list[tuple[str, bool]] = []
     at = 0
@@ -146,7 +176,7 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
 
 
 def _quoted(text: str) -> list[tuple[int, int]]:
-    """Where quoted stretches begin and end. Marks that do not pair are part of one long quotation."""
+    """Where quoted stretches begin and end. Marks that do not pair are of one long quotation."""
     marks = [place for place, char in enumerate(text) if char == '"']
     opens = [
         place for place in marks if _is_edge(text, place - 1) and not _is_edge(text, place + 1)
@@ -183,7 +213,7 @@ def _take_filters(
     after: datetime | None = None
     rest: list[tuple[str, bool]] = []
     for piece, quoted in pieces:
-        match = None if quoted else _FILTER.match(piece)
+        match = None if quoted else _FILTER.fullmatch(piece)
         name, value = (match[1].lower(), match[2] or match[3]) if match else ("", "")
         moment = _moment(value, now=now) if name in ("before", "after") else None
         if name == "before" and moment is not None:

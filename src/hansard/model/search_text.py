@@ -1,54 +1,120 @@
-"""What of a message is searched: its words, the parts of its names, its steps, its facets."""
+"""What of a message is searched: its words, and facts about it as words that no text contains.
+
+A message is one or two documents. What was said is one; what was done or thought on the way
+(tool output, reasoning) is another, which a search leaves out unless it is asked for.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from hansard.model import document, words
 from hansard.model.entry import Body, Message, body_to_json
 
 STEP_CHARACTERS = 20_000
+SAID = "said"
+STEPS = "steps"
+AREAS = (SAID, STEPS)
+TITLE = "title"
 _FACET = "\ue000"
-_JOINT = "\ue001"
+_SIGN = 0xE200
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where and when something was said."""
+
+    profile: str
+    platform: str
+    session_no: int
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class SearchText:
-    """A document of the index: four lists of words."""
+    """A document of the index: its area, and its words in order, facets first."""
 
-    body: list[str]
-    parts: list[str]
-    steps: list[str]
-    facets: list[str]
+    area: str
+    words: list[str]
 
 
-def of_title(title: str, *, profile: str, platform: str) -> SearchText:
+def of_title(title: str, origin: Origin) -> SearchText:
     """A session's title as a document."""
-    facets = [facet("profile", profile), facet("source", platform), facet("role", "title")]
-    return SearchText(words.words(title), [*words.humps(title), *words.sticky(title)], [], facets)
+    return SearchText(SAID, [*_facets(TITLE, SAID, origin), *_all_words(title)])
 
 
-def of_message(role: str, data: Mapping[str, Any], *, profile: str, platform: str) -> SearchText:
-    """A message, from its JSON as the log keeps it, as a document."""
-    facets = [facet("profile", profile), facet("source", platform), facet("role", role)]
-    for part in data.get("parts", ()):
-        if part.get("type") in ("tool_call", "tool_result") and part.get("name"):
-            facets.append(facet("tool", _text(part["name"])))
-    text, quiet = _areas(role, data)
-    parts = [*words.humps(text), *words.sticky(text)]
-    return SearchText(words.words(text), parts, words.words(quiet) if quiet else [], facets)
+def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[SearchText]:
+    """A message, from its JSON as the log keeps it, as documents."""
+    said, steps = _areas(role, data)
+    tools = [
+        facet("tool", _text(part["name"]))
+        for part in data.get("parts", ())
+        if part.get("type") in ("tool_call", "tool_result") and part.get("name")
+    ]
+    found = []
+    if said or not steps:
+        found.append(SearchText(SAID, [*_facets(role, SAID, origin), *tools, *_all_words(said)]))
+    if steps:
+        found.append(SearchText(STEPS, [*_facets(role, STEPS, origin), *tools, *_all_words(steps)]))
+    return found
 
 
 def searchable_text(body: Body, area: str) -> str:
     """The text of a message that one area of the index was made from."""
     if not isinstance(body, Message):
         return ""
-    text, quiet = _areas(body.role, body_to_json(body))
-    return text if area == "body" else quiet
+    said, steps = _areas(body.role, body_to_json(body))
+    return said if area == SAID else steps
+
+
+@lru_cache(1000)
+def facet(kind: str, value: str) -> str:
+    """A fact about a message as a word that no text can contain."""
+    plain = "".join(
+        char if char.isalnum() else chr(_SIGN + ord(char) % 0x1000)
+        for char in words.fold(value)[: words.LONGEST]
+    )
+    return f"{_FACET}{kind}{plain}"
+
+
+def is_facet(word: str) -> bool:
+    """Whether a word of the index is a fact, not something that was said."""
+    return word.startswith(_FACET)
+
+
+def of_profile(profile: str, area: str) -> str:
+    """The facet that every question asks for: whose, and of which area."""
+    return facet(area, profile)
+
+
+def of_session(session_no: int) -> str:
+    """The facet of everything in one session."""
+    return f"{_FACET}no{session_no:x}"
+
+
+def of_month(year: int, month: int) -> str:
+    """The facet of a calendar month, in UTC."""
+    return f"{_FACET}in{year * 12 + month:x}"
+
+
+def _facets(role: str, area: str, origin: Origin) -> list[str]:
+    return [
+        of_profile(origin.profile, area),
+        facet("role", role),
+        facet("source", origin.platform),
+        of_session(origin.session_no),
+        of_month(origin.at.year, origin.at.month),
+    ]
+
+
+def _all_words(text: str) -> list[str]:
+    return words.words(text) + words.extras(text)
 
 
 def _areas(role: str, data: Mapping[str, Any]) -> tuple[str, str]:
-    """What was said, and what was done or thought on the way: the second is not searched by default."""
+    """What was said, and what was done or thought on the way."""
     said: list[str] = []
     steps: list[str] = []
     for part in data.get("parts", ()):
@@ -65,19 +131,18 @@ def _areas(role: str, data: Mapping[str, Any]) -> tuple[str, str]:
                 said.append(_text(part.get("name")))
             case _:
                 steps.append(_text(part))
-    text = said[0] if len(said) == 1 else "\n".join(said)
     if role == "tool":
         # What a tool says as plain text is its output all the same.
-        return "", "\n".join((*said, *steps))[:STEP_CHARACTERS]
-    return text, "\n".join(steps)[:STEP_CHARACTERS]
+        return "", _beginning("\n".join((*said, *steps)))
+    return "\n".join(said), _beginning("\n".join(steps))
 
 
-def facet(kind: str, value: str) -> str:
-    """A fact about a message as a word that no text can contain."""
-    plain = "".join(
-        char if char.isalnum() else _JOINT for char in words.fold(value)[: words.LONGEST]
-    )
-    return f"{_FACET}{kind}{_JOINT}{plain}"
+def _beginning(text: str) -> str:
+    """As much of a tool's output as is searched, cut between words."""
+    if len(text) <= STEP_CHARACTERS:
+        return text
+    whole = text[: STEP_CHARACTERS + 1].rsplit(maxsplit=1)[0]
+    return whole if len(whole) <= STEP_CHARACTERS else text[:STEP_CHARACTERS]
 
 
 def _text(value: Any) -> str:

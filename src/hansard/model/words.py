@@ -4,6 +4,9 @@ A word is a run of letters and digits, folded to lower case without diacritics. 
 that do not put spaces between words are cut into pairs of neighbouring characters, the
 last character of a run standing alone as well, so that any part of a run can be found.
 Everything else separates, except signs beyond ASCII, which are words of their own.
+
+Behind the words of a text stand its extras, apart from them: the parts of names written in
+one (`getUserName`), words with their signs (`C++`), punctuation that stands alone (`=>`).
 """
 
 import re
@@ -11,8 +14,14 @@ import unicodedata
 from dataclasses import dataclass
 
 LONGEST = 64
-# + # % straight behind a word make another word: C++, C#, 50%. They are kept as private letters.
-_STICKY = str.maketrans("+#%", "\ue02b\ue023\ue025")
+# Between the words of a text and its extras: no phrase reaches across.
+GAP = "\ue004"
+# Signs that are to be found are kept as private letters: databases separate words at the real ones.
+_PRIVATE = {code: chr(0xE100 + code) for code in range(128) if not chr(code).isalnum()}
+_NEITHER = dict.fromkeys(range(0xD800, 0xE200))
+_PLAIN = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
+# Compatibility forms that would grow into the word before them: Foo™ is Foo.
+_APART = str.maketrans("™℠", "  ")
 
 _UNSPACED = (
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
@@ -26,16 +35,22 @@ _SIGNS = (
 # Vowel signs are no letters to the regular expressions, but belong to their word.
 _MARKED = "\u0900-\u0963\u0966-\u0dff\u0f00-\u0f03\u0f18-\u0fbc"
 _DIACRITICS = re.compile(
-    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff\ufe00-\ufe0f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u00ad]"
+    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff\ufe00-\ufe0f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u00ad\u0640]"
 )
-_ASCII_WORD = re.compile(r"[a-z0-9]+")
 _WORD = re.compile(
     f"(?P<unspaced>[{_UNSPACED}]+)|(?P<sign>[{_SIGNS}])|(?:(?![{_UNSPACED}{_SIGNS}])[^\\W_]|[{_MARKED}])+"
 )
 _STICKY_WORD = re.compile(r"([^\W_]+)([+#%]+)")
-_HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
-_HUMPED = re.compile(r"\b[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-z])[A-Za-z0-9]*\b")
+# These begin with the rare thing: a text without it is passed over quickly.
+_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
+_ASCII_NAME = re.compile(r"[A-Za-z0-9]+")
+_ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_ASCII_SIGN = r"[\x00-\x08\x0e-\x1b!-/:-@\[-`{-\x7f]"
+_SIGN = r"(?:[^\w\s]|_)"
+_ASCII_ALONE, _ALONE = (
+    re.compile(rf"{sign}(?<!\S{sign}){sign}*(?!\S)") for sign in (_ASCII_SIGN, _SIGN)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +65,31 @@ def fold(text: str) -> str:
     """Lower case, compatibility forms unified, diacritics gone."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    decomposed = unicodedata.normalize("NFKD", text.translate(_APART).casefold())
     return unicodedata.normalize("NFC", _DIACRITICS.sub("", decomposed)).casefold()
 
 
 def words(text: str) -> list[str]:
     """The words of a text in order, as the index keeps them."""
-    folded = fold(text)
-    if folded.isascii():
-        found = _ASCII_WORD.findall(folded)
-        return found if len(folded) <= LONGEST else [word[:LONGEST] for word in found]
+    if text.isascii():
+        found = text.translate(_PLAIN).split()
+        if len(text) > LONGEST and found and max(map(len, found)) > LONGEST:
+            return [word[:LONGEST] for word in found]
+        return found
     out: list[str] = []
-    for match in _WORD.finditer(folded):
+    for match in _WORD.finditer(fold(text)):
         run = match[0]
         if match.lastgroup == "unspaced":
             out.extend(run[at : at + 2] for at in range(len(run)))
         else:
             out.append(run[:LONGEST])
     return out
+
+
+def extras(text: str) -> list[str]:
+    """What else the text is found by: parts of names, words with signs, punctuation alone."""
+    found = [*humps(text), *dict.fromkeys((*sticky(text), *alone(text)))]
+    return [GAP, *found] if found else found
 
 
 def wanted(text: str) -> list[Word]:
@@ -83,7 +105,7 @@ def wanted(text: str) -> list[Word]:
         run = match[0]
         if match.lastgroup != "unspaced":
             out.append(Word(run[:LONGEST]))
-        elif place + 1 < len(matches) and matches[place + 1].start() >= match.end():
+        elif place + 1 < len(matches):
             out.extend(Word(run[at : at + 2]) for at in range(len(run)))
         elif len(run) == 1:
             out.append(Word(run, begins=True))
@@ -97,18 +119,46 @@ def sticky(text: str) -> list[str]:
     if not ("+" in text or "#" in text or "%" in text):
         return []
     return [
-        fold(word)[:LONGEST] + signs[:8].translate(_STICKY)
+        fold(word)[:LONGEST] + signs[:8].translate(_PRIVATE)
         for word, signs in _STICKY_WORD.findall(text)
+        if not is_unspaced(word)
     ]
+
+
+def alone(text: str) -> list[str]:
+    """Punctuation with white space around it (`=>`, `???`), in a form that the index can keep."""
+    found = []
+    for match in (_ASCII_ALONE if text.isascii() else _ALONE).finditer(text):
+        mark = match[0].strip('"') or match[0]
+        kept = mark[:LONGEST].translate(_NEITHER).translate(_PRIVATE)
+        if kept and not _WORD.search(fold(mark)):
+            found.append(kept)
+    return found
+
+
+def shown(word: str) -> str:
+    """A word of the index with its signs as people write them."""
+    return "".join(
+        chr(ord(char) - 0xE100) if 0xE100 <= ord(char) < 0xE180 else char for char in word
+    )
 
 
 def humps(text: str) -> list[str]:
-    """The parts of names written in one: `getUserName` gives get, user, name."""
-    if not _HUMP.search(text):
-        return []
-    return [
-        part.lower()[:LONGEST] for name in _HUMPED.findall(text) for part in _HUMPS.findall(name)
-    ]
+    """The parts of names written in one: `getUserName` gives get, user, name; a gap after each."""
+    found: list[str] = []
+    end = 0
+    for hump in _HUMP.finditer(text):
+        begin = hump.start()
+        if begin < end:
+            continue
+        while begin and text[begin - 1] in _ALPHANUMERIC:
+            begin -= 1
+        name = _ASCII_NAME.match(text, begin)
+        assert name is not None
+        end = name.end()
+        found += [part.lower()[:LONGEST] for part in _HUMPS.findall(name[0])]
+        found.append(GAP)
+    return found
 
 
 def runs(text: str) -> list[str]:

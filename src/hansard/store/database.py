@@ -7,6 +7,7 @@ from hansard.store.pending import Pending
 
 if TYPE_CHECKING:
     from hansard.model.query import Query
+    from hansard.store.indexing import IndexState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -15,7 +16,7 @@ Listener = Callable[[Sequence[Any]], None]
 
 
 class Tx(Protocol):
-    """What an action may do inside its transaction. It never commits and never waits for the network."""
+    """What an action may do in its transaction. It never commits nor waits for the network."""
 
     def one(self, name: str, /, **params: Any) -> Row | None:
         """The first row of a named query, or None."""
@@ -32,8 +33,18 @@ class Tx(Protocol):
     def script(self, text: str) -> None:
         """Run several statements without parameters: only migrations need that."""
 
-    def match(self, query: "Query", *, profile: str, area: str) -> dict[str, str]:
-        """The parameters by which the index of this database is asked."""
+    def match(
+        self,
+        query: "Query",
+        facets: Sequence[Sequence[str]],
+        *,
+        without: Sequence[str] = (),
+        below: int | None,
+    ) -> list[dict[str, Any]]:
+        """The parameters by which the index of this database is asked, one set after the other.
+
+        Of each group of facets a document has one, and none of those that it must be without.
+        """
 
     def after_commit(self, event: Any) -> None:
         """Publish an event once, and only if, this transaction is committed."""
@@ -71,7 +82,13 @@ class Store(Protocol):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Pending[T]:
-        """Run an action that reads log and index, once the index has seen every append that returned."""
+        """Run an action that reads log and index, which has seen every append that returned."""
+
+    def catch_up(self, seconds: float | None = None) -> Pending["IndexState"]:
+        """Feed the index for so long, or until it is complete; how far it has come."""
+
+    def rebuild_index(self) -> Pending[None]:
+        """Forget the index; it is made again from the log, by whoever asks it next."""
 
     def index_in_background(self) -> None:
         """From now on feed the index as the log grows, not only when someone searches."""

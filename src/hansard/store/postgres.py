@@ -1,24 +1,28 @@
 """PostgreSQL: the same functions on pooled connections."""
 
+import importlib
 import logging
 import os
 import select
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hansard.errors import Conflict, HansardError, NotFound, StoreUnavailable
-from hansard.store import indexing, migrate
+from hansard.store import migrate
 from hansard.store.database import CROSSED_FORK, KEPT_CHANGING, Listener, RaceLost, Row, Tx
 from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
 from hansard.store.postgres_errors import RACES, translate
 from hansard.store.postgres_tx import PostgresTx
 from hansard.store.workers import Workers
+
+if TYPE_CHECKING:
+    from hansard.store.indexing import IndexState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,8 +80,22 @@ class PostgresStore:
     def search(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
-        """Run an action that reads log and index, once the index has seen every append that returned."""
+        """Run an action that reads log and index, which has seen every append that returned."""
         return self._submit(self._search_once, lambda tx: action(tx, *args, **kwargs))
+
+    def catch_up(self, seconds: float | None = None) -> "Pending[IndexState]":
+        """Feed the index for so long, or until it is complete; how far it has come."""
+        indexing = _indexing()
+
+        def feed(action: Callable[[Tx], T]) -> T:
+            self._feed_for(seconds)
+            return self._read_once(action)
+
+        return self._submit(feed, indexing.state)
+
+    def rebuild_index(self) -> Pending[None]:
+        """Forget the index; it is made again from the log, by whoever asks it next."""
+        return self._submit(self._write_once, _indexing().clear)
 
     def index_in_background(self) -> None:
         """From now on feed the index as the log grows, not only when someone searches."""
@@ -138,10 +156,16 @@ class PostgresStore:
             return value, tx.events
 
     def _search_once(self, action: Callable[[Tx], T]) -> T:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while self._write_once(indexing.step) and time.monotonic() < until:
-            continue
+        self._feed_for(PATIENCE_SECONDS)
         return self._read_once(action)
+
+    def _feed_for(self, seconds: float | None) -> None:
+        indexing = _indexing()
+        until = None if seconds is None else time.monotonic() + seconds
+        while self._read_once(indexing.state).behind and not self._closed:
+            if until is not None and time.monotonic() > until:
+                return
+            self._write_once(indexing.step)
 
     def _feed_soon(self) -> None:
         """One feeder at a time; whatever comes while it runs is taken by the same run."""
@@ -153,8 +177,7 @@ class PostgresStore:
 
     def _feed(self) -> None:
         try:
-            while self._write_once(indexing.step) and not self._closed:
-                continue
+            self._feed_for(None)
         except (psycopg.Error, PoolTimeout, HansardError):
             pass  # the next search meets it again, and tells
         finally:
@@ -177,6 +200,11 @@ def _check(connection: psycopg.Connection[Row]) -> None:
     waiting.register(connection.fileno(), select.POLLIN)
     if waiting.poll(0):
         ConnectionPool.check_connection(connection)
+
+
+def _indexing() -> Any:
+    """The index, loaded by whoever searches; all others start without it."""
+    return importlib.import_module("hansard.store.indexing")
 
 
 def prepare(store: PostgresStore, *, create: bool, facts: dict[str, Any]) -> None:

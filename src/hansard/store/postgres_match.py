@@ -1,40 +1,87 @@
-"""A query in PostgreSQL's tsquery language. Words are letters and digits only, so quoting them is safe."""
+"""A query in PostgreSQL's tsquery language. Words are letters and digits only: quoting is safe."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from hansard.model.query import Filters, Query, Term
-from hansard.model.search_text import facet
+from hansard.model.query import Query, Term
+from hansard.store.indexing import HASHED, hashed
+
+BLOCK_BITS = 13
+_FAR = 2**62
+# How many of the newest blocks are asked first; a common word has enough matches there.
+_FIRST, _THEN = 2, 30
 
 
-def match(query: Query, *, profile: str, area: str, phrases: bool = True) -> str:
-    """The tsquery of a query. Without phrases it finds more: words of a long text have no places."""
-    parts = [
-        f"({' | '.join(_term(term, area, phrases) for term in group)})" for group in query.groups
+def asked(
+    query: Query,
+    facets: Sequence[Sequence[str]],
+    *,
+    without: Sequence[str],
+    newest: int | None,
+    below: int | None,
+) -> list[dict[str, Any]]:
+    """The parameters of the question: first about the newest blocks, at last about everything.
+
+    GIN finds all matches before it gives one. With a block as one more word it finds few.
+    """
+    last = (_FAR if below is None else below) - 1
+    block = (last if newest is None else min(newest, last)) >> BLOCK_BITS
+    whole = {"below": last + 1}
+    if newest is None or block <= _FIRST:
+        return [_question(query, facets, without) | whole]
+    near = range(block, max(-1, block - _FIRST), -1)
+    far = range(block - _FIRST, max(-1, block - _FIRST - _THEN), -1)
+    rest = {"below": min(last + 1, (far[-1] if far else block) << BLOCK_BITS)}
+    return [
+        _question(query, [*facets, _blocks(near)], without) | whole,
+        _question(query, [*facets, _blocks(far)], without) | whole,
+        _question(query, facets, without) | rest,
     ]
-    if phrases:
-        parts += [f"!({_term(term, area, phrases)})" for term in query.unwanted]
-    return " & ".join([*parts, *_facets(query.filters, profile)])
 
 
-def _term(term: Term, area: str, phrases: bool) -> str:
-    words = [f"'{word.text}'" for word in term.words]
-    if term.prefix or term.words[-1].begins:
+def _question(
+    query: Query, facets: Sequence[Sequence[str]], without: Sequence[str]
+) -> dict[str, str]:
+    given = [_any(map(_quoted, group)) for group in facets]
+    given += [f"!{_quoted(word)}" for word in without]
+    wanted = [_any(map(_term, group)) for group in query.groups]
+    unwanted = [f"!{_term(term)}" for term in query.unwanted]
+    # Words of a long text have no places: whoever finds them looks at the text itself.
+    loose = [_any(map(_loose, group)) for group in query.groups]
+    return {
+        "match": " & ".join([*wanted, *unwanted, *given]),
+        "loose": " & ".join([*loose, *given]),
+        "rank": " & ".join(wanted) or " & ".join(given),
+    }
+
+
+def _blocks(numbers: Iterable[int]) -> list[str]:
+    return [f"\ue000block{number}" for number in numbers]
+
+
+def _term(term: Term) -> str:
+    words = [_quoted(word.text) for word in term.words]
+    if term.is_open_ended:
         words[-1] += ":*"
-    found = f"({(' <-> ' if phrases else ' & ').join(words)})"
-    if term.sticky is not None and area == "body":
-        return f"({found} & '{term.sticky}')"
-    return found
+    found = " <-> ".join(words)
+    return f"({found})" if term.sticky is None else f"({found} & {_quoted(term.sticky)})"
 
 
-def _facets(filters: Filters, profile: str) -> Iterable[str]:
-    yield f"'{facet('profile', profile)}'"
-    for kind, values in (
-        ("role", filters.roles),
-        ("source", filters.sources),
-        ("tool", filters.tools),
-    ):
-        if values:
-            yield f"({' | '.join(_quoted(facet(kind, value)) for value in values)})"
+def _loose(term: Term) -> str:
+    words = [_either(word.text) for word in term.words]
+    if term.is_open_ended:
+        words[-1] = f"({_quoted(term.words[-1].text)}:* | {_quoted(HASHED)})"
+    if term.sticky is not None:
+        words.append(_either(term.sticky))
+    return f"({' & '.join(words)})"
+
+
+def _either(word: str) -> str:
+    return f"({_quoted(word)} | {_quoted(hashed(word))})"
+
+
+def _any(alternatives: Iterable[str]) -> str:
+    return f"({' | '.join(alternatives)})"
 
 
 def _quoted(word: str) -> str:

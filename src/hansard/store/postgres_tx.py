@@ -1,13 +1,16 @@
 """A transaction on a psycopg connection."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from hansard.model.query import Query
-from hansard.store import postgres_match, queries
+from hansard.store import queries
 from hansard.store.database import Row
+
+if TYPE_CHECKING:
+    from hansard.model.query import Query
 
 
 class PostgresTx:
@@ -36,12 +39,26 @@ class PostgresTx:
         """Run several statements without parameters."""
         self._cursor.execute(text.encode())
 
-    def match(self, query: Query, *, profile: str, area: str) -> dict[str, str]:
-        """A query in the language of tsquery; `loose` for texts too long to know where each word stands."""
-        return {
-            "match": postgres_match.match(query, profile=profile, area=area),
-            "loose": postgres_match.match(query, profile=profile, area=area, phrases=False),
-        }
+    def match(
+        self,
+        query: "Query",
+        facets: Sequence[Sequence[str]],
+        *,
+        without: Sequence[str] = (),
+        below: int | None,
+    ) -> list[dict[str, Any]]:
+        """A query in the language of tsquery."""
+        # Loaded by whoever searches: the words' patterns take longer to make than a list to read.
+        language = importlib.import_module("hansard.store.postgres_match")
+        newest = self.one("newest_doc")
+        asked: list[dict[str, Any]] = language.asked(
+            query,
+            facets,
+            without=without,
+            newest=None if newest is None else newest[0],
+            below=below,
+        )
+        return asked
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)

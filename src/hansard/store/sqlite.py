@@ -20,6 +20,7 @@ from hansard.store.sqlite_tx import SqliteTx
 from hansard.store.sqlite_writer import Job, Writer
 
 if TYPE_CHECKING:
+    from hansard.store.indexing import IndexState
     from hansard.store.sqlite_index import SqliteIndex
 
 P = ParamSpec("P")
@@ -83,15 +84,16 @@ class SqliteStore:
     def search(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
-        """Run an action that reads log and index, once the index has seen every append that returned."""
-        self._check_process()
-        if self._in_memory:
-            return self.write(_index_module().search_in_memory, action, args, kwargs)
-        pending: Pending[T] = Pending()
-        with self._guard:
-            self._check_open()
-            self._open_index().submit(Job(action, args, kwargs, pending), patience=PATIENCE_SECONDS)
-        return pending
+        """Run an action that reads log and index, which has seen every append that returned."""
+        return self._ask_index(action, args, kwargs, patience=PATIENCE_SECONDS)
+
+    def catch_up(self, seconds: float | None = None) -> "Pending[IndexState]":
+        """Feed the index for so long, or until it is complete; how far it has come."""
+        return self._ask_index(_index_module().state, (), {}, patience=seconds)
+
+    def rebuild_index(self) -> Pending[None]:
+        """Forget the index; it is made again from the log, by whoever asks it next."""
+        return self._ask_index(_index_module().forget, (), {}, patience=0)
 
     def index_in_background(self) -> None:
         """From now on feed the index as the log grows, not only when someone searches."""
@@ -125,6 +127,23 @@ class SqliteStore:
         if self._writer is not None:
             self._writes.put(None)
             self._writer.join()
+
+    def _ask_index(
+        self,
+        action: Callable[..., T],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        patience: float | None,
+    ) -> Pending[T]:
+        self._check_process()
+        if self._in_memory:
+            return self.write(_index_module().search_in_memory, action, args, kwargs)
+        pending: Pending[T] = Pending()
+        with self._guard:
+            self._check_open()
+            self._open_index().submit(Job(action, args, kwargs, pending), patience=patience)
+        return pending
 
     def _open_index(self) -> "SqliteIndex":
         if self._index is None:

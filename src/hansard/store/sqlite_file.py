@@ -18,7 +18,7 @@ from hansard.store import identity
 
 MEMORY = ":memory:"
 APPLICATION_ID = 1213416260
-INDEX_FORM = 1
+INDEX_FORM = 2
 BUSY_MS = 5000
 STATEMENTS = 400
 # Releases from 3.7.0 on can corrupt a WAL database that several connections write to.
@@ -104,18 +104,31 @@ def recognise(connection: apsw.Connection, path: str) -> None:
         )
 
 
-def connect_index(path: str, log: str) -> apsw.Connection:
+def connect_index(path: str, log: str, *, vfs: str | None) -> apsw.Connection:
     """A connection that writes the index file at a path and sees the log beside it, read-only."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
     with _private():
-        connection = _connect(path, flags)
-        try:
-            connection.execute(script("index_writer")).fetchall()
-            connection.execute("ATTACH ? AS log", (_uri(log, "mode=ro"),))
-        except BaseException:
-            connection.close()
-            raise
+        connection = _connect(path, flags, vfs=vfs)
+        _attach(connection, log)
     return connection
+
+
+def connect_index_reader(path: str, log: str, *, vfs: str | None) -> apsw.Connection:
+    """The same where the index cannot be written."""
+    uri = _uri(path, "mode=ro" if os.path.exists(f"{path}-wal") else "mode=ro&immutable=1")
+    connection = _connect(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, vfs=vfs)
+    _attach(connection, log)
+    return connection
+
+
+def _attach(connection: apsw.Connection, log: str) -> None:
+    try:
+        wal = os.path.exists(f"{log}-wal") or os.access(os.path.dirname(log) or ".", os.W_OK)
+        how = "mode=ro" if wal else "mode=ro&immutable=1"
+        connection.execute("ATTACH ? AS log", (_uri(log, how),))
+    except BaseException:
+        connection.close()
+        raise
 
 
 def memory() -> apsw.Connection:
@@ -138,7 +151,7 @@ def make(path: str) -> None:
 
 @contextmanager
 def _private() -> Iterator[None]:
-    """Files made in the block are private from the first byte. The umask belongs to the process: one at a time."""
+    """Files made in the block are private from the first byte. One at a time: one umask."""
     with _umask:
         before = os.umask(0o077)
         try:
@@ -147,9 +160,9 @@ def _private() -> Iterator[None]:
             os.umask(before)
 
 
-def _connect(path: str, flags: int) -> apsw.Connection:
+def _connect(path: str, flags: int, *, vfs: str | None = None) -> apsw.Connection:
     connection = apsw.Connection(
-        path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, statementcachesize=STATEMENTS
+        path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, vfs=vfs, statementcachesize=STATEMENTS
     )
     connection.set_busy_timeout(BUSY_MS)
     _keep_plans(connection)
@@ -157,7 +170,7 @@ def _connect(path: str, flags: int) -> apsw.Connection:
 
 
 def _keep_plans(connection: apsw.Connection) -> None:
-    """Plan a statement once. Else SQLite plans it anew for the values of every call: ten times slower."""
+    """Plan a statement once. Else SQLite plans it anew for each call's values: ten times slower."""
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 

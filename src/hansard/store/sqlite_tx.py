@@ -1,7 +1,7 @@
 """A transaction on an apsw connection."""
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -60,11 +60,19 @@ class SqliteTx:
             self._connection.pragma("query_only", False)
             del self.events[known:]
 
-    def match(self, query: "Query", *, profile: str, area: str) -> dict[str, str]:
+    def match(
+        self,
+        query: "Query",
+        facets: Sequence[Sequence[str]],
+        *,
+        without: Sequence[str] = (),
+        below: int | None,
+    ) -> list[dict[str, Any]]:
         """A query in the language of FTS5."""
         # Loaded by whoever searches: the words' patterns take longer to make than a list to read.
-        sqlite_match = importlib.import_module("hansard.store.sqlite_match")
-        return {"match": sqlite_match.match(query, profile=profile, area=area), "loose": ""}
+        language = importlib.import_module("hansard.store.sqlite_match")
+        asked: list[dict[str, Any]] = language.asked(query, facets, without=without, below=below)
+        return asked
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)

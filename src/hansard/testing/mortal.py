@@ -54,6 +54,14 @@ class MortalStore:
             raise Died
         return self._store.search(action, *args, **kwargs)
 
+    def catch_up(self, seconds: float | None = None) -> Pending[Any]:
+        """As a read."""
+        return self._store.catch_up(seconds)
+
+    def rebuild_index(self) -> Pending[None]:
+        """As a read."""
+        return self._store.rebuild_index()
+
     def index_in_background(self) -> None:
         """Not needed here."""
 

@@ -1,7 +1,25 @@
 -- Search: what both databases share.
 
 -- name: search_filters
-s.profile = :profile AND s.shelf NOT IN ('trash', 'gone')
-  AND d.at >= :after AND d.at < :before
-  AND d.entry_no BETWEEN :first AND :last
-  AND (CAST(:project_no AS BIGINT) IS NULL OR s.project_no = :project_no)
+-- A session in the trash is hidden, unless a fork still shows what is asked for.
+s.profile = :profile AND d.at >= :after AND d.at < :before
+  AND (:projects = '' OR :projects LIKE '%,' || s.project_no || ',%')
+  AND (s.shelf NOT IN ('trash', 'gone') OR EXISTS (
+      SELECT 1 FROM sessions c WHERE c.parent_no = s.no AND c.lineage IN ('fork', 'continuation')
+        AND c.base_seq >= d.entry_no & 16777215 AND d.entry_no & 16777215 > 0))
+
+-- name: projects_sessions
+SELECT no FROM sessions WHERE project_no = :project_no LIMIT :limit;
+
+-- name: delete_doc
+DELETE FROM search_docs WHERE no = :no;
+
+-- name: indexed_title
+SELECT doc_no, title FROM search_titles WHERE session_no = :session_no;
+
+-- name: set_indexed_title
+INSERT INTO search_titles (session_no, doc_no, title) VALUES (:session_no, :doc_no, :title)
+ON CONFLICT (session_no) DO UPDATE SET doc_no = excluded.doc_no, title = excluded.title;
+
+-- name: forget_title
+DELETE FROM search_titles WHERE session_no = :session_no;

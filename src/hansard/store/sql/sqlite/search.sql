@@ -1,17 +1,22 @@
 -- The index file: derived from the log, deletable at any time.
 PRAGMA application_id = 1213416265;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 CREATE TABLE search_state (
     no        INTEGER PRIMARY KEY CHECK (no = 1),
     watermark INTEGER NOT NULL,
     store_id  TEXT NOT NULL
 );
+-- A document: a message's words are one, its steps another. `no` grows with the feed.
 CREATE TABLE search_docs (
-    position   INTEGER PRIMARY KEY,
-    entry_no   INTEGER NOT NULL,
-    at         INTEGER NOT NULL
+    no       INTEGER PRIMARY KEY,
+    entry_no INTEGER NOT NULL,
+    at       INTEGER NOT NULL
 );
-CREATE INDEX search_docs_by_entry ON search_docs (entry_no);
+CREATE TABLE search_titles (
+    session_no INTEGER PRIMARY KEY,
+    doc_no     INTEGER NOT NULL,
+    title      TEXT NOT NULL
+);
 CREATE VIRTUAL TABLE search_words USING fts5(
-    body, parts, steps, facets, content = '', contentless_delete = 1, tokenize = 'ascii'
+    words, content = '', contentless_delete = 1, tokenize = 'ascii'
 );

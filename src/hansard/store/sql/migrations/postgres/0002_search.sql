@@ -13,27 +13,32 @@ CREATE TABLE search_taken (
     position BIGINT PRIMARY KEY
 );
 
+-- A document: a message's words are one, its steps another. `no` grows with the feed.
 CREATE TABLE search_docs (
-    position BIGINT PRIMARY KEY,
+    no       BIGINT PRIMARY KEY,
     entry_no BIGINT NOT NULL,
     at       BIGINT NOT NULL,
     is_long  BIGINT NOT NULL,
-    body     TSVECTOR NOT NULL,
-    steps    TSVECTOR NOT NULL
+    words    TSVECTOR NOT NULL
 );
-CREATE INDEX search_docs_by_entry ON search_docs (entry_no);
-CREATE INDEX search_docs_by_body ON search_docs USING gin (body);
-CREATE INDEX search_docs_by_steps ON search_docs USING gin (steps);
+CREATE INDEX search_docs_by_words ON search_docs USING gin (words);
+
+CREATE TABLE search_titles (
+    session_no BIGINT PRIMARY KEY,
+    doc_no     BIGINT NOT NULL,
+    title      TEXT NOT NULL
+);
 
 -- Words that stand in order, and words without a place, as a vector. The words are ours: letters and digits only.
-CREATE FUNCTION hansard_vector(ordered TEXT, loose TEXT) RETURNS TSVECTOR LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+-- One more says in which block of documents this one is: the newest matches of a common word are found by it.
+CREATE FUNCTION hansard_vector(ordered TEXT, loose TEXT, no BIGINT) RETURNS TSVECTOR
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (
         COALESCE((SELECT string_agg('''' || word || ''':' || place, ' ')
-                  FROM unnest(string_to_array(ordered, ' ')) WITH ORDINALITY AS given (word, place)
-                  WHERE word <> ''), '')
+                  FROM unnest(string_to_array(ordered, ' ')) WITH ORDINALITY AS given (word, place)), '')
         || ' ' ||
         COALESCE((SELECT string_agg('''' || word || '''', ' ')
-                  FROM (SELECT DISTINCT word FROM unnest(string_to_array(loose, ' ')) AS given (word)
-                        WHERE word <> '' LIMIT 15000) AS distinct_words), '')
+                  FROM unnest(string_to_array(loose, ' ')) AS given (word)), '')
+        || ' ''' || U&'\E000' || 'block' || (no >> 13) || ''''
     )::tsvector
 $$;

@@ -10,7 +10,7 @@ SELECT s.watermark, (SELECT COUNT(*) FROM (
     SELECT 1 FROM feed f WHERE f.position > s.watermark
       AND NOT EXISTS (SELECT 1 FROM search_taken t WHERE t.position = f.position) LIMIT 1000000
 ) AS missing)
-FROM search_state s;
+FROM (SELECT COALESCE(MAX(watermark), 0) AS watermark FROM search_state) s;
 
 -- name: feed_to_index
 -- A transaction that began earlier may commit later, below what was seen: whatever is above the
@@ -43,64 +43,66 @@ WITH moved AS (
 DELETE FROM search_taken WHERE position <= (SELECT watermark FROM moved);
 
 -- name: insert_doc
-INSERT INTO search_docs (position, entry_no, at, is_long, body, steps)
-VALUES (:position, :entry_no, :at, :is_long,
-    hansard_vector(CASE WHEN :is_long = 1 THEN '' ELSE :body END,
-        concat_ws(' ', CASE WHEN :is_long = 1 THEN :body ELSE '' END, CAST(:parts AS TEXT), CAST(:facets AS TEXT))),
-    hansard_vector(CASE WHEN :is_long = 1 THEN '' ELSE :steps END,
-        concat_ws(' ', CASE WHEN :is_long = 1 THEN :steps ELSE '' END, CAST(:facets AS TEXT))))
-ON CONFLICT (position) DO NOTHING;
+-- The words of a long text have no places; `loose` are all of them, once each.
+INSERT INTO search_docs (no, entry_no, at, is_long, words)
+VALUES (:no, :entry_no, :at, :is_long, hansard_vector(
+    CASE WHEN :is_long = 1 THEN '' ELSE CAST(:words AS TEXT) END, CAST(:loose AS TEXT), CAST(:no AS BIGINT)))
+ON CONFLICT (no) DO NOTHING;
 
 -- name: insert_words
 -- The words went in with the document.
-SELECT :position;
+SELECT :no;
 
 -- name: delete_words
-SELECT :first, :last;
+SELECT :no;
 
--- name: delete_docs
-DELETE FROM search_docs WHERE entry_no BETWEEN :first AND :last;
+-- name: docs_without_entry
+SELECT d.no FROM search_docs d
+WHERE d.words @@ CAST(:match AS TSQUERY)
+  AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.entry_no = d.entry_no);
 
--- name: newest_matches
--- Only SQLite has one text for both.
-SELECT 1
-
--- name: find_in_body
+-- name: find_newest
 -- Everything that matches, then the newest of it: a walk down the primary key would take seconds for a rare word.
 WITH found AS MATERIALIZED (
-    SELECT position, entry_no, at, is_long, body FROM search_docs
-    WHERE (body @@ CAST(:match AS TSQUERY) AND is_long = 0) OR (body @@ CAST(:loose AS TSQUERY) AND is_long = 1)
+    SELECT no, entry_no, at, is_long FROM search_docs
+    WHERE (words @@ CAST(:match AS TSQUERY) AND is_long = 0) OR (words @@ CAST(:loose AS TSQUERY) AND is_long = 1)
 )
-SELECT d.position, d.entry_no, d.at, ts_rank(d.body, CAST(:match AS TSQUERY), 1), d.is_long
+SELECT d.no, d.entry_no, d.at, s.shelf, 0.0 + LENGTH(:rank) * 0, d.is_long
 FROM found d JOIN sessions s ON s.no = d.entry_no >> 24
-WHERE d.position < :below AND {{search_filters}}
-ORDER BY d.position DESC LIMIT :limit;
+WHERE d.no < :below AND {{search_filters}}
+ORDER BY d.no DESC LIMIT :limit;
 
--- name: find_in_steps
+-- name: find_scored
 WITH found AS MATERIALIZED (
-    SELECT position, entry_no, at, is_long, steps FROM search_docs
-    WHERE (steps @@ CAST(:match AS TSQUERY) AND is_long = 0) OR (steps @@ CAST(:loose AS TSQUERY) AND is_long = 1)
+    SELECT no, entry_no, at, is_long FROM search_docs
+    WHERE (words @@ CAST(:match AS TSQUERY) AND is_long = 0) OR (words @@ CAST(:loose AS TSQUERY) AND is_long = 1)
+), newest AS MATERIALIZED (
+    SELECT d.no, d.entry_no, d.at, s.shelf, d.is_long
+    FROM found d JOIN sessions s ON s.no = d.entry_no >> 24
+    WHERE d.no < :below AND {{search_filters}}
+    ORDER BY d.no DESC LIMIT :limit
 )
-SELECT d.position, d.entry_no, d.at, ts_rank(d.steps, CAST(:match AS TSQUERY), 1), d.is_long
-FROM found d JOIN sessions s ON s.no = d.entry_no >> 24
-WHERE d.position < :below AND {{search_filters}}
-ORDER BY d.position DESC LIMIT :limit;
+SELECT n.no, n.entry_no, n.at, n.shelf, ts_rank(w.words, CAST(:rank AS TSQUERY), 1), n.is_long
+FROM newest n JOIN search_docs w ON w.no = n.no ORDER BY n.no DESC;
+
+-- name: newest_doc
+SELECT COALESCE(MAX(no), 0) FROM search_docs;
 
 -- name: near_words
 -- Words of the newest documents that begin alike: candidates for another spelling.
 SELECT word, CAST(ndoc AS BIGINT) FROM ts_stat(
-    'SELECT body FROM search_docs WHERE position > (SELECT COALESCE(MAX(position), 0) - 5000 FROM search_docs)'
+    'SELECT words FROM search_docs WHERE no > (SELECT COALESCE(MAX(no), 0) - 10000 FROM search_docs)'
 ) WHERE word COLLATE "C" >= :first AND word COLLATE "C" < :beyond ORDER BY ndoc DESC LIMIT :limit;
 
 -- name: clear_index
-TRUNCATE search_docs, search_taken;
-
--- name: reset_watermark
-UPDATE search_state SET watermark = 0, seen = 0, horizon = '0';
+WITH state AS (UPDATE search_state SET watermark = 0, seen = 0, horizon = '0'),
+    taken AS (DELETE FROM search_taken), titles AS (DELETE FROM search_titles)
+DELETE FROM search_docs;
 
 -- name: begin_index
--- The state came with the tables.
-SELECT :store_id;
+-- The state came with the tables, unless someone emptied them.
+INSERT INTO search_state (no, watermark, seen, horizon) SELECT 1, 0, 0, '0' WHERE LENGTH(:store_id) = 0
+ON CONFLICT (no) DO NOTHING;
 
 -- name: index_identity
 SELECT '', s.watermark, (SELECT COALESCE(MAX(position), 0) FROM feed) FROM search_state s;

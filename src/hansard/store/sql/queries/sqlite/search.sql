@@ -19,33 +19,38 @@ ORDER BY f.position LIMIT :limit;
 UPDATE search_state SET watermark = :seen WHERE :seen > watermark AND :settled = 1 AND :complete >= 0;
 
 -- name: insert_doc
-INSERT OR REPLACE INTO search_docs (position, entry_no, at) VALUES (:position, :entry_no, :at);
+INSERT OR REPLACE INTO search_docs (no, entry_no, at) VALUES (:no, :entry_no, :at);
 
 -- name: insert_words
-INSERT OR REPLACE INTO search_words (rowid, body, parts, steps, facets)
-VALUES (:position, :body, :parts, :steps, :facets);
+INSERT OR REPLACE INTO search_words (rowid, words) VALUES (:no, :words);
 
 -- name: delete_words
-DELETE FROM search_words
-WHERE rowid IN (SELECT position FROM search_docs WHERE entry_no BETWEEN :first AND :last);
+DELETE FROM search_words WHERE rowid = :no;
 
--- name: delete_docs
-DELETE FROM search_docs WHERE entry_no BETWEEN :first AND :last;
+-- name: docs_without_entry
+SELECT d.no FROM search_words JOIN search_docs d ON d.no = search_words.rowid
+WHERE search_words MATCH :match
+  AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.entry_no = d.entry_no);
 
--- name: newest_matches
+-- name: find_newest
 -- Newest first, limited inside the index; the joins only filter.
-SELECT search_words.rowid, d.entry_no, d.at, hansard_score(search_words), 0
-FROM search_words CROSS JOIN search_docs d ON d.position = search_words.rowid
+SELECT d.no, d.entry_no, d.at, s.shelf, 0.0, 0
+FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
 CROSS JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE search_words MATCH :match AND search_words.rowid < :below AND :loose IS NOT NULL
   AND {{search_filters}}
-ORDER BY search_words.rowid DESC LIMIT :limit
+ORDER BY search_words.rowid DESC LIMIT :limit;
 
--- name: find_in_body
-{{newest_matches}};
+-- name: find_scored
+SELECT d.no, d.entry_no, d.at, s.shelf, hansard_score(search_words, :rank), 0
+FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
+CROSS JOIN sessions s ON s.no = d.entry_no >> 24
+WHERE search_words MATCH :match AND search_words.rowid < :below AND :loose IS NOT NULL
+  AND {{search_filters}}
+ORDER BY search_words.rowid DESC LIMIT :limit;
 
--- name: find_in_steps
-{{newest_matches}};
+-- name: newest_doc
+SELECT COALESCE(MAX(no), 0) FROM search_docs;
 
 -- name: near_words
 -- Words of the vocabulary that begin alike: candidates for another spelling.
@@ -53,9 +58,9 @@ SELECT term, doc FROM search_vocabulary
 WHERE term >= :first AND term < :beyond ORDER BY doc DESC LIMIT :limit;
 
 -- name: clear_index
+INSERT INTO search_words (search_words) VALUES ('delete-all');
 DELETE FROM search_docs;
-
--- name: reset_watermark
+DELETE FROM search_titles;
 UPDATE search_state SET watermark = 0;
 
 -- name: begin_index

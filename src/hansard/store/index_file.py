@@ -1,0 +1,162 @@
+"""The index file: opened, recognised, and taken away when it is damaged or another's."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from hansard.store import checksums, sqlite_file
+from hansard.store.sqlite_match import SCORE, score
+from hansard.store.sqlite_tx import SqliteTx
+
+BUSY_MS = 10_000
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SchemaChangeError)
+_NOT_WRITABLE = (apsw.CantOpenError, apsw.ReadOnlyError, PermissionError)
+
+
+class IndexLost(Exception):
+    """The index cannot be used as it is; it is made again."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether making the index again would help."""
+    return isinstance(error, (IndexLost, *_DAMAGE)) or (
+        isinstance(error, apsw.Error) and checksums.is_mismatch(error)
+    )
+
+
+class IndexFile:
+    """The file beside a log, and the connection of one thread to it."""
+
+    def __init__(self, log: str) -> None:
+        self.path = f"{log}-search"
+        self._log = log
+        self._connection: apsw.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def connected(self) -> apsw.Connection:
+        """The connection; made anew when the file is not the one that it was made to."""
+        if self._connection is not None and self._identity != _identity(self.path):
+            self.disconnect()
+        if self._connection is None:
+            self._connection = self._connect()
+            self._identity = _identity(self.path)
+        return self._connection
+
+    def disconnect(self) -> None:
+        """Let go of the file."""
+        if self._connection is None:
+            return
+        if self._identity != _identity(self.path):
+            # Another file has our name now: a usual close would take away its journal.
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._connection.close(True)
+        self._connection = None
+
+    def replace(self) -> None:
+        """Take the file away, unless another process has done so already."""
+        known = self._identity or _identity(self.path)
+        with _alone(f"{self.path}-lock"):
+            if self._connection is not None:
+                self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                self._connection.close(True)
+                self._connection = None
+            if _identity(self.path) == known:
+                for name in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
+                    if os.path.lexists(name):
+                        os.remove(name)
+        self._identity = None
+
+    @staticmethod
+    def make_in(tx: SqliteTx) -> None:
+        """Make the index's tables in a database that has no files."""
+        tx.connection.register_fts5_function(SCORE, score)
+        tx.script(sqlite_file.script("search"))
+        tx.script(sqlite_file.script("vocabulary"))
+        tx.run("begin_index", store_id="")
+
+    def _connect(self) -> apsw.Connection:
+        try:
+            with _alone(f"{self.path}-lock"):
+                connection = sqlite_file.connect_index(self.path, self._log, vfs=checksums.shim())
+                return _closed_on_failure(connection, self._prepare)
+        except _NOT_WRITABLE:
+            if _identity(self.path) is None:
+                raise
+            connection = sqlite_file.connect_index_reader(
+                self.path, self._log, vfs=checksums.shim()
+            )
+            return _closed_on_failure(connection, self._recognise)
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        if connection.pragma("page_count", schema="main") == 0 and checksums.shim():
+            checksums.reserve(connection)
+        connection.execute(sqlite_file.script("index_writer")).fetchall()
+        connection.set_busy_timeout(BUSY_MS)
+        with transaction(connection, "BEGIN IMMEDIATE"):
+            tx = SqliteTx(connection)
+            if connection.pragma("user_version", schema="main") == 0:
+                connection.execute(sqlite_file.script("search")).fetchall()
+                tx.run("begin_index", store_id=_store_facts(tx))
+        self._recognise(connection)
+
+    def _recognise(self, connection: apsw.Connection) -> None:
+        """Refuse an index of another store or form, or of a log that was set back."""
+        if connection.pragma("user_version", schema="main") != sqlite_file.INDEX_FORM:
+            raise IndexLost
+        tx = SqliteTx(connection)
+        row = tx.one("index_identity")
+        if row is None or row[0] != _store_facts(tx) or row[1] > row[2]:
+            raise IndexLost
+        connection.register_fts5_function(SCORE, score)
+        connection.execute(sqlite_file.script("vocabulary")).fetchall()
+
+
+def _closed_on_failure(
+    connection: apsw.Connection, prepare: Callable[[apsw.Connection], None]
+) -> apsw.Connection:
+    try:
+        prepare(connection)
+    except BaseException:
+        connection.close(True)
+        raise
+    return connection
+
+
+def _store_facts(tx: SqliteTx) -> str:
+    rows = [tx.one("get_meta", name=name) for name in ("store_id", "generation")]
+    return "/".join("" if row is None else str(row[0]) for row in rows)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def transaction(connection: apsw.Connection, begin: str) -> Iterator[None]:
+    """All of it or nothing."""
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Hold a lock file beside the index: nobody opens it while another takes it away."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
