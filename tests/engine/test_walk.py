@@ -51,7 +51,7 @@ async def test_what_comes_while_a_turn_runs_waits_in_order(world: EngineWorld) -
 async def test_a_process_that_dies_at_any_step_loses_and_doubles_nothing(
     world: EngineWorld,
 ) -> None:
-    """T-1, T-4, T-5: before each transaction, after each commit, at each event, around each sending."""
+    """T-1, T-4, T-5: around each transaction and each sending, at each event of the agent."""
     step = 0
     while await _dies_at(world, step):
         step += 1
@@ -59,7 +59,7 @@ async def test_a_process_that_dies_at_any_step_loses_and_doubles_nothing(
 
 
 async def _dies_at(world: EngineWorld, step: int) -> bool:
-    """One message to a process that dies at a step, and another process after it; say whether it died."""
+    """A message to a process that dies at a step, and another after it; whether it died."""
     chat = f"chat-{step}"
     fate = Fate(step)
     # The agent's events and the platform's answers are moments too.

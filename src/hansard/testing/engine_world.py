@@ -61,12 +61,12 @@ class EngineWorld:
             adapters={self.adapter.platform: self.adapter},
             deliverable=frozenset({self.adapter.platform}),
             settings=self.settings,
-            chance=random.Random(1),  # noqa: S311 - a test wants to foresee it
+            chance=random.Random(1),
         )
         return replace(made, **self._parts)
 
     async def started(self, fate: Fate | None = None) -> Engine:
-        """An engine that runs. A mortal one looks around rarely: its steps are those of the walk."""
+        """An engine that runs. A mortal one looks around rarely: its steps are the walk's."""
         parts = self.parts(fate)
         if fate is not None:
             rarely = replace(self.settings, poll_seconds=30, sweep_seconds=300)
@@ -97,13 +97,13 @@ class EngineWorld:
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Wait until something is so."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not is_so():
+            while not is_so():  # noqa: ASYNC110 - no one rings for everything
                 await asyncio.sleep(0.003)
 
     async def settle(self, engine: Engine | None = None) -> None:
         """Wait until nothing waits and nothing runs."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await self._is_quiet(engine):
+            while not await self._is_quiet(engine):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def head(self, chat: str = "1", **fields: Any) -> SessionHead:
@@ -136,6 +136,6 @@ class EngineWorld:
         return idle and not (found.waiting_arrivals or found.open_deliveries or found.running_turns)
 
 
-def assembled(prompt: str | None, surroundings: Surroundings) -> str:
+def assembled(_: str | None, surroundings: Surroundings) -> str:
     """A system prompt of the surroundings alone."""
     return render(surroundings)
