@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from hansard.engine.asking import Accepted
 from hansard.engine.commands import FollowUp
@@ -63,9 +63,16 @@ class Engine:
         for adapter in self.parts.adapters.values():
             await adapter.close()
 
-    async def receive(self, source: Source, said: Message, *, idem: str | None = None) -> Received:
-        """Take a message in; durable when this returns."""
-        received = await self.intake.receive(source, said, idem=idem)
+    async def receive(
+        self,
+        source: Source,
+        said: Message,
+        *,
+        idem: str | None = None,
+        files: Sequence[bytes] = (),
+    ) -> Received:
+        """Take a message in, with the bytes of its attachments; durable when this returns."""
+        received = await self.intake.receive(source, said, idem=idem, files=files)
         self._follow_up(received)
         self.turns.wake()
         return received
@@ -95,8 +102,8 @@ class Engine:
             )
 
     def _channel(self, adapter: Adapter) -> Callable[[], Awaitable[None]]:
-        async def receive(source: Source, said: Message) -> str:
-            received = await self.receive(source, said)
+        async def receive(source: Source, said: Message, *, files: Sequence[bytes] = ()) -> str:
+            received = await self.receive(source, said, files=files)
             return received.arrival_id or ""
 
         return lambda: adapter.run(receive)

@@ -1,8 +1,9 @@
 """The door: who may come in, what is a command, what goes into the inbox."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hansard.actions import access, deliver, receive, routing, turns
+from hansard.actions import access, blobs, deliver, receive, routing, turns
 from hansard.clock import Occasion
 from hansard.engine import commands, notices, verbs
 from hansard.engine.parts import Parts
@@ -30,13 +31,38 @@ class Intake:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    async def receive(self, source: Source, said: Message, *, idem: str | None = None) -> Received:
+    async def receive(
+        self,
+        source: Source,
+        said: Message,
+        *,
+        idem: str | None = None,
+        files: Sequence[bytes] = (),
+    ) -> Received:
         """Let a message in: as a command, as an arrival, or not at all."""
         parts = self._parts
         code = access.code_of(parts.chance.getrandbits(64))
         return await parts.store.write(
-            take_in, parts, source, said, idem=idem, code=code, when=parts.occasion()
+            take_in_with, files, parts, source, said, idem=idem, code=code, when=parts.occasion()
         )
+
+
+def take_in_with(
+    tx: Tx,
+    files: Sequence[bytes],
+    parts: Parts,
+    source: Source,
+    said: Message,
+    *,
+    idem: str | None,
+    code: str,
+    when: Occasion,
+) -> Received:
+    """`take_in` with the bytes that the message names; nothing of a stranger is kept."""
+    if files and _may_enter(tx, parts, source):
+        for data in files:
+            blobs.hold(tx, data)
+    return take_in(tx, parts, source, said, idem=idem, code=code, when=when)
 
 
 def take_in(

@@ -103,7 +103,17 @@ class Sent:
     platform_message_id: str | None = None
 
 
-Receive = Callable[[Source, Message], Awaitable[str]]
+class Receive(Protocol):
+    """The house's door, as an adapter sees it."""
+
+    async def __call__(
+        self, source: Source, said: Message, /, *, files: Sequence[bytes] = ()
+    ) -> str:
+        """Take a message in, with the bytes that its attachments name by their SHA-256.
+
+        When this returns the message is durable: its arrival's id, or "" for someone who may
+        not enter, of whom nothing is kept.
+        """
 
 
 class Adapter(Protocol):
