@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hansard.app.house import House
-    from hansard.app.house import open_house as open  # noqa: A004
+    from hansard.app.house import open_house as open
     from hansard.app.session import RunningTurn, Session
     from hansard.errors import (
         Ambiguous,

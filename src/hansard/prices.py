@@ -7,7 +7,7 @@ from typing import Any
 
 import genai_prices
 
-from hansard.model.usage import CostStatus, Usage
+from hansard.model.usage import TOKEN_FIELDS, CostStatus, Usage
 
 SOURCE = "genai-prices"
 
@@ -16,6 +16,8 @@ def priced(usage: Usage, *, at: datetime) -> Usage:
     """The usage with its cost, estimated as of the time of the call. An unknown model's cost stays unknown."""
     if usage.cost_microusd is not None or usage.model is None:
         return usage
+    if not any(getattr(usage, name) for name in TOKEN_FIELDS):
+        return usage  # nothing was counted: that is unknown, not free
     try:
         price = genai_prices.calc_price(
             genai_prices.Usage(

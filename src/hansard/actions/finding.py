@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from hansard.actions import resolve
 from hansard.clock import to_micros
@@ -25,8 +25,7 @@ _FAR = 2**62
 _HIDDEN = (Shelf.TRASH, Shelf.GONE)
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A document that was found, and the session in which it is shown."""
 
     no: int
@@ -128,6 +127,8 @@ class Finder:
 
     def _shown(self, rows: Sequence[Any], query: Query, area: str) -> list[Match]:
         found = []
+        if self._scope.segments is None and not any(row[5] or row[3] in _HIDDEN for row in rows):
+            return [Match(row[0], row[1], row[2], row[4], row[1] >> SEQ_BITS) for row in rows]
         for no, entry_no, at, shelf, score, is_long in rows:
             session_no = entry_no >> SEQ_BITS
             if shelf in _HIDDEN:

@@ -71,19 +71,28 @@ def append(
         tx.run("set_preview", no=no, preview=preview)
     turn_id = None if lease is None else lease.turn_id
     entries.insert(tx, no, seq, at=at, body=said, turn_id=turn_id)
-    if idem is not None and not tx.run("insert_receipt", profile=profile, idem=idem, session_no=no, seq=seq):
+    if idem is not None and not tx.run(
+        "insert_receipt", profile=profile, idem=idem, session_no=no, seq=seq
+    ):
         raise RaceLost  # someone else was first with this key; the next run finds theirs
     tx.after_commit(SessionChanged(profile, session_id, seq))
     return Appended(session_id, no, seq)
 
 
 def append_mark(
-    tx: Tx, session_no: int, mark: Compaction | Retraction, *, at: datetime, turn_id: str | None = None
+    tx: Tx,
+    session_no: int,
+    mark: Compaction | Retraction,
+    *,
+    at: datetime,
+    turn_id: str | None = None,
 ) -> int:
     """Add a compaction or a retraction; its number. The caller keeps the head in step."""
     row = tx.one("advance_mark", no=session_no, turn_id=turn_id or "")
     if row is None:
-        raise Conflict("A turn is running in this session; nothing was changed. Wait for it or stop it.")
+        raise Conflict(
+            "A turn is running in this session; nothing was changed. Wait for it or stop it."
+        )
     seq: int = row[0]
     entries.insert(tx, session_no, seq, at=at, body=mark, turn_id=turn_id)
     return seq
@@ -116,13 +125,21 @@ def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> E
     """Find out why a session took no message."""
     head = sessions.get(tx, session_id, profile=profile)
     if lease is not None:
-        return TurnLost(f"Turn {lease.turn_id} no longer speaks for session {session_id}; nothing was written.")
+        return TurnLost(
+            f"Turn {lease.turn_id} no longer speaks for session {session_id}; nothing was written."
+        )
     if head is None:
         return NotFound(f"There is no session {session_id}.")
     if head.read_only:
-        return Conflict(f"Session {session_id} is read-only; nothing was written. Continue in a copy: fork it.")
+        return Conflict(
+            f"Session {session_id} is read-only; nothing was written. Continue in a copy: fork it."
+        )
     if head.running:
-        return Conflict(f"A turn is running in session {session_id}; nothing was written. Wait for it or stop it.")
+        return Conflict(
+            f"A turn is running in session {session_id}; nothing was written. Wait for it or stop it."
+        )
     if not head.is_open:
-        return Conflict(f"Session {session_id} has ended ({head.end_reason}); nothing was written. Reopen it first.")
+        return Conflict(
+            f"Session {session_id} has ended ({head.end_reason}); nothing was written. Reopen it first."
+        )
     return RaceLost()

@@ -16,13 +16,19 @@ from hansard.store.database import Tx
 _PAGE = 200
 
 
-def retract(tx: Tx, id: str, *, profile: str, after: int, at: datetime, reason: str = "undo") -> SessionHead:
+def retract(
+    tx: Tx, id: str, *, profile: str, after: int, at: datetime, reason: str = "undo"
+) -> SessionHead:
     """Take back everything said after an entry; the retracted branch stays reachable."""
     head = locked(tx, id, profile=profile)
     if head.read_only:
-        raise Conflict(f"Session {head.id} is read-only; nothing was changed. Continue in a copy: fork it.")
+        raise Conflict(
+            f"Session {head.id} is read-only; nothing was changed. Continue in a copy: fork it."
+        )
     if not 0 <= after < head.last_seq:
-        raise BadInput(f"Session {head.id} has entries 1 to {head.last_seq}; nothing comes after {after}.")
+        raise BadInput(
+            f"Session {head.id} has entries 1 to {head.last_seq}; nothing comes after {after}."
+        )
     segments = sessions.segments(tx, head.no)
     before = transcript.retracted(entries.marks(tx, segments))
     gone = _shown(tx, _clip(segments, after + 1), before)
@@ -39,7 +45,9 @@ def undo(tx: Tx, id: str, *, profile: str, rounds: int, at: datetime) -> Session
     head = locked(tx, id, profile=profile)
     seq = _nth_last_prompt(tx, sessions.segments(tx, head.no), rounds)
     if seq is None:
-        raise Conflict(f"Session {head.id} has fewer than {rounds} messages to take back; nothing was changed.")
+        raise Conflict(
+            f"Session {head.id} has fewer than {rounds} messages to take back; nothing was changed."
+        )
     return retract(tx, head.id, profile=profile, after=seq - 1, at=at)
 
 
@@ -65,7 +73,9 @@ def _keep_head(
     )
 
 
-def _shown(tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]) -> list[Message]:
+def _shown(
+    tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]
+) -> list[Message]:
     return [
         entry.body
         for entry in entries.walk(tx, segments)
@@ -80,7 +90,9 @@ def _last_reply(tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[i
     return 0
 
 
-def _first_preview(tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]) -> str | None:
+def _first_preview(
+    tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]
+) -> str | None:
     for entry in entries.walk(tx, segments):
         if isinstance(entry.body, Message) and _is_shown(entry, Role.USER, stretches):
             preview = preview_of(entry.body)
@@ -101,7 +113,11 @@ def _nth_last_prompt(tx: Tx, segments: Sequence[Segment], wanted: int) -> int | 
 
 def _is_shown(entry: Entry, role: Role, stretches: Sequence[tuple[int, int]]) -> bool:
     said = entry.body
-    return isinstance(said, Message) and said.role is role and not transcript.is_retracted(entry.seq, stretches)
+    return (
+        isinstance(said, Message)
+        and said.role is role
+        and not transcript.is_retracted(entry.seq, stretches)
+    )
 
 
 def _backwards(tx: Tx, segments: Sequence[Segment]) -> Iterator[Entry]:
@@ -118,7 +134,9 @@ def _backwards(tx: Tx, segments: Sequence[Segment]) -> Iterator[Entry]:
 
 def _clip(segments: Sequence[Segment], first: int, last: int | None = None) -> list[Segment]:
     clipped = (
-        Segment(s.no, s.session_id, max(s.first, first), s.last if last is None else min(s.last, last))
+        Segment(
+            s.no, s.session_id, max(s.first, first), s.last if last is None else min(s.last, last)
+        )
         for s in segments
     )
     return [segment for segment in clipped if segment.first <= segment.last]

@@ -22,6 +22,7 @@ from hansard.store.database import Tx
 
 SORTS = ("relevance", "newest")
 MOST_HITS = 200
+COUNTED_STEPS = 100
 _TEXT = 4000
 _NEIGHBOUR = 200
 _RECENCY = 0.5
@@ -119,7 +120,7 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
         next=following,
         words=used.describe(),
         relaxed=relaxed,
-        step_hits=0 if steps else len(finder.matches(used, STEPS)),
+        step_hits=0 if steps else len(finder.matches(used, STEPS, limit=COUNTED_STEPS)),
         behind=behind,
         suggestion=None if found else _suggest(tx, query),
         missing=finder.missing,
@@ -181,15 +182,10 @@ def _hit(tx: Tx, match: Match, query: Query, times: int) -> Hit:
         title = head.title or ""
         shown = snippets.snippet(title, query)
         return Hit(head, 0, TITLE, shown, title, at, score, in_session=times)
-    own = match.entry_no >> SEQ_BITS
-    around = entries.read(
-        tx, Segment(own, head.id, max(1, match.seq - _NEAR), match.seq + _NEAR), limit=2 * _NEAR + 1
-    )
-    said = {entry.seq: entry.body for entry in around if isinstance(entry.body, Message)}
-    body = said[match.seq]
+    entry = finding.entry_of(tx, match)
+    body = None if entry is None else entry.body
+    assert isinstance(body, Message), f"entry {match.entry_no} is indexed but no message"
     text = searchable_text(body, match.area)
-    before = [seq for seq in said if seq < match.seq and said[seq].text]
-    after = [seq for seq in said if seq > match.seq and said[seq].text]
     return Hit(
         session=head,
         seq=match.seq,
@@ -198,10 +194,22 @@ def _hit(tx: Tx, match: Match, query: Query, times: int) -> Hit:
         text=text[:_TEXT],
         at=at,
         score=score,
-        before=said[max(before)].text[:_NEIGHBOUR] if before else None,
-        after=said[min(after)].text[:_NEIGHBOUR] if after else None,
+        before=_neighbour(tx, match, -1),
+        after=_neighbour(tx, match, 1),
         in_session=times,
     )
+
+
+def _neighbour(tx: Tx, match: Match, direction: int) -> str | None:
+    """What was said next to a match in the same session; tools in between are passed over."""
+    own = match.entry_no >> SEQ_BITS
+    for distance in range(1, _NEAR + 1):
+        seq = match.seq + direction * distance
+        found = entries.read(tx, Segment(own, "", seq, seq), limit=1) if seq > 0 else []
+        said = found[0].body.text if found and isinstance(found[0].body, Message) else ""
+        if said:
+            return said[:_NEIGHBOUR]
+    return None
 
 
 def _merged(several: Sequence[list[Match]]) -> list[Match]:

@@ -18,7 +18,9 @@ def rename(tx: Tx, head: SessionHead, text: str, *, by: TitleBy = TitleBy.PERSON
     return wanted
 
 
-def name_automatically(tx: Tx, head: SessionHead, text: str, *, by: TitleBy = TitleBy.AGENT) -> str | None:
+def name_automatically(
+    tx: Tx, head: SessionHead, text: str, *, by: TitleBy = TitleBy.AGENT
+) -> str | None:
     """Give a title that never fails: cut to size, numbered when it is taken. A person's stays."""
     if head.title is not None and head.title_by is TitleBy.PERSON:
         return head.title
@@ -44,7 +46,9 @@ def check_free(tx: Tx, wanted: str, *, profile: str, except_for: str = "") -> No
     """Refuse a title that another session holds, and name the holder."""
     holder = tx.one("id_by_title", profile=profile, title=wanted)
     if holder is not None and holder[0] != except_for:
-        raise Conflict(f"The title {wanted!r} is taken by session {holder[0]}; nothing was changed. Choose another.")
+        raise Conflict(
+            f"The title {wanted!r} is taken by session {holder[0]}; nothing was changed. Choose another."
+        )
 
 
 def _put(tx: Tx, head: SessionHead, wanted: str | None, *, by: TitleBy) -> None:

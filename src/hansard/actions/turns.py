@@ -76,7 +76,9 @@ def begin(
     prompts = []
     for arrival in waiting:
         said = _as_said(arrival.message, arrival.source)
-        done = log.append(tx, route.session_id, said, profile=key.profile, at=arrival.received_at, lease=lease)
+        done = log.append(
+            tx, route.session_id, said, profile=key.profile, at=arrival.received_at, lease=lease
+        )
         arrivals.take(tx, arrival, session_no=route.session_no, turn_id=lease.turn_id, seq=done.seq)
         prompts.append(done)
     return Begun(lease, route, tuple(prompts))
@@ -93,10 +95,7 @@ def begin_in(
     idem: str | None = None,
 ) -> Begun:
     """Begin a turn in a session that is named, perhaps with a message."""
-    if idem is not None and (earlier := log.find_repeat(tx, idem, profile=profile)) is not None:
-        raise Conflict(
-            f"That message is in session {earlier.session_id} already, as entry {earlier.seq}."
-        )
+    _refuse_repeat(tx, idem, profile=profile)
     head = sessions.get(tx, session_id, profile=profile)
     if head is None:
         raise NotFound(f"There is no session {session_id}.")
@@ -122,11 +121,15 @@ def begin_here(
     policy: ResetPolicy,
     claim: Claim,
     when: Occasion,
+    idem: str | None = None,
 ) -> Begun:
     """Begin a turn where a source's conversation is, with its message."""
+    _refuse_repeat(tx, idem, profile=key.profile)
     route = routing.route(tx, key, source, policy=policy, when=when)
     lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
-    prompt = log.append(tx, route.session_id, said, profile=key.profile, at=when.now, lease=lease)
+    prompt = log.append(
+        tx, route.session_id, said, profile=key.profile, at=when.now, idem=idem, lease=lease
+    )
     return Begun(lease, route, (prompt,))
 
 
@@ -280,6 +283,14 @@ def stop_asked(tx: Tx, lease: Lease) -> str | None:
 def of_session(tx: Tx, session_no: int) -> Sequence[Turn]:
     """A session's turns, oldest first."""
     return turns.of_session(tx, session_no)
+
+
+def _refuse_repeat(tx: Tx, idem: str | None, *, profile: str) -> None:
+    earlier = None if idem is None else log.find_repeat(tx, idem, profile=profile)
+    if earlier is not None:
+        raise Conflict(
+            f"That message is in session {earlier.session_id} already, as entry {earlier.seq}."
+        )
 
 
 def _as_said(message: Message, source: Source) -> Message:

@@ -35,7 +35,7 @@ class Checked:
     broken: tuple[Broken, ...]
 
 
-def verify(store: Store, *, progress: Callable[[int], None] = lambda done: None) -> Checked:
+def verify(store: Store, *, progress: Callable[[int], None] = lambda _: None) -> Checked:
     """Check every session of every profile, a page at a time; writers are not disturbed."""
     broken = list(store.read(check_database).result())
     seen = counted = 0
@@ -48,7 +48,7 @@ def verify(store: Store, *, progress: Callable[[int], None] = lambda done: None)
     return Checked(seen, counted, tuple(broken))
 
 
-def rebuild(store: Store, *, progress: Callable[[int], None] = lambda done: None) -> int:
+def rebuild(store: Store, *, progress: Callable[[int], None] = lambda _: None) -> int:
     """Make every head again from its log; how many were wrong. Each session is its own transaction."""
     wrong = seen = 0
     after = 0

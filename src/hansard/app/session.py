@@ -76,10 +76,16 @@ class Session:
             pending = house.writing(say.say_in, self.id, saying, profile=house.profile, when=when)
         return house.answer(pending.map(self._noted))
 
-    def turn(self, content: Content | None = None, *, agent: str | None = None) -> "RunningTurn":
+    def turn(
+        self,
+        content: Content | None = None,
+        *,
+        agent: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> "RunningTurn":
         """Begin a turn, perhaps with a message: `with chat.turn("hello") as turn: …`."""
         said = None if content is None else self._message("user", content, {})
-        return RunningTurn(self._house, self, said, agent=agent)
+        return RunningTurn(self._house, self, said, agent=agent, idem=idempotency_key)
 
     def head(self) -> SessionHead:
         """What a list shows of this session."""
@@ -188,12 +194,19 @@ class RunningTurn:
     """A turn that holds the session's lease; leaving the block ends it, an error fails it."""
 
     def __init__(
-        self, house: "House", session: Session, said: Message | None, *, agent: str | None
+        self,
+        house: "House",
+        session: Session,
+        said: Message | None,
+        *,
+        agent: str | None,
+        idem: str | None = None,
     ) -> None:
         self._house = house
         self._session = session
         self._said = said
         self._agent = agent
+        self._idem = idem
         self._begun: turns.Begun | None = None
 
     @property
@@ -270,9 +283,17 @@ class RunningTurn:
                 policy=policy,
                 claim=claim,
                 when=when,
+                idem=self._idem,
             )
         return house.writing(
-            _begin, session._key, session.id, session._opening(), self._said, claim=claim, when=when
+            _begin,
+            session._key,
+            session.id,
+            session._opening(),
+            self._said,
+            claim=claim,
+            when=when,
+            idem=self._idem,
         )
 
     def _ending(self, error: BaseException | None) -> Pending[Any]:
@@ -303,12 +324,13 @@ def _begin(
     *,
     claim: turns.Claim,
     when: Occasion,
+    idem: str | None = None,
 ) -> turns.Begun:
     """Begin a turn in the session at hand; a new one opens with its first message."""
     if key is None and id is None and said is not None:
         id = sessions.open_session(tx, opening, when=when)
     return turns.begin_in(
-        tx, _id(tx, key, id), said, profile=opening.profile, claim=claim, when=when
+        tx, _id(tx, key, id), said, profile=opening.profile, claim=claim, when=when, idem=idem
     )
 
 

@@ -100,7 +100,7 @@ def _check(text: str, zone: ZoneInfo) -> None:
         _once(text, zone)
         return
     fields = _NAMED.get(text, text).split()
-    if len(fields) != 5:  # noqa: PLR2004 - six fields (seconds) mean different things in different tools
+    if len(fields) != 5:  # six fields (seconds) mean different things in different tools
         raise BadInput(
             f"{text!r} is no timing: write five cron fields, `@daily`, `every 15m` or `at 2026-12-24T18:00`."
         )

@@ -13,7 +13,15 @@ from hansard.store.sessions import column
 
 
 def insert(
-    tx: Tx, id: str, *, profile: str, idem: str, key: str, source: Source, message: Message, at: datetime
+    tx: Tx,
+    id: str,
+    *,
+    profile: str,
+    idem: str,
+    key: str,
+    source: Source,
+    message: Message,
+    at: datetime,
 ) -> bool:
     """Write an arrival; say whether it was new."""
     text = document.encode(body_to_json(message) | {"role": message.role})
@@ -48,7 +56,9 @@ def get_by_idem(tx: Tx, idem: str, *, profile: str) -> Arrival | None:
 
 def waiting(tx: Tx, key: str, *, profile: str, limit: int) -> list[Arrival]:
     """What waits for this key, in the order of arrival."""
-    return [_arrival(row) for row in tx.all("waiting_arrivals", key=key, profile=profile, limit=limit)]
+    return [
+        _arrival(row) for row in tx.all("waiting_arrivals", key=key, profile=profile, limit=limit)
+    ]
 
 
 def source_of_turn(tx: Tx, turn_id: str, *, session_no: int) -> Source | None:

@@ -96,7 +96,9 @@ def move_in(tx: Tx, body: dict[str, Any]) -> dict[str, Any]:
                 try:
                     part[field] = get_text(tx, value[_KEY])
                 except NotFound as error:
-                    raise Damaged(f"A large text is missing from the store ({value[_KEY]}).") from error
+                    raise Damaged(
+                        f"A large text is missing from the store ({value[_KEY]})."
+                    ) from error
     return body
 
 

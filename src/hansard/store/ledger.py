@@ -96,6 +96,7 @@ def _add(tx: Tx, usage: Usage, *, session_no: int) -> None:
 
 
 def usage_of(row: Row) -> tuple[str | None, Usage]:
+    """A row of the ledger as a value, with the turn it belongs to."""
     call_id, turn_id, at, model, provider, base_url, billing_mode, task, *rest = row
     tokens, (cost, status, price_source, price_version) = rest[:5], rest[5:]
     usage = Usage(

@@ -31,11 +31,17 @@ def translate(error: psycopg.Error, *, committed: Committed = "no") -> HansardEr
         case pg.DiskFull() | pg.OutOfMemory():
             return StoreFull(f"PostgreSQL has no room ({reason}); nothing was written. Free space.")
         case pg.DataCorrupted() | pg.IndexCorrupted():
-            return Damaged(f"PostgreSQL found damage ({reason}). Restore from a backup.", committed=committed)
+            return Damaged(
+                f"PostgreSQL found damage ({reason}). Restore from a backup.", committed=committed
+            )
         case pg.ReadOnlySqlTransaction():
-            return StoreUnavailable("This PostgreSQL server only reads at the moment; nothing was written.")
+            return StoreUnavailable(
+                "This PostgreSQL server only reads at the moment; nothing was written."
+            )
         case pg.QueryCanceled() | pg.LockNotAvailable():
-            return RetryLater(f"PostgreSQL was too busy ({reason}); nothing was written. Try again.")
+            return RetryLater(
+                f"PostgreSQL was too busy ({reason}); nothing was written. Try again."
+            )
         case pg.IntegrityError():
             return Conflict(f"The record does not allow that ({reason}); nothing was changed.")
         case pg.OperationalError() | pg.InterfaceError():
@@ -44,5 +50,7 @@ def translate(error: psycopg.Error, *, committed: Committed = "no") -> HansardEr
                 if committed == "unknown"
                 else "Nothing was written."
             )
-            return StoreUnavailable(f"PostgreSQL cannot be reached ({reason}). {safe}", committed=committed)
+            return StoreUnavailable(
+                f"PostgreSQL cannot be reached ({reason}). {safe}", committed=committed
+            )
     return StoreUnavailable(f"PostgreSQL refused: {reason}.", committed=committed)

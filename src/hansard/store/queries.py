@@ -28,7 +28,10 @@ def load(dialect: str) -> dict[str, str]:
 @cache
 def load_for_psycopg() -> dict[str, str]:
     """The queries of PostgreSQL with psycopg's notation of parameters."""
-    return {name: _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")) for name, text in load("postgres").items()}
+    return {
+        name: _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))
+        for name, text in load("postgres").items()
+    }
 
 
 def parameters(text: str) -> set[str]:

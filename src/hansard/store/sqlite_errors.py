@@ -18,11 +18,17 @@ def translate(error: apsw.Error, path: str, *, committed: Committed = "no") -> H
     """Say what happened, what is safe and what to do."""
     match error:
         case apsw.BusyError() | apsw.LockedError():
-            return RetryLater("Another program is writing to the store; nothing was written. Try again.")
+            return RetryLater(
+                "Another program is writing to the store; nothing was written. Try again."
+            )
         case apsw.FullError():
-            return StoreFull(f"There is no room left to write to {path}; nothing was written, reading works. Free space.")
+            return StoreFull(
+                f"There is no room left to write to {path}; nothing was written, reading works. Free space."
+            )
         case apsw.ReadOnlyError() | apsw.PermissionsError():
-            return StoreUnavailable(f"{path} cannot be written to; nothing was changed. Check its permissions.")
+            return StoreUnavailable(
+                f"{path} cannot be written to; nothing was changed. Check its permissions."
+            )
         case apsw.NotADBError():
             return StoreUnavailable(f"{path} is not a Hansard store; it was left as it is.")
         case apsw.CorruptError():
@@ -31,14 +37,21 @@ def translate(error: apsw.Error, path: str, *, committed: Committed = "no") -> H
                 "Run `hansard doctor`, and `hansard restore` with a backup."
             )
         case apsw.CantOpenError():
-            return StoreUnavailable(f"{path} cannot be opened; nothing was changed. Check the path and its permissions.")
+            return StoreUnavailable(
+                f"{path} cannot be opened; nothing was changed. Check the path and its permissions."
+            )
         case apsw.TooBigError():
-            return BadInput("That is larger than the store takes in one piece; nothing was written.")
+            return BadInput(
+                "That is larger than the store takes in one piece; nothing was written."
+            )
         case apsw.IOError():
             return StoreUnavailable(
                 f"The disk under {path} failed ({error}). "
-                + ("Whether the last write is there is not known: repeat it with its idempotency key."
-                   if committed == "unknown" else "Nothing was written."),
+                + (
+                    "Whether the last write is there is not known: repeat it with its idempotency key."
+                    if committed == "unknown"
+                    else "Nothing was written."
+                ),
                 committed=committed,
             )
         case apsw.ConstraintError():

@@ -9,7 +9,9 @@ from hansard.store.database import Row, Tx
 from hansard.store.sessions import column, moment
 
 
-def insert(tx: Tx, lease: Lease, *, first_seq: int, agent: str | None, at: datetime, until: datetime) -> None:
+def insert(
+    tx: Tx, lease: Lease, *, first_seq: int, agent: str | None, at: datetime, until: datetime
+) -> None:
     """Write a running turn's row."""
     tx.run(
         "insert_turn",

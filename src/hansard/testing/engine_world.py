@@ -10,6 +10,7 @@ from hansard.actions import listing, read, routing, stats, turns
 from hansard.engine.engine import Engine
 from hansard.engine.intake import Received
 from hansard.engine.parts import Parts
+from hansard.engine.ports import Runner
 from hansard.engine.settings import Door, Settings
 from hansard.model.entry import Message, message
 from hansard.model.key import key_for
@@ -46,10 +47,10 @@ class EngineWorld:
         self._engines = 0
         self._asked = 0
 
-    def parts(self, fate: Fate | None = None) -> Parts:
+    def parts(self, fate: Fate | None = None, *, runner: Runner | None = None) -> Parts:
         """The parts of another process on the same store."""
         self._engines += 1
-        agent = scripted_agent(self.runner)
+        agent = scripted_agent(runner or self.runner)
         made = Parts(
             store=self.store if fate is None else MortalStore(self.store, fate),
             clock=self.clock,
@@ -65,9 +66,9 @@ class EngineWorld:
         )
         return replace(made, **self._parts)
 
-    async def started(self, fate: Fate | None = None) -> Engine:
+    async def started(self, fate: Fate | None = None, *, runner: Runner | None = None) -> Engine:
         """An engine that runs. A mortal one looks around rarely: its steps are the walk's."""
-        parts = self.parts(fate)
+        parts = self.parts(fate, runner=runner)
         if fate is not None:
             rarely = replace(self.settings, poll_seconds=30, sweep_seconds=300)
             parts = replace(parts, settings=rarely)

@@ -1,4 +1,4 @@
-"""An adapter whose platform is a list: what was sent can be looked at, and faults can be ordered."""
+"""An adapter whose platform is a list: what was sent can be seen, faults can be ordered."""
 
 import asyncio
 from collections.abc import Callable

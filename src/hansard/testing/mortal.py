@@ -30,7 +30,7 @@ class Fate:
 
 
 class MortalStore:
-    """A store as one process sees it. Each write has two moments: before it begins, after its commit."""
+    """A store as one process sees it. A write has two moments: before it, and after its commit."""
 
     def __init__(self, store: Store, fate: Fate) -> None:
         self.url = store.url

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from hansard.agents.registry import Agent
 from hansard.agents.summarize import ExtractiveSummarizer
 from hansard.agents.titles import Titler
-from hansard.engine.ports import Delta, Event, Step, TurnRequest
+from hansard.engine.ports import Delta, Event, Runner, Step, TurnRequest
 from hansard.model.entry import message
 from hansard.model.usage import Usage
 
@@ -57,6 +57,6 @@ def reply_to(request: TurnRequest) -> Sequence[Event]:
     ]
 
 
-def scripted_agent(runner: ScriptedRunner) -> Agent:
-    """An agent around a scripted runner that needs nothing from outside."""
+def scripted_agent(runner: Runner) -> Agent:
+    """An agent around a runner of a test that needs nothing from outside."""
     return Agent("scripted", None, runner, ExtractiveSummarizer(), Titler())
