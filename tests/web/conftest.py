@@ -61,11 +61,13 @@ class Served:
         self.world = world
         self.engine = engine
         self.http: httpx2.AsyncClient
+        self.stopping = asyncio.Event()
+        self.ending = AsyncExitStack()
         self._chance = 0
 
     async def token(self, scope: Scope = Scope.ADMIN, profile: str = "main") -> tuple[str, Token]:
         self._chance += 1
-        secret = tokens.secret(self._chance.to_bytes(tokens.SECRET_BYTES))
+        secret = tokens.secret((self.port << 32 | self._chance).to_bytes(tokens.SECRET_BYTES))
         made = await self.store.write(
             tokens.add, secret, profile=profile, scope=scope, when=self.world.parts().occasion()
         )
@@ -73,6 +75,14 @@ class Served:
 
     async def client(self, scope: Scope = Scope.ADMIN, profile: str = "main") -> Client:
         return Client(self.http, (await self.token(scope, profile))[0])
+
+    async def fresh(self) -> httpx2.AsyncClient:
+        """Another browser, which knows nothing yet."""
+        made = httpx2.AsyncClient(base_url=self.address, timeout=20)
+        return await self.ending.enter_async_context(made)
+
+    async def stop(self) -> None:
+        self.stopping.set()
 
     async def settle(self) -> None:
         await self.world.settle(self.engine)
@@ -99,15 +109,18 @@ async def served(
     stop = asyncio.Event()
     ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(parts, port=0, on_ready=ready.set_result, stop=stop))
-    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+    either: set[asyncio.Future[Any]] = {task, ready}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         await task
     made = Served(store, ready.result(), world, engine)
+    made.stopping = stop
     async with httpx2.AsyncClient(base_url=made.address, timeout=20) as http:
         made.http = http
         try:
             yield made
         finally:
+            await made.ending.aclose()
             stop.set()
             await task
             if engine is not None:

@@ -29,6 +29,7 @@ _NAMES = {
     429: "too-many",
     503: "retry-later",
 }
+_UNREAD = (408, 413)
 _SHOWN = 5
 log = logging.getLogger("hansard.web")
 
@@ -64,6 +65,8 @@ def refusal(error: Refusal, *, is_write: bool = False) -> Response:
     headers: dict[str, str] = {}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.status in _UNREAD:
+        headers["Connection"] = "close"  # what is still to come is not wanted
     if error.after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.after)))
     more: dict[str, Any] = {"committed": "no"} if is_write else {}

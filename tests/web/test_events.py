@@ -1,0 +1,233 @@
+"""One stream for each browser: it resumes, closes in time, and harms nobody when it is slow."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hansard.actions.feed import Change
+from hansard.actions.tokens import Scope
+from hansard.engine.bus import Live
+from hansard.engine.ports import Delta, Event, Step, TurnRequest
+from hansard.model.entry import message
+from hansard.web.reading_on import HOLE_SECONDS, FeedReader
+from tests.web.conftest import API, Client, Served
+
+PATIENCE_SECONDS = 10.0
+
+
+class Listener:
+    """Reads events as a browser does."""
+
+    def __init__(self, lines: AsyncIterator[str]) -> None:
+        self._lines = lines
+        self.last_id: str | None = None
+
+    async def next(self) -> tuple[str, Any]:
+        kind, data = "", None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for line in self._lines:
+                if line.startswith("id: "):
+                    self.last_id = line[4:]
+                elif line.startswith("event: "):
+                    kind = line[7:]
+                elif line.startswith("data: "):
+                    data = json.loads(line[6:])
+                elif not line and kind:
+                    return kind, data
+        raise EOFError
+
+    async def until(self, wanted: str) -> list[tuple[str, Any]]:
+        found: list[tuple[str, Any]] = []
+        while not found or found[-1][0] != wanted:
+            found.append(await self.next())
+        return found
+
+
+@asynccontextmanager
+async def listening(client: Client, query: str, **headers: str) -> AsyncIterator[Listener]:
+    headers = {"Authorization": f"Bearer {client.token}", **headers}
+    async with client.http.stream("GET", f"{API}/events?{query}", headers=headers) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        listener = Listener(response.aiter_lines())
+        assert (await listener.next())[0] == "hello"
+        yield listener
+
+
+async def opened(client: Client, text: str = "hello") -> str:
+    return str((await client.post("/sessions", {"text": text}, status=201))["id"])
+
+
+async def test_the_list_hears_of_new_and_changed_sessions(client: Client) -> None:
+    async with listening(client, "topics=list") as listener:
+        id = await opened(client)
+        assert (await listener.until("head"))[-1][1]["id"] == id
+
+        await client.call("PATCH", f"/sessions/{id}", json={"title": "named"})
+        assert (await listener.until("head"))[-1][1]["title"] == "named"
+
+
+async def test_a_turn_is_heard_as_it_happens_and_its_entries_are_the_record(
+    server: Served, client: Client
+) -> None:
+    id = await opened(client)
+
+    async with listening(client, f"topics=session:{id}") as listener:
+        await client.post(f"/sessions/{id}/turns", {"text": "go"}, status=202)
+        heard = await listener.until("ended")
+        while len([kind for kind, _ in heard if kind == "entry"]) < 4:
+            heard.append(await listener.next())
+
+    said = "".join(data["data"] for kind, data in heard if kind == "delta")
+    seqs = [data["seq"] for kind, data in heard if kind == "entry"]
+    assert said == "lookingre: go"
+    assert seqs == [2, 3, 4, 5]
+    await server.settle()
+
+
+async def test_who_comes_back_gets_what_came_since(client: Client) -> None:
+    id = await opened(client)
+    async with listening(client, f"topics=session:{id}") as listener:
+        await client.post(f"/sessions/{id}/messages", {"role": "user", "text": "2"}, status=201)
+        await listener.until("entry")
+        seen = listener.last_id or ""
+    for n in (3, 4, 5):
+        await client.post(f"/sessions/{id}/messages", {"role": "user", "text": str(n)}, status=201)
+
+    headers = {"Last-Event-ID": seen}
+    async with listening(client, f"topics=session:{id}", **headers) as listener:
+        found = [(await listener.until("entry"))[-1][1]["seq"] for _ in range(3)]
+
+    assert found == [3, 4, 5]
+
+
+async def test_who_comes_late_hears_what_was_said_so_far(server: Served, client: Client) -> None:
+    id = await opened(client)
+    assert server.engine is not None
+    bus = server.engine.parts.bus
+    for kind, data in (("began", None), ("delta", "half "), ("delta", "a sentence")):
+        bus.publish(Live(id, "t", kind, data))
+
+    async with listening(client, f"topics=session:{id}") as listener:
+        kind, told = await listener.next()
+        bus.publish(Live(id, "t", "delta", " more"))
+
+        assert (kind, told["data"]) == ("so_far", "half a sentence")
+        assert (await listener.next())[1]["data"] == " more"
+
+
+@pytest.mark.parametrize("position", ["999999", "0"])
+async def test_a_gap_is_answered_with_resync(
+    client: Client, position: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.web.reading_on.FAR_BEHIND", 0)
+    await opened(client)
+    headers = {"Authorization": f"Bearer {client.token}"}
+
+    path = f"{API}/events?topics=list&after={position}"
+    async with client.http.stream("GET", path, headers=headers) as response:
+        listener = Listener(response.aiter_lines())
+        assert (await listener.next())[0] == "resync"
+
+
+async def test_revoking_a_token_closes_its_streams_at_once(server: Served, client: Client) -> None:
+    secret, token = await server.token(Scope.READ)
+    reader = Client(server.http, secret)
+
+    async with listening(reader, "topics=list") as listener:
+        await client.call("DELETE", f"/tokens/{token.id}")
+        async with asyncio.timeout(2):
+            assert (await listener.next())[0] == "closed"
+            with pytest.raises(EOFError):
+                await listener.next()
+
+
+async def test_a_quiet_stream_is_kept_alive(client: Client) -> None:
+    headers = {"Authorization": f"Bearer {client.token}"}
+    async with client.http.stream("GET", f"{API}/events", headers=headers) as response:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for line in response.aiter_lines():
+                if line == ": here":
+                    return
+    pytest.fail("the stream ended")
+
+
+async def test_a_slow_client_is_dropped_and_slows_nobody(server: Served, client: Client) -> None:
+    id = await opened(client)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    request = (
+        f"GET {API}/events?topics=session:{id} HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {client.token}\r\n\r\n"
+    )
+    writer.write(request.encode())
+    await reader.readuntil(b"event: hello")
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    def flood(request: TurnRequest) -> list[Event]:
+        return [*(Delta("x" * 10_000) for _ in range(190)), Step(message("assistant", "done"))]
+
+    server.world.runner.answer = flood
+    for _ in range(6):
+        await client.post(f"/sessions/{id}/turns", {"text": "flood"}, status=202)
+        await server.settle()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while "hansard_streams_open 0" not in (await client.call("GET", "/metrics")).text:
+            pass
+
+    window = await client.get(f"/sessions/{id}/entries?limit=1")
+    assert window["items"][0]["text"] == "done"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_stopping_server_ends_its_streams(servers: Any) -> None:
+    server: Served = await servers()
+    client = await server.client()
+    async with listening(client, "topics=list") as listener:
+        await server.stop()
+        with pytest.raises(EOFError):
+            await listener.next()
+
+
+async def test_topics_that_are_not_there_are_refused(client: Client) -> None:
+    for topics, status in (("nothing", 422), ("session:zzz", 404), (",", 422)):
+        refused = await client.call("GET", f"/events?topics={topics}")
+        assert refused.status_code == status
+
+
+class FakeFeed:
+    """A feed whose numbers become visible out of order, as PostgreSQL's do."""
+
+    def __init__(self) -> None:
+        self.visible: set[int] = set()
+
+    async def read(self, action: Any, *args: Any) -> Any:
+        if not args:
+            return max(self.visible, default=0)
+        return [
+            Change(position, 1, 1, "entry", "s", "main")
+            for position in sorted(self.visible)
+            if position > args[0]
+        ]
+
+
+async def test_a_change_that_becomes_visible_late_is_not_passed_over() -> None:
+    fake: Any = FakeFeed()
+    now = 0.0
+    reader = FeedReader(fake, 0, monotonic=lambda: now)
+
+    fake.visible |= {1, 3}
+    first = [each.position for each in await reader.read_on()]
+    kept_back = reader.position
+    fake.visible |= {2, 5}
+    second = [each.position for each in await reader.read_on()]
+    now = HOLE_SECONDS + 1
+    third = [each.position for each in await reader.read_on()]
+
+    assert (first, second, third) == ([1, 3], [2, 5], [])
+    assert kept_back == 1
+    assert reader.position == 5
