@@ -1,0 +1,174 @@
+"""The Python interface: a house, its sessions and their turns."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hansard
+from hansard.app.house import House, Machine, open_house
+from hansard.app.session import LEASE_SECONDS
+from hansard.errors import BadInput, Conflict, NotFound, TurnLost
+from hansard.model.place import Source
+from hansard.model.turn import TurnState
+from hansard.store import turns
+from hansard.testing.clock import FakeClock, SequentialIds
+
+ALICE = Source(platform="web", chat_id="alice")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def house(tmp_path: Path, clock: FakeClock) -> Iterator[House]:
+    machine = Machine(clock, SequentialIds())
+    with open_house(tmp_path / "hansard.db", home=str(tmp_path), machine=machine) as opened:
+        yield opened
+
+
+def test_a_session_exists_from_its_first_message_on(house: House) -> None:
+    """D-1"""
+    chat = house.session(ALICE)
+
+    assert chat.context() == []
+    assert house.sessions().items == ()
+    chat.append("user", "hello")
+    assert [head.id for head in house.sessions().items] == [chat.id]
+
+
+def test_the_same_source_finds_the_same_session(house: House) -> None:
+    house.session(ALICE).append("user", "one")
+    house.session(ALICE).append("user", "two")
+
+    assert house.session(ALICE).head().message_count == 2
+
+
+def test_an_idempotency_key_adds_a_message_once_in_whatever_session(house: House) -> None:
+    """M-3"""
+    first = house.session(ALICE).append("user", "hello", idempotency_key="m1")
+    again = house.new_session().append("user", "hello", idempotency_key="m1")
+
+    assert (again.id, again.repeated) == (first.id, True)
+    assert len(house.sessions().items) == 1
+
+
+def test_a_turn_that_fails_says_why_and_lets_the_session_go(house: House) -> None:
+    chat = house.session(ALICE)
+
+    def fails() -> None:
+        with chat.turn("hello") as turn:
+            turn.append("assistant", "thinking")
+            raise ZeroDivisionError("division by zero")
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    chat.append("user", "go on")
+    found = house.reading(turns.of_session, chat.head().no).result()
+    assert [(each.state, each.reason) for each in found] == [
+        (TurnState.FAILED, "ZeroDivisionError: division by zero")
+    ]
+
+
+def test_nobody_else_appends_while_a_turn_runs(house: House) -> None:
+    chat = house.session(ALICE)
+
+    with chat.turn("hello") as turn:
+        with pytest.raises(Conflict, match="A turn is running"):
+            house.session(ALICE).append("user", "me too")
+        turn.append("assistant", "hi")
+
+    assert [each["content"] for each in chat.context()] == ["hello", "hi"]
+
+
+def test_a_turn_whose_process_died_does_not_lock_its_session(
+    house: House, clock: FakeClock
+) -> None:
+    """T-4"""
+    chat = house.session(ALICE)
+    dead = chat.turn("hello")
+    dead.__enter__()
+    dead.checkpoint("half an ans")
+
+    clock.tick(LEASE_SECONDS + 1)
+    chat.append("user", "are you there?")
+
+    said = [each["content"] for each in chat.context()]
+    assert said == ["hello", "half an ans", "are you there?"]
+    with pytest.raises(TurnLost):
+        dead.append("assistant", "too late")
+
+
+def test_a_repeated_message_begins_no_second_turn(house: House) -> None:
+    chat = house.session(ALICE)
+    with chat.turn("hello", idempotency_key="m1"):
+        pass
+
+    with pytest.raises(Conflict, match="already"), chat.turn("hello", idempotency_key="m1"):
+        pass
+
+    assert chat.head().message_count == 1
+
+
+def test_a_new_session_can_begin_with_a_turn(house: House) -> None:
+    chat = house.new_session(title="Plans")
+
+    with chat.turn("hello") as turn:
+        turn.append("assistant", "hi")
+
+    assert house.find("Plans").head().message_count == 2
+
+
+def test_a_cost_is_estimated_where_the_model_is_known_and_unknown_elsewhere(house: House) -> None:
+    """U-1"""
+    chat = house.session(ALICE)
+    chat.append("user", "hello")
+    chat.append("assistant", "a", usage=hansard.Usage(model="gpt-5-mini", input_tokens=1_000_000))
+    chat.append("assistant", "b", usage=hansard.Usage(model="no-such-model", input_tokens=5))
+    chat.append("assistant", "c", usage=hansard.Usage(model="gpt-5-mini"))
+
+    by_model = {each.group: each for each in house.usage("model")}
+    assert by_model["gpt-5-mini"].cost_microusd == 250_000
+    assert by_model["gpt-5-mini"].unknown_cost_calls == 1, "nothing counted is not free"
+    assert by_model["no-such-model"].cost_microusd is None
+
+
+def test_a_time_without_a_zone_is_refused(house: House, clock: FakeClock) -> None:
+    with pytest.raises(BadInput, match="no zone"):
+        house.session(ALICE).append("user", "hello", at=clock.now().replace(tzinfo=None))
+
+
+def test_a_policy_of_the_configuration_resets_a_session(tmp_path: Path, clock: FakeClock) -> None:
+    """R-2, R-6"""
+    (tmp_path / "hansard.toml").write_text(
+        '[reset.platform.web]\nmode = "idle"\nidle_minutes = 10\n'
+    )
+    machine = Machine(clock, SequentialIds())
+    with open_house(tmp_path / "hansard.db", home=str(tmp_path), machine=machine) as house:
+        old = house.session(ALICE).append("user", "one")
+        clock.tick(601)
+        new = house.session(ALICE).append("user", "two")
+
+        assert new.session_id != old.session_id
+        assert house.head(old.session_id).end_reason == "idle"
+        assert house.head(new.session_id).parent_id == old.session_id
+
+
+def test_an_unknown_name_is_not_found(house: House) -> None:
+    with pytest.raises(NotFound):
+        house.find("nobody")
+
+
+async def test_the_same_calls_can_be_awaited(tmp_path: Path) -> None:
+    async with hansard.open(tmp_path / "hansard.db") as house:
+        chat = house.session(ALICE)
+        await chat.append("user", "hello")
+        async with chat.turn("again") as turn:
+            await turn.checkpoint("h")
+            await turn.renew()
+            await turn.append("assistant", "hi")
+
+        assert [each["content"] for each in await chat.context()] == ["hello", "again", "hi"]
+        assert [hit.seq for hit in await house.search("again")] == [2]
