@@ -114,6 +114,9 @@ def _migrate_file(path: str, facts: dict[str, Any], *, create: bool) -> None:
             sqlite_file.finish(connection)
         sqlite_file.recognise(connection, path)
         tx = SqliteTx(connection)
+        steps = migrate.pending(tx, "sqlite")
+        if steps and tx.one("has_migrations") is not None:
+            sqlite_file.copy_aside(connection, f"{path}-before-{steps[0].name}")
         connection.execute("BEGIN IMMEDIATE")
         # On any failure the close below rolls back: killed half-way, nothing has happened.
         migrate.apply(tx, "sqlite", **facts)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import apsw
 
-from hansard.errors import NotFound, StoreUnavailable
+from hansard.errors import Damaged, NotFound, StoreUnavailable
 from hansard.store import identity
 
 MEMORY = ":memory:"
@@ -129,6 +129,27 @@ def _attach(connection: apsw.Connection, log: str) -> None:
     except BaseException:
         connection.close()
         raise
+
+
+def copy_aside(connection: apsw.Connection, target: str) -> None:
+    """Keep the store as it is in another file, checked, before something changes all of it."""
+    draft = f"{target}.draft"
+    for old in (draft, target):
+        if os.path.exists(old):
+            os.remove(old)
+    with _private():
+        connection.execute("VACUUM INTO ?", (draft,))
+    copy = _connect(draft, apsw.SQLITE_OPEN_READONLY)
+    try:
+        found = copy.pragma("integrity_check")
+    finally:
+        copy.close()
+    if found != "ok":
+        os.remove(draft)
+        raise Damaged(
+            f"The store could not be copied before its upgrade ({found}); it was left as it is."
+        )
+    os.replace(draft, target)
 
 
 def memory() -> apsw.Connection:
