@@ -22,6 +22,9 @@ from tests.store.conftest import (  # noqa: F401
 )
 
 
+__all__ = ["KINDS", "Library", "Maker", "opened"]
+
+
 class Library(World):
     """A world that can be searched."""
 

@@ -148,8 +148,11 @@ def _ranked(found: Sequence[Match], wish: Wish) -> list[Match]:
     """In the order of the wish; unless all hits are wanted, the best of each session."""
     ranked = list(found)
     if wish.sort == "relevance":
-        age = {match.no: _RECENCY * place / len(found) for place, match in enumerate(found)}
-        ranked.sort(key=lambda match: age[match.no] - match.score)
+        # The databases score on scales of their own; age counts half as much as the words.
+        most = max((match.score for match in found), default=0) or 1
+        each = _RECENCY / (len(found) or 1)
+        merit = {match.no: place * each - match.score / most for place, match in enumerate(found)}
+        ranked.sort(key=lambda match: merit[match.no])
     if wish.all_hits or wish.session is not None:
         return ranked
     best: dict[int, Match] = {}

@@ -77,7 +77,8 @@ class Language:
     def name(self) -> str:
         """A path, a call or a name in code."""
         one, two = (word.rstrip(_MARKS) for word in self._draw(2))
-        return self._chance.choice((f"src/{one}/{two}.py", f"{one}_{two}()", f"{one}{two.title()}"))
+        forms = (f"src/{one}/{two}.py", f"{one}_{two}()", f"{one}{two.title()}")
+        return forms[self._chance.randrange(len(forms))]
 
     def _draw(self, count: int) -> list[str]:
         while self._next + count > len(self._stream):

@@ -37,12 +37,13 @@ class SearchText:
     """A document of the index: its area, and its words in order, facets first."""
 
     area: str
+    session_no: int
     words: list[str]
 
 
 def of_title(title: str, origin: Origin) -> SearchText:
     """A session's title as a document."""
-    return SearchText(SAID, [*_facets(TITLE, SAID, origin), *_all_words(title)])
+    return SearchText(SAID, origin.session_no, [*_facets(TITLE, SAID, origin), *_all_words(title)])
 
 
 def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[SearchText]:
@@ -53,12 +54,15 @@ def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[Searc
         for part in data.get("parts", ())
         if part.get("type") in ("tool_call", "tool_result") and part.get("name")
     ]
-    found = []
-    if said or not steps:
-        found.append(SearchText(SAID, [*_facets(role, SAID, origin), *tools, *_all_words(said)]))
-    if steps:
-        found.append(SearchText(STEPS, [*_facets(role, STEPS, origin), *tools, *_all_words(steps)]))
-    return found
+    texts = (
+        {SAID: said, STEPS: steps} if said and steps else {STEPS if steps else SAID: said or steps}
+    )
+    return [
+        SearchText(
+            area, origin.session_no, [*_facets(role, area, origin), *tools, *_all_words(text)]
+        )
+        for area, text in texts.items()
+    ]
 
 
 def searchable_text(body: Body, area: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from hansard.clock import from_micros
+from hansard.clock import from_micros, to_micros
 from hansard.model import document, search_text
 from hansard.model.entry import SEQ_BITS
 from hansard.model.query import Query
@@ -20,6 +20,9 @@ MOST_PLACES = 8000
 MOST_OF_ONE = 250
 MOST_DIFFERENT = 15_000
 HASHED = "\ue003"
+# A change makes up to three documents: what was said, its steps, the session's title.
+PLACES = 4
+TITLE_PLACE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,10 @@ def step(tx: Tx, limit: int = BATCH) -> int:
         tx.run("begin_index", store_id="")
         settled = (0,)
     rows = tx.all("feed_to_index", limit=limit)
-    docs: list[dict[str, Any]] = []
+    batch = _Batch(tx)
     for row in rows:
-        _take(tx, row, docs)
-    _flush(tx, docs)
+        batch.take(row)
+    batch.flush()
     tx.run(
         "advance_watermark",
         seen=max((row[0] for row in rows), default=0),
@@ -68,75 +71,86 @@ def hashed(word: str) -> str:
     return f"{HASHED}{crc32(word.encode()) & 0xFFFF:x}"
 
 
-def _take(tx: Tx, row: Row, docs: list[dict[str, Any]]) -> None:
-    position, session_no, seq, what, role, at, body, profile, platform, title, purged = row
-    match what:
-        case "entry" if role is not None and body is not None:
-            data = document.decode(body)
-            if blobs.MARK in body:
-                data = blobs.move_in(tx, data)
-            origin = Origin(profile, platform, session_no, from_micros(at))
-            docs += [
-                _doc(position, session_no << SEQ_BITS | seq, at, made)
-                for made in search_text.of_message(role, data, origin)
-            ]
-        case "head":
-            _flush(tx, docs)
-            known = tx.one("indexed_title", session_no=session_no)
-            wanted = title if purged is None else None
-            if wanted != (None if known is None else known[1]):
-                _forget_title(tx, session_no)
-                if wanted is not None:
-                    origin = Origin(profile, platform, session_no, from_micros(at or 0))
-                    made = search_text.of_title(wanted, origin)
-                    docs.append(_doc(position, session_no << SEQ_BITS, at or 0, made))
-                    no = docs[-1]["no"]
-                    tx.run("set_indexed_title", session_no=session_no, doc_no=no, title=wanted)
-        case "gone":
-            _flush(tx, docs)
-            _forget_title(tx, session_no)
-            # What a fork still reads stays; a purge may also have released what ancestors had kept.
-            for ancestor_no, *_ in tx.all("ancestors", no=session_no):
-                _forget_purged(tx, ancestor_no)
+class _Batch:
+    """Changes on their way into the index."""
 
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._docs: list[dict[str, Any]] = []
+        self._titles: dict[int, str | None] = {}
 
-def _flush(tx: Tx, docs: list[dict[str, Any]]) -> None:
-    if docs:
-        tx.many("insert_doc", docs)
-        tx.many("insert_words", docs)
-        docs.clear()
+    def take(self, row: Row) -> None:
+        """Take one change in; the order of changes is kept."""
+        position, session_no, seq, what, role, at, body, profile, platform, title, purged = row
+        if what == "gone":
+            self._forget_session(session_no)
+        elif what in ("entry", "head"):
+            origin = Origin(profile, platform, session_no, from_micros(at or 0))
+            self._name(position, None if purged is not None else title, origin)
+            if role is not None and body is not None:
+                data = document.decode(body)
+                if blobs.MARK in body:
+                    data = blobs.move_in(self._tx, data)
+                for made in search_text.of_message(role, data, origin):
+                    self._add(position, AREAS.index(made.area), seq, at, made)
 
+    def flush(self) -> None:
+        """Write what was gathered."""
+        if self._docs:
+            self._tx.many("insert_doc", self._docs)
+            self._tx.many("insert_words", self._docs)
+            self._docs.clear()
 
-def _forget_title(tx: Tx, session_no: int) -> None:
-    known = tx.one("indexed_title", session_no=session_no)
-    if known is not None:
-        _forget(tx, [known[0]])
-        tx.run("forget_title", session_no=session_no)
+    def _add(self, position: int, place: int, seq: int, at: int, made: SearchText) -> None:
+        is_long = _is_long(made.words)
+        doc = {
+            "no": position * PLACES + place,
+            "entry_no": made.session_no << SEQ_BITS | seq,
+            "at": at,
+            "words": " ".join(made.words),
+            "is_long": int(is_long),
+            "loose": " ".join(_loose(made.words)) if is_long else "",
+        }
+        self._docs.append(doc)
 
+    def _name(self, position: int, title: str | None, origin: Origin) -> None:
+        """Index a session's title when it is not the one that was indexed last."""
+        no = origin.session_no
+        if no not in self._titles:
+            known = self._tx.one("indexed_title", session_no=no)
+            self._titles[no] = None if known is None else known[1]
+        if self._titles[no] == title:
+            return
+        self._forget_title(no)
+        if title is not None:
+            made = search_text.of_title(title, origin)
+            self._add(position, TITLE_PLACE, 0, to_micros(origin.at), made)
+            doc_no = position * PLACES + TITLE_PLACE
+            self._tx.run("set_indexed_title", session_no=no, doc_no=doc_no, title=title)
+        self._titles[no] = title
 
-def _forget_purged(tx: Tx, session_no: int) -> None:
-    facets = [[search_text.of_session(session_no)]]
-    asked = tx.match(Query(""), facets, below=None)[-1]
-    _forget(tx, [row[0] for row in tx.all("docs_without_entry", match=asked["match"])])
+    def _forget_session(self, session_no: int) -> None:
+        self._forget_title(session_no)
+        self._titles[session_no] = None
+        # What a fork still reads stays; a purge may also have released what ancestors had kept.
+        for ancestor_no, *_ in self._tx.all("ancestors", no=session_no):
+            facets = [[search_text.of_session(ancestor_no)]]
+            asked = self._tx.match(Query(""), facets, below=None)[-1]
+            found = self._tx.all("docs_without_entry", match=asked["match"])
+            self._forget([row[0] for row in found])
 
+    def _forget_title(self, session_no: int) -> None:
+        self.flush()
+        known = self._tx.one("indexed_title", session_no=session_no)
+        if known is not None:
+            self._forget([known[0]])
+            self._tx.run("forget_title", session_no=session_no)
 
-def _forget(tx: Tx, numbers: Iterable[int]) -> None:
-    rows = [{"no": no} for no in numbers]
-    if rows:
-        tx.many("delete_words", rows)
-        tx.many("delete_doc", rows)
-
-
-def _doc(position: int, entry_no: int, at: int, made: SearchText) -> dict[str, Any]:
-    is_long = _is_long(made.words)
-    return {
-        "no": position * 2 + AREAS.index(made.area),
-        "entry_no": entry_no,
-        "at": at,
-        "words": " ".join(made.words),
-        "is_long": int(is_long),
-        "loose": " ".join(_loose(made.words)) if is_long else "",
-    }
+    def _forget(self, numbers: Iterable[int]) -> None:
+        rows = [{"no": no} for no in numbers]
+        if rows:
+            self._tx.many("delete_words", rows)
+            self._tx.many("delete_doc", rows)
 
 
 def _is_long(found: list[str]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 from hansard.model.query import Query, Term
 from hansard.store.indexing import HASHED, hashed
 
-BLOCK_BITS = 13
+BLOCK_BITS = 14
 _FAR = 2**62
 # How many of the newest blocks are asked first; a common word has enough matches there.
 _FIRST, _THEN = 2, 30

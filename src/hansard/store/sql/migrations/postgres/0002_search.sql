@@ -39,6 +39,6 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         || ' ' ||
         COALESCE((SELECT string_agg('''' || word || '''', ' ')
                   FROM unnest(string_to_array(loose, ' ')) AS given (word)), '')
-        || ' ''' || U&'\E000' || 'block' || (no >> 13) || ''''
+        || ' ''' || U&'\E000' || 'block' || (no >> 14) || ''''
     )::tsvector
 $$;

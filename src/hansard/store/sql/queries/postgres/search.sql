@@ -91,7 +91,7 @@ SELECT COALESCE(MAX(no), 0) FROM search_docs;
 -- name: near_words
 -- Words of the newest documents that begin alike: candidates for another spelling.
 SELECT word, CAST(ndoc AS BIGINT) FROM ts_stat(
-    'SELECT words FROM search_docs WHERE no > (SELECT COALESCE(MAX(no), 0) - 10000 FROM search_docs)'
+    'SELECT words FROM search_docs WHERE no > (SELECT COALESCE(MAX(no), 0) - 20000 FROM search_docs)'
 ) WHERE word COLLATE "C" >= :first AND word COLLATE "C" < :beyond ORDER BY ndoc DESC LIMIT :limit;
 
 -- name: clear_index
