@@ -22,7 +22,7 @@ _MessageTwin = twin_of(Message)
 _EntryTwin = twin_of(Entry)
 
 
-class Reader(NamedTuple):
+class _Reader(NamedTuple):
     """Reads the body of a message that has texts only; `failure` for any other."""
 
     decode: Callable[[str], Any]
@@ -30,7 +30,7 @@ class Reader(NamedTuple):
 
 
 @cache
-def reader() -> Reader:
+def reader() -> _Reader:
     """Made when it is first needed: loading msgspec takes longer than reading a screenful."""
     msgspec = importlib.import_module("msgspec")
     text = msgspec.defstruct(
@@ -46,7 +46,7 @@ def reader() -> Reader:
         ("extra", dict[str, Any] | None, None),
     ]
     body = msgspec.defstruct("StoredMessage", fields, forbid_unknown_fields=True)
-    return Reader(msgspec.json.Decoder(body).decode, msgspec.MsgspecError)
+    return _Reader(msgspec.json.Decoder(body).decode, msgspec.MsgspecError)
 
 
 def message_entry(
