@@ -9,13 +9,14 @@ from hansard.actions import access, tokens
 from hansard.actions.access import Permit
 from hansard.actions.requests import Answer
 from hansard.actions.tokens import SECRET_BYTES, Scope, Token
-from hansard.errors import BadInput, NotFound
+from hansard.errors import BadInput, NotFound, RetryLater
 from hansard.model.view import time_text
 from hansard.store.database import Tx
 from hansard.web.answers import answer, change, items, json_response, name, plain
 from hansard.web.auth import Admin, Parts
 from hansard.web.bodies import NewPermit, NewToken, read_body
 from hansard.web.described import takes
+from hansard.web.problems import Refusal
 
 router = APIRouter()
 
@@ -44,8 +45,12 @@ async def permit(request: Request, parts: Parts, caller: Admin) -> Response:
     body, raw = await read_body(request, NewPermit)
     when = parts.occasion()
     if body.code is not None:
-        code = body.code
-        found = await parts.store.write(access.approve, code, profile=caller.profile, when=when)
+        try:
+            found = await parts.store.write(
+                access.approve, body.code, profile=caller.profile, when=when
+            )
+        except RetryLater as error:
+            raise Refusal(429, str(error), after=error.after) from error
         if found is None:
             raise NotFound("Nobody waits under that code.")
         return json_response(_permit(found), 201)

@@ -33,6 +33,13 @@ class ApiAdapter:
                 f"A call-back address needs a secret of at least {SHORTEST_SECRET} bytes."
             )
 
+    @property
+    def where(self) -> str:
+        """Where answers go, in words."""
+        if self._address is None:
+            return "are kept for GET"
+        return f"are called back to {self._address.host}"
+
     async def run(self, receive: Receive) -> None:
         """Messages come in through the HTTP interface; here is nothing to wait for."""
         await asyncio.Event().wait()
