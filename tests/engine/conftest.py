@@ -14,10 +14,8 @@ from hansard.testing.engine_world import EngineWorld
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A fresh store of each kind."""
-    if request.param == "sqlite":
-        url = str(tmp_path / "hansard.db")
-    else:
-        url = request.getfixturevalue("postgres_url")
+    is_file = request.param == "sqlite"
+    url = str(tmp_path / "hansard.db") if is_file else request.getfixturevalue("postgres_url")
     opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     yield opened
     opened.close()

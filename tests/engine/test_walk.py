@@ -64,7 +64,7 @@ async def _dies_at(world: EngineWorld, step: int) -> bool:
     fate = Fate(step)
     # The agent's events and the platform's answers are moments too.
     world.runner.between = fate.step
-    world.adapter.before = world.adapter.after = lambda _: fate.step()  # type: ignore[func-returns-value]
+    world.adapter.before = world.adapter.after = lambda _: fate.step()
     first = await world.started(fate)
     acknowledged = True
     try:

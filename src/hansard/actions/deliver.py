@@ -46,8 +46,12 @@ def claim(
     now: datetime,
     limit: int = 20,
     platform: str | None = None,
+    profile: str | None = None,
 ) -> list[Delivery]:
-    """Take what is due: the first open delivery of each channel. A sender that died is overtaken, and that is noted."""
+    """Take what is due: the first open delivery of each channel.
+
+    A sender that died is overtaken, and that is noted. A profile speaks with its own account.
+    """
     rows = tx.all(
         "claim_deliveries",
         holder=holder,
@@ -55,6 +59,7 @@ def claim(
         lease_until=to_micros(now + timedelta(seconds=seconds)),
         limit=limit,
         platform=platform,
+        profile=profile,
     )
     claimed = [deliveries.get_by_no(tx, row[0]) for row in sorted(rows)]
     return [delivery for delivery in claimed if delivery is not None]

@@ -61,6 +61,7 @@ class Outbox:
                 now=parts.clock.now(),
                 limit=room,
                 platform=adapter.platform,
+                profile=parts.profile,
             )
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the outbox cannot be read: %s", error)

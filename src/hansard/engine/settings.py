@@ -47,6 +47,7 @@ class Settings:
     lease_seconds: float = 30.0
     poll_seconds: float = 1.0
     sweep_seconds: float = 5.0
+    confirm_seconds: float = 3.0
     turn_seconds: float = 900.0
     longest_output: int = 2_000_000
     most_turns: int = 64

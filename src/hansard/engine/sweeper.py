@@ -12,7 +12,6 @@ from hansard.actions import deliver, read, schedule
 from hansard.actions import sweep as sweeping
 from hansard.clock import Occasion
 from hansard.engine import notices, targets
-from hansard.engine.lease import CHECKPOINT_SECONDS
 from hansard.engine.parts import Parts
 from hansard.errors import BadInput, RetryLater, StoreUnavailable
 from hansard.model.part import Text
@@ -30,8 +29,6 @@ class Sweeper:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._suspects: dict[str, float] = {}
-        # Whoever is alive has renewed by then, whatever happened to the clock on the wall.
-        self._renewal_seconds = 2 * min(parts.settings.poll_seconds, CHECKPOINT_SECONDS)
         self._finalizer = (
             None if parts.settings.finalizer is None else load(parts.settings.finalizer)
         )
@@ -44,7 +41,9 @@ class Sweeper:
             except (RetryLater, StoreUnavailable) as error:
                 log.warning("the sweep could not be done: %s", error)
             pause = self._parts.settings.sweep_seconds
-            await asyncio.sleep(min(pause, self._renewal_seconds) if self._suspects else pause)
+            if self._suspects:
+                pause = min(pause, self._parts.settings.confirm_seconds)
+            await asyncio.sleep(pause)
 
     async def sweep(self) -> None:
         """Do once what is due now."""
@@ -58,13 +57,14 @@ class Sweeper:
         await self._finalize()
 
     async def _dead(self) -> frozenset[str]:
-        """The turns that were not renewed between two looks: a clock may have been set forward."""
-        now = time.monotonic()
+        """The turns that were not renewed between two looks.
+
+        A clock on the wall may have been set forward; whoever is alive renews at once then.
+        """
+        now, enough = time.monotonic(), self._parts.settings.confirm_seconds
         found = await self._parts.store.read(sweeping.expired_turns, now=self._parts.clock.now())
         self._suspects = {id: self._suspects.get(id, now) for id in found}
-        return frozenset(
-            id for id, since in self._suspects.items() if now - since >= self._renewal_seconds
-        )
+        return frozenset(id for id, since in self._suspects.items() if now - since >= enough)
 
     async def _finalize(self) -> None:
         store = self._parts.store

@@ -54,6 +54,7 @@ class _Course:
     partial: list[str] = field(default_factory=list)
     is_checkpointed: bool = True
     held: Step | None = None
+    draft: str = ""
     streamed: int = 0
     said: int = 0
     events: int = 0
@@ -220,6 +221,7 @@ class TurnRun:
             if said.role is Role.ASSISTANT and said.text:
                 course.reply = said.text
             course.held = step
+            course.draft = "".join(course.partial)
             course.partial.clear()
             # What may be the last word waits for the end of the turn, to be one step with it;
             # but not longer than a second: see `_settle`.
@@ -260,7 +262,9 @@ class TurnRun:
         except (RetryLater, StoreUnavailable):
             raise  # it may still go in with the end of the turn
         except BaseException:
+            # A step that cannot be written down leaves the words that were heard of it.
             course.held = None
+            course.partial.insert(0, course.draft)
             raise
         course.held = None
         self._tell("step")
@@ -283,7 +287,9 @@ class TurnRun:
             # What was said cannot be written down; that it was said, and why not, can.
             log.error("turn %s cannot be kept", self._begun.lease.turn_id, exc_info=error)
             state, self.reason = TurnState.FAILED, f"the answer cannot be kept: {error}"
-            ending = Ending(state, self.reason, (), used, self._replies(state, self.reason))
+            said = Message(Role.ASSISTANT, (Text(course.draft),), finish_reason=str(state))
+            kept = (said,) if course.draft else ()
+            ending = Ending(state, self.reason, kept, used, self._replies(state, self.reason))
             error = await self._put_end(ending)
         if isinstance(error, TurnLost):
             self._tell("lost")

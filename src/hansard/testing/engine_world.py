@@ -28,6 +28,7 @@ QUICK = Settings(
     lease_seconds=30,
     poll_seconds=0.02,
     sweep_seconds=0.02,
+    confirm_seconds=0.03,
     doors={"loopback": Door(everyone=True)},
 )
 PATIENCE_SECONDS = 20.0
@@ -65,6 +66,10 @@ class EngineWorld:
             chance=random.Random(1),
         )
         return replace(made, **self._parts)
+
+    def use(self, **parts: Any) -> None:
+        """Make engines with other parts from now on."""
+        self._parts |= parts
 
     async def started(self, fate: Fate | None = None, *, runner: Runner | None = None) -> Engine:
         """An engine that runs. A mortal one looks around rarely: its steps are the walk's."""
@@ -117,10 +122,14 @@ class EngineWorld:
         """What people read in a chat's current session."""
         return await self.texts_of((await self.head(chat, **fields)).id)
 
+    async def messages(self, session_id: str) -> list[Message]:
+        """The messages that people see in a session."""
+        entries = await self.store.read(read.transcript_of, session_id, profile="main")
+        return [entry.body for entry in entries if isinstance(entry.body, Message)]
+
     async def texts_of(self, session_id: str) -> list[str]:
         """What people read in a session."""
-        entries = await self.store.read(read.transcript_of, session_id, profile="main")
-        return [entry.body.text for entry in entries if isinstance(entry.body, Message)]
+        return [said.text for said in await self.messages(session_id)]
 
     async def turns(self, chat: str = "1") -> list[Turn]:
         """The turns of a chat's current session."""

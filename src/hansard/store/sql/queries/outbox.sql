@@ -30,8 +30,9 @@ WHERE no IN (
     SELECT d.no FROM deliveries d
     WHERE d.state IN ('waiting', 'sending') AND d.not_before <= :now
       AND (CAST(:platform AS TEXT) IS NULL OR d.platform = :platform)
+      AND (CAST(:profile AS TEXT) IS NULL OR d.profile = :profile)
       AND (d.state = 'waiting' OR d.lease_until < :now)
-      AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.channel = d.channel
+      AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.channel = d.channel AND e.profile = d.profile
                         AND e.state IN ('waiting', 'sending') AND e.no < d.no)
     -- By a sum, so that no database walks the whole table in the order of its key.
     ORDER BY d.no + 0 LIMIT :limit

@@ -1,0 +1,333 @@
+"""The commands of rule A-2 in a chat."""
+
+from functools import partial
+
+import pytest
+
+from hansard.engine import verbs
+from hansard.engine.commands import REGISTRY
+from hansard.model.session import Lineage
+from hansard.model.turn import TurnState
+from hansard.store.database import Store
+from hansard.testing.engine_world import EngineWorld
+from hansard.testing.mortal import Fate
+from hansard.testing.unruly import UnrulyRunner
+
+
+def _die(fate: Fate) -> None:
+    fate.dead = True
+    fate.step()
+
+
+NAMES = "new resume sessions title undo retry branch compact usage status stop sethome help whoami"
+
+
+def test_the_registry_has_every_command_of_the_rule() -> None:
+    """A-2."""
+    assert set(REGISTRY) == set(NAMES.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("/new", ("new", "")),
+        ("  /NEW  My plan ", ("new", "My plan")),
+        ("/new@hansard_bot plan", ("new", "plan")),
+        ("/resume\nsecond line", ("resume", "second line")),
+    ],
+)
+def test_a_command_is_found_however_it_is_written(text: str, found: tuple[str, str]) -> None:
+    """A-2."""
+    call = verbs.find(text)
+    assert call is not None
+    assert (call.name, call.words) == found
+
+
+@pytest.mark.parametrize("text", ["/etc/passwd", "/unknown", "/", "say /new", "/newer thing", ""])
+def test_what_is_no_command_is_for_the_agent(text: str) -> None:
+    """A-2: an unknown /word goes to the agent."""
+    assert verbs.find(text) is None
+
+
+async def test_an_unknown_command_goes_to_the_agent(world: EngineWorld) -> None:
+    """A-2."""
+    engine = await world.started()
+    assert await world.asks(engine, "/etc/passwd") == ["re: /etc/passwd"]
+    await engine.stop()
+
+
+async def test_a_command_is_no_message_of_the_conversation(world: EngineWorld) -> None:
+    """A-2: the agent does not see it, and it costs nothing."""
+    engine = await world.started()
+    await world.asks(engine, "hello")
+    before = await world.texts()
+
+    await world.asks(engine, "/help")
+    await engine.stop()
+
+    assert await world.texts() == before
+    assert len(world.runner.requests) == 1
+
+
+async def test_a_command_that_comes_twice_is_carried_out_once(world: EngineWorld) -> None:
+    """A-2, P2, S25: the same platform message id."""
+    engine = await world.started()
+    for text in ("one", "two", "three"):
+        await world.asks(engine, text)
+
+    await world.says(engine, "/undo", number="u1")
+    await world.says(engine, "/undo", number="u1")
+    await world.settle(engine)
+    await engine.stop()
+
+    assert [text for text in await world.texts() if text] == ["one", "re: one", "two", "re: two"]
+    taken = [text for text in world.adapter.texts("loopback:1") if text.startswith("Taken")]
+    assert len(taken) == 1
+
+
+async def test_a_refusal_is_an_answer_and_changes_nothing(world: EngineWorld) -> None:
+    """A-2."""
+    engine = await world.started()
+    assert await world.asks(engine, "/title x") == [
+        "There is no session here yet; write something first."
+    ]
+    await world.asks(engine, "hello")
+    refused = [
+        await world.asks(engine, text)
+        for text in ("/undo 9", "/undo many", "/resume nothing", f"/title {'x' * 101}", "/resume 7")
+    ]
+    await engine.stop()
+
+    assert all(len(sent) == 1 for sent in refused)
+    assert "fewer than 9" in refused[0][0]
+    assert "no number" in refused[1][0]
+    assert "No session is called 'nothing'" in refused[2][0]
+    assert (await world.texts())[-1] == "re: hello"
+
+
+async def test_new_ends_the_session_and_names_the_next(world: EngineWorld) -> None:
+    """D-7: the next message opens it, not the command: no ghosts (D-1)."""
+    engine = await world.started()
+    await world.asks(engine, "hello")
+    old = await world.head()
+
+    sent = await world.asks(engine, "/new Trip to Rome")
+    assert len(await world.sessions()) == 1
+    await world.asks(engine, "again")
+    await engine.stop()
+
+    assert sent[0].endswith("Your next message begins a new session called Trip to Rome.")
+    new = await world.head()
+    assert (new.title, new.parent_id, new.lineage) == ("Trip to Rome", old.id, Lineage.RESET)
+    assert await world.texts() == ["again", "", "", "re: again"]
+
+
+async def test_resume_goes_back_with_everything_that_was_said(world: EngineWorld) -> None:
+    """D-6: by name, by number, by the beginning of an id; its transcript is the context."""
+    engine = await world.started()
+    await world.asks(engine, "hello")
+    await world.asks(engine, "/title First")
+    first = await world.head()
+    await world.asks(engine, "/new")
+    await world.asks(engine, "other")
+    second = await world.head()
+
+    assert await world.asks(engine, "/resume First") == ["Now in “First”, 4 messages."]
+    ended = await world.store.read(lambda tx: tx.one("get_head_by_no", no=second.no))
+    assert ended is not None
+    assert "switch" in ended
+    await world.asks(engine, "on we go")
+    context = world.runner.requests[-1].context
+    assert [each["content"] for each in context if each["role"] == "user"] == ["hello", "on we go"]
+
+    listed = await world.asks(engine, "/resume")
+    assert "“First”" in listed[0]
+    place = next(line for line in listed[0].splitlines() if "other" in line).partition(".")[0]
+    await world.asks(engine, f"/resume {place}")
+    assert (await world.head()).id == second.id
+    await world.asks(engine, f"/resume {first.id}")
+    assert (await world.head()).id == first.id
+    await engine.stop()
+
+
+async def test_what_another_may_not_see_looks_as_if_it_were_not_there(store: Store) -> None:
+    """D-6, P17: another person in another chat, and another profile."""
+    world = EngineWorld(store)
+    engine = await world.started()
+    await world.asks(engine, "hello", chat="mine")
+    await world.asks(engine, "/title Diary", chat="mine")
+    mine = await world.head("mine")
+    elsewhere = EngineWorld(store, profile="other")
+    elsewhere.ids = world.ids
+    foreign = await elsewhere.started()
+    await elsewhere.says(foreign, "hello", chat="mine")
+    await elsewhere.settle(foreign)
+
+    stranger = {"user_id": "v", "user_name": "Bob"}
+    for text in ("Diary", mine.id, mine.id[:25], mine.id[:3]):
+        (missing,) = await world.asks(engine, f"/resume {text}x", chat="his", **stranger)
+        (hidden,) = await world.asks(engine, f"/resume {text}", chat="his", **stranger)
+        assert hidden == missing.replace(f"{text}x", text)
+        if text not in ("Diary", mine.id):
+            continue  # the beginning of an id may be that of one of theirs
+        await elsewhere.says(foreign, f"/resume {text}", chat="mine", number=f"o{text}")
+        await elsewhere.settle(foreign)
+        assert elsewhere.adapter.sent[-1][1] == missing.replace(f"{text}x", text)
+    assert await world.asks(engine, "/sessions", chat="his", **stranger) == [
+        "There are no earlier sessions here."
+    ]
+    # The same title is his all the same, and names no holder.
+    (named,) = await world.asks(engine, "/new Diary", chat="his", **stranger)
+    assert mine.id not in named
+    await engine.stop()
+    await foreign.stop()
+
+
+async def test_the_same_person_resumes_in_another_chat(world: EngineWorld) -> None:
+    """D-6: the same person on the same platform."""
+    engine = await world.started()
+    await world.asks(engine, "hello", chat="a")
+    await world.asks(engine, "/title Diary", chat="a")
+
+    assert (await world.asks(engine, "/resume Diary", chat="b"))[0].startswith("Now in “Diary”")
+    await engine.stop()
+    assert (await world.head("b")).id == (await world.head("a")).id
+
+
+async def test_an_interrupted_turn_is_told_of_where_it_was_asked(world: EngineWorld) -> None:
+    """T-4: also when the session was opened in another chat."""
+    engine = await world.started()
+    await world.asks(engine, "hello", chat="a")
+    await world.asks(engine, "/title Diary", chat="a")
+    await world.asks(engine, "/resume Diary", chat="b")
+    await engine.stop()
+    fate = Fate()
+    world.runner.between = partial(_die, fate)
+    dying = await world.started(fate)
+    await world.says(dying, "lost", chat="b", number="9")
+    await world.until(lambda: fate.dead)
+    await dying.stop()
+    world.runner.between = lambda: None
+
+    world.clock.tick(300)
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    assert world.adapter.texts("loopback:b")[-1].startswith("Interrupted")
+    assert not any(text.startswith("Interrupted") for text in world.adapter.texts("loopback:a"))
+
+
+async def test_undo_takes_back_and_keeps(world: EngineWorld) -> None:
+    """D-9: n messages and what followed them; the log keeps them."""
+    engine = await world.started()
+    for text in ("one", "two", "three"):
+        await world.asks(engine, text)
+
+    (told,) = await world.asks(engine, "/undo 2")
+    await engine.stop()
+
+    assert told == "Taken back; 4 messages are left. Nothing was deleted."
+    assert await world.texts() == ["one", "", "", "re: one"]
+    assert (await world.head()).last_seq == 13
+
+
+async def test_retry_puts_the_question_again(world: EngineWorld) -> None:
+    """D-9: the first answer is taken back, the question is there once."""
+    engine = await world.started()
+    await world.asks(engine, "hello")
+
+    sent = await world.asks(engine, "/retry")
+    await engine.stop()
+
+    assert sent == ["Trying again.", "re: hello"]
+    assert await world.texts() == ["hello", "", "", "re: hello"]
+    assert len(world.runner.requests) == 2
+
+
+async def test_branch_goes_on_in_a_copy(world: EngineWorld) -> None:
+    """D-8: the old session stays as it was."""
+    engine = await world.started()
+    await world.asks(engine, "hello")
+    old = await world.head()
+
+    await world.asks(engine, "/branch Another way")
+    await world.asks(engine, "differently")
+    await engine.stop()
+
+    new = await world.head()
+    assert (new.title, new.parent_id, new.lineage) == ("Another way", old.id, Lineage.FORK)
+    said = [text for text in await world.texts() if text]
+    assert said == ["hello", "re: hello", "differently", "re: differently"]
+    assert await world.texts_of(old.id) == ["hello", "", "", "re: hello"]
+
+
+async def test_compact_lets_a_summary_stand_for_the_model_only(world: EngineWorld) -> None:
+    """D-9: with the summarizer that needs no model."""
+    engine = await world.started()
+    await world.asks(engine, "remember the number 4711 " + "and more " * 300)
+
+    await world.says(engine, "/compact the number", number="c")
+    await world.until(lambda: any("Compacted" in text for _, text in world.adapter.sent))
+    await world.asks(engine, "what was it?")
+    await engine.stop()
+
+    sent = world.adapter.texts("loopback:1")
+    assert sent[1] == "Compacting; you will be told."
+    assert sent[2].startswith("Compacted: ")
+    context = str(world.runner.requests[-1].context)
+    assert "4711" in context
+    assert len(context) < 3000
+    assert (await world.texts())[0].startswith("remember the number 4711")
+
+
+async def test_usage_status_whoami_title_and_home_say_where_one_is(world: EngineWorld) -> None:
+    """A-2."""
+    engine = await world.started()
+    await world.asks(engine, "hello")
+
+    assert await world.asks(engine, "/usage") == [
+        "2 model calls, 8 tokens in, 3 out, cost unknown (unknown)."
+    ]
+    (status,) = await world.asks(engine, "/status")
+    assert "4 messages.\nNo turn is running.\nIt does not reset by itself." in status
+    assert await world.asks(engine, "/whoami") == [
+        "You are Ada (u) on loopback. Conversation: main/loopback/dm/chat=1"
+    ]
+    assert await world.asks(engine, "/title Greetings") == ["This session is now called Greetings."]
+    assert await world.asks(engine, "/title") == ["This is “Greetings”."]
+    assert await world.asks(engine, "/sethome") == [
+        "This chat is now the home channel of loopback."
+    ]
+    assert len((await world.asks(engine, "/help"))[0].splitlines()) == len(REGISTRY)
+    await world.asks(engine, "where?")
+    await engine.stop()
+    assert '"deliver_to": [\n  "origin",\n  "local",\n  "loopback"' in (
+        world.runner.requests[-1].system_prompt
+    )
+
+
+async def test_stop_reaches_a_turn_in_another_process(store: Store) -> None:
+    """A-2, T-2: the words until then are kept and marked, the person is told, the next goes on."""
+    world = EngineWorld(store)
+    unruly = UnrulyRunner(["some words", UnrulyRunner.HANG])
+    one = await world.started(runner=unruly)
+    await world.says(one, "hello")
+    await world.until(lambda: unruly.hanging == 1)
+    two = await world.started()
+
+    await world.says(two, "/stop", number="2")
+    await world.settle(one)
+    await world.settle(two)
+    turn = (await world.turns())[0]
+    await one.stop()
+    sent = await world.asks(two, "next")
+    await two.stop()
+
+    assert (turn.state, turn.reason) == (TurnState.INTERRUPTED, "stopped by you")
+    assert (await world.texts())[:2] == ["hello", "some words"]
+    assert world.adapter.texts("loopback:1")[:2] == [
+        "Stopping.",
+        "Interrupted: stopped by you. Your message is kept. Send /retry to try again.",
+    ]
+    assert sent == ["re: next"]
