@@ -21,7 +21,6 @@ from tests.store.conftest import (  # noqa: F401
     store,
 )
 
-
 __all__ = ["KINDS", "Library", "Maker", "opened"]
 
 
