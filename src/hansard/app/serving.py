@@ -11,7 +11,7 @@ from hansard.channels import registry
 from hansard.config import engine as engine_config
 from hansard.engine.ports import Adapter
 from hansard.web import server
-from hansard.web.parts import Webhook, WebParts, WebSettings
+from hansard.web.parts import Challenge, Webhook, WebParts, WebSettings
 from hansard.web.server import Ready
 
 
@@ -46,6 +46,7 @@ async def serve(
         clock=house.machine.clock,
         ids=house.machine.ids,
         webhooks=_webhooks(engine.parts.adapters),
+        challenges=_challenges(engine.parts.adapters),
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
     house.store.index_in_background()
@@ -75,3 +76,9 @@ def _webhooks(adapters: Mapping[str, Adapter]) -> dict[str, Webhook]:
     """The doors of those channels to which platforms post."""
     found = {name: getattr(adapter, "webhook", None) for name, adapter in adapters.items()}
     return {name: door for name, door in found.items() if door is not None}
+
+
+def _challenges(adapters: Mapping[str, Adapter]) -> dict[str, Challenge]:
+    """How those channels prove their address, where a platform asks for it."""
+    found = {name: getattr(adapter, "challenge", None) for name, adapter in adapters.items()}
+    return {name: prove for name, prove in found.items() if prove is not None}

@@ -18,10 +18,10 @@ from hansard.web import (
     health,
     lists,
     login,
-    pages,
     problems,
     sessions,
     shelves,
+    static,
     webhooks,
 )
 from hansard.web.answers import json_response
@@ -64,11 +64,12 @@ def create_app(parts: WebParts) -> FastAPI:
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
     for name, webhook in parts.webhooks.items():
-        app.include_router(webhooks.router_for(name, webhook), prefix=PREFIX)
+        challenge = parts.challenges.get(name)
+        app.include_router(webhooks.router_for(name, webhook, challenge), prefix=PREFIX)
     app.include_router(health.public, prefix=PREFIX)
     app.include_router(health.public, include_in_schema=False)
     app.include_router(login.pages)
-    app.include_router(pages.router)
+    app.include_router(static.router_for(static.built()))
     app.add_api_route(
         f"{PREFIX}/openapi.json",
         _description,

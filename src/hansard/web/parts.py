@@ -16,6 +16,10 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 # checks the signature before it reads further, and answers only when the message is durable.
 Webhook = Callable[[Mapping[str, str], bytes], Awaitable[int]]
 
+# How an adapter proves that the address is its own, where a platform asks for that before it
+# posts: the query in, the text to answer with out, or None to refuse.
+Challenge = Callable[[Mapping[str, str]], str | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -55,6 +59,7 @@ class WebParts:
     ids: Ids = field(default_factory=RandomIds)
     chance: Callable[[int], bytes] = os.urandom
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
+    challenges: Mapping[str, Challenge] = field(default_factory=dict)
 
     def occasion(self) -> Occasion:
         """Now, and where fresh ids come from."""

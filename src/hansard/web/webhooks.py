@@ -5,10 +5,12 @@ from starlette.responses import Response
 
 from hansard.web.bodies import read_raw
 from hansard.web.described import PUBLIC
-from hansard.web.parts import Webhook
+from hansard.web.parts import Challenge, Webhook
+
+LONGEST_CHALLENGE = 1024
 
 
-def router_for(name: str, webhook: Webhook) -> APIRouter:
+def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) -> APIRouter:
     """The path of one adapter, which checks the signature before it reads the body further."""
     router = APIRouter(tags=["channels"])
 
@@ -17,5 +19,16 @@ def router_for(name: str, webhook: Webhook) -> APIRouter:
         """Take a platform's message in; durable when this answers."""
         raw = await read_raw(request)
         return Response(status_code=await webhook(dict(request.headers), raw))
+
+    if challenge is None:
+        return router
+
+    @router.get(f"/channels/{name}/webhook", openapi_extra=PUBLIC | {"x-signed": True})
+    async def prove(request: Request) -> Response:
+        """Prove to a platform that this address is ours, if it knows the word that we agreed on."""
+        answer = challenge(dict(request.query_params))
+        if answer is None or len(answer) > LONGEST_CHALLENGE:
+            return Response(status_code=403)
+        return Response(answer, media_type="text/plain")
 
     return router
