@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from hansard.actions.tokens import Scope
 from hansard.clock import RandomIds, SystemClock
 from hansard.errors import BadInput, Conflict
 from hansard.store.opening import open_store
+from hansard.web import static
 from hansard.web.app import create_app
 from hansard.web.auth import CSRF_HEADER
 from hansard.web.described import PUBLIC
@@ -66,7 +68,9 @@ def test_every_route_has_a_mark_that_says_who_may_come_in() -> None:
 
 def test_only_these_paths_are_open_to_all() -> None:
     assert {route.path for route in routes() if route.is_public} == {
-        "/",
+        *static.PAGES,
+        *(f"/{name}" for name in static.FILES),
+        "/assets/{name}",
         "/login",
         "/healthz",
         "/readyz",
@@ -401,3 +405,22 @@ async def test_a_port_that_is_taken_is_refused_in_one_line(server: Served) -> No
 
 def test_what_is_marked_as_open_asks_for_nothing_in_the_description() -> None:
     assert PUBLIC["security"] == []
+
+
+async def test_a_webhook_is_there_only_with_its_adapter(servers: Any) -> None:
+    seen: list[tuple[str | None, bytes]] = []
+
+    async def webhook(headers: Mapping[str, str], raw: bytes) -> int:
+        seen.append((headers.get("x-signature"), raw))
+        return 200 if headers.get("x-signature") == "good" else 401
+
+    server: Served = await servers(webhooks={"sample": webhook})
+    platform = Client(server.http, None)
+    headers = {"X-Signature": "good"}
+
+    known = await platform.call("POST", "/channels/sample/webhook", content=b"raw", headers=headers)
+    forged = await platform.call("POST", "/channels/sample/webhook", content=b"raw")
+    absent = await platform.call("POST", "/channels/other/webhook", content=b"raw")
+
+    assert [each.status_code for each in (known, forged, absent)] == [200, 401, 404]
+    assert seen == [("good", b"raw"), (None, b"raw")]

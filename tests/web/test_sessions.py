@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import turns
+from hansard.actions import purge, turns
 from tests.web.conftest import Client, Served
 
 
@@ -302,3 +302,33 @@ async def test_search_usage_bindings_and_export(server: Served, client: Client) 
     assert "walrus" in exported.text
     assert exported.headers["content-disposition"].startswith("attachment")
     assert "sandbox" in page.headers["content-security-policy"]
+
+
+async def test_who_names_a_session_holds_no_chat_on_it(server: Served, client: Client) -> None:
+    source = {"platform": "api", "chat_id": "ada"}
+    told = await client.post("/arrivals", {"source": source, "text": "hello"}, status=202)
+    await server.settle()
+    await client.post(f"/sessions/{told['session_id']}/turns", {"text": "again"}, status=202)
+    await server.settle()
+    other = await opened(client)
+
+    bindings = (await client.get("/bindings"))["items"]
+    await client.post("/bindings", {"key": bindings[0]["key"], "session_id": other})
+
+    assert len(bindings) == 1
+    assert (await client.get(f"/sessions/{told['session_id']}"))["end_reason"] == "switch"
+
+
+async def test_a_purged_session_leaves_no_words_in_noted_answers(
+    server: Served, client: Client
+) -> None:
+    key = {"Idempotency-Key": "noted"}
+    made = await client.post("/sessions", {"text": "secret words"}, status=201, headers=key)
+    when = server.world.parts().occasion()
+    await server.store.write(purge.purge, made["id"], profile="main", when=when)
+
+    row = await server.store.read(
+        lambda tx: tx.one("get_request", profile="main", idem="http/noted")
+    )
+
+    assert row is None

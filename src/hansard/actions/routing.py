@@ -213,4 +213,8 @@ def _open(
 
 
 def _is_only_key(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
-    return all(row[0] == str(key) for row in tx.all("keys_of_session", session_no=head.no))
+    # Who named the session in the workbench holds no chat on it.
+    return all(
+        found == str(key) or SessionKey.parse(found).names_session
+        for (found,) in tx.all("keys_of_session", session_no=head.no)
+    )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from hansard.errors import BadInput
-from hansard.model.place import TERMINAL, ChatType, Source, escape, unescape
+from hansard.model.place import NAMED, TERMINAL, WEB, ChatType, Source, escape, unescape
 
 DEFAULT_PROFILE = "main"
 
@@ -60,6 +60,11 @@ class SessionKey:
             if value is not None:
                 parts.append(f"{label}={_print(value)}")
         return "/".join(parts)
+
+    @property
+    def names_session(self) -> bool:
+        """Whether this is the key of someone who named a session, as in the workbench."""
+        return self.platform == WEB and (self.chat or "").startswith(NAMED)
 
     @classmethod
     def parse(cls, text: str) -> Self:

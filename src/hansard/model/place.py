@@ -12,7 +12,7 @@ from hansard.model.twin import twin_of
 
 TERMINAL = "terminal"
 WEB = "web"
-_NAMED = "session/"
+NAMED = "session/"
 
 _LARGEST_EXACT_FLOAT = 2**53
 _LONGEST_NUMBER_BITS = 256
@@ -276,11 +276,11 @@ def source_as_stored(data: Mapping[str, Any]) -> Source:
 
 def at_session(session_id: str) -> Source:
     """Where a person is who writes in a session by its name: in the workbench, or a program."""
-    return Source(WEB, f"{_NAMED}{session_id}")
+    return Source(WEB, f"{NAMED}{session_id}")
 
 
 def session_named_by(source: Source) -> str | None:
     """The session that a source of `at_session` names; None for any other source."""
-    if source.platform != WEB or not (source.chat_id or "").startswith(_NAMED):
+    if source.platform != WEB or not (source.chat_id or "").startswith(NAMED):
         return None
-    return (source.chat_id or "").removeprefix(_NAMED)
+    return (source.chat_id or "").removeprefix(NAMED)

@@ -12,7 +12,6 @@ from hansard.actions.bindings import Binding
 from hansard.actions.requests import Answer
 from hansard.actions.search import Hit
 from hansard.model.key import SessionKey
-from hansard.model.place import WEB
 from hansard.model.view import head_json, time_text, usage_json
 from hansard.store.database import Tx
 from hansard.web.answers import answer, change, items, name, plain
@@ -112,7 +111,10 @@ async def list_bindings(
     page = await parts.store.read(
         bindings.listing, profile=caller.profile, limit=limit, cursor=plain(cursor)
     )
-    return items((_binding(each) for each in page.items if not _is_workbench(each.key)), page.next)
+    return items(
+        (_binding(each) for each in page.items if not SessionKey.parse(each.key).names_session),
+        page.next,
+    )
 
 
 @router.post("/bindings", tags=["bindings"], openapi_extra=takes(BindingChange))
@@ -156,7 +158,3 @@ def _binding(found: Binding) -> dict[str, Any]:
         "session": head_json(found.session),
         "bound_at": time_text(found.bound_at),
     }
-
-
-def _is_workbench(key: str) -> bool:
-    return f"/{WEB}/dm/chat=session%2F" in key

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hansard.actions import logins
@@ -14,7 +14,7 @@ from hansard.web.answers import items, json_response, name
 from hansard.web.auth import Admin, Parts, Reader, cookie_name, csrf_of
 from hansard.web.bodies import Password, PasswordChange, read_body
 from hansard.web.described import PUBLIC, takes
-from hansard.web.pages import login_page
+from hansard.web.pages import login_page, own_place
 from hansard.web.parts import WebParts
 from hansard.web.problems import Refusal
 
@@ -33,10 +33,15 @@ async def offer_link(parts: WebParts, address: str) -> str:
 
 
 @pages.get("/login", openapi_extra=PUBLIC)
-async def enter_by_link(request: Request, parts: Parts, code: str = "") -> Response:
+async def enter_by_link(
+    request: Request,
+    parts: Parts,
+    code: str = "",
+    place: Annotated[str, Query(alias="next")] = "/",
+) -> Response:
     """Use a link up, or ask for the password."""
     if not code:
-        return HTMLResponse(login_page())
+        return HTMLResponse(login_page(place=place))
     cookie = parts.chance(SECRET_BYTES).hex()
     found = await parts.store.write(logins.enter_by_link, code[:200], cookie, when=parts.occasion())
     if found is None:
@@ -47,14 +52,17 @@ async def enter_by_link(request: Request, parts: Parts, code: str = "") -> Respo
 
 @pages.post("/login", openapi_extra=PUBLIC)
 async def enter_by_form(
-    request: Request, parts: Parts, password: Annotated[str, Form()] = ""
+    request: Request,
+    parts: Parts,
+    password: Annotated[str, Form()] = "",
+    place: Annotated[str, Form(alias="next")] = "/",
 ) -> Response:
     """The password from a page without scripts."""
     try:
         cookie, found = await _enter(parts, password)
     except Refusal as error:
-        return HTMLResponse(login_page(error.detail), error.status)
-    return _let_in(request, RedirectResponse("/", 303), cookie, found)
+        return HTMLResponse(login_page(error.detail, place), error.status)
+    return _let_in(request, RedirectResponse(own_place(place), 303), cookie, found)
 
 
 @router.post("/login", openapi_extra=PUBLIC | takes(Password))

@@ -2,41 +2,43 @@
 
 from html import escape
 
-from fastapi import APIRouter
-from starlette.responses import HTMLResponse, Response
-
-from hansard.web.described import PUBLIC
-
-router = APIRouter(include_in_schema=False)
 _FRAME = (
     "<!doctype html>\n"
     '<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-    '<meta name="viewport" content="width=device-width"></head>\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    '<link rel="icon" href="/icon.svg"><link rel="stylesheet" href="/login.css"></head>\n'
     "<body><main>{body}</main></body></html>\n"
 )
-_FRONT = (
+_NOT_BUILT = (
     "<h1>Hansard</h1>"
-    "<p>The server is running. The workbench is not part of this version yet; "
-    "programs use the HTTP interface.</p>"
-    '<p><a href="/login">Log in</a>, then read '
-    '<a href="/api/v1/openapi.json">the description of the interface</a>.</p>'
+    "<p>The server is running, but this checkout has no workbench yet: "
+    "run <code>./dev setup</code> and start it again.</p>"
+    '<p>Programs use the HTTP interface: <a href="/login">log in</a>, then read '
+    '<a href="/api/v1/openapi.json">its description</a>.</p>'
 )
 _LOGIN = (
     "<h1>Log in to Hansard</h1>{said}"
     '<form method="post" action="/login">'
+    '<input type="hidden" name="next" value="{place}">'
     '<label>Password <input type="password" name="password" autocomplete="current-password" '
     'required autofocus></label> <button type="submit">Log in</button></form>'
     "<p>Or open the link that the server printed when it started.</p>"
 )
 
 
-@router.get("/", openapi_extra=PUBLIC)
-async def front() -> Response:
-    """A plain page until the workbench is there."""
-    return HTMLResponse(_FRAME.format(title="Hansard", body=_FRONT))
+def not_built() -> str:
+    """What stands in the workbench's place while nobody has built it."""
+    return _FRAME.format(title="Hansard", body=_NOT_BUILT)
 
 
-def login_page(said: str = "") -> str:
-    """The form for the password, perhaps with what went wrong."""
+def login_page(said: str = "", place: str = "/") -> str:
+    """The form for the password, perhaps with what went wrong; afterwards it leads to a place."""
     note = f'<p role="alert">{escape(said)}</p>' if said else ""
-    return _FRAME.format(title="Log in to Hansard", body=_LOGIN.format(said=note))
+    body = _LOGIN.format(said=note, place=escape(own_place(place)))
+    return _FRAME.format(title="Log in to Hansard", body=body)
+
+
+def own_place(text: str) -> str:
+    """A path of ours; an address of anyone else becomes the front page."""
+    is_ours = text.startswith("/") and text[1:2] not in ("/", "\\") and text.isprintable()
+    return text if is_ours and text.isascii() and len(text) < 2000 else "/"
