@@ -19,7 +19,7 @@ from hansard.engine.ports import Adapter, Receive
 from hansard.engine.settings import Door as DoorRule
 from hansard.engine.settings import Settings
 from hansard.model.delivery import Delivery, DeliveryState
-from hansard.model.entry import Message
+from hansard.model.entry import Message, Role
 from hansard.model.part import Part, Text
 from hansard.model.place import Channel, Source
 from hansard.model.surroundings import render
@@ -156,11 +156,19 @@ class ChannelWorld:
 
     async def transcripts(self) -> list[list[str]]:
         """What people read in each session, the latest first."""
+        return [[said.text for said in each] for each in await self._messages()]
+
+    async def heard(self) -> list[str]:
+        """What people have said, in all sessions."""
+        found = await self._messages()
+        return [said.text for each in found for said in each if said.role is Role.USER]
+
+    async def _messages(self) -> list[list[Message]]:
         page = await self.store.read(listing.listing, listing.Filters(), profile="main")
         found = []
         for head in page.items:
             entries = await self.store.read(read.transcript_of, head.id, profile="main")
-            found.append([each.body.text for each in entries if isinstance(each.body, Message)])
+            found.append([each.body for each in entries if isinstance(each.body, Message)])
         return found
 
     async def _is_quiet(self, engine: Engine) -> bool:

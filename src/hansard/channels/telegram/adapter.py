@@ -1,0 +1,258 @@
+"""The channel itself: updates in, deliveries out, one bot."""
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from typing import Any
+
+from hansard.channels.observed import Observed, with_observed
+from hansard.channels.progress import Progress
+from hansard.channels.telegram import inbound, outbound
+from hansard.channels.telegram.client import Client, Moved, Refused
+from hansard.channels.telegram.inbound import FileRef, Incoming
+from hansard.channels.telegram.outbound import Piece
+from hansard.channels.telegram.settings import TelegramSettings
+from hansard.engine.ports import Capabilities, Receive, Sent
+from hansard.errors import BadInput, HansardError, NotAllowed, RetryLater, Unreachable
+from hansard.model.delivery import Delivery
+from hansard.model.part import Attachment, Part
+from hansard.model.place import Channel, ChatType
+
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
+LONGEST_PAUSE_SECONDS = 300.0
+_LONGEST_DELIVERY = 40_000
+_NOTES = (
+    "Messages are Telegram messages: short paragraphs read best; tables are shown as plain text.",
+    "You cannot see messages from before you were added, nor who else is in a group.",
+)
+_OK, _BAD, _NOT_SIGNED, _LATER = 200, 400, 401, 503
+log = logging.getLogger("hansard.telegram")
+
+Wire = dict[str, Any]
+
+
+class TelegramAdapter:
+    """One bot. Without a webhook it polls, and confirms an update once it is durable."""
+
+    platform = "telegram"
+    capabilities = Capabilities(
+        longest_text=_LONGEST_DELIVERY,
+        can_edit=True,
+        shows_typing=True,
+        ids_needed_for_mentions=False,
+        notes=_NOTES,
+    )
+
+    def __init__(self, settings: TelegramSettings) -> None:
+        self.settings = settings
+        self.client = Client(settings)
+        # The route is mounted only where there is a secret to check.
+        self.webhook: Callable[[Mapping[str, str], bytes], Awaitable[int]] | None = (
+            self._webhook if settings.webhook_url and settings.webhook_secret else None
+        )
+        self._receive: Receive | None = None
+        self._offset: int | None = None
+        self._failures = 0
+        self._observed = Observed()
+        self._moved: dict[str, str] = {}
+        self._quiet_until: dict[str, float] = {}
+        self._progress = Progress()
+
+    async def run(self, receive: Receive) -> None:
+        """Take updates in until cancelled."""
+        self._receive = receive
+        try:
+            await self._begin()
+            while True:
+                await self._poll(receive)
+                self._failures = 0
+        except RetryLater as error:
+            raise self._later(str(error), error.after) from error
+        except HansardError as error:
+            if error.committed == "unknown":
+                raise self._later(str(error)) from error
+            raise
+
+    async def send(self, delivery: Delivery) -> Sent:
+        """Send a delivery; what was sent of a long one is not sent again by this process."""
+        done = self._progress.sent(delivery.id)
+        try:
+            for piece in outbound.pieces(delivery.parts)[len(done) :]:
+                done.append(await self._send(delivery.channel, piece))
+        except RetryLater as error:
+            pause = self.settings.pause_seconds * 2.0 ** min(delivery.attempts, 10)
+            wait = error.after or min(pause, LONGEST_PAUSE_SECONDS)
+            raise RetryLater(str(error), after=wait) from error
+        self._progress.finish(delivery.id)
+        return Sent(next((number for number in done if number), None))
+
+    async def typing(self, channel: Channel) -> None:
+        """Show for five seconds that an answer is being written."""
+        chat = self._moved.get(channel.chat_id, channel.chat_id)
+        try:
+            await self.client.typing(chat, thread=channel.thread_id)
+        except HansardError as error:
+            log.debug("telegram does not show typing: %s", error)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self.client.close()
+
+    async def _begin(self) -> None:
+        await self.client.me()
+        settings = self.settings
+        if settings.webhook_url is not None and settings.webhook_secret is not None:
+            await self._set_hook(settings.webhook_url, settings.webhook_secret.reveal())
+            await asyncio.Event().wait()
+        if (await self.client.hook()).url:
+            log.warning("telegram has posted this bot's messages elsewhere; now they are polled")
+            await self.client.drop_hook()
+
+    async def _set_hook(self, url: str, secret: str) -> None:
+        try:
+            await self.client.set_hook(url, secret)
+        except Refused as error:
+            raise NotAllowed(f"Telegram will not post to {url}: {error}.") from error
+        self._failures = 0
+
+    async def _poll(self, receive: Receive) -> None:
+        for update in await self.client.updates(self._offset):
+            await self._take(update, receive)
+            self._offset = int(update["update_id"]) + 1
+
+    async def _webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+        """One update as Telegram posts it; answered only when it is durable."""
+        secret = self.settings.webhook_secret
+        given = headers.get(SECRET_HEADER, "")
+        if secret is None or not hmac.compare_digest(given.encode(), secret.reveal().encode()):
+            log.warning("telegram: a request with a wrong secret token was refused")
+            return _NOT_SIGNED
+        if self._receive is None:
+            return _LATER
+        try:
+            update = json.loads(body)
+        except ValueError:
+            return _BAD
+        if not isinstance(update, dict):
+            return _BAD
+        try:
+            await self._take(update, self._receive)
+        except RetryLater as error:
+            log.warning("telegram: a message could not be kept and comes again: %s", error)
+            return _LATER
+        return _OK
+
+    async def _take(self, update: Wire, receive: Receive) -> None:
+        moved = inbound.migration(update)
+        if moved is not None:
+            self._moved[moved[0]] = moved[1]
+            return
+        incoming = inbound.read(update, await self.client.me())
+        if incoming is None or not self._concerns(incoming):
+            return
+        where = str(incoming.source.channel)
+        parts, files = await self._fetched(incoming)
+        said = inbound.to_message(incoming, parts)
+        if not incoming.is_command:
+            said = with_observed(said, self._observed.lines(where))
+        try:
+            await receive(incoming.source, said, files=files)
+        except BadInput as error:
+            # It would be refused for ever, and everything after it would wait.
+            log.warning("telegram: a message was refused: %s", error)
+            await self._tell(incoming, f"Your message could not be taken in: {error}")
+        self._observed.forget(where)
+
+    def _concerns(self, incoming: Incoming) -> bool:
+        """Whether a message is for the agent; if not, it may be remembered as heard."""
+        if incoming.is_edit and not self.settings.edits:
+            return False
+        if incoming.source.chat_type == ChatType.DM:
+            return True
+        if self.settings.groups == "never":
+            return False
+        if self.settings.groups == "always" or incoming.is_addressed:
+            return True
+        if self.settings.observe:
+            self._observed.note(str(incoming.source.channel), *inbound.observed_line(incoming))
+        return False
+
+    async def _fetched(self, incoming: Incoming) -> tuple[tuple[Part, ...], tuple[bytes, ...]]:
+        """The files of a message: those that may come in, and a note for the others."""
+        parts: list[Part] = []
+        files: list[bytes] = []
+        for file in incoming.files:
+            part, data = await self._file(file)
+            parts.append(part)
+            if data is not None:
+                files.append(data)
+        return tuple(parts), tuple(files)
+
+    async def _file(self, file: FileRef) -> tuple[Part, bytes | None]:
+        limit = self.settings.largest_file
+        if file.size is not None and file.size > limit:
+            return inbound.too_large(file, limit), None
+        try:
+            data = await self.client.fetch(file)
+        except Refused as error:
+            is_size = "too big" in str(error)
+            return inbound.too_large(file, limit) if is_size else inbound.gone(file), None
+        if len(data) > limit:
+            return inbound.too_large(file, limit, len(data)), None
+        name = sha256(data).hexdigest()
+        return Attachment(name, file.media_type, file.name, len(data)), data
+
+    async def _send(self, channel: Channel, piece: Piece) -> str:
+        chat = self._moved.get(channel.chat_id, channel.chat_id)
+        self._refuse_while_quiet(chat)
+        try:
+            return await self._send_to(chat, channel.thread_id, piece)
+        except Moved as error:
+            self._moved[chat] = self._moved[channel.chat_id] = error.chat_id
+            return await self._send_to(error.chat_id, channel.thread_id, piece)
+        except RetryLater as error:
+            self._quiet_until[chat] = asyncio.get_running_loop().time() + error.after
+            raise
+
+    async def _send_to(self, chat: str, thread: str | None, piece: Piece) -> str:
+        """Send with markup; without, if Telegram does not like it; in halves, if it is too long."""
+        try:
+            if piece.markup is not None:
+                return await self.client.send(chat, piece.markup, thread=thread, markup=True)
+        except Refused as error:
+            log.info("telegram does not take a markup, it goes out plain: %s", error)
+        try:
+            return await self.client.send(chat, piece.plain, thread=thread, markup=False)
+        except Refused as error:
+            if "too long" in str(error) and len(piece.plain) > 1:
+                numbers = [
+                    await self._send_to(chat, thread, each) for each in outbound.halves(piece)
+                ]
+                return numbers[0]
+            if "empty" in str(error):
+                return ""
+            where = f"telegram:{chat}"
+            raise Unreachable(f"Telegram does not take it: {error}.", where) from error
+
+    def _refuse_while_quiet(self, chat: str) -> None:
+        """Telegram counts requests that come too early against the bot."""
+        rest = self._quiet_until.get(chat, 0) - asyncio.get_running_loop().time()
+        if rest > 0:
+            raise RetryLater(f"Telegram asked to wait {rest:.0f} seconds more.", after=rest)
+        self._quiet_until.pop(chat, None)
+
+    async def _tell(self, incoming: Incoming, text: str) -> None:
+        source = incoming.source
+        try:
+            piece = Piece(text, None)
+            await self._send_to(source.chat_id or "", source.thread_id, piece)
+        except HansardError as error:
+            log.warning("telegram: a person could not be told: %s", error)
+
+    def _later(self, reason: str, wanted: float = 0.0) -> RetryLater:
+        self._failures += 1
+        pause = self.settings.pause_seconds * 2.0 ** min(self._failures - 1, 6)
+        return RetryLater(reason, after=max(wanted, min(pause, 60.0)))

@@ -1,0 +1,130 @@
+"""A small HTTP server on loopback for fakes: a function answers, faults can be ordered."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import parse_qsl
+
+_LARGEST_HEAD = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def form(self) -> dict[str, str]:
+        """The fields of a form, or of a JSON object."""
+        if self.headers.get("content-type", "").startswith("application/json"):
+            return dict(json.loads(self.body or b"{}"))
+        return dict(parse_qsl(self.body.decode(), keep_blank_values=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer; status 0 breaks the connection instead."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+LOST = Response(0)
+Answering = Callable[[Request], Awaitable[Response]]
+
+
+def json_response(value: Any, status: int = 200, **headers: str) -> Response:
+    """An answer in JSON."""
+    given = {"content-type": "application/json", **headers}
+    return Response(status, json.dumps(value).encode(), given)
+
+
+class HttpServer:
+    """Serves on a free port of loopback; offline it refuses connections, online it is back."""
+
+    def __init__(self, answer: Answering) -> None:
+        self._answer = answer
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.go_online()
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self.go_offline()
+
+    @property
+    def url(self) -> str:
+        """Where it is found."""
+        return f"http://127.0.0.1:{self._port}"
+
+    async def go_online(self) -> None:
+        """Listen, on the same port as before."""
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self._port, limit=_LARGEST_HEAD
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def go_offline(self) -> None:
+        """Refuse connections and drop the open ones."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+        await self._server.wait_closed()
+        self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            while (request := await _read(reader)) is not None:
+                response = await self._answer(request)
+                if response.status == 0:
+                    writer.transport.abort()
+                    return
+                _write(writer, response)
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        except asyncio.CancelledError:
+            # Our own end; asyncio would report the task as failed.
+            writer.transport.abort()
+        finally:
+            self._open.discard(task)
+            with contextlib.suppress(ConnectionError):
+                writer.close()
+
+
+async def _read(reader: asyncio.StreamReader) -> Request | None:
+    head = await reader.readline()
+    if not head:
+        return None
+    method, target, _ = head.decode().split(" ", 2)
+    path, _, query = target.partition("?")
+    headers: dict[str, str] = {}
+    while (line := (await reader.readline()).decode("latin-1").strip()) != "":
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Request(method, path, dict(parse_qsl(query)), headers, body)
+
+
+def _write(writer: asyncio.StreamWriter, response: Response) -> None:
+    lines = [f"HTTP/1.1 {response.status} Answer", f"content-length: {len(response.body)}"]
+    lines += [f"{name}: {value}" for name, value in response.headers.items()]
+    writer.write("\r\n".join([*lines, "", ""]).encode() + response.body)
