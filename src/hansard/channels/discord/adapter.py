@@ -1,0 +1,153 @@
+"""Discord as a channel: the gateway in, REST out."""
+
+import asyncio
+import logging
+
+from hansard.channels.discord import inbound, outbound
+from hansard.channels.discord.client import Wire
+from hansard.channels.discord.inbound import Heard, Rules
+from hansard.channels.files import fetched
+from hansard.channels.observed import Observed, with_observed
+from hansard.channels.progress import Progress
+from hansard.config.secret import Secret
+from hansard.engine import verbs
+from hansard.engine.commands import REGISTRY
+from hansard.engine.ports import Receive, Sent
+from hansard.errors import BadInput, HansardError, RetryLater, StoreUnavailable
+from hansard.model.delivery import Delivery
+from hansard.model.place import Channel
+
+COMING = "Received; the answer follows here."
+log = logging.getLogger("hansard.channels.discord")
+
+
+class DiscordAdapter:
+    """One bot. Its messages come in order; one that cannot be stored now is tried again."""
+
+    platform = inbound.PLATFORM
+    capabilities = outbound.CAPABILITIES
+
+    def __init__(self, token: Secret, rules: Rules | None = None) -> None:
+        self._token = token
+        self._rules = rules or Rules()
+        self._wire: Wire | None = None
+        self._logging_in = asyncio.Lock()
+        # Discord offers nothing twice: what was heard and not yet stored outlives a failed run.
+        self._heard: asyncio.Queue[Heard] = asyncio.Queue()
+        self._pending: Heard | None = None
+        self._observed = Observed()
+        self._progress = Progress()
+
+    async def run(self, receive: Receive) -> None:
+        """Listen at the gateway until cancelled or refused."""
+        wire = await self._logged_in()
+        await self._offer_commands(wire)
+        listening = asyncio.ensure_future(wire.listen(self._heard.put_nowait))
+        taking = asyncio.ensure_future(self._take_in(wire, receive))
+        try:
+            await asyncio.wait({listening, taking}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (taking, listening):
+                if task.done():
+                    task.result()
+            raise RetryLater("Discord closed the connection.", after=1.0)
+        finally:
+            listening.cancel()
+            taking.cancel()
+            await asyncio.gather(listening, taking, return_exceptions=True)
+            await self._hang_up()
+
+    async def send(self, delivery: Delivery) -> Sent:
+        """Write a delivery's messages; after a failure the next try goes on where this stopped."""
+        wire = await self._logged_in()
+        to = outbound.target(delivery.channel)
+        sent = self._progress.sent(delivery.id)
+        for post in outbound.posts(delivery)[len(sent) :]:
+            sent.append(await wire.post(to, post.text, nonce=post.nonce))
+        self._progress.finish(delivery.id)
+        return Sent(sent[-1])
+
+    async def edit(self, channel: Channel, message_id: str, text: str) -> None:
+        """Put another text into a message of ours, as far as it fits into one."""
+        wire = await self._logged_in()
+        first = outbound.pieces_of(text)[0]
+        await wire.edit(outbound.target(channel), message_id, first)
+
+    async def typing(self, channel: Channel) -> None:
+        """Show that an answer is being written."""
+        wire = await self._logged_in()
+        await wire.typing(outbound.target(channel))
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._hang_up()
+
+    async def who(self) -> str:
+        """The bot's name, if Discord takes its token."""
+        wire = await self._logged_in()
+        return f"{wire.name} (id {wire.me.id})"
+
+    async def _logged_in(self) -> Wire:
+        async with self._logging_in:
+            if self._wire is None or self._wire.is_closed:
+                rules = self._rules
+                reads = rules.always or rules.observe or bool(rules.always_in)
+                wire = Wire(self._token.reveal(), reads_everything=reads)
+                try:
+                    await wire.login()
+                except BaseException:
+                    await wire.close()
+                    raise
+                self._wire = wire
+            return self._wire
+
+    async def _hang_up(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+
+    async def _offer_commands(self, wire: Wire) -> None:
+        if not self._rules.commands:
+            return
+        try:
+            await wire.register([(each.name, each.help) for each in REGISTRY.values()])
+        except HansardError as error:
+            # Typed commands work without: the bot was invited without that scope.
+            log.warning("discord has no slash commands from us: %s", error)
+
+    async def _take_in(self, wire: Wire, receive: Receive) -> None:
+        while True:
+            if self._pending is None:
+                self._pending = await self._heard.get()
+            try:
+                await self._take(wire, self._pending, receive)
+            except (RetryLater, StoreUnavailable) as error:
+                log.warning("a message from discord cannot be stored now: %s", error)
+                await asyncio.sleep(getattr(error, "after", 1.0))
+                continue
+            except BadInput as error:
+                log.warning("a message from discord cannot be stored: %s", error)
+            self._pending = None
+
+    async def _take(self, wire: Wire, heard: Heard, receive: Receive) -> None:
+        me = wire.me
+        if inbound.is_ignored(heard, me):
+            return
+        source, where = inbound.source_of(heard), heard.place.channel_id
+        if not inbound.is_addressed(heard, me, self._rules):
+            if self._rules.observe:
+                self._observed.note(where, source.speaker or "", heard.text)
+            return
+        parts, files = await fetched(heard.files, self._rules.largest_file, wire.fetch)
+        said = inbound.message_of(heard, me, parts)
+        if verbs.find(said.text) is None:
+            said = with_observed(said, self._observed.lines(where))
+        if await receive(source, said, files=files):
+            self._observed.forget(where)
+        if heard.is_command:
+            await self._confirm(wire, heard)
+
+    async def _confirm(self, wire: Wire, heard: Heard) -> None:
+        try:
+            await wire.confirm(heard, COMING)
+        except HansardError as error:
+            log.warning("discord was not told that a slash command came: %s", error)

@@ -1,0 +1,295 @@
+"""The wire to Discord: the only module that knows discord.py."""
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+import aiohttp
+
+with warnings.catch_warnings():
+    # Its voice module imports `audioop`, of which Python warns; we never speak.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import discord
+
+from hansard.channels.discord.inbound import Heard, Me, Place
+from hansard.channels.files import File
+from hansard.errors import HansardError, NotAllowed, RetryLater, Unreachable
+
+__all__ = ("INTENTS_REFUSED", "TOKEN_REFUSED", "Hear", "Wire", "discord", "translated")
+
+AGAIN_SECONDS = 5.0
+BLOCKED_SECONDS = 60.0
+_BUCKET_SECONDS = 30.0
+_SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
+_BAD_REQUEST, _SERVER_FAULT = 400, 500
+_WRONG_TOKEN, _WRONG_INTENTS = 4004, 4013
+_LONGEST_DESCRIPTION = 100
+TOKEN_REFUSED = (
+    "Discord refuses the bot's token. Make a new one in the developer portal (Bot, Reset Token) "
+    "and put it where token_env or token_file of [channels.discord] says."
+)
+INTENTS_REFUSED = (
+    "Discord does not let this bot read messages. Switch on «Message Content Intent» in the "
+    'developer portal (Bot, Privileged Gateway Intents), or set answer = "mentioned" and '
+    "observe = false in [channels.discord]."
+)
+log = logging.getLogger("hansard.channels.discord")
+# It would say at every start that it cannot speak.
+discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+
+Hear = Callable[[Heard], None]
+
+
+class Wire:
+    """One login. After `close` it is used up."""
+
+    def __init__(self, token: str, *, reads_everything: bool) -> None:
+        self._token = token
+        self._client = _Client(_intents(reads_everything=reads_everything))
+
+    @property
+    def me(self) -> Me:
+        """The bot's own ids; known after `login`."""
+        user = self._client.user
+        assert user is not None, "not logged in"
+        roles = (guild.self_role for guild in self._client.guilds)
+        return Me(str(user.id), frozenset(str(role.id) for role in roles if role is not None))
+
+    @property
+    def name(self) -> str:
+        """What the bot is called; known after `login`."""
+        return str(self._client.user)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this wire is used up."""
+        return self._client.is_closed()
+
+    async def login(self) -> None:
+        """Present the token; from now on messages can be sent."""
+        with translated("the bot's account"):
+            await self._client.login(self._token)
+
+    async def listen(self, hear: Hear) -> None:
+        """Tell of every message until the connection is refused; it is made again by itself."""
+        self._client.hear = hear
+        with translated("the gateway"):
+            await self._client.connect(reconnect=True)
+
+    async def register(self, commands: Sequence[tuple[str, str]]) -> None:
+        """Offer slash commands: their names and what they do."""
+        wanted = [_command(name, help) for name, help in commands]
+        with translated("the slash commands"):
+            http, id = self._client.http, self._client.application_id
+            assert id is not None, "not logged in"
+            await http.bulk_upsert_global_commands(id, payload=wanted)
+
+    async def confirm(self, heard: Heard, text: str) -> None:
+        """Tell whoever gave a slash command that it has come; only they see it."""
+        found = self._client.interactions.pop(heard.message_id, None)
+        if found is not None:
+            with translated("a slash command"):
+                await found.response.send_message(text, ephemeral=True)
+
+    async def post(self, channel_id: str, text: str, *, nonce: str) -> str:
+        """Write a message; its id."""
+        with translated(channel_id):
+            sent = await self._place(channel_id).send(text, nonce=nonce)
+        return str(sent.id)
+
+    async def edit(self, channel_id: str, message_id: str, text: str) -> None:
+        """Put another text into a message of ours."""
+        with translated(channel_id):
+            message = self._place(channel_id).get_partial_message(_snowflake(message_id))
+            await message.edit(content=text)
+
+    async def typing(self, channel_id: str) -> None:
+        """Show for some seconds that something is being written."""
+        with translated(channel_id):
+            await self._place(channel_id).typing()
+
+    async def fetch(self, file: File) -> bytes:
+        """The bytes of a file."""
+        with translated(f"the file {file.name}"):
+            return await self._client.http.get_from_cdn(file.url)
+
+    async def close(self) -> None:
+        """Hang up."""
+        if not self._client.is_closed():
+            await self._client.close()
+
+    def _place(self, channel_id: str) -> discord.PartialMessageable:
+        return self._client.get_partial_messageable(_snowflake(channel_id))
+
+
+class _Client(discord.Client):
+    def __init__(self, intents: discord.Intents) -> None:
+        super().__init__(
+            intents=intents,
+            # Nobody but who is named is rung, and nobody by being answered.
+            allowed_mentions=discord.AllowedMentions(
+                everyone=False, roles=False, users=True, replied_user=False
+            ),
+            max_messages=None,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            chunk_guilds_at_startup=False,
+            guild_ready_timeout=0,
+        )
+        self.hear: Hear = lambda _: None
+        self.interactions: dict[str, discord.Interaction] = {}
+        _leave_waiting_to_the_outbox(self.http)
+
+    async def on_message(self, message: discord.Message) -> None:
+        if message.type in _SPOKEN:
+            self.hear(_heard(message))
+
+    async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
+        # The same message under the same id: new only if it was not heard before.
+        await self.on_message(payload.message)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        if interaction.type is discord.InteractionType.application_command:
+            self.interactions[str(interaction.id)] = interaction
+            self.hear(_heard_command(interaction))
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Errors of the library in the words of the port."""
+    try:
+        yield
+    except discord.RateLimited as error:
+        raise RetryLater("Discord asks us to wait.", after=error.retry_after) from error
+    except discord.LoginFailure as error:
+        raise NotAllowed(TOKEN_REFUSED) from error
+    except discord.PrivilegedIntentsRequired as error:
+        raise NotAllowed(INTENTS_REFUSED) from error
+    except discord.ConnectionClosed as error:
+        raise _hung_up(error.code) from error
+    except discord.HTTPException as error:
+        raise _refused(error, where) from error
+    except aiohttp.ClientConnectorError as error:
+        raise RetryLater("Discord cannot be reached.", after=AGAIN_SECONDS) from error
+    except aiohttp.ClientError as error:
+        raise HansardError(
+            f"Discord did not answer: {type(error).__name__}.", committed="unknown"
+        ) from error
+
+
+def _hung_up(code: int) -> HansardError:
+    if code == _WRONG_TOKEN:
+        return NotAllowed(TOKEN_REFUSED)
+    if code == _WRONG_INTENTS:
+        return NotAllowed(INTENTS_REFUSED)
+    return RetryLater(f"Discord closed the connection ({code}).", after=AGAIN_SECONDS)
+
+
+def _refused(error: discord.HTTPException, where: str) -> HansardError:
+    why = f"{error.text or error.response.reason} ({error.code})"
+    if error.status == _UNAUTHORIZED:
+        return NotAllowed(TOKEN_REFUSED)
+    if error.status == _TOO_MANY:
+        given = error.response.headers.get("Retry-After", "")
+        after = float(given) if given.isdigit() else BLOCKED_SECONDS
+        return RetryLater("Discord asks us to wait.", after=after)
+    if error.status == _FORBIDDEN:
+        return Unreachable(
+            f"Discord does not let the bot write to {where}: {why}. Give it the permissions "
+            "View Channel and Send Messages (in Threads) there.",
+            where,
+        )
+    if error.status == _NOT_FOUND:
+        return Unreachable(f"Discord does not know {where}: {why}.", where)
+    if _BAD_REQUEST <= error.status < _SERVER_FAULT:
+        return Unreachable(f"Discord does not take this: {why}.", where)
+    return HansardError(f"Discord failed with status {error.status}.", committed="unknown")
+
+
+def _leave_waiting_to_the_outbox(http: discord.http.HTTPClient) -> None:
+    """A 429 is handed on: the outbox notes the time in the store, and other channels go on.
+
+    What the library foresees from the headers of earlier answers is seconds: it may wait for that.
+    """
+    find = http.get_ratelimit
+
+    def patient(key: str) -> discord.http.Ratelimit:
+        found = find(key)
+        found._max_ratelimit_timeout = _BUCKET_SECONDS
+        return found
+
+    http.max_ratelimit_timeout = 0.001
+    http.get_ratelimit = patient  # type: ignore[method-assign]
+
+
+def _intents(*, reads_everything: bool) -> discord.Intents:
+    intents = discord.Intents.none()
+    intents.guilds = intents.guild_messages = intents.dm_messages = True
+    # A privilege: without it we read direct messages, and what mentions us.
+    intents.message_content = reads_everything
+    return intents
+
+
+def _heard(message: discord.Message) -> Heard:
+    replied = message.reference.resolved if message.reference is not None else None
+    named = [each.id for each in message.mentions]
+    mentions = [*named, *message.raw_mentions, *message.raw_role_mentions]
+    return Heard(
+        message_id=str(message.id),
+        text=message.content,
+        author_id=str(message.author.id),
+        author_name=message.author.display_name,
+        author_is_bot=message.author.bot,
+        mentions=frozenset(str(each) for each in mentions),
+        replies_to=str(replied.author.id) if isinstance(replied, discord.Message) else None,
+        files=tuple(_file(each) for each in message.attachments),
+        place=_place(message.channel, message.guild),
+    )
+
+
+def _heard_command(interaction: discord.Interaction) -> Heard:
+    data = dict(interaction.data or {})
+    options = data.get("options")
+    given = [str(each.get("value", "")) for each in options] if isinstance(options, list) else []
+    return Heard(
+        message_id=str(interaction.id),
+        text=" ".join([f"/{data.get('name', '')}", *given]).strip(),
+        author_id=str(interaction.user.id),
+        author_name=interaction.user.display_name,
+        is_command=True,
+        place=_place(interaction.channel, interaction.guild, str(interaction.channel_id)),
+    )
+
+
+def _place(channel: object, guild: discord.Guild | None, id: str = "") -> Place:
+    parent = channel.parent_id if isinstance(channel, discord.Thread) else None
+    return Place(
+        channel_id=str(getattr(channel, "id", id)),
+        channel_name=getattr(channel, "name", None),
+        topic=getattr(channel, "topic", None),
+        parent_id=None if parent is None else str(parent),
+        guild_id=None if guild is None else str(guild.id),
+        guild_name=None if guild is None else guild.name,
+    )
+
+
+def _file(found: discord.Attachment) -> File:
+    kind = found.content_type or "application/octet-stream"
+    return File(found.filename, found.size, found.url, kind)
+
+
+def _command(name: str, help: str) -> dict[str, object]:
+    words = {"type": 3, "name": "words", "description": "name, number or words", "required": False}
+    return {
+        "name": name,
+        "type": 1,
+        "description": help[:_LONGEST_DESCRIPTION],
+        "options": [words],
+    }
+
+
+def _snowflake(id: str) -> int:
+    if not (id.isascii() and id.isdigit()):
+        raise Unreachable(f"{id[:64]!r} is not an id of Discord.", id)
+    return int(id)

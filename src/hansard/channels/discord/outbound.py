@@ -1,0 +1,68 @@
+"""From a delivery to the messages that Discord takes. Pure."""
+
+import hashlib
+from dataclasses import dataclass
+
+from hansard.channels.split import split_text, utf16_units
+from hansard.engine.ports import Capabilities
+from hansard.model import document
+from hansard.model.delivery import Delivery
+from hansard.model.part import Attachment, text_of
+from hansard.model.place import Channel
+from hansard.model.terminal import one_line
+
+LONGEST = 2000
+NOTHING = "(An empty message.)"
+_LONGEST_NONCE = 25
+
+CAPABILITIES = Capabilities(
+    # Ten messages: we cut between code fences ourselves, so a delivery may be longer than one.
+    longest_text=10 * LONGEST,
+    can_edit=True,
+    shows_typing=True,
+    ids_needed_for_mentions=True,
+    notes=(
+        "You are on Discord. You see only what is said to you here.",
+        "You cannot search the history, pin, manage channels or roles, or list members.",
+        "Mention a person by writing <@id> with their user id; @everyone and roles are not rung.",
+        "Markdown works: bold, italics, lists, quotes, `code` and fenced code. Tables do not.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One message to be written. Discord takes the same nonce only once within some minutes."""
+
+    text: str
+    nonce: str
+
+
+def target(channel: Channel) -> str:
+    """The id that Discord knows the place by: a thread is a channel of its own."""
+    return channel.thread_id or channel.chat_id
+
+
+def posts(delivery: Delivery) -> list[Post]:
+    """The messages of a delivery, in order; at least one."""
+    names = [part.name or part.media_type for part in delivery.parts if type(part) is Attachment]
+    # The outbox hands us no bytes: a file is at least named.
+    said = [text_of(delivery.parts), *(f"[file {one_line(name, 100)}]" for name in names)]
+    pieces = pieces_of("\n".join(each for each in said if each))
+    return [Post(text, nonce(delivery.id, index)) for index, text in enumerate(pieces)]
+
+
+def pieces_of(text: str) -> list[str]:
+    """A text in pieces that are short enough and not empty."""
+    sayable = "".join(char for char in document.speakable(text) if _is_visible_or_space(char))
+    return split_text(sayable, LONGEST, measure=utf16_units) or [NOTHING]
+
+
+def nonce(delivery_id: str, index: int) -> str:
+    """The same name for the same piece in every try."""
+    named = f"{delivery_id}/{index}".encode()
+    return hashlib.sha256(named).hexdigest()[:_LONGEST_NONCE]
+
+
+def _is_visible_or_space(char: str) -> bool:
+    return char >= " " or char in "\n\t"
