@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from hansard.web.auth import CSRF_HEADER
 from hansard.web.described import PUBLIC
 from hansard.web.gate import is_known
 from hansard.web.parts import LOOPBACK, WebParts
-from hansard.web.server import check_exposure, is_loopback, serve
+from hansard.web.server import _listen, check_exposure, is_loopback, serve
 from tests.web.conftest import API, Client, Served
 
 PASSWORD = "correct horse battery"
@@ -424,3 +425,11 @@ async def test_a_webhook_is_there_only_with_its_adapter(servers: Any) -> None:
 
     assert [each.status_code for each in (known, forged, absent)] == [200, 401, 404]
     assert seen == [("good", b"raw"), (None, b"raw")]
+
+
+def test_small_answers_do_not_wait_for_more() -> None:
+    # asyncio sends at once only on sockets that are named as TCP.
+    made = _listen("127.0.0.1", 0)
+    made.close()
+
+    assert made.proto == socket.IPPROTO_TCP

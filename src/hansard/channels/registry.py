@@ -18,6 +18,7 @@ KNOWN: dict[str, tuple[str, str | None]] = {
     "matrix": ("hansard.channels.matrix", "matrix"),
     "email": ("hansard.channels.email", "email"),
     "webhook": ("hansard.channels.webhook", None),
+    "api": ("hansard.channels.api", None),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hansard.channels import registry
 from hansard.channels.api.adapter import ApiAdapter
 from hansard.errors import BadInput, RetryLater, Unreachable
 from hansard.model.delivery import Delivery, DeliveryState
@@ -122,3 +123,12 @@ def test_an_address_that_cannot_be_called_is_refused_at_once(url: str) -> None:
 def test_an_address_without_a_secret_is_refused() -> None:
     with pytest.raises(BadInput, match="secret"):
         ApiAdapter(FakeClock(), callback_url="https://host/", secret=b"")
+
+
+async def test_the_configuration_says_where_answers_go() -> None:
+    kept = registry.build("api", {}, {})
+    values = {"callback_url": "https://host.example/answers", "secret_env": "API_SECRET"}
+    called = registry.build("api", values, {"API_SECRET": SECRET.decode()})
+
+    assert "kept for GET" in await registry.load("api").check(kept)
+    assert "host.example" in await registry.load("api").check(called)
