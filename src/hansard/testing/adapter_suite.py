@@ -173,7 +173,8 @@ class AdapterSuite:
             source = Source("loopback", "1", user_id="u", platform_message_id="1")
             await engine.receive(source, message("user", "hi"))
             await world.until(lambda: world.other.texts("loopback:1") == ["hi"], "the other one")
-            if world.platform.acknowledges:
+            # Where the platform comes to us, our key is not asked for until we send.
+            if world.platform.acknowledges and getattr(world.adapter, "webhook", None) is None:
                 name = f"channel {world.platform.name}"
                 await world.until(lambda: engine.states[name].startswith("stopped"), name)
                 assert engine.states["channel loopback"] == "running"

@@ -1,0 +1,79 @@
+"""The channel itself: signed requests in, signed call-backs out."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from hansard.channels.webhook import client, inbound, outbound, signing
+from hansard.channels.webhook.settings import WebhookSettings
+from hansard.engine.ports import Capabilities, Receive, Sent
+from hansard.errors import BadInput, RetryLater, StoreUnavailable, Unreachable
+from hansard.model.delivery import Delivery
+from hansard.model.place import Channel
+
+LONGEST_PAUSE_SECONDS = 300.0
+_LONGEST_TEXT = 1_000_000
+_OK, _NOT_SIGNED, _NOT_USABLE, _LATER = 200, 401, 422, 503
+log = logging.getLogger("hansard.webhook")
+
+
+class WebhookAdapter:
+    """Any program that can sign a request; what its bodies look like is configured."""
+
+    platform = "webhook"
+    capabilities = Capabilities(longest_text=_LONGEST_TEXT)
+
+    def __init__(self, settings: WebhookSettings, now: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self._now = now
+        self._receive: Receive | None = None
+
+    async def run(self, receive: Receive) -> None:
+        """Let requests in until cancelled."""
+        self._receive = receive
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._receive = None
+
+    async def webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+        """One request: believed only with a fresh signature, answered only when it is durable."""
+        problem = signing.problem(self.settings, headers, body, self._now())
+        if problem is not None:
+            log.warning("webhook: a request was refused: %s", problem)
+            return _NOT_SIGNED
+        if self._receive is None:
+            return _LATER
+        try:
+            source, said = inbound.read(body, self.settings.fields)
+            await self._receive(source, said)
+        except BadInput as error:
+            log.warning("webhook: a signed request cannot be used: %s", error)
+            return _NOT_USABLE
+        except (RetryLater, StoreUnavailable) as error:
+            log.warning("webhook: a message could not be kept: %s", error)
+            return _LATER
+        return _OK
+
+    async def send(self, delivery: Delivery) -> Sent:
+        """Call the program back."""
+        url = self.settings.call_back
+        if url is None:
+            raise Unreachable("No call_back is configured; the answer is in the session.")
+        body = outbound.body_of(delivery)
+        headers = signing.sign(self.settings, body, self._now())
+        headers |= {"content-type": "application/json", "x-hansard-delivery": delivery.id}
+        try:
+            await client.post(url, headers, body)
+        except RetryLater as error:
+            pause = self.settings.pause_seconds * 2.0 ** min(delivery.attempts, 10)
+            wait = error.after or min(pause, LONGEST_PAUSE_SECONDS)
+            raise RetryLater(str(error), after=wait) from error
+        return Sent(delivery.id)
+
+    async def typing(self, channel: Channel) -> None:
+        """Programs do not look."""
+
+    async def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,199 @@
+"""The rules of the webhook channel: signatures, templates, what is refused."""
+
+import asyncio
+import json
+
+import pytest
+
+from hansard.channels import registry, webhook
+from hansard.channels.webhook import inbound, signing
+from hansard.channels.webhook.adapter import WebhookAdapter
+from hansard.channels.webhook.settings import Fields, WebhookSettings
+from hansard.channels.webhook.template import Template
+from hansard.config.secret import Secret
+from hansard.errors import BadInput, NotAllowed, RetryLater, Unreachable
+from hansard.testing.channel_world import Door, delivery_to, taking_in
+from hansard.testing.fake_program import FakeProgram
+
+SETTINGS = WebhookSettings(Secret("s"))
+NOW = 1_772_442_000.0
+BODY = b'{"a": 1}'
+
+
+def test_what_we_sign_we_believe() -> None:
+    assert signing.problem(SETTINGS, signing.sign(SETTINGS, BODY, NOW), BODY, NOW) is None
+
+
+@pytest.mark.parametrize("seconds", [-299, 0, 299])
+def test_a_signature_is_good_for_five_minutes(seconds: float) -> None:
+    headers = signing.sign(SETTINGS, BODY, NOW)
+
+    assert signing.problem(SETTINGS, headers, BODY, NOW + seconds) is None
+
+
+@pytest.mark.parametrize("seconds", [-302, 302])
+def test_then_it_is_not(seconds: float) -> None:
+    headers = signing.sign(SETTINGS, BODY, NOW)
+
+    assert "too old" in str(signing.problem(SETTINGS, headers, BODY, NOW + seconds))
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({}, BODY),
+        (signing.sign(SETTINGS, BODY, NOW), b'{"a":1}'),
+        (signing.sign(WebhookSettings(Secret("t")), BODY, NOW), BODY),
+        ({"x-hansard-signature": "sha256=é", "x-hansard-timestamp": "1772442000"}, BODY),
+        (signing.sign(SETTINGS, BODY, NOW) | {"x-hansard-timestamp": "1772442001"}, BODY),
+        (signing.sign(SETTINGS, BODY, NOW) | {"x-hansard-timestamp": "٣"}, BODY),
+        (signing.sign(SETTINGS, BODY, NOW) | {"x-hansard-timestamp": ""}, BODY),
+        (signing.sign(SETTINGS, BODY, NOW) | {"x-hansard-timestamp": "9" * 400}, BODY),
+    ],
+)
+def test_nothing_else_is_believed(headers: dict[str, str], body: bytes) -> None:
+    assert signing.problem(SETTINGS, headers, body, NOW) is not None
+
+
+def test_header_names_have_no_case() -> None:
+    headers = {name.title(): value for name, value in signing.sign(SETTINGS, BODY, NOW).items()}
+
+    assert signing.problem(SETTINGS, headers, BODY, NOW) is None
+
+
+def test_a_signature_as_github_makes_it_is_believed() -> None:
+    github = WebhookSettings(
+        Secret("It's a Secret to Everybody"),
+        signature_header="x-hub-signature-256",
+        timestamp_header="",
+    )
+    given = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+
+    assert signing.problem(github, {"X-Hub-Signature-256": given}, b"Hello, World!", NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "filled"),
+    [
+        ("{text}", "hi"),
+        ("{deep.list.1.name}: {number}", "b: 5"),
+        ("{{literal}} {flag}", "{literal} true"),
+        ("{deep.list.0}", '{"name": "a"}'),
+        ("constant", "constant"),
+    ],
+)
+def test_a_template_is_filled_from_the_body(written: str, filled: str) -> None:
+    body = {
+        "text": "hi",
+        "number": 5,
+        "flag": True,
+        "deep": {"list": [{"name": "a"}, {"name": "b"}]},
+    }
+
+    assert Template(written).fill(body) == filled
+
+
+@pytest.mark.parametrize("written", ["{missing}", "{text.deeper}", "{list.7}", "{list.-1}", "{no}"])
+def test_what_is_missing_is_named(written: str) -> None:
+    with pytest.raises(BadInput, match=r"nothing at"):
+        Template(written).fill({"text": "hi", "list": [1], "no": None})
+
+
+@pytest.mark.parametrize("written", ["{", "a } b", "{a{b}}"])
+def test_a_lonely_brace_is_refused(written: str) -> None:
+    with pytest.raises(BadInput, match="brace"):
+        Template(written)
+
+
+def test_only_the_named_places_are_looked_at() -> None:
+    body = {"chat_id": "a", "person_id": 7, "text": "hi", "message_id": 1, "session_id": "x"}
+
+    source, said = inbound.read(json.dumps(body).encode(), Fields())
+
+    assert source.extra == {}
+    assert (source.chat_id, source.user_id, source.platform_message_id) == ("a", "7", "1")
+    assert said.text == "hi"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"no", b"[]", b"{}", b"[" * 100_000, b'{"chat_id": "", "message_id": 1}']
+)
+async def test_a_signed_body_that_cannot_be_used_is_refused_for_good(body: bytes) -> None:
+    adapter, door = WebhookAdapter(SETTINGS, now=lambda: NOW), Door()
+    async with taking_in(adapter, door):
+        await asyncio.sleep(0)
+        assert await adapter.webhook(signing.sign(SETTINGS, body, NOW), body) == 422
+
+    assert door.said == []
+
+
+async def test_before_it_runs_nothing_is_taken() -> None:
+    adapter = WebhookAdapter(SETTINGS, now=lambda: NOW)
+
+    assert await adapter.webhook(signing.sign(SETTINGS, BODY, NOW), BODY) == 503
+
+
+async def test_without_a_call_back_the_answer_stays_in_the_session() -> None:
+    with pytest.raises(Unreachable, match="call_back"):
+        await WebhookAdapter(SETTINGS).send(delivery_to(FakeProgram.chat, "hi"))
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(401, NotAllowed), (403, NotAllowed), (404, Unreachable), (410, Unreachable)],
+)
+async def test_what_a_program_answers_is_understood(status: int, error: type[Exception]) -> None:
+    async with FakeProgram() as program:
+        program.refuse(status)
+        with pytest.raises(error):
+            await program.adapter().send(delivery_to(program.chat, "hi"))
+
+
+async def test_a_program_that_is_away_is_tried_later_each_time() -> None:
+    async with FakeProgram(pause_seconds=1.0) as program:
+        adapter = program.adapter()
+        await program.go_offline()
+        waits = []
+        for attempts in (1, 2, 3, 20):
+            with pytest.raises(RetryLater) as caught:
+                await adapter.send(delivery_to(program.chat, "hi", attempts=attempts))
+            waits.append(caught.value.after)
+
+    assert waits == [2, 4, 8, 300]
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with FakeProgram() as program:
+        program.refuse(302)
+        with pytest.raises(Unreachable):
+            await program.adapter().send(delivery_to(program.chat, "hi"))
+
+
+async def test_the_configuration_makes_an_adapter() -> None:
+    values = {
+        "secret_env": "HOOK",
+        "call_back": "https://example.org/answers",
+        "fields": {"chat": "{repository.name}", "person": "github", "text": "Push by {who}"},
+    }
+    adapter = registry.build("webhook", values, {"HOOK": "s3cret"})
+
+    assert isinstance(adapter, WebhookAdapter)
+    assert adapter.settings.fields.text == Template("Push by {who}")
+    assert "example.org" in await webhook.check(adapter)
+    assert "s3cret" not in repr(adapter.settings)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "secret_env"),
+        ({"secret_env": "NONE"}, "NONE"),
+        ({"secret_env": "HOOK", "call_back": "ftp://x"}, "https://"),
+        ({"secret_env": "HOOK", "fields": {"tekst": "x"}}, "tekst"),
+        ({"secret_env": "HOOK", "callback": "x"}, "call_back"),
+        ({"secret_env": "HOOK", "signature_header": ""}, "signature_header"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_named(values: dict[str, str], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        registry.build("webhook", values, {"HOOK": "s3cret"})
