@@ -1,0 +1,48 @@
+"""Signal: an account that signal-cli's daemon holds."""
+
+import re
+from collections.abc import Mapping
+
+from hansard.channels.signal.adapter import SignalAdapter
+from hansard.channels.signal.client import Daemon, address_of
+from hansard.channels.signal.http import HttpDaemon
+from hansard.channels.signal.inbound import DEFAULT_LARGEST_FILE, Rules
+from hansard.channels.signal.tcp import TcpDaemon
+from hansard.config.table import Table
+from hansard.engine.ports import Adapter
+from hansard.errors import BadInput
+
+ADDRESS = "http://127.0.0.1:8080"
+_MEGABYTE = 1024 * 1024
+_NUMBER = re.compile(r"\+[1-9][0-9]{4,15}")
+
+
+def build(table: Table, _: Mapping[str, str]) -> SignalAdapter:
+    """The adapter that `[channels.signal]` describes; the account's keys are signal-cli's."""
+    account = table.text("account") or ""
+    if not _NUMBER.fullmatch(account):
+        raise BadInput("[channels.signal]: account must be the bot's number, like +4915112345678.")
+    most = table.number("largest_file_mb", DEFAULT_LARGEST_FILE / _MEGABYTE)
+    rules = Rules(
+        always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
+        observe=table.flag("observe", default=False),
+        largest_file=round(most * _MEGABYTE),
+    )
+    address = table.text("address", ADDRESS) or ADDRESS
+    return SignalAdapter(daemon_at(address, account, rules.largest_file), account, rules)
+
+
+def daemon_at(address: str, account: str, largest_file: int) -> Daemon:
+    """The wire to a daemon, by the address that it was started with."""
+    scheme, host, port = address_of(address)
+    if scheme != "tcp":
+        return HttpDaemon(address, account)
+    # A file comes as one line of base64.
+    longest_line = largest_file * 4 // 3 + _MEGABYTE
+    return TcpDaemon(host, port, account, longest_line=longest_line)
+
+
+async def check(adapter: Adapter) -> str:
+    """Ask the daemon for its version and for our account."""
+    assert isinstance(adapter, SignalAdapter)
+    return f"Signal knows this account as {await adapter.who()}."

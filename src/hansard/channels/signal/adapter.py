@@ -1,0 +1,231 @@
+"""Signal as a channel: signal-cli's daemon tells what comes, and is asked to send."""
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from hansard.channels.observed import Observed, with_observed
+from hansard.channels.progress import Progress
+from hansard.channels.signal import inbound, outbound
+from hansard.channels.signal.client import Daemon
+from hansard.channels.signal.inbound import File, Heard, Me, Rules, Withdrawn
+from hansard.engine import verbs
+from hansard.engine.ports import Receive, Sent
+from hansard.errors import (
+    BadInput,
+    HansardError,
+    NotAllowed,
+    RetryLater,
+    StoreUnavailable,
+    Unreachable,
+)
+from hansard.model.delivery import Delivery
+from hansard.model.entry import Message
+from hansard.model.part import Attachment, Part
+from hansard.model.place import Channel
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 60.0
+STEADY_SECONDS = 60.0
+FETCH_TRIES = 5
+log = logging.getLogger("hansard.channels.signal")
+
+ReadBlob = Callable[[Delivery, str], Awaitable[bytes]]
+
+
+class SignalAdapter:
+    """One account. The daemon offers nothing twice: a message is kept in hand until it is stored."""
+
+    platform = inbound.PLATFORM
+    capabilities = outbound.CAPABILITIES
+
+    def __init__(self, daemon: Daemon, account: str, rules: Rules | None = None) -> None:
+        self._daemon = daemon
+        self._me = Me(account)
+        self._rules = rules or Rules()
+        self._refusal: asyncio.Future[None] | None = None
+        self._observed = Observed()
+        self._progress = Progress()
+        # Set by whoever owns the outbox: where the bytes of files are.
+        self.read_blob: ReadBlob | None = None
+
+    async def run(self, receive: Receive) -> None:
+        """Listen to the daemon until cancelled or refused; connect again when it was away."""
+        self._refusal = asyncio.get_running_loop().create_future()
+        listening = asyncio.ensure_future(self._listen(receive))
+        try:
+            await asyncio.wait({listening, self._refusal}, return_when=asyncio.FIRST_COMPLETED)
+            for ended in (listening, self._refusal):
+                if ended.done():
+                    ended.result()
+        finally:
+            self._refusal.cancel()
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+    async def send(self, delivery: Delivery) -> Sent:
+        """Write a delivery's messages; after a failure the next try goes on where this stopped."""
+        try:
+            return await self._send(delivery)
+        except NotAllowed as error:
+            if self._refusal is not None and not self._refusal.done():
+                self._refusal.set_exception(NotAllowed(str(error)))
+            raise
+
+    async def typing(self, channel: Channel) -> None:
+        """Show that an answer is being written."""
+        try:
+            await self._daemon.call("sendTyping", outbound.recipient(channel))
+        except HansardError as error:
+            log.debug("signal does not show typing: %s", error)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._daemon.close()
+
+    async def who(self) -> str:
+        """Our number, and the daemon's version; learns our UUID on the way."""
+        version = await self._daemon.call("version", {})
+        asked = {"recipient": [self._me.number]}
+        found = await self._daemon.call("getUserStatus", asked)
+        status = found[0] if isinstance(found, list) and found else {}
+        status = status if isinstance(status, dict) else {}
+        if status.get("isRegistered") is False:
+            raise NotAllowed(f"{self._me.number} is not registered with Signal")
+        uuid = status.get("uuid")
+        self._me = Me(self._me.number, uuid if isinstance(uuid, str) else None)
+        number = version.get("version") if isinstance(version, dict) else None
+        return f"{self._me.number} (signal-cli {number or 'of an unknown version'})"
+
+    async def _listen(self, receive: Receive) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            began = time.monotonic()
+            try:
+                await self._connect(receive)
+            except (NotAllowed, asyncio.CancelledError):
+                raise
+            except HansardError as error:
+                if time.monotonic() - began > STEADY_SECONDS:
+                    pause = FIRST_PAUSE_SECONDS
+                log.warning("signal: %s; connecting again in %.1f s", error, pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    async def _connect(self, receive: Receive) -> None:
+        """Take in what one connection brings."""
+        if self._me.uuid is None:
+            await self._introduce()
+        async with contextlib.aclosing(self._daemon.notifications()) as notifications:
+            async for params in notifications:
+                await self._take(params, receive)
+
+    async def _introduce(self) -> None:
+        try:
+            log.info("signal: writing as %s", await self.who())
+        except NotAllowed:
+            raise
+        except HansardError as error:
+            # Signal may be away while the daemon is there: messages can come all the same.
+            log.warning("signal: our own account is not known yet: %s", error)
+
+    async def _take(self, params: Mapping[str, Any], receive: Receive) -> None:
+        if (trouble := inbound.trouble(params)) is not None:
+            log.warning("signal-cli could not read a message: %s", trouble)
+        match inbound.event(params, self._me):
+            case Heard() as heard:
+                await self._hear(heard, receive)
+            case Withdrawn() as withdrawn:
+                where, speaker = withdrawn.source.chat_id or "", withdrawn.source.speaker or ""
+                self._observed.note(where, speaker, f"(took back {withdrawn.timestamp})")
+            case None:
+                pass
+
+    async def _hear(self, heard: Heard, receive: Receive) -> None:
+        source, rules = heard.source, self._rules
+        where = source.chat_id or ""
+        if not heard.is_addressed and not rules.always:
+            if rules.observe:
+                self._observed.note(where, source.speaker or "", heard.text)
+            return
+        parts, files = [], []
+        for file in heard.files:
+            part, data = await self._fetch(file, heard)
+            parts.append(part)
+            files += [data] if isinstance(part, Attachment) else []
+        said = inbound.message_of(heard, tuple(parts))
+        if verbs.find(said.text) is None:
+            said = with_observed(said, self._observed.lines(where))
+        if await _stored(receive, heard, said, files):
+            self._observed.forget(where)
+
+    async def _fetch(self, file: File, heard: Heard) -> tuple[Part, bytes]:
+        """A file that came along, or words that say why it is missing."""
+        largest = self._rules.largest_file
+        if file.size is not None and file.size > largest:
+            return inbound.too_large(file, file.size, largest), b""
+        try:
+            data = await self._bytes_of(file, heard)
+        except HansardError as error:
+            return inbound.not_fetched(file, str(error)), b""
+        if len(data) > largest:
+            return inbound.too_large(file, len(data), largest), b""
+        return inbound.attachment_of(file, data), data
+
+    async def _bytes_of(self, file: File, heard: Heard) -> bytes:
+        assert heard.source.channel is not None
+        to = outbound.recipient(heard.source.channel)
+        whom = {"groupId": to["groupId"]} if "groupId" in to else {"recipient": to["recipient"][0]}
+        for tries in range(1, FETCH_TRIES + 1):
+            try:
+                found = await self._daemon.call("getAttachment", {"id": file.id, **whom})
+                return base64.b64decode(found["data"], validate=True)
+            except (KeyError, TypeError, binascii.Error) as error:
+                raise Unreachable("signal-cli gave no bytes") from error
+            except (Unreachable, NotAllowed):
+                raise
+            except HansardError as error:
+                if tries == FETCH_TRIES:
+                    raise
+                await asyncio.sleep(min(getattr(error, "after", 1.0), 1.0))
+        raise AssertionError("the last try returns or raises")
+
+    async def _send(self, delivery: Delivery) -> Sent:
+        sent = self._progress.sent(delivery.id)
+        texts, files = outbound.texts(delivery), outbound.files(delivery.parts)
+        for text in texts[len(sent) :]:
+            sent.append(await self._post(delivery, {"message": text}))
+        for file in files[max(0, len(sent) - len(texts)) :]:
+            sent.append(await self._post(delivery, await self._file(file, delivery)))
+        self._progress.finish(delivery.id)
+        return Sent(sent[-1] or None)
+
+    async def _post(self, delivery: Delivery, what: Mapping[str, Any]) -> str:
+        channel = delivery.channel
+        asked = {**outbound.recipient(channel), **what}
+        result = await self._daemon.call("send", asked, chat=str(channel))
+        return outbound.timestamp_of(result) or ""
+
+    async def _file(self, file: Attachment, delivery: Delivery) -> Mapping[str, Any]:
+        if self.read_blob is None:
+            return {"message": outbound.told_of(file)}
+        data = await self.read_blob(delivery, file.blob)
+        return {"message": "", "attachments": [outbound.data_uri(file, data)]}
+
+
+async def _stored(receive: Receive, heard: Heard, said: Message, files: list[bytes]) -> bool:
+    """Hand a message to the house; nobody offers it again, so it waits here while that is busy."""
+    while True:
+        try:
+            return bool(await receive(heard.source, said, files=files))
+        except (RetryLater, StoreUnavailable) as error:
+            log.warning("signal: a message cannot be stored now: %s", error)
+            await asyncio.sleep(getattr(error, "after", 1.0))
+        except BadInput as error:
+            log.warning("signal: a message cannot be stored: %s", error)
+            return False

@@ -1,0 +1,43 @@
+"""WhatsApp: a number of Meta's Cloud API, by its webhook."""
+
+from collections.abc import Mapping
+
+from hansard.channels.whatsapp.adapter import WhatsAppAdapter
+from hansard.channels.whatsapp.client import BASE_URL, VERSION, Graph
+from hansard.channels.whatsapp.inbound import DEFAULT_LARGEST_FILE, Rules
+from hansard.config.table import Table
+from hansard.engine.ports import Adapter
+from hansard.errors import BadInput
+
+_MEGABYTE = 1024 * 1024
+
+
+def build(table: Table, environ: Mapping[str, str]) -> WhatsAppAdapter:
+    """The adapter that `[channels.whatsapp]` describes."""
+    number_id = table.text("phone_number_id")
+    if not number_id or not number_id.isdecimal():
+        raise BadInput(
+            "[channels.whatsapp]: phone_number_id must be the digits that the app's page "
+            "«API Setup» shows under the number (not the number itself)."
+        )
+    graph = Graph(
+        number_id,
+        table.required_secret("token", environ),
+        base_url=table.text("base_url", BASE_URL) or BASE_URL,
+        version=table.text("api_version", VERSION) or VERSION,
+    )
+    most = table.number("largest_file_mb", DEFAULT_LARGEST_FILE / _MEGABYTE)
+    rules = Rules(
+        always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
+        observe=table.flag("observe", default=False),
+        largest_file=round(most * _MEGABYTE),
+    )
+    app_secret = table.required_secret("app_secret", environ)
+    verify_token = table.required_secret("verify_token", environ)
+    return WhatsAppAdapter(graph, app_secret, verify_token, rules)
+
+
+async def check(adapter: Adapter) -> str:
+    """Present the token, and say who the bot is."""
+    assert isinstance(adapter, WhatsAppAdapter)
+    return f"WhatsApp knows this number as {await adapter.who()}."

@@ -1,0 +1,231 @@
+"""WhatsApp as a channel: posts of the Cloud API in, the Graph API out."""
+
+import asyncio
+import hmac
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+
+from hansard.channels.observed import Observed, with_observed
+from hansard.channels.progress import Progress
+from hansard.channels.whatsapp import inbound, outbound
+from hansard.channels.whatsapp.client import Graph, TooLarge
+from hansard.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
+from hansard.config.secret import Secret
+from hansard.engine import verbs
+from hansard.engine.ports import Receive, Sent
+from hansard.errors import (
+    BadInput,
+    HansardError,
+    NotAllowed,
+    RetryLater,
+    StoreUnavailable,
+    Unreachable,
+)
+from hansard.model.delivery import Delivery
+from hansard.model.part import Attachment, Text
+from hansard.model.place import Channel
+
+TAKEN, BAD, FORGED, BUSY = 200, 400, 401, 503
+FILES_AT_ONCE = 4
+MOST_CHATS = 1000
+log = logging.getLogger("hansard.channels.whatsapp")
+
+ReadBlob = Callable[[Delivery, str], Awaitable[bytes]]
+Bounced = Callable[[str, str], Awaitable[None]]
+
+
+class WhatsAppAdapter:
+    """One number of the Cloud API. What is not durable when we answer, WhatsApp posts again."""
+
+    platform = inbound.PLATFORM
+    capabilities = outbound.CAPABILITIES
+
+    def __init__(
+        self, graph: Graph, app_secret: Secret, verify_token: Secret, rules: Rules | None = None
+    ) -> None:
+        self._graph = graph
+        self._app_secret = app_secret
+        self._verify_token = verify_token
+        self._rules = rules or Rules()
+        self._receive: Receive | None = None
+        self._refusal: asyncio.Future[None] | None = None
+        self._fetching = asyncio.Semaphore(FILES_AT_ONCE)
+        self._latest: OrderedDict[str, str] = OrderedDict()
+        self._observed = Observed()
+        self._progress = Progress()
+        # Set by whoever owns the outbox: where files are, and who hears of a late failure.
+        self.read_blob: ReadBlob | None = None
+        self.bounced: Bounced | None = None
+
+    async def run(self, receive: Receive) -> None:
+        """Be open for posts until cancelled, or until the token is refused."""
+        self._refusal = asyncio.get_running_loop().create_future()
+        self._receive = receive
+        try:
+            await self._check_token()
+            await self._refusal
+        finally:
+            # Closed: WhatsApp keeps what it cannot post, and posts it again for days.
+            self._receive = None
+            self._refusal.cancel()
+
+    async def send(self, delivery: Delivery) -> Sent:
+        """Write a delivery's messages; after a failure the next try goes on where this stopped."""
+        try:
+            return await self._send(delivery)
+        except NotAllowed as error:
+            if self._refusal is not None and not self._refusal.done():
+                self._refusal.set_exception(NotAllowed(str(error)))
+            raise
+
+    async def typing(self, channel: Channel) -> None:
+        """Mark what came as read, and show that an answer is being written."""
+        latest = self._latest.get(channel.chat_id)
+        if latest is None:
+            return
+        try:
+            await self._graph.post(outbound.typing_message(latest))
+        except HansardError as error:
+            log.debug("whatsapp does not show typing: %s", error)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._graph.close()
+
+    async def who(self) -> str:
+        """The number and the name that WhatsApp knows us by."""
+        number = await self._graph.number()
+        name = number.get("verified_name") or "without a name"
+        return f"{name} ({number.get('display_phone_number') or self._graph.number_id})"
+
+    def challenge(self, query: Mapping[str, str]) -> str | None:
+        """What to answer when WhatsApp asks whether this address is ours; None to refuse."""
+        given = query.get("hub.verify_token", "").encode()
+        is_ours = hmac.compare_digest(given, self._verify_token.reveal().encode())
+        if query.get("hub.mode") == "subscribe" and is_ours:
+            return query.get("hub.challenge")
+        log.warning("whatsapp: a verification with a wrong token was refused")
+        return None
+
+    async def webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+        """Take a post in: refused when it is forged, taken when all in it is durable."""
+        signature = {name.lower(): value for name, value in headers.items()}.get(
+            "x-hub-signature-256", ""
+        )
+        if not inbound.is_signed(body, signature, self._app_secret.reveal()):
+            log.warning("whatsapp: a post without a good signature was refused, nothing was read")
+            return FORGED
+        try:
+            payload = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            log.warning("whatsapp: a signed post is not JSON")
+            return BAD
+        try:
+            for event in inbound.events(payload, self._graph.number_id):
+                await self._take(event)
+        except (RetryLater, StoreUnavailable, NotAllowed) as error:
+            log.warning("whatsapp: a post cannot be taken now, it will come again: %s", error)
+            return BUSY
+        return TAKEN
+
+    async def _check_token(self) -> None:
+        """Return once WhatsApp knows our number; raise `NotAllowed` if it refuses us."""
+        while True:
+            try:
+                log.info("whatsapp: writing as %s", await self.who())
+            except NotAllowed:
+                raise
+            except Unreachable as error:
+                raise NotAllowed(
+                    f"WhatsApp has no number {self._graph.number_id}: {error}"
+                ) from error
+            except HansardError as error:
+                log.warning("whatsapp: %s", error)
+                await asyncio.sleep(getattr(error, "after", 10.0))
+            else:
+                return
+
+    async def _send(self, delivery: Delivery) -> Sent:
+        chat = str(delivery.channel)
+        sent = self._progress.sent(delivery.id)
+        texts, files = outbound.texts(delivery), outbound.files(delivery.parts)
+        for text in texts[len(sent) :]:
+            message = outbound.text_message(text, delivery)
+            sent.append(await self._graph.post(message, chat=chat) or "")
+        for file in files[max(0, len(sent) - len(texts)) :]:
+            message = await self._file_message(file, delivery)
+            sent.append(await self._graph.post(message, chat=chat) or "")
+        self._progress.finish(delivery.id)
+        return Sent(sent[-1] or None)
+
+    async def _file_message(self, file: Attachment, delivery: Delivery) -> dict[str, object]:
+        if self.read_blob is None:
+            return outbound.text_message(outbound.told_of(file), delivery)
+        data = await self.read_blob(delivery, file.blob)
+        media_id = await self._graph.upload(data, file.media_type, file.name or "file")
+        return outbound.file_message(media_id, file, delivery)
+
+    async def _take(self, event: inbound.Event) -> None:
+        match event:
+            case Heard():
+                await self._hear(event)
+            case Withdrawn():
+                where = event.source.chat_id or ""
+                words = f"(took back the message {event.message_id})"
+                self._observed.note(where, event.source.speaker or "", words)
+            case Failure():
+                await self._fail(event)
+
+    async def _hear(self, heard: Heard) -> None:
+        receive, source = self._receive, heard.source
+        if receive is None:
+            raise RetryLater("the channel is not running", after=10.0)
+        where, rules = source.chat_id or "", self._rules
+        if not heard.is_addressed and not rules.always:
+            if rules.observe:
+                self._observed.note(where, source.speaker or "", heard.text)
+            return
+        file, files = await self._fetch(heard)
+        said = inbound.message_of(heard, file)
+        if verbs.find(said.text) is None:
+            said = with_observed(said, self._observed.lines(where))
+        try:
+            taken = await receive(source, said, files=files)
+        except BadInput as error:
+            log.warning("whatsapp: a message cannot be stored: %s", error)
+            return
+        if taken:
+            self._observed.forget(where)
+            self._remember(where, source.platform_message_id or "")
+
+    async def _fetch(self, heard: Heard) -> tuple[Attachment | Text | None, Sequence[bytes]]:
+        """The file of a message, or words that say why it is missing."""
+        media, largest = heard.media, self._rules.largest_file
+        if media is None:
+            return None, ()
+        try:
+            async with self._fetching:
+                found = await self._graph.find(media.id)
+                if found.size is not None and found.size > largest:
+                    return inbound.too_large(media, found.size, largest), ()
+                data = await self._graph.download(found.url, largest)
+        except TooLarge:
+            return inbound.too_large(media, None, largest), ()
+        except Unreachable as error:
+            return inbound.not_fetched(media, str(error)), ()
+        return inbound.attachment_of(media, data), (data,)
+
+    async def _fail(self, failure: Failure) -> None:
+        reason = outbound.reason_of(failure.error)
+        log.warning("whatsapp: delivery %s was not delivered: %s", failure.delivery_id, reason)
+        if self.bounced is not None and failure.delivery_id is not None:
+            await self.bounced(failure.delivery_id, reason)
+
+    def _remember(self, chat: str, message_id: str) -> None:
+        self._latest[chat] = message_id
+        self._latest.move_to_end(chat)
+        while len(self._latest) > MOST_CHATS:
+            self._latest.popitem(last=False)
