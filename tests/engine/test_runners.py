@@ -271,9 +271,9 @@ async def test_a_clock_set_forward_kills_no_living_turn(store: Store) -> None:
     world = EngineWorld(store, settings=replace(QUICK, confirm_seconds=2))
     unruly = UnrulyRunner(["words", UnrulyRunner.HANG, " after"])
     engine = await world.started(runner=unruly)
-    other = await world.started()
     await world.says(engine, "hello")
     await world.until(lambda: unruly.hanging == 1)
+    other = await world.started()
     for _ in range(3):
         world.clock.tick(days=3)
         await asyncio.sleep(0.1)

@@ -87,8 +87,9 @@ def permits(tx: Tx, *, profile: str) -> list[Permit]:
 
 
 def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, when: Occasion) -> bool:
-    """Note a stranger's request under a fresh code; False when they or their platform have asked enough."""
+    """Note a stranger's request under a fresh code; False when enough was asked for."""
     now = to_micros(when.now)
+    tx.one("lock_key", profile=profile, key=f"pairing/{platform}")
     tx.run("delete_old_pairings", now=now)
     earlier = tx.one(
         "get_pairing", profile=profile, platform=platform, person_id=_id(person.stable_id)
@@ -112,10 +113,13 @@ def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, when:
 
 
 def approve(tx: Tx, code: str, *, profile: str, when: Occasion, by: str = "owner") -> Permit | None:
-    """Let in whoever asked with this code; None for a wrong one. Too many wrong ones lock the door for a while.
+    """Let in whoever asked with this code; None for a wrong one.
 
-    A wrong code is counted, so the caller must let this transaction commit.
+    Too many wrong ones lock the door for a while. A wrong code is counted, so the caller must
+    let this transaction commit.
     """
+    # Before the count is read: PostgreSQL would let several guess for the price of one.
+    tx.one("lock_key", profile=profile, key="pairing")
     row = tx.one("get_guard", profile=profile)
     wrong, locked_until = row if row is not None else (0, 0)
     if to_micros(when.now) < locked_until:
@@ -139,7 +143,7 @@ def approve(tx: Tx, code: str, *, profile: str, when: Occasion, by: str = "owner
 def pairings(
     tx: Tx, *, profile: str, now: datetime
 ) -> list[tuple[str, str, str | None, datetime, datetime]]:
-    """Who waits to be let in: platform, person, name, when they asked, until when the code is good."""
+    """Who waits to be let in: platform, person, name, when they asked, how long the code is good."""
     rows = tx.all("list_pairings", profile=profile, now=to_micros(now))
     return [
         (platform, id, name, from_micros(asked), from_micros(ends))

@@ -56,7 +56,9 @@ class Timing:
             once = _once(self.text, self.zone)
             return once if once > moment else None
         local = moment.astimezone(self.zone)
-        return next((each.astimezone(UTC) for each in _cron(self.text, local)), None)
+        found = (each.astimezone(UTC) for each in _cron(self.text, local))
+        # Where an hour comes twice, a time of its first run may be found from within its second.
+        return next((each for each in found if each > moment), None)
 
 
 @dataclass(frozen=True, slots=True)

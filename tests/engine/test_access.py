@@ -1,0 +1,323 @@
+"""Who may reach the agent, how strangers are paired, and what budgets do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hansard.actions import access, stats
+from hansard.engine.settings import Budget, Door, Settings, Strangers
+from hansard.errors import RetryLater
+from hansard.model.entry import message
+from hansard.model.place import Person
+from hansard.store.database import Store
+from hansard.testing.clock import FakeClock, SequentialIds, occasion
+from hansard.testing.engine_world import QUICK, EngineWorld
+
+CODE = access.code_of(12345)
+PAIRING = Door(strangers=Strangers.PAIR)
+
+
+def behind(store: Store, door: Door | None, **settings: Any) -> EngineWorld:
+    doors = {} if door is None else {"loopback": door}
+    return EngineWorld(store, settings=replace(QUICK, doors=doors, **settings))
+
+
+def code_in(text: str) -> str:
+    return text.rpartition(" ")[2]
+
+
+# --- the door
+
+
+@pytest.mark.parametrize(
+    ("door", "fields", "enters"),
+    [
+        (None, {}, False),
+        (Door(), {}, False),
+        (Door(everyone=True), {}, True),
+        (Door(everyone=True), {"user_id": None}, True),
+        (Door(allow=frozenset({"u"})), {}, True),
+        (Door(allow=frozenset({"u"})), {"chat_type": "group"}, True),
+        (Door(allow=frozenset({"v"})), {}, False),
+        (Door(allow=frozenset({"u"})), {"user_id": None, "user_name": "u"}, False),
+        (Door(allow=frozenset({"+49"})), {"user_id": "+49", "user_id_alt": "uuid"}, True),
+        (Door(allow=frozenset({"uuid"})), {"user_id": "+49", "user_id_alt": "uuid"}, True),
+        (Door(allow=frozenset({"U"})), {}, False),
+    ],
+)
+async def test_only_whom_the_configuration_names_comes_in(
+    store: Store, door: Door | None, fields: dict[str, Any], enters: bool
+) -> None:
+    """A-1, P16: by id, never by name; a platform without a door is closed."""
+    world = behind(store, door)
+    engine = await world.started()
+    received = await world.says(engine, "hello", **fields)
+    await world.settle(engine)
+    await engine.stop()
+
+    assert (received.arrival_id is not None) is enters
+    assert bool(world.runner.requests) is enters
+
+
+@pytest.mark.parametrize("chat_type", ["dm", "group", "channel", "thread"])
+@pytest.mark.parametrize("text", ["hello", "/new", "/sethome", "/resume", "/help"])
+async def test_a_stranger_costs_nothing_and_changes_nothing(
+    store: Store, chat_type: str, text: str
+) -> None:
+    """P16, S9: no model call, no session, no row, no answer; commands neither."""
+    world = behind(store, None)
+    engine = await world.started()
+    before = await store.read(stats.stats)
+    await world.says(engine, text, chat_type=chat_type)
+    await world.settle(engine)
+    await engine.stop()
+
+    after = await store.read(stats.stats)
+    assert replace(after, sizes=()) == replace(before, sizes=())
+    assert await store.read(access.homes, profile="main") == []
+    assert await store.read(access.pairings, profile="main", now=world.clock.now()) == []
+    assert world.runner.requests == []
+    assert world.adapter.sent == []
+
+
+async def test_a_person_who_was_let_in_is_shut_out_again_at_once(store: Store) -> None:
+    """A-1."""
+    world = behind(store, Door())
+    when = occasion(world.clock, world.ids)
+    await store.write(access.permit, "loopback", "u", profile="main", when=when)
+    engine = await world.started()
+    assert await world.asks(engine, "hello") == ["re: hello"]
+    assert await store.write(access.revoke, "loopback", "u", profile="main")
+    assert await world.asks(engine, "again") == []
+    await engine.stop()
+
+
+async def test_who_was_let_in_elsewhere_is_a_stranger_here(store: Store) -> None:
+    """K-6: another platform, another profile."""
+    world = behind(store, Door())
+    when = occasion(world.clock, world.ids)
+    await store.write(access.permit, "other", "u", profile="main", when=when)
+    await store.write(access.permit, "loopback", "u", profile="elsewhere", when=when)
+    engine = await world.started()
+    assert await world.asks(engine, "hello") == []
+    await engine.stop()
+
+
+# --- pairing
+
+
+async def test_a_stranger_is_paired_and_then_answered(store: Store) -> None:
+    """A-1: the code goes to the stranger, the owner gives it back."""
+    world = behind(store, PAIRING)
+    engine = await world.started()
+    (told,) = await world.asks(engine, "hello")
+    waiting = await store.read(access.pairings, profile="main", now=world.clock.now())
+    typed = f" {code_in(told)[:4].lower()}-{code_in(told)[4:]} "
+
+    permit = await store.write(
+        access.approve, typed, profile="main", when=occasion(world.clock, world.ids)
+    )
+    answered = await world.asks(engine, "hello again")
+    await engine.stop()
+
+    assert [(each[0], each[1], each[2]) for each in waiting] == [("loopback", "u", "Ada")]
+    assert permit is not None
+    assert (permit.platform, permit.person_id) == ("loopback", "u")
+    assert answered == ["re: hello again"]
+    assert len(world.runner.requests) == 1
+    row = await store.read(lambda tx: tx.all("list_pairings", profile="main", now=0))
+    assert row == [], "a code is good once"
+
+
+@pytest.mark.parametrize("chat_type", ["group", "channel", "thread"])
+async def test_strangers_in_groups_get_no_code(store: Store, chat_type: str) -> None:
+    """A-1: nothing at all."""
+    world = behind(store, PAIRING)
+    engine = await world.started()
+    assert await world.asks(engine, "hello", chat_type=chat_type) == []
+    await engine.stop()
+    assert await store.read(access.pairings, profile="main", now=world.clock.now()) == []
+
+
+def test_a_code_has_eight_characters_without_look_alikes() -> None:
+    """A-1."""
+    codes = {access.code_of(number * 7919**5) for number in range(2000)}
+
+    assert {len(code) for code in codes} == {8}
+    assert not set("".join(codes)) & set("01OIL")
+    assert len(codes) == 2000
+
+
+def asks_in(store: Store, clock: FakeClock, person: str, code: str = CODE) -> bool:
+    when = occasion(clock, SequentialIds(person))
+    return store.write(
+        access.ask, "loopback", Person(person), profile="main", code=code, when=when
+    ).result()
+
+
+def approves(store: Store, clock: FakeClock, code: str) -> access.Permit | None:
+    when = occasion(clock, SequentialIds("owner"))
+    return store.write(access.approve, code, profile="main", when=when).result()
+
+
+def test_a_person_asks_once_in_ten_minutes(store: Store) -> None:
+    """A-1."""
+    clock = FakeClock()
+    assert asks_in(store, clock, "u")
+    clock.tick(599)
+    assert not asks_in(store, clock, "u")
+    clock.tick(1)
+    assert asks_in(store, clock, "u")
+
+
+def test_three_wait_for_a_platform_and_no_more(store: Store) -> None:
+    """A-1: until one is let in or runs out."""
+    clock = FakeClock()
+    assert [asks_in(store, clock, who, access.code_of(ord(who))) for who in "abcd"] == [
+        True, True, True, False,
+    ]  # fmt: skip
+    assert approves(store, clock, access.code_of(ord("b"))) is not None
+    assert asks_in(store, clock, "d", access.code_of(ord("d")))
+    assert not asks_in(store, clock, "e")
+    clock.tick(3600)
+    assert asks_in(store, clock, "e")
+
+
+def test_a_code_is_good_for_an_hour(store: Store) -> None:
+    """A-1."""
+    clock = FakeClock()
+    asks_in(store, clock, "u")
+    clock.tick(3600)
+    assert approves(store, clock, CODE) is None
+
+
+def test_five_wrong_codes_lock_for_an_hour_and_the_count_survives(store: Store) -> None:
+    """A-1: the right one does not open meanwhile; a right one before starts the count anew."""
+    clock = FakeClock()
+    asks_in(store, clock, "a", access.code_of(1))
+    for _ in range(4):
+        assert approves(store, clock, "WRONG234") is None
+    assert approves(store, clock, access.code_of(1)) is not None
+    clock.tick(1800)
+    asks_in(store, clock, "b")
+    for _ in range(5):
+        assert approves(store, clock, "WRONG234") is None
+    with pytest.raises(RetryLater, match="60 minutes"):
+        approves(store, clock, CODE)
+    clock.tick(1799)
+    with pytest.raises(RetryLater):
+        approves(store, clock, CODE)
+    asks_in(store, clock, "b")
+    clock.tick(1801)
+    assert approves(store, clock, CODE) is not None
+
+
+def test_wrong_codes_at_the_same_time_are_all_counted(store: Store) -> None:
+    """A-1: two who guess at once do not share a try."""
+    clock = FakeClock()
+    asks_in(store, clock, "u")
+    when = occasion(clock, SequentialIds("owner"))
+    tries = [store.write(access.approve, "WRONG234", profile="main", when=when) for _ in range(5)]
+    assert [each.result() for each in tries] == [None] * 5
+    with pytest.raises(RetryLater):
+        approves(store, clock, CODE)
+
+
+# --- budgets
+
+
+def spending(world: EngineWorld, **used: Any) -> None:
+    """Let every call of the agent use so much."""
+    world.use(priced=lambda found: replace(found, **used))
+
+
+@pytest.mark.parametrize(
+    ("budget", "says"),
+    [
+        ({"person": Budget(tokens=10)}, "person for the day"),
+        ({"person:loopback:u": Budget(per="month", tokens=10)}, "person for the month"),
+        ({"channel": Budget(microusd=150)}, "channel for the day"),
+        ({"channel:loopback:1": Budget(per="month", microusd=150)}, "channel for the month"),
+    ],
+)
+async def test_a_used_up_budget_is_said_clearly_and_costs_no_call(
+    store: Store, budget: dict[str, Budget], says: str
+) -> None:
+    """Budgets: compared before a turn starts, counted with the ledger."""
+    world = behind(store, Door(everyone=True), budgets=budget)
+    spending(world, cost_microusd=100)
+    engine = await world.started()
+    first = await world.asks(engine, "one")  # 11 tokens, 200 microdollars
+    second = await world.asks(engine, "two")
+    world.clock.tick(days=40)
+    third = await world.asks(engine, "three")
+    await engine.stop()
+
+    assert first == ["re: one"]
+    assert second == [f"The budget of this {says} is used up; your message was not answered."]
+    assert third == ["re: three"]
+    assert len(world.runner.requests) == 2
+    assert "two" not in await world.texts()
+
+
+async def test_a_day_ends_and_a_month_goes_on(store: Store) -> None:
+    """Budgets: by day and by month, in UTC."""
+    budgets = {"person": Budget(per="month", tokens=20), "channel": Budget(per="day", tokens=10)}
+    world = behind(store, Door(everyone=True), budgets=budgets)
+    engine = await world.started()
+    assert await world.asks(engine, "one") == ["re: one"]
+    assert "channel for the day" in (await world.asks(engine, "two"))[0]
+    world.clock.tick(days=1)
+    assert await world.asks(engine, "three") == ["re: three"]
+    world.clock.tick(days=1)
+    assert "person for the month" in (await world.asks(engine, "four"))[0]
+    await engine.stop()
+
+
+async def test_who_has_used_up_theirs_does_not_shut_others_out(store: Store) -> None:
+    """Budgets: people who share a conversation have budgets of their own."""
+    world = behind(store, Door(everyone=True), budgets={"person": Budget(tokens=10)})
+    thread = {"chat_type": "group", "thread_id": "t"}
+    engine = await world.started()
+    await world.says(engine, "mine", number="1", **thread)
+    await world.settle(engine)
+    await engine.stop()
+    silent = await world.started()
+    await silent.stop()
+    for number, (who, text) in enumerate([("u", "more"), ("v", "hers"), ("u", "and more")]):
+        await silent.intake.receive(
+            world.source("1", f"w{number}", user_id=who, user_name=who, **thread),
+            message("user", text),
+        )
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    said = [text for text in await world.texts(**thread) if text]
+    assert said[0::2] == ["mine", "hers"]
+    told = [text for _, text in world.adapter.sent if text.startswith("The budget")]
+    assert len(told) == 1
+
+
+async def test_a_command_is_carried_out_whatever_the_budget(store: Store) -> None:
+    """A-2: it costs nothing."""
+    world = behind(store, Door(everyone=True), budgets={"person": Budget(tokens=1)})
+    engine = await world.started()
+    await world.asks(engine, "one")
+    assert (await world.asks(engine, "/usage"))[0].startswith("2 model calls")
+    await engine.stop()
+
+
+async def test_an_unknown_price_is_counted_in_tokens_only(store: Store) -> None:
+    """U-1: unknown is not 0 in the ledger, and does not stop a budget of money."""
+    world = behind(store, Door(everyone=True), budgets={"person": Budget(microusd=1)})
+    engine = await world.started()
+    await world.asks(engine, "one")
+    assert await world.asks(engine, "two") == ["re: two"]
+    await engine.stop()
+
+
+def test_a_platform_without_settings_has_a_closed_door() -> None:
+    """P16."""
+    assert Settings().door("anything") == Door(everyone=False, allow=frozenset())
