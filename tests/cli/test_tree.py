@@ -148,7 +148,7 @@ def _asks_with_a_code(home: Path) -> str:
     return "K7QM2XPA"
 
 
-@pytest.mark.parametrize("path", [path for path in LEAVES if path != "hansard serve"])
+@pytest.mark.parametrize("path", [path for path in LEAVES if path not in ("hansard serve", "hansard mcp")])
 def test_every_command_prints_exactly_one_json_document(
     working: Program, tmp_path: Path, path: str
 ) -> None:

@@ -21,6 +21,7 @@ COMMANDS = {
     "agents": ("agents:agents", "The agents of this configuration."),
     "config": ("agents:config", "Check the configuration."),
     "tokens": ("tokens:tokens", "Programs that may use the HTTP interface."),
+    "mcp": ("mcp:mcp", "Serve the record to agents over MCP."),
     "usage": ("usage:usage", "Report tokens and cost."),
     "route": ("route:route", "Say which conversation a message belongs to."),
     "bindings": ("bindings:bindings", "See and change which chat is on which session."),
@@ -32,6 +33,7 @@ COMMANDS = {
     "restore": ("restore:restore", "Put a backup in the place of the store."),
     "migrate": ("migrate:migrate", "Copy the store to another database."),
     "stats": ("upkeep:stats", "Count what is in the store."),
+    "demo": ("demo:demo", "Fill an empty store to look around in."),
     "bench": ("bench:bench", "Print the benchmark table."),
     "completion": ("completion:completion", "Print the completion script of a shell."),
 }
