@@ -1,0 +1,27 @@
+"""`hansard demo`."""
+
+import importlib
+
+import click
+
+from hansard.cli.console import Console, shown_url
+from hansard.cli.table import count as counted
+from hansard.cli.tree import command, pass_console
+
+
+@command("demo", example="hansard --home /tmp/demo demo\nhansard --home /tmp/demo serve")
+@click.option(
+    "--sessions", default=320, type=click.IntRange(1, 20_000), help="How many sessions to make."
+)
+@pass_console
+def demo(console: Console, *, sessions: int) -> None:
+    """Fill an empty store with made-up sessions of several platforms, to look around in.
+
+    A store that holds sessions is refused: name another place with --home.
+    """
+    with console.house(create=True) as house:
+        filled = importlib.import_module("hansard.app.demo").fill(house, count=sessions)
+        where = shown_url(house.store.url)
+    value = {"sessions": filled.sessions, "messages": filled.messages, "database": where}
+    told = f"{counted(filled.sessions, 'session')} and {counted(filled.messages, 'message')}"
+    console.answer(value, f"{where} holds {told}. Look at them: hansard serve")

@@ -1,0 +1,34 @@
+/** Collects the icons that are used into one file, so that they cost one request. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import type { Plugin } from 'vite'
+
+const NAMES = [
+  'archive', 'arrow-down', 'arrow-up', 'bot', 'braces', 'chart-column', 'check', 'chevron-right', 'circle-help',
+  'clock', 'copy', 'download', 'ellipsis', 'file-pen', 'file-text', 'folder', 'git-fork', 'globe', 'hash', 'info', 'link',
+  'list', 'mail', 'menu', 'message-circle', 'message-square', 'minimize-2', 'package', 'pencil', 'phone', 'pin', 'plug',
+  'plus', 'quote', 'radio', 'rotate-ccw', 'search', 'send', 'settings', 'square', 'terminal', 'trash-2', 'undo-2',
+  'upload', 'wrench', 'x',
+]
+
+export function icons(): Plugin {
+  return {
+    name: 'hansard-icons',
+    configResolved(config) {
+      const folder = join(config.root, 'src', 'generated')
+      mkdirSync(folder, { recursive: true })
+      writeFileSync(join(folder, 'icons.svg'), sprite())
+    },
+  }
+}
+
+function sprite(): string {
+  const base = dirname(createRequire(import.meta.url).resolve('lucide-static/package.json'))
+  const symbols = NAMES.map((name) => {
+    const svg = readFileSync(join(base, 'icons', `${name}.svg`), 'utf8')
+    const inner = /<svg[^>]*>([\s\S]*)<\/svg>/.exec(svg)?.[1]?.replace(/\s+/g, ' ').trim() ?? ''
+    return `<symbol id="${name}" viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round" stroke-linejoin="round">${inner}</symbol>`
+  })
+  return `<svg xmlns="http://www.w3.org/2000/svg">${symbols.join('')}</svg>\n`
+}

@@ -1,0 +1,98 @@
+/** Markdown on an element: only blocks that changed are made again. */
+import type { Attachment } from 'svelte/attachments'
+import { blocks, renderBlock } from './markdown'
+
+const LONGEST_HIGHLIGHT = 200_000
+const painted = new WeakMap<Element, string[]>()
+
+export interface MarkdownWish {
+  text: string
+  copyLabel: string
+  marks?: string[]
+}
+
+export function markdown(wish: () => MarkdownWish): Attachment<HTMLElement> {
+  return (node) => {
+    paint(node, wish())
+  }
+}
+
+export function paint(node: HTMLElement, { text, copyLabel, marks }: MarkdownWish): void {
+  const fresh = blocks(text)
+  const old = painted.get(node) ?? []
+  let same = 0
+  while (same < old.length && same < fresh.length && old[same] === fresh[same]?.raw) same++
+  while (node.childElementCount > same) node.lastElementChild?.remove()
+  for (const token of fresh.slice(same)) {
+    const block = document.createElement('div')
+    block.className = 'md-block'
+    block.append(renderBlock(token))
+    dress(block, copyLabel)
+    node.append(block)
+  }
+  painted.set(
+    node,
+    fresh.map((token) => token.raw),
+  )
+  if (marks?.length) markWords(node, marks)
+}
+
+function dress(block: HTMLElement, copyLabel: string): void {
+  for (const pre of block.querySelectorAll('pre')) {
+    const code = pre.querySelector('code')
+    if (!code) continue
+    pre.tabIndex = 0
+    const frame = document.createElement('div')
+    frame.className = 'code'
+    const bar = document.createElement('div')
+    bar.className = 'code-bar'
+    const name = document.createElement('span')
+    const found = /language-(\S+)/.exec(code.className)?.[1] ?? ''
+    name.textContent = found
+    const copy = document.createElement('button')
+    copy.type = 'button'
+    copy.textContent = copyLabel
+    copy.addEventListener('click', () => void copyText(code.textContent ?? '', copy))
+    bar.append(name, copy)
+    pre.replaceWith(frame)
+    frame.append(bar, pre)
+    if (found && (code.textContent ?? '').length < LONGEST_HIGHLIGHT) highlightLater(code, found)
+  }
+  for (const table of block.querySelectorAll('table')) {
+    const frame = document.createElement('div')
+    frame.className = 'table'
+    frame.tabIndex = 0
+    table.replaceWith(frame)
+    frame.append(table)
+  }
+}
+
+export async function copyText(text: string, button?: HTMLElement): Promise<void> {
+  await navigator.clipboard.writeText(text)
+  if (!button) return
+  const before = button.textContent
+  button.textContent = '✓'
+  setTimeout(() => (button.textContent = before), 1200)
+}
+
+function highlightLater(code: Element, name: string): void {
+  const idle = window.requestIdleCallback ?? ((act: () => void) => setTimeout(act, 50))
+  idle(() => void import('./highlight').then(({ highlight }) => highlight(code, name)))
+}
+
+/** Mark found words in the finished text, without touching its structure. */
+export function markWords(node: HTMLElement, words: string[]): void {
+  const wanted = words.filter((word) => word.length > 1).map((word) => word.toLowerCase())
+  const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT)
+  const texts: Text[] = []
+  while (walker.nextNode()) texts.push(walker.currentNode as Text)
+  for (const text of texts) {
+    const low = text.data.toLowerCase()
+    const at = wanted.map((word) => [low.indexOf(word), word.length] as const).find(([place]) => place >= 0)
+    if (!at || text.parentElement?.closest('mark')) continue
+    const range = document.createRange()
+    range.setStart(text, at[0])
+    range.setEnd(text, Math.min(text.length, at[0] + at[1]))
+    range.surroundContents(document.createElement('mark'))
+  }
+}

@@ -1,0 +1,72 @@
+/** What the server tells as it happens, for this tab. */
+import { Problem, get } from './api'
+import { Stream, type Link, type Told } from './stream'
+
+type Listener = (name: string, data: unknown) => void
+
+class Live {
+  link = $state<Link>('connecting')
+  retryAt = $state(0)
+  private listeners = new Set<Listener>()
+  private port: MessagePort | null = null
+  private stream: Stream | null = null
+  private watched: string[] = []
+  private checked = 0
+
+  start(): void {
+    if ('SharedWorker' in window) this.share()
+    else this.stream = new Stream((told) => this.hear(told))
+    this.watch([])
+    addEventListener('pagehide', () => this.post({ bye: true }))
+    addEventListener('pageshow', () => this.post({ watch: this.watched }))
+    addEventListener('online', () => this.retry())
+  }
+
+  listen(listener: Listener): () => void {
+    this.listeners.add(listener)
+    return () => this.listeners.delete(listener)
+  }
+
+  watch(sessions: string[]): void {
+    this.watched = sessions
+    this.post({ watch: sessions })
+    this.stream?.watch(sessions)
+  }
+
+  retry(): void {
+    this.post({ retry: true })
+    this.stream?.retry()
+  }
+
+  private share(): void {
+    const worker = new SharedWorker(new URL('../worker/events.ts', import.meta.url), { type: 'module', name: 'hansard' })
+    this.port = worker.port
+    worker.port.onmessage = ({ data }: MessageEvent<Told>) => this.hear(data)
+    worker.port.start()
+  }
+
+  private post(wish: object): void {
+    this.port?.postMessage(wish)
+  }
+
+  private hear(told: Told): void {
+    if (told.kind === 'link') {
+      this.link = told.link ?? 'connecting'
+      this.retryAt = told.retryAt ?? 0
+      if (this.link === 'waiting') void this.lookAtLogin()
+      return
+    }
+    for (const listener of this.listeners) listener(told.name ?? '', told.data)
+  }
+
+  /** A stream does not say why it was refused; asking does, and a login that is over leads to the login. */
+  private async lookAtLogin(): Promise<void> {
+    if (Date.now() - this.checked < 5_000) return
+    this.checked = Date.now()
+    await get('/me').catch((error: unknown) => {
+      if (!(error instanceof Problem)) throw error
+    })
+  }
+}
+
+export const live = new Live()

@@ -1,0 +1,61 @@
+/** The one place where text becomes HTML. What comes from a model or a stranger passes here.
+ *
+ * Three walls: marked writes raw HTML as text, DOMPurify keeps a short list of elements and
+ * attributes, and the page's content policy runs nothing and loads nothing from elsewhere.
+ */
+import DOMPurify, { type Config } from 'dompurify'
+import { Marked, type Token, type Tokens } from 'marked'
+
+const ALLOWED: Config = {
+  ALLOWED_TAGS: [
+    'a', 'b', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'i', 'li',
+    'mark', 'ol', 'p', 'pre', 's', 'span', 'strong', 'sub', 'sup', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
+  ],
+  ALLOWED_ATTR: ['align', 'class', 'dir', 'href', 'rel', 'start', 'target', 'title'],
+  ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+  RETURN_DOM_FRAGMENT: true,
+}
+
+const CLASSES = /^(?:language-[\w+#.-]{1,30}|hljs(?:-[\w-]+)?|image)$/
+
+DOMPurify.addHook('afterSanitizeAttributes', (node) => {
+  const kept = [...node.classList].filter((name) => CLASSES.test(name))
+  if (node.hasAttribute('class')) {
+    if (kept.length) node.setAttribute('class', kept.join(' '))
+    else node.removeAttribute('class')
+  }
+  if (node.tagName === 'A') {
+    node.setAttribute('rel', 'noopener noreferrer nofollow')
+    node.setAttribute('target', '_blank')
+  }
+})
+
+export function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`)
+}
+
+const marked = new Marked({ gfm: true, breaks: true, async: false })
+marked.use({
+  renderer: {
+    html: ({ text }: Tokens.HTML | Tokens.Tag) => escapeHtml(text),
+    // An image would be a request; its words and its address are enough.
+    image: ({ href, text }: Tokens.Image) => `<a class="image" href="${escapeHtml(href)}">${escapeHtml(text || href)}</a>`,
+    checkbox: ({ checked }: Tokens.Checkbox) => (checked ? '☑ ' : '☐ '),
+  },
+})
+
+/** The blocks of a text, so that a stream renders only its last one again. */
+export function blocks(text: string): Token[] {
+  return marked.lexer(text).filter((token) => token.type !== 'space')
+}
+
+export function renderBlock(token: Token): DocumentFragment {
+  return clean(marked.parser([token]))
+}
+
+/** HTML that another library made from a text, cleaned like everything else. */
+export function clean(html: string): DocumentFragment {
+  return DOMPurify.sanitize(html, ALLOWED) as unknown as DocumentFragment
+}

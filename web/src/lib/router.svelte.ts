@@ -1,0 +1,85 @@
+/** Everything has an address: the History API, no hashes but messages (`#m12`). */
+export type PageName = 'workbench' | 'search' | 'live' | 'usage' | 'import' | 'settings' | 'unknown'
+
+export interface Route {
+  page: PageName
+  session: string | null
+  seq: number | null
+  query: URLSearchParams
+  path: string
+}
+
+const PAGES: Record<string, PageName> = {
+  '/': 'workbench',
+  '/search': 'search',
+  '/live': 'live',
+  '/usage': 'usage',
+  '/import': 'import',
+  '/settings': 'settings',
+}
+
+export function parse(address: URL): Route {
+  const path = address.pathname.replace(/\/+$/, '') || '/'
+  const session = /^\/s\/([^/]+)$/.exec(path)?.[1]
+  const seq = /^#m(\d+)$/.exec(address.hash)?.[1]
+  return {
+    page: session ? 'workbench' : (PAGES[path] ?? 'unknown'),
+    session: session ? decodeURIComponent(session) : null,
+    seq: seq ? Number(seq) : null,
+    query: address.searchParams,
+    path,
+  }
+}
+
+class Router {
+  route = $state.raw<Route>(parse(new URL(location.href)))
+
+  start(): void {
+    addEventListener('popstate', () => this.read())
+    document.addEventListener('click', (event) => this.follow(event))
+  }
+
+  go(to: string, { replace = false } = {}): void {
+    const target = new URL(to, location.href)
+    if (target.href === location.href) {
+      this.read()
+      return
+    }
+    history[replace ? 'replaceState' : 'pushState']({}, '', target)
+    this.read()
+  }
+
+  /** The same page with other filters. */
+  filter(changes: Record<string, string | null>): void {
+    const query = new URLSearchParams(this.route.query)
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === null || value === '') query.delete(name)
+      else query.set(name, value)
+    }
+    const text = query.toString()
+    this.go(`${location.pathname}${text ? `?${text}` : ''}`, { replace: true })
+  }
+
+  private read(): void {
+    this.route = parse(new URL(location.href))
+  }
+
+  private follow(event: MouseEvent): void {
+    if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
+    const link = (event.target as Element | null)?.closest?.('a[href]') as HTMLAnchorElement | null
+    if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin) return
+    if (link.pathname.startsWith('/api/') || link.pathname === '/login') return
+    event.preventDefault()
+    this.go(link.href)
+  }
+}
+
+export const router = new Router()
+
+/** The list's filters stay in the address while a session is open. */
+export function sessionPath(id: string, seq?: number | null): string {
+  const query = new URLSearchParams(router.route.page === 'workbench' ? router.route.query : [])
+  query.delete('q')
+  const text = query.toString()
+  return `/s/${encodeURIComponent(id)}${text ? `?${text}` : ''}${seq ? `#m${seq}` : ''}`
+}

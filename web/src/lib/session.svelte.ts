@@ -1,0 +1,171 @@
+/** The session that is open: its head, a window of its transcript, what is being said now. */
+import { Problem, explain, get, isAbort, send } from './api'
+import { live } from './live.svelte'
+import { rounds } from './turns'
+import type { Detail, Entry, EntryWindow, Head, Turn } from './types'
+
+const WINDOW = 60
+const PAINT_MS = 50
+
+interface Saying {
+  turnId: string
+  text: string
+  thinking: string
+  since: number
+}
+
+export class OpenSession {
+  detail = $state.raw<Detail | null>(null)
+  entries = $state.raw<Entry[]>([])
+  moreBefore = $state(false)
+  moreAfter = $state(false)
+  loading = $state(true)
+  error = $state<string | null>(null)
+  errorStatus = $state(0)
+  saying = $state<Saying | null>(null)
+  ended = $state.raw<Turn | null>(null)
+  rounds = $derived(rounds(this.entries))
+  private stop: () => void
+  private abort = new AbortController()
+  private held = { text: '', thinking: '', fresh: false }
+  private timer: ReturnType<typeof setTimeout> | undefined
+
+  constructor(readonly id: string) {
+    live.watch([id])
+    this.stop = live.listen((name, data) => this.hear(name, data))
+  }
+
+  close(): void {
+    this.stop()
+    this.abort.abort()
+    clearTimeout(this.timer)
+  }
+
+  /** The end of the transcript, or a window around an entry. */
+  async load(around: number | null = null): Promise<void> {
+    this.loading = true
+    this.error = null
+    try {
+      const query = { limit: WINDOW, ...(around === null ? {} : { around }) }
+      const [detail, found] = await Promise.all([
+        get<Detail>(`/sessions/${this.id}`, {}, this.abort.signal),
+        get<EntryWindow>(`/sessions/${this.id}/entries`, query, this.abort.signal),
+      ])
+      this.detail = detail
+      this.entries = found.items
+      this.moreBefore = found.more_before
+      this.moreAfter = found.more_after
+      if (detail.turn && !this.saying) this.saying = begun(detail.turn.id, detail.turn.partial ?? '', detail.turn.began_at)
+      if (!detail.turn) this.saying = null
+    } catch (error) {
+      if (isAbort(error)) return
+      this.error = explain(error)
+      this.errorStatus = error instanceof Problem ? error.status : 0
+    } finally {
+      this.loading = false
+    }
+  }
+
+  has(seq: number): boolean {
+    return this.entries.some((entry) => entry.seq === seq)
+  }
+
+  async older(): Promise<void> {
+    const first = this.entries[0]
+    if (!first || !this.moreBefore) return
+    const found = await this.window({ before: first.seq })
+    this.entries = [...found.items, ...this.entries]
+    this.moreBefore = found.more_before
+  }
+
+  async newer(): Promise<void> {
+    const last = this.entries[this.entries.length - 1]
+    if (!last || !this.moreAfter) return
+    const found = await this.window({ after: last.seq })
+    this.add(found.items)
+    this.moreAfter = found.more_after
+  }
+
+  async refresh(): Promise<void> {
+    this.detail = await get<Detail>(`/sessions/${this.id}`)
+  }
+
+  async markRead(): Promise<void> {
+    const head = this.detail
+    if (!head || !head.unread || this.moreAfter) return
+    await send('PATCH', `/sessions/${this.id}`, { read_through: head.last_seq }).catch(() => undefined)
+  }
+
+  private window(query: Record<string, number>): Promise<EntryWindow> {
+    return get<EntryWindow>(`/sessions/${this.id}/entries`, { ...query, limit: WINDOW }, this.abort.signal)
+  }
+
+  private hear(name: string, data: unknown): void {
+    if (name === 'resync') void this.load()
+    else if (name === 'head') this.headChanged(data as Head)
+    else if (name === 'entry') this.entryCame(data as Entry)
+    else {
+      const said = data as { session_id?: string; turn_id?: string; data?: unknown }
+      if (said.session_id === this.id) this.said(name, said.turn_id ?? '', said.data)
+    }
+  }
+
+  private headChanged(head: Head): void {
+    if (head.id !== this.id || !this.detail) return
+    const wasRunning = this.detail.running
+    this.detail = { ...this.detail, ...head }
+    if (wasRunning !== head.running || this.detail.queued.length) void this.refresh().catch(() => undefined)
+    if (!head.running) this.saying = null
+  }
+
+  private entryCame(entry: Entry): void {
+    if (entry.session_id !== this.id || this.moreAfter) return
+    this.add([entry])
+    if (entry.role === 'assistant' && this.saying?.turnId === entry.turn_id) {
+      this.held = { text: '', thinking: '', fresh: false }
+      this.saying = { ...this.saying, text: '', thinking: '' }
+    }
+  }
+
+  private add(entries: Entry[]): void {
+    const known = new Set(this.entries.map((entry) => entry.seq))
+    const fresh = entries.filter((entry) => !known.has(entry.seq))
+    if (fresh.length) this.entries = [...this.entries, ...fresh].sort((a, b) => a.seq - b.seq)
+  }
+
+  private said(name: string, turnId: string, data: unknown): void {
+    if (name === 'began') this.saying = begun(turnId, '', null)
+    else if (name === 'so_far') {
+      this.held = { text: String(data ?? ''), thinking: '', fresh: false }
+      this.saying = begun(turnId, this.held.text, this.detail?.turn?.began_at ?? null)
+    } else if (name === 'delta' || name === 'thinking') this.hold(name, turnId, String(data ?? ''))
+    else if (name === 'step') this.held.fresh = true
+    else if (name === 'ended' || name === 'lost') this.finish(turnId, data as { state?: string; reason?: string } | null)
+  }
+
+  private hold(name: 'delta' | 'thinking', turnId: string, text: string): void {
+    if (this.held.fresh) this.held = { text: '', thinking: '', fresh: false }
+    this.held[name === 'delta' ? 'text' : 'thinking'] += text
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined
+      this.saying = { ...(this.saying ?? begun(turnId, '', null)), turnId, text: this.held.text, thinking: this.held.thinking }
+    }, PAINT_MS)
+  }
+
+  private finish(turnId: string, data: { state?: string; reason?: string } | null): void {
+    clearTimeout(this.timer)
+    this.timer = undefined
+    this.held = { text: '', thinking: '', fresh: false }
+    const state = data?.state ?? 'lost'
+    if (state !== 'done') {
+      this.ended = { id: turnId, session_id: this.id, state, agent: null, began_at: '', ended_at: new Date().toISOString(), first_seq: null, reason: data?.reason ?? null }
+    }
+    setTimeout(() => {
+      if (this.saying?.turnId === turnId) this.saying = null
+    }, 300)
+  }
+}
+
+function begun(turnId: string, text: string, at: string | null): Saying {
+  return { turnId, text, thinking: '', since: at ? Date.parse(at) : Date.now() }
+}

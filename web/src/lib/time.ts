@@ -1,0 +1,75 @@
+/** Times as people say them, in the browser's zone. */
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
+
+export function shortAge(at: string, now: number = Date.now()): string {
+  const age = Math.max(0, now - Date.parse(at))
+  if (age < MINUTE) return 'now'
+  if (age < HOUR) return `${Math.floor(age / MINUTE)}m`
+  if (age < DAY) return `${Math.floor(age / HOUR)}h`
+  if (age < 30 * DAY) return `${Math.floor(age / DAY)}d`
+  if (age < 365 * DAY) return `${Math.floor(age / (30 * DAY))}mo`
+  return `${Math.floor(age / (365 * DAY))}y`
+}
+
+export function fullTime(at: string, language: string): string {
+  return new Date(at).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' })
+}
+
+export function clock(at: string, language: string): string {
+  return new Date(at).toLocaleTimeString(language, { hour: '2-digit', minute: '2-digit' })
+}
+
+export function dayKey(at: string | number): string {
+  const day = new Date(at)
+  return `${day.getFullYear()}-${String(day.getMonth() + 1).padStart(2, '0')}-${String(day.getDate()).padStart(2, '0')}`
+}
+
+export function dayName(at: string, language: string): string {
+  return new Date(at).toLocaleDateString(language, { weekday: 'long', day: 'numeric', month: 'long', year: 'numeric' })
+}
+
+/** `today`, `yesterday`, `week`, `month`, or the month itself as `2026-10`. */
+export function groupOf(at: string, now: number = Date.now()): string {
+  const midnight = new Date(now)
+  midnight.setHours(0, 0, 0, 0)
+  const then = Date.parse(at)
+  if (then >= midnight.getTime()) return 'today'
+  if (then >= midnight.getTime() - DAY) return 'yesterday'
+  if (then >= midnight.getTime() - 7 * DAY) return 'week'
+  if (then >= midnight.getTime() - 30 * DAY) return 'month'
+  return dayKey(at).slice(0, 7)
+}
+
+export function duration(ms: number): string {
+  const seconds = Math.round(ms / 1000)
+  if (seconds < 1) return '<1 s'
+  if (seconds < 60) return `${seconds} s`
+  const minutes = Math.floor(seconds / 60)
+  if (minutes < 60) return seconds % 60 ? `${minutes} m ${seconds % 60} s` : `${minutes} m`
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} m`
+}
+
+export function gap(before: string, after: string): number | null {
+  const hours = (Date.parse(after) - Date.parse(before)) / HOUR
+  return hours >= 1 ? Math.floor(hours) : null
+}
+
+export function tokens(count: number): string {
+  if (count < 1000) return String(count)
+  if (count < 1_000_000) return `${(count / 1000).toFixed(count < 10_000 ? 1 : 0)}k`
+  return `${(count / 1_000_000).toFixed(1)}M`
+}
+
+export function money(microusd: number | null): string {
+  if (microusd === null) return '–'
+  const usd = microusd / 1_000_000
+  if (usd === 0) return '$0'
+  return usd < 0.01 ? '<$0.01' : `$${usd.toFixed(2)}`
+}
+
+export function bytes(count: number): string {
+  if (count < 1000) return `${count} B`
+  return count < 1_000_000 ? `${(count / 1000).toFixed(1)} kB` : `${(count / 1_000_000).toFixed(1)} MB`
+}

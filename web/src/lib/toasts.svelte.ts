@@ -1,0 +1,34 @@
+/** Short notes with a way back: only for undo and for what finished in the background. */
+export interface Toast {
+  id: number
+  text: string
+  undo: (() => Promise<void>) | null
+  isError: boolean
+}
+
+const SECONDS = 8
+
+class Toasts {
+  items = $state<Toast[]>([])
+  private last = 0
+
+  show(text: string, undo: (() => Promise<void>) | null = null, isError = false): void {
+    const id = ++this.last
+    this.items.push({ id, text, undo, isError })
+    if (this.items.length > 3) this.items.shift()
+    setTimeout(() => this.drop(id), SECONDS * 1000)
+  }
+
+  drop(id: number): void {
+    this.items = this.items.filter((each) => each.id !== id)
+  }
+
+  async undoLast(): Promise<void> {
+    const last = [...this.items].reverse().find((each) => each.undo)
+    if (!last) return
+    this.drop(last.id)
+    await last.undo?.()
+  }
+}
+
+export const toasts = new Toasts()

@@ -1,0 +1,62 @@
+import type { UsageRow } from './types'
+
+const COLUMNS = ['group', 'calls', 'input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens', 'reasoning_tokens', 'cost_microusd', 'unknown_cost_calls'] as const
+
+export interface Total {
+  calls: number
+  input: number
+  output: number
+  cached: number
+  cost: number
+  unknown: number
+}
+
+export function total(rows: UsageRow[]): Total {
+  const sum = { calls: 0, input: 0, output: 0, cached: 0, cost: 0, unknown: 0 }
+  for (const row of rows) {
+    sum.calls += row.calls
+    sum.input += row.input_tokens
+    sum.output += row.output_tokens
+    sum.cached += row.cache_read_tokens
+    sum.cost += row.cost_microusd ?? 0
+    sum.unknown += row.unknown_cost_calls
+  }
+  return sum
+}
+
+/** A table that a spreadsheet opens; a cell that could be a formula is made plain text. */
+export function csv(rows: UsageRow[]): string {
+  const cell = (value: unknown): string => {
+    const text = String(value ?? '')
+    const safe = /^[=+\-@\t\r]/.test(text) && !/^-?\d+$/.test(text) ? `'${text}` : text
+    return /[",\n\r]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe
+  }
+  return [COLUMNS.join(','), ...rows.map((row) => COLUMNS.map((name) => cell(row[name])).join(','))].join('\r\n') + '\r\n'
+}
+
+export interface Bar {
+  x: number
+  y: number
+  width: number
+  height: number
+  label: string
+  value: number
+}
+
+/** Bars for days in order, with the days without use between them. */
+export function bars(rows: UsageRow[], width: number, height: number, most = 60): Bar[] {
+  const days = rows.filter((row) => row.group && /^\d{4}-\d\d-\d\d$/.test(row.group)).sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? -1 : 1))
+  const end = days.at(-1)?.group
+  if (!end) return []
+  const by = new Map(days.map((row) => [row.group, row.input_tokens + row.output_tokens]))
+  const first = Date.parse(days[0]?.group ?? end)
+  const count = Math.min(most, Math.round((Date.parse(end) - first) / 86_400_000) + 1)
+  const names = Array.from({ length: count }, (_, place) => new Date(Date.parse(end) - (count - 1 - place) * 86_400_000).toISOString().slice(0, 10))
+  const top = Math.max(1, ...names.map((name) => by.get(name) ?? 0))
+  const step = width / count
+  return names.map((label, place) => {
+    const value = by.get(label) ?? 0
+    const tall = (value / top) * height
+    return { x: place * step + step * 0.1, y: height - tall, width: step * 0.8, height: tall, label, value }
+  })
+}

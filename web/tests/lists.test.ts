@@ -1,0 +1,53 @@
+import { expect, test } from 'vitest'
+import { rowsOf } from '../src/lib/list.svelte'
+import { parse } from '../src/lib/router.svelte'
+import { queryWords } from '../src/lib/saying'
+import { duration, groupOf, money, shortAge, tokens } from '../src/lib/time'
+import type { Head } from '../src/lib/types'
+import { bars, csv } from '../src/lib/usage'
+
+const NOW = new Date(2026, 2, 15, 12).getTime()
+const ago = (days: number) => new Date(NOW - days * 86_400_000).toISOString()
+const head = (id: string, days: number): Head => ({ id, last_active_at: ago(days) }) as Head
+
+test('sessions are grouped by when something last happened', () => {
+  expect([0, 1, 4, 20, 60].map((days) => groupOf(ago(days), NOW))).toEqual(['today', 'yesterday', 'week', 'month', '2026-01'])
+})
+
+test('a pinned session stands above and not below again', () => {
+  const rows = rowsOf([head('a', 60)], [head('b', 0), head('a', 60)], [], NOW)
+
+  expect(rows.map((row) => row.key)).toEqual(['g-pinned', 'pinned-a', 'g-today', 'today-b'])
+})
+
+test('a closed group keeps its heading and its count', () => {
+  const rows = rowsOf([], [head('a', 0), head('b', 0)], ['today'], NOW)
+
+  expect(rows).toEqual([{ kind: 'group', key: 'g-today', name: 'today', count: 2, closed: true }])
+})
+
+test('an address names a page, a session and a message', () => {
+  expect(parse(new URL('http://h/s/abc?q=x#m12'))).toMatchObject({ page: 'workbench', session: 'abc', seq: 12 })
+  expect(parse(new URL('http://h/usage/'))).toMatchObject({ page: 'usage', session: null })
+  expect(parse(new URL('http://h/nothing'))).toMatchObject({ page: 'unknown' })
+})
+
+test('only the words of a query are marked', () => {
+  expect(queryWords('disk "no space" -mail source:web OR full*')).toEqual(['disk', 'no space', 'full'])
+})
+
+test('numbers are said shortly', () => {
+  expect([shortAge(ago(3), NOW), duration(62_000), tokens(12_400), money(5_000), money(1_250_000), money(null)]).toEqual(['3d', '1 m 2 s', '12k', '<$0.01', '$1.25', '–'])
+})
+
+const row = { group: '=1+1', calls: 1, input_tokens: 5, output_tokens: 5, cache_read_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0, cost_microusd: null, cost_status: null, unknown_cost_calls: 1 }
+
+test('a spreadsheet finds no formula in a name', () => {
+  expect(csv([row]).split('\r\n')[1]).toMatch(/^'=1\+1,1,5,5/)
+})
+
+test('days without use have their place in the chart', () => {
+  const days = [{ ...row, group: '2026-03-01' }, { ...row, group: '2026-03-04' }]
+
+  expect(bars(days, 100, 10).map((bar) => bar.value)).toEqual([10, 0, 0, 10])
+})
