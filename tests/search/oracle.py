@@ -44,13 +44,18 @@ def query(chance: random.Random) -> str:
 
 def finds(typed: str, text: str) -> bool:
     """Whether a search for what was typed finds a text, filters and relaxing aside."""
-    asked = queries.parse(typed, now=NOW)
-    if asked.groups and asked.filters == queries.Filters() and matches(asked, text):
-        return True
-    literal = queries.literal(asked)
-    return literal is not None and matches(literal, text) and squeezed(typed) in squeezed(text)
+    return bool(expected(typed, [text]))
 
 
 def expected(typed: str, texts: Iterable[str]) -> set[str]:
     """The texts that a search must find: neither more nor fewer."""
-    return {each for each in texts if finds(typed, each)}
+    asked = queries.parse(typed, now=NOW)
+    is_plain = asked.groups and asked.filters == queries.Filters()
+    literal = queries.literal(asked)
+    wanted = squeezed(typed)
+    return {
+        text
+        for text in texts
+        if (is_plain and matches(asked, text))
+        or (literal is not None and wanted in squeezed(text) and matches(literal, text))
+    }

@@ -12,7 +12,7 @@ from hansard.model import search_text, words
 from hansard.model.entry import MAX_SEQ, SEQ_BITS, Entry
 from hansard.model.matching import matches
 from hansard.model.query import Filters, Query
-from hansard.model.search_text import SAID, STEPS, searchable_text
+from hansard.model.search_text import AREAS, SAID, STEPS, searchable_text
 from hansard.model.session import Segment, Shelf
 from hansard.store import entries, sessions
 from hansard.store.database import Tx
@@ -25,12 +25,26 @@ _FAR = 2**62
 _HIDDEN = (Shelf.TRASH, Shelf.GONE)
 
 
+class Candidate(NamedTuple):
+    """A document that the index gave. `is_sure`: nothing has to be looked at to believe it."""
+
+    no: int
+    score: float
+    is_sure: bool
+
+    @property
+    def area(self) -> str:
+        """Whether it was said, or is a step on the way."""
+        return AREAS[self.no & 1]
+
+
 class Match(NamedTuple):
     """A document that was found, and the session in which it is shown."""
 
     no: int
     entry_no: int
     at: int
+    length: int
     score: float
     session_no: int
 
@@ -42,7 +56,7 @@ class Match(NamedTuple):
     @property
     def area(self) -> str:
         """Whether it was said, or is a step on the way."""
-        return search_text.AREAS[self.no & 1]
+        return AREAS[self.no & 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +70,8 @@ class Scope:
     after: int = -_FAR
     before: int = _FAR
     months: tuple[str, ...] = ()
-    later_months: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    is_exact: bool = True
     missing: str | None = None
 
 
@@ -66,48 +81,67 @@ class Finder:
     def __init__(self, tx: Tx, scope: Scope, *, scored: bool, below: int | None) -> None:
         self._tx = tx
         self._scope = scope
-        self._name = "find_scored" if scored else "find_newest"
+        self._name = f"find_{'scored' if scored else 'newest'}"
+        self._filters: dict[str, Any] = {}
+        if not scope.is_exact:
+            # What the words of the index cannot say is looked up as the matches come.
+            self._name += "_filtered"
+            self._filters = {
+                "profile": scope.profile,
+                "after": scope.after,
+                "before": scope.before,
+                "projects": scope.projects,
+            }
         self._below = below
         self.missing = scope.missing
 
-    def matches(self, query: Query, area: str, limit: int = CANDIDATES) -> list[Match]:
-        """The newest matches in an area, at most so many."""
+    def candidates(self, query: Query, area: str, limit: int = CANDIDATES) -> list[Candidate]:
+        """The newest documents of an area that match, at most so many."""
         if self._scope.missing is not None:
             return []
-        found: list[Match] = []
+        found: list[Candidate] = []
         below = self._below
         for _ in range(ROUNDS):
             rows = self._rows(query, area, limit, below)
-            found += self._shown(rows, query, area)
+            found += [
+                Candidate(no, score, not is_long)
+                for no, score, is_long in rows
+                if not is_long or self._really(no, query, area)
+            ]
             if len(rows) < limit or len(found) >= limit:
                 break
-            # Many were looked at and not shown; older ones may be.
+            # Many were looked at and not believed; older ones may be.
             below = rows[-1][0]
         return found[:limit]
 
-    def quoted(self, literal: Query, areas: Iterable[str]) -> list[Match]:
+    def match(self, candidate: Candidate) -> Match | None:
+        """What a candidate stands for; None when it is not to be shown."""
+        row = self._tx.one("get_doc", no=candidate.no)
+        if row is None:
+            return None
+        no, entry_no, at, length, shelf = row
+        session_no = entry_no >> SEQ_BITS
+        if shelf in _HIDDEN:
+            session_no = _living_fork(self._tx, session_no, entry_no & MAX_SEQ)
+        if not session_no or not self._is_inside(entry_no):
+            return None
+        return Match(no, entry_no, at, length, candidate.score, session_no)
+
+    def quoted(self, literal: Query, areas: Iterable[str]) -> list[Candidate]:
         """Messages in which the whole query stands to the letter, operators and all."""
         wanted = squeezed(literal.text)
         return [
-            match
+            each
             for area in areas
-            for match in self.matches(literal, area)
-            if wanted in squeezed(text_of(self._tx, match))
+            for each in self.candidates(literal, area)
+            if (match := self.match(each)) and wanted in squeezed(text_of(self._tx, match))
         ]
 
     def _rows(self, query: Query, area: str, limit: int, below: int | None) -> list[Any]:
-        scope = self._scope
-        filters = {
-            "profile": scope.profile,
-            "after": scope.after,
-            "before": scope.before,
-            "projects": scope.projects,
-        }
+        facets = self._facets(query.filters, area)
         rows: list[Any] = []
-        for asked in self._tx.match(
-            query, self._facets(query.filters, area), without=scope.later_months, below=below
-        ):
-            rows += self._tx.all(self._name, limit=limit - len(rows), **asked, **filters)
+        for asked in self._tx.match(query, facets, without=self._scope.without, below=below):
+            rows += self._tx.all(self._name, limit=limit - len(rows), **asked, **self._filters)
             if len(rows) >= limit:
                 break
         return rows
@@ -125,23 +159,6 @@ class Finder:
         groups.append(scope.months)
         return [group for group in groups if group]
 
-    def _shown(self, rows: Sequence[Any], query: Query, area: str) -> list[Match]:
-        found = []
-        if self._scope.segments is None and not any(row[5] or row[3] in _HIDDEN for row in rows):
-            return [Match(row[0], row[1], row[2], row[4], row[1] >> SEQ_BITS) for row in rows]
-        for no, entry_no, at, shelf, score, is_long in rows:
-            session_no = entry_no >> SEQ_BITS
-            if shelf in _HIDDEN:
-                session_no = _living_fork(self._tx, session_no, entry_no & MAX_SEQ) or 0
-            match = Match(no, entry_no, at, score, session_no)
-            if (
-                session_no
-                and self._is_inside(entry_no)
-                and (not is_long or self._really(match, query, area))
-            ):
-                found.append(match)
-        return found
-
     def _is_inside(self, entry_no: int) -> bool:
         if self._scope.segments is None:
             return True
@@ -152,9 +169,10 @@ class Finder:
             no == each.no and each.first <= seq <= each.last for each in self._scope.segments
         )
 
-    def _really(self, match: Match, query: Query, area: str) -> bool:
+    def _really(self, no: int, query: Query, area: str) -> bool:
         """A long text's words have no places in the index: look at the text itself."""
-        entry = entry_of(self._tx, match)
+        match = self.match(Candidate(no, 0.0, is_sure=False))
+        entry = None if match is None else entry_of(self._tx, match)
         return entry is not None and matches(query, searchable_text(entry.body, area))
 
 
@@ -162,12 +180,15 @@ def scope_of(
     tx: Tx, filters: Filters, *, profile: str, session: str | None, now: datetime
 ) -> Scope:
     """What the filters of a query mean in this store; what is not there is named."""
-    scope = Scope(
-        profile,
-        after=-_FAR if filters.after is None else to_micros(filters.after),
-        before=_FAR if filters.before is None else to_micros(filters.before),
-    )
-    scope = _in_months(scope, filters, now)
+    scope = _without_trash(tx, Scope(profile))
+    if filters.after is not None or filters.before is not None:
+        scope = replace(
+            scope,
+            after=-_FAR if filters.after is None else to_micros(filters.after),
+            before=_FAR if filters.before is None else to_micros(filters.before),
+            is_exact=False,
+        )
+        scope = _in_months(scope, filters, now)
     refs = (*filters.sessions, *((session,) if session is not None else ()))
     if refs:
         try:
@@ -205,6 +226,13 @@ def areas(*, steps: bool) -> tuple[str, ...]:
     return (SAID, STEPS) if steps else (SAID,)
 
 
+def _without_trash(tx: Tx, scope: Scope) -> Scope:
+    rows = tx.all("hidden_sessions", profile=scope.profile, limit=MOST_SESSIONS + 1)
+    if len(rows) > MOST_SESSIONS:
+        return replace(scope, is_exact=False)
+    return replace(scope, without=tuple(search_text.of_session(row[0]) for row in rows))
+
+
 def _in_projects(tx: Tx, scope: Scope, names: Sequence[str]) -> Scope:
     if not names:
         return scope
@@ -213,17 +241,17 @@ def _in_projects(tx: Tx, scope: Scope, names: Sequence[str]) -> Scope:
         name = names[rows.index(None)]
         return replace(scope, missing=f"There is no project {name!r}.")
     numbers = [row[0] for row in rows if row is not None]
-    scope = replace(scope, projects=f",{','.join(map(str, numbers))},")
     inside = [
         row[0]
         for number in numbers
         for row in tx.all("projects_sessions", project_no=number, limit=MOST_SESSIONS + 1)
     ]
-    if scope.session_nos or len(inside) > MOST_SESSIONS:
-        return scope  # many sessions are met soon; few are asked for by name
     if not inside:
         return replace(scope, missing=f"There is no session in {' or '.join(map(repr, names))}.")
-    return replace(scope, session_nos=tuple(inside))
+    if not scope.session_nos and len(inside) <= MOST_SESSIONS:
+        return replace(scope, session_nos=tuple(inside))
+    # Many sessions are met soon as the matches come.
+    return replace(scope, projects=f",{','.join(map(str, numbers))},", is_exact=False)
 
 
 def _in_months(scope: Scope, filters: Filters, now: datetime) -> Scope:
@@ -235,7 +263,7 @@ def _in_months(scope: Scope, filters: Filters, now: datetime) -> Scope:
     if first is not None and 0 <= last - first < MOST_MONTHS:
         return replace(scope, months=_month_facets(range(first, last + 1)))
     later = range(last + 1, _month(now) + 2)
-    return replace(scope, later_months=_month_facets(later[-MOST_MONTHS * 4 :]))
+    return replace(scope, without=scope.without + _month_facets(later[-MOST_MONTHS * 4 :]))
 
 
 def _month(at: datetime) -> int:
@@ -246,12 +274,12 @@ def _month_facets(months: Iterable[int]) -> tuple[str, ...]:
     return tuple(search_text.of_month(0, month) for month in months)
 
 
-def _living_fork(tx: Tx, no: int, seq: int) -> int | None:
+def _living_fork(tx: Tx, no: int, seq: int) -> int:
     """A session outside the trash that shows an entry of this one, itself or through others."""
     for child_no, _, lineage, base_seq, shelf in tx.all("children", no=no):
         if lineage not in ("fork", "continuation") or base_seq < seq or seq == 0:
             continue
         found = child_no if shelf not in _HIDDEN else _living_fork(tx, child_no, seq)
-        if found is not None:
+        if found:
             return int(found)
-    return None
+    return 0

@@ -1,13 +1,13 @@
 """Finding what was said: candidates from the index, hits from the log."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 
 from hansard.actions import finding
-from hansard.actions.finding import CANDIDATES, Finder, Match
+from hansard.actions.finding import CANDIDATES, Candidate, Finder, Match
+from hansard.actions.ranking import Ranking
 from hansard.clock import from_micros
 from hansard.errors import BadInput
 from hansard.model import query as queries
@@ -25,7 +25,6 @@ MOST_HITS = 200
 COUNTED_STEPS = 100
 _TEXT = 4000
 _NEIGHBOUR = 200
-_RECENCY = 0.5
 _NEAR = 3
 
 
@@ -111,18 +110,20 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     areas = finding.areas(steps=steps)
     quoted = [] if plain is None or literal is None else plain.quoted(literal, areas)
     found, used, relaxed = _find(finder, query, areas, quoted)
-    page, following = _page(_ranked(found, wish), found, place=place, limit=wish.limit)
-    counts = Counter(match.session_no for match in found)
+    ranking = Ranking(finder, found, by_relevance=wish.sort == "relevance")
+    begin = 0 if place is None else place.no
+    one_each = not wish.all_hits and wish.session is None
+    page = ranking.page(begin, wish.limit, one_each=one_each)
     return Found(
-        hits=tuple(_hit(tx, match, used, counts[match.session_no]) for match in page),
-        total=len(found),
+        hits=tuple(_hit(tx, match, used, ranking.times(match)) for match in page),
+        total=ranking.total,
         more=len(found) >= CANDIDATES,
-        next=following,
+        next=_following(ranking, found, place=place, end=begin + wish.limit),
         words=used.describe(),
         relaxed=relaxed,
-        step_hits=0 if steps else len(finder.matches(used, STEPS, limit=COUNTED_STEPS)),
+        step_hits=0 if steps else len(finder.candidates(used, STEPS, limit=COUNTED_STEPS)),
         behind=behind,
-        suggestion=None if found else _suggest(tx, query),
+        suggestion=None if page else _suggest(tx, query),
         missing=finder.missing,
     )
 
@@ -134,48 +135,28 @@ def _finder(tx: Tx, filters: queries.Filters, *, profile: str, wish: Wish, now: 
 
 
 def _find(
-    finder: Finder, query: Query, areas: Sequence[str], quoted: list[Match]
-) -> tuple[list[Match], Query, bool]:
+    finder: Finder, query: Query, areas: Sequence[str], quoted: list[Candidate]
+) -> tuple[list[Candidate], Query, bool]:
     """The newest matches, the query that found them, and whether it had to be relaxed."""
-    found = _merged([*(finder.matches(query, area) for area in areas), quoted])
+    found = _merged([*(finder.candidates(query, area) for area in areas), quoted])
     if found or len(query.groups) < 2:
         return found, query, False
     relaxed = query.relaxed()
-    return _merged([finder.matches(relaxed, area) for area in areas]), relaxed, True
+    return _merged([finder.candidates(relaxed, area) for area in areas]), relaxed, True
 
 
-def _ranked(found: Sequence[Match], wish: Wish) -> list[Match]:
-    """In the order of the wish; unless all hits are wanted, the best of each session."""
-    ranked = list(found)
-    if wish.sort == "relevance":
-        # The databases score on scales of their own; age counts half as much as the words.
-        most = max((match.score for match in found), default=0) or 1
-        each = _RECENCY / (len(found) or 1)
-        merit = {match.no: place * each - match.score / most for place, match in enumerate(found)}
-        ranked.sort(key=lambda match: merit[match.no])
-    if wish.all_hits or wish.session is not None:
-        return ranked
-    best: dict[int, Match] = {}
-    for match in ranked:
-        best.setdefault(match.session_no, match)
-    return list(best.values())
-
-
-def _page(
-    ranked: Sequence[Match], found: Sequence[Match], *, place: Cursor | None, limit: int
-) -> tuple[Sequence[Match], str | None]:
-    """The part of the hits that is asked for, and where it goes on.
+def _following(
+    ranking: Ranking, found: Sequence[Candidate], *, place: Cursor | None, end: int
+) -> str | None:
+    """Where the next page begins.
 
     A cursor holds on to the newest match of its first page: what is said later moves nothing.
     """
-    begin = 0 if place is None else place.no
-    page = ranked[begin : begin + limit]
-    if begin + limit < len(ranked):
-        top = found[0].no + 1 if place is None else place.at
-        return page, str(Cursor(top, begin + limit))
+    if ranking.has(end):
+        return str(Cursor(found[0].no + 1 if place is None else place.at, end))
     if len(found) >= CANDIDATES:
-        return page, str(Cursor(found[-1].no, 0))  # the older ones
-    return page, None
+        return str(Cursor(found[-1].no, 0))  # the older ones
+    return None
 
 
 def _hit(tx: Tx, match: Match, query: Query, times: int) -> Hit:
@@ -215,13 +196,10 @@ def _neighbour(tx: Tx, match: Match, direction: int) -> str | None:
     return None
 
 
-def _merged(several: Sequence[list[Match]]) -> list[Match]:
-    """Newest first, each document once; a message is found in what was said before its steps."""
-    by_entry: dict[int, Match] = {}
-    for found in several:
-        for match in found:
-            by_entry.setdefault(match.entry_no, match)
-    return sorted(by_entry.values(), key=lambda match: -match.no)[:CANDIDATES]
+def _merged(several: Sequence[list[Candidate]]) -> list[Candidate]:
+    """Newest first, each document once."""
+    by_no = {each.no: each for found in reversed(several) for each in found}
+    return sorted(by_no.values(), key=lambda each: -each.no)[:CANDIDATES]
 
 
 def _suggest(tx: Tx, query: Query) -> str | None:

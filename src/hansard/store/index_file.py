@@ -9,7 +9,7 @@ import apsw
 
 from hansard.store import checksums, sqlite_file
 from hansard.store.sqlite_match import SCORE, score
-from hansard.store.sqlite_tx import SqliteTx
+from hansard.store.sqlite_shards import IndexTx
 
 BUSY_MS = 10_000
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SchemaChangeError)
@@ -70,11 +70,10 @@ class IndexFile:
         self._identity = None
 
     @staticmethod
-    def make_in(tx: SqliteTx) -> None:
+    def make_in(tx: IndexTx) -> None:
         """Make the index's tables in a database that has no files."""
         tx.connection.register_fts5_function(SCORE, score)
         tx.script(sqlite_file.script("search"))
-        tx.script(sqlite_file.script("vocabulary"))
         tx.run("begin_index", store_id="")
 
     def _connect(self) -> apsw.Connection:
@@ -96,7 +95,7 @@ class IndexFile:
         connection.execute(sqlite_file.script("index_writer")).fetchall()
         connection.set_busy_timeout(BUSY_MS)
         with transaction(connection, "BEGIN IMMEDIATE"):
-            tx = SqliteTx(connection)
+            tx = IndexTx(connection)
             if connection.pragma("user_version", schema="main") == 0:
                 connection.execute(sqlite_file.script("search")).fetchall()
                 tx.run("begin_index", store_id=_store_facts(tx))
@@ -106,12 +105,11 @@ class IndexFile:
         """Refuse an index of another store or form, or of a log that was set back."""
         if connection.pragma("user_version", schema="main") != sqlite_file.INDEX_FORM:
             raise IndexLost
-        tx = SqliteTx(connection)
+        tx = IndexTx(connection)
         row = tx.one("index_identity")
         if row is None or row[0] != _store_facts(tx) or row[1] > row[2]:
             raise IndexLost
         connection.register_fts5_function(SCORE, score)
-        connection.execute(sqlite_file.script("vocabulary")).fetchall()
 
 
 def _closed_on_failure(
@@ -125,7 +123,7 @@ def _closed_on_failure(
     return connection
 
 
-def _store_facts(tx: SqliteTx) -> str:
+def _store_facts(tx: IndexTx) -> str:
     rows = [tx.one("get_meta", name=name) for name in ("store_id", "generation")]
     return "/".join("" if row is None else str(row[0]) for row in rows)
 

@@ -107,6 +107,7 @@ class _Batch:
             "no": position * PLACES + place,
             "entry_no": made.session_no << SEQ_BITS | seq,
             "at": at,
+            "length": len(made.words),
             "words": " ".join(made.words),
             "is_long": int(is_long),
             "loose": " ".join(_loose(made.words)) if is_long else "",
@@ -135,9 +136,9 @@ class _Batch:
         # What a fork still reads stays; a purge may also have released what ancestors had kept.
         for ancestor_no, *_ in self._tx.all("ancestors", no=session_no):
             facets = [[search_text.of_session(ancestor_no)]]
-            asked = self._tx.match(Query(""), facets, below=None)[-1]
-            found = self._tx.all("docs_without_entry", match=asked["match"])
-            self._forget([row[0] for row in found])
+            for asked in self._tx.match(Query(""), facets, below=None):
+                found = self._tx.all("docs_without_entry", **asked)
+                self._forget([row[0] for row in found])
 
     def _forget_title(self, session_no: int) -> None:
         self.flush()

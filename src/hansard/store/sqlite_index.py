@@ -18,6 +18,7 @@ from hansard.store.index_file import IndexFile, IndexLost, is_damage, transactio
 from hansard.store.indexing import IndexState
 from hansard.store.pending import announce
 from hansard.store.sqlite_errors import translate
+from hansard.store.sqlite_shards import IndexTx
 from hansard.store.sqlite_tx import SqliteTx
 from hansard.store.sqlite_writer import Job
 
@@ -101,7 +102,7 @@ class SqliteIndex:
                 connection = self._file.connected()
                 self._catch_up(connection, patience)
                 with transaction(connection, "BEGIN"):
-                    return job.action(SqliteTx(connection), *job.args, **job.kwargs)
+                    return job.action(IndexTx(connection), *job.args, **job.kwargs)
             except (IndexLost, apsw.Error) as error:
                 if not is_damage(error):
                     raise
@@ -168,24 +169,26 @@ def forget(_: Tx) -> None:
 def search_in_memory(tx: Tx, action: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A search in a store that has no files: its index stands among its tables."""
     assert isinstance(tx, SqliteTx)
-    if tx.one("has_index") is None:
-        IndexFile.make_in(tx)
+    index = IndexTx(tx.connection)
+    if index.one("has_index") is None:
+        IndexFile.make_in(index)
     if action is forget:
-        return indexing.clear(tx)
-    while indexing.step(tx):
+        index.clear()
+        return indexing.clear(index)
+    while indexing.step(index):
         continue
-    with tx.only_reading():
-        return action(tx, *args, **kwargs)
+    with index.only_reading():
+        return action(index, *args, **kwargs)
 
 
 def _behind(connection: apsw.Connection) -> int:
     with transaction(connection, "BEGIN"):
-        return indexing.state(SqliteTx(connection)).behind
+        return indexing.state(IndexTx(connection)).behind
 
 
 def _step(connection: apsw.Connection, limit: int) -> int:
     with transaction(connection, "BEGIN IMMEDIATE"):
-        return indexing.step(SqliteTx(connection), limit)
+        return indexing.step(IndexTx(connection), limit)
 
 
 def _nothing(*_: Any) -> None:

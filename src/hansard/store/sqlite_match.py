@@ -9,16 +9,13 @@ if TYPE_CHECKING:
     from hansard.model.query import Query, Term
 
 SCORE = "hansard_score"
-_FAR = 2**62
-_LENGTH_SHARE = 0.75
 _SATURATION = 1.2
-_USUAL_LENGTH = 60.0
 
 
 def asked(
-    query: "Query", facets: Sequence[Sequence[str]], *, without: Sequence[str], below: int | None
-) -> list[dict[str, Any]]:
-    """The parameters of the question; one is enough here."""
+    query: "Query", facets: Sequence[Sequence[str]], *, without: Sequence[str]
+) -> dict[str, Any]:
+    """The parameters of the question."""
     wanted = [_any(map(_term, group)) for group in query.groups]
     wanted += [_any(map(_quoted, group)) for group in facets]
     unwanted = [*map(_term, query.unwanted), *map(_quoted, without)]
@@ -26,20 +23,15 @@ def asked(
     if unwanted:
         match = f"({match}) NOT {_any(unwanted)}"
     phrases = sum(1 + (term.sticky is not None) for group in query.groups for term in group)
-    return [
-        {"match": match, "loose": "", "rank": phrases, "below": _FAR if below is None else below}
-    ]
+    return {"match": match, "loose": "", "rank": phrases}
 
 
 def score(api: apsw.FTS5ExtensionApi, /, *given: Any) -> float:
-    """How well a document matches: often, but in a short text more than in a long one."""
-    phrases: int = given[0]
-    length = api.column_size(0)
-    weight = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * length / _USUAL_LENGTH)
+    """How well a document matches: the more often, the better, but ever less so."""
     total = 0.0
-    for phrase in range(phrases):
+    for phrase in range(given[0]):
         times = len(api.phrase_column_offsets(phrase, 0))
-        total += times / (times + weight)
+        total += times / (times + _SATURATION)
     return total
 
 

@@ -1,6 +1,5 @@
 """A transaction on an apsw connection."""
 
-import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -68,11 +67,8 @@ class SqliteTx:
         without: Sequence[str] = (),
         below: int | None,
     ) -> list[dict[str, Any]]:
-        """A query in the language of FTS5."""
-        # Loaded by whoever searches: the words' patterns take longer to make than a list to read.
-        language = importlib.import_module("hansard.store.sqlite_match")
-        asked: list[dict[str, Any]] = language.asked(query, facets, without=without, below=below)
-        return asked
+        """Only a transaction on the index can be asked; `IndexTx` is one."""
+        raise NotImplementedError
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)

@@ -8,6 +8,16 @@ s.profile = :profile AND d.at >= :after AND d.at < :before
       SELECT 1 FROM sessions c WHERE c.parent_no = s.no AND c.lineage IN ('fork', 'continuation')
         AND c.base_seq >= d.entry_no & 16777215 AND d.entry_no & 16777215 > 0))
 
+-- name: get_doc
+SELECT d.no, d.entry_no, d.at, d.length, s.shelf
+FROM search_docs d JOIN sessions s ON s.no = d.entry_no >> 24 WHERE d.no = :no;
+
+-- name: hidden_sessions
+-- Those in the trash that no fork continues.
+SELECT s.no FROM sessions s WHERE s.profile = :profile AND s.shelf = 'trash' AND NOT EXISTS (
+    SELECT 1 FROM sessions c WHERE c.parent_no = s.no AND c.lineage IN ('fork', 'continuation')
+) LIMIT :limit;
+
 -- name: projects_sessions
 SELECT no FROM sessions WHERE project_no = :project_no LIMIT :limit;
 

@@ -1,6 +1,6 @@
 -- The index file: derived from the log, deletable at any time.
 PRAGMA application_id = 1213416265;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 CREATE TABLE search_state (
     no        INTEGER PRIMARY KEY CHECK (no = 1),
     watermark INTEGER NOT NULL,
@@ -10,13 +10,15 @@ CREATE TABLE search_state (
 CREATE TABLE search_docs (
     no       INTEGER PRIMARY KEY,
     entry_no INTEGER NOT NULL,
-    at       INTEGER NOT NULL
+    at       INTEGER NOT NULL,
+    length   INTEGER NOT NULL
 );
 CREATE TABLE search_titles (
     session_no INTEGER PRIMARY KEY,
     doc_no     INTEGER NOT NULL,
     title      TEXT NOT NULL
 );
-CREATE VIRTUAL TABLE search_words USING fts5(
-    words, content = '', contentless_delete = 1, tokenize = 'ascii'
+-- The words are in several tables, the newest documents in the last.
+CREATE TABLE search_shards (
+    no INTEGER PRIMARY KEY
 );

@@ -18,6 +18,7 @@ CREATE TABLE search_docs (
     no       BIGINT PRIMARY KEY,
     entry_no BIGINT NOT NULL,
     at       BIGINT NOT NULL,
+    length   BIGINT NOT NULL,
     is_long  BIGINT NOT NULL,
     words    TSVECTOR NOT NULL
 );

@@ -44,8 +44,8 @@ DELETE FROM search_taken WHERE position <= (SELECT watermark FROM moved);
 
 -- name: insert_doc
 -- The words of a long text have no places; `loose` are all of them, once each.
-INSERT INTO search_docs (no, entry_no, at, is_long, words)
-VALUES (:no, :entry_no, :at, :is_long, hansard_vector(
+INSERT INTO search_docs (no, entry_no, at, length, is_long, words)
+VALUES (:no, :entry_no, :at, :length, :is_long, hansard_vector(
     CASE WHEN :is_long = 1 THEN '' ELSE CAST(:words AS TEXT) END, CAST(:loose AS TEXT), CAST(:no AS BIGINT)))
 ON CONFLICT (no) DO NOTHING;
 
@@ -61,29 +61,44 @@ SELECT d.no FROM search_docs d
 WHERE d.words @@ CAST(:match AS TSQUERY)
   AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.entry_no = d.entry_no);
 
--- name: find_newest
+-- name: matching_docs
 -- Everything that matches, then the newest of it: a walk down the primary key would take seconds for a rare word.
-WITH found AS MATERIALIZED (
-    SELECT no, entry_no, at, is_long FROM search_docs
-    WHERE (words @@ CAST(:match AS TSQUERY) AND is_long = 0) OR (words @@ CAST(:loose AS TSQUERY) AND is_long = 1)
+SELECT no, entry_no, at, is_long, words FROM search_docs
+WHERE (words @@ CAST(:match AS TSQUERY) AND is_long = 0) OR (words @@ CAST(:loose AS TSQUERY) AND is_long = 1)
+
+-- name: find_newest
+WITH found AS MATERIALIZED ({{matching_docs}})
+SELECT d.no, 0.0 + LENGTH(:rank) * 0, d.is_long FROM found d
+WHERE d.no < :below ORDER BY d.no DESC LIMIT :limit;
+
+-- name: find_scored
+WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
+    SELECT no, words, is_long FROM found WHERE no < :below ORDER BY no DESC LIMIT :limit
 )
-SELECT d.no, d.entry_no, d.at, s.shelf, 0.0 + LENGTH(:rank) * 0, d.is_long
+SELECT no, ts_rank(words, CAST(:rank AS TSQUERY)), is_long FROM newest ORDER BY no DESC;
+
+-- name: find_newest_filtered
+WITH found AS MATERIALIZED ({{matching_docs}})
+SELECT d.no, 0.0 + LENGTH(:rank) * 0, d.is_long
 FROM found d JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE d.no < :below AND {{search_filters}}
 ORDER BY d.no DESC LIMIT :limit;
 
--- name: find_scored
-WITH found AS MATERIALIZED (
-    SELECT no, entry_no, at, is_long FROM search_docs
-    WHERE (words @@ CAST(:match AS TSQUERY) AND is_long = 0) OR (words @@ CAST(:loose AS TSQUERY) AND is_long = 1)
-), newest AS MATERIALIZED (
-    SELECT d.no, d.entry_no, d.at, s.shelf, d.is_long
+-- name: find_scored_filtered
+WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
+    SELECT d.no, d.words, d.is_long
     FROM found d JOIN sessions s ON s.no = d.entry_no >> 24
     WHERE d.no < :below AND {{search_filters}}
     ORDER BY d.no DESC LIMIT :limit
 )
-SELECT n.no, n.entry_no, n.at, n.shelf, ts_rank(w.words, CAST(:rank AS TSQUERY), 1), n.is_long
-FROM newest n JOIN search_docs w ON w.no = n.no ORDER BY n.no DESC;
+SELECT no, ts_rank(words, CAST(:rank AS TSQUERY)), is_long FROM newest ORDER BY no DESC;
+
+-- name: index_shards
+-- One table holds them all.
+SELECT 0;
+
+-- name: add_shard
+SELECT :no;
 
 -- name: newest_doc
 SELECT COALESCE(MAX(no), 0) FROM search_docs;

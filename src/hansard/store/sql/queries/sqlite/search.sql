@@ -19,7 +19,7 @@ ORDER BY f.position LIMIT :limit;
 UPDATE search_state SET watermark = :seen WHERE :seen > watermark AND :settled = 1 AND :complete >= 0;
 
 -- name: insert_doc
-INSERT OR REPLACE INTO search_docs (no, entry_no, at) VALUES (:no, :entry_no, :at);
+INSERT OR REPLACE INTO search_docs (no, entry_no, at, length) VALUES (:no, :entry_no, :at, :length);
 
 -- name: insert_words
 INSERT OR REPLACE INTO search_words (rowid, words) VALUES (:no, :words);
@@ -33,21 +33,38 @@ WHERE search_words MATCH :match
   AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.entry_no = d.entry_no);
 
 -- name: find_newest
--- Newest first, limited inside the index; the joins only filter.
-SELECT d.no, d.entry_no, d.at, s.shelf, 0.0, 0
+-- Newest first, limited inside the index; nothing else is touched.
+SELECT rowid, 0.0, 0 FROM search_words
+WHERE search_words MATCH :match AND rowid < :below AND :loose IS NOT NULL
+ORDER BY rowid DESC LIMIT :limit;
+
+-- name: find_scored
+SELECT rowid, hansard_score(search_words, :rank), 0 FROM search_words
+WHERE search_words MATCH :match AND rowid < :below AND :loose IS NOT NULL
+ORDER BY rowid DESC LIMIT :limit;
+
+-- name: find_newest_filtered
+-- What the index does not know is looked up as the matches come.
+SELECT d.no, 0.0, 0
 FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
 CROSS JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE search_words MATCH :match AND search_words.rowid < :below AND :loose IS NOT NULL
   AND {{search_filters}}
 ORDER BY search_words.rowid DESC LIMIT :limit;
 
--- name: find_scored
-SELECT d.no, d.entry_no, d.at, s.shelf, hansard_score(search_words, :rank), 0
+-- name: find_scored_filtered
+SELECT d.no, hansard_score(search_words, :rank), 0
 FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
 CROSS JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE search_words MATCH :match AND search_words.rowid < :below AND :loose IS NOT NULL
   AND {{search_filters}}
 ORDER BY search_words.rowid DESC LIMIT :limit;
+
+-- name: index_shards
+SELECT no FROM search_shards ORDER BY no DESC;
+
+-- name: add_shard
+INSERT INTO search_shards (no) VALUES (:no);
 
 -- name: newest_doc
 SELECT COALESCE(MAX(no), 0) FROM search_docs;
@@ -58,8 +75,8 @@ SELECT term, doc FROM search_vocabulary
 WHERE term >= :first AND term < :beyond ORDER BY doc DESC LIMIT :limit;
 
 -- name: clear_index
-INSERT INTO search_words (search_words) VALUES ('delete-all');
 DELETE FROM search_docs;
+DELETE FROM search_shards;
 DELETE FROM search_titles;
 UPDATE search_state SET watermark = 0;
 
@@ -71,3 +88,7 @@ SELECT s.store_id, s.watermark, (SELECT COALESCE(MAX(position), 0) FROM feed) FR
 
 -- name: has_index
 SELECT 1 FROM sqlite_master WHERE name = 'search_state';
+
+-- name: matching_docs
+-- Only PostgreSQL has this piece of a query.
+SELECT 1;

@@ -1,0 +1,3 @@
+-- The words of one range are forgotten.
+DROP TABLE search_vocabulary;
+DROP TABLE search_words;
