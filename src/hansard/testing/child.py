@@ -1,0 +1,110 @@
+"""A server that a test starts: alone in its directory, gone when the tests are over.
+
+A second process, the guard, is the server's parent. It waits for the tests to be over, however
+they end, then stops the server and removes the directory. This file is also the guard's program,
+so it imports nothing but the standard library.
+"""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+STOP_SECONDS = 10.0
+_LOOK_SECONDS = 0.5
+_SHOWN_OF_LOG = 300
+
+
+class ServerUnavailable(RuntimeError):
+    """A server for the tests could not be started; the message is one line that says what to do."""
+
+
+class Child:
+    """A server in a process of its own, whose directory `home` goes with it."""
+
+    def __init__(
+        self, command: Sequence[str | Path], home: Path, *, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._home = home
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", __file__, home, str(os.getpid()), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=None if environ is None else dict(environ),
+            # Ctrl-C in the terminal is for the tests, which then stop the server in order.
+            start_new_session=True,
+        )
+
+    def wait_until(self, is_ready: Callable[[], bool], *, seconds: float, what: str) -> None:
+        """Wait until the server answers, or say what it said instead."""
+        deadline = time.monotonic() + seconds
+        while not is_ready():
+            if self._guard.poll() is not None or time.monotonic() > deadline:
+                said = self._last_words()
+                self.stop()
+                raise ServerUnavailable(f"{what} does not start: {said}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End the server, and leave nothing behind."""
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        self._guard.wait()
+
+    def _last_words(self) -> str:
+        log = self._home / "log"
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        return (lines or ["it said nothing"])[-1][-_SHOWN_OF_LOG:]
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def answers(port: int) -> bool:
+    """Whether someone listens there."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def _guard(home: Path, parent: int, command: Sequence[str]) -> None:
+    with (home / "log").open("ab") as log:
+        server = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=home,
+            start_new_session=True,
+        )
+    while server.poll() is None and os.getppid() == parent:
+        if select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+            break
+    server.terminate()
+    try:
+        server.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+    # Who started it reads the log of a server that ended by itself, then closes our input.
+    while os.getppid() == parent and not select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+        pass
+    shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    _guard(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

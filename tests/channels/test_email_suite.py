@@ -1,0 +1,96 @@
+"""The adapter of e-mail against a real IMAP server and a real SMTP server."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from hansard.channels import email as channel
+from hansard.errors import NotAllowed, Unreachable
+from hansard.testing.adapter_suite import AdapterSuite
+from hansard.testing.channel_world import Door, delivery_to, taking_in, until
+from hansard.testing.child import ServerUnavailable
+from hansard.testing.dovecot import Dovecot
+from hansard.testing.mailbox import MailPlatform
+
+
+@pytest.fixture(scope="module")
+def dovecot() -> Iterator[Dovecot]:
+    try:
+        server = Dovecot()
+    except ServerUnavailable as error:
+        pytest.fail(str(error), pytrace=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def platform(dovecot: Dovecot) -> AsyncIterator[MailPlatform]:
+    async with MailPlatform(dovecot) as mail:
+        yield mail
+
+
+class TestEmail(AdapterSuite):
+    """Everything that an adapter keeps to."""
+
+
+async def test_an_idle_mailbox_tells_of_a_new_mail_by_itself(platform: MailPlatform) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(idle_seconds=240), door):
+        for number in (1, 2):
+            await platform.says(f"word {number}", number=number)
+            await until(lambda: platform.acknowledged(number), "it was not told")  # noqa: B023
+
+    assert door.texts == ["word 1", "word 2"]
+
+
+async def test_an_answer_names_its_thread_even_after_a_restart(platform: MailPlatform) -> None:
+    async with taking_in(platform.adapter(), Door()):
+        await platform.says("hello", number=1)
+        await until(lambda: platform.acknowledged(1), "it was not taken")
+
+    await platform.adapter().send(delivery_to(platform.chat, "hi"))
+
+    mail = platform.sent[0].mail
+    assert mail["Subject"] == "Re: our talk"
+    assert mail["In-Reply-To"] == f"<n1-{platform.root[1:]}"
+    assert str(mail["References"]).split() == [platform.root, f"<n1-{platform.root[1:]}"]
+
+
+async def test_an_automatic_reply_is_marked_as_seen_and_reaches_nobody(
+    platform: MailPlatform,
+) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        platform.deliver(b"From: ada@example.org\nAuto-Submitted: auto-replied\n\nAway.", 1)
+        await until(lambda: platform.acknowledged(1), "it was left unseen")
+
+    assert door.texts == []
+
+
+async def test_a_mail_beyond_all_measure_is_cut_and_says_so(platform: MailPlatform) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(largest_mail_bytes=200_000), door):
+        await platform.says("look", number=1, file=b"x" * 300_000)
+        await until(lambda: platform.acknowledged(1), "it was not taken")
+
+    assert door.texts[0].startswith("look")
+    assert "too large" in door.texts[0]
+
+
+@pytest.mark.parametrize("status", [550, 554])
+async def test_an_address_that_does_not_exist_is_unreachable(
+    platform: MailPlatform, status: int
+) -> None:
+    platform.refuse(status)
+
+    with pytest.raises(Unreachable):
+        await platform.adapter().send(delivery_to(platform.chat, "hi"))
+
+
+async def test_checking_says_who_the_bot_is(platform: MailPlatform) -> None:
+    assert platform.address in await channel.check(platform.adapter())
+    platform.revoke()
+    adapter = platform.adapter()
+    platform.revoke()
+    with pytest.raises(NotAllowed, match="password"):
+        await channel.check(adapter)
