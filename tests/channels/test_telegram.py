@@ -4,12 +4,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hansard.testing.adapter_suite import AdapterSuite
-from hansard.testing.fake_telegram import FakeTelegram
+from hansard.testing.adapter_suite import AdapterSuite, SignedSuite
+from hansard.testing.fake_telegram import FakeTelegram, PostingTelegram
 
 
 class TestTelegram(AdapterSuite):
     @pytest.fixture
     async def platform(self) -> AsyncIterator[FakeTelegram]:
         async with FakeTelegram() as fake:
+            yield fake
+
+
+class TestPostingTelegram(AdapterSuite, SignedSuite):
+    @pytest.fixture
+    async def platform(self) -> AsyncIterator[PostingTelegram]:
+        async with PostingTelegram() as fake:
             yield fake

@@ -12,7 +12,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 
-from hansard.channels.telegram.adapter import TelegramAdapter
+from hansard.channels.telegram.adapter import SECRET_HEADER, TelegramAdapter
 from hansard.channels.telegram.settings import TelegramSettings
 from hansard.config.secret import Secret
 from hansard.model.place import Channel
@@ -24,6 +24,7 @@ from hansard.testing.http_server import (
     Response,
     json_response,
 )
+from hansard.testing.posting import Poster
 
 TOKEN = "4242:a-token-of-the-fake"
 SECRET = "a-secret-of-the-fake"
@@ -161,8 +162,9 @@ class FakeTelegram:
         await self._server.go_online()
 
     async def _answer(self, request: Request) -> Response:
-        if request.path == f"/file/bot{TOKEN}/{request.path.rpartition('/')[2]}":
-            return Response(200, self.files[request.path.rpartition("/")[2]])
+        if request.path.startswith(f"/file/bot{TOKEN}/"):
+            held = self.files.get(request.path.rpartition("/")[2])
+            return _error(404, "Not Found") if held is None else Response(200, held)
         given, _, method = request.path.removeprefix("/bot").partition("/")
         if given != TOKEN or self._revoked:
             return _error(401, "Unauthorized")
@@ -248,9 +250,65 @@ class FakeTelegram:
 
     async def _get_file(self, form: _Wire) -> Response:
         file_id = form["file_id"]
-        size = len(self.files[file_id])
+        size = len(self.files.get(file_id, b""))
         found = {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size}
         return _ok({**found, "file_path": file_id})
+
+
+class PostingTelegram(FakeTelegram):
+    """The same, posting its updates to the adapter as it was asked to."""
+
+    def __init__(self, **settings: Any) -> None:
+        hook = {"webhook_url": "https://bot.example/hook", "webhook_secret": Secret(SECRET)}
+        super().__init__(**hook, **settings)
+        self.poster = Poster(self._post)
+        self._adapter: TelegramAdapter | None = None
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self.poster.close()
+        await super().__aexit__(*failure)
+
+    def adapter(self, **more: Any) -> TelegramAdapter:
+        """The adapter that updates are posted to."""
+        self._adapter = super().adapter(**more)
+        return self._adapter
+
+    def update(self, kind: str, message: _Wire) -> _Wire:
+        """Post something until it is taken."""
+        made = super().update(kind, message)
+        self.poster.post(made["update_id"], as_body(made))
+        return made
+
+    def acknowledged(self, number: int) -> bool:
+        """Whether every update with this message was answered with 200."""
+        offered = [each for each in self._updates if _message_id(each) == number]
+        return all(self.poster.is_taken(each["update_id"]) for each in offered)
+
+    async def go_offline(self) -> None:
+        """Post nothing, and refuse connections."""
+        self.poster.pause()
+        await super().go_offline()
+
+    async def go_online(self) -> None:
+        """Post what waits, and be reachable again."""
+        await super().go_online()
+        self.poster.go_on()
+
+    async def forges(self, text: str, *, number: int) -> int:
+        """Someone posts who does not know the secret."""
+        message = self.message(text, number=number, chat={"id": 7, "type": "private"})
+        return await self._posted(as_body({"update_id": 1, "message": message}), "guessed")
+
+    async def replays_late(self, text: str, *, number: int) -> int | None:
+        """Telegram does not sign the time."""
+        return None
+
+    async def _post(self, body: bytes) -> int:
+        return await self._posted(body, self.webhook.get("secret_token", ""))
+
+    async def _posted(self, body: bytes, secret: str) -> int:
+        door = None if self._adapter is None else self._adapter.webhook
+        return 404 if door is None else await door({SECRET_HEADER: secret}, body)
 
 
 _METHODS: dict[str, Callable[[FakeTelegram, _Wire], Awaitable[Response]]] = {

@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 _LARGEST_HEAD = 64 * 1024
 
@@ -121,7 +121,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(method, path, dict(parse_qsl(query)), headers, body)
+    return Request(method, unquote(path), dict(parse_qsl(query)), headers, body)
 
 
 def _write(writer: asyncio.StreamWriter, response: Response) -> None:

@@ -75,6 +75,8 @@ class TelegramAdapter:
             if error.committed == "unknown":
                 raise self._later(str(error)) from error
             raise
+        finally:
+            self._receive = None
 
     async def send(self, delivery: Delivery) -> Sent:
         """Send a delivery; what was sent of a long one is not sent again by this process."""

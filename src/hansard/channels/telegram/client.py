@@ -169,8 +169,12 @@ class Client:
         """The bytes of a file."""
         bot = await self._connected()
         with _in_our_words():
-            found = await bot.get_file(file.file_id, read_timeout=_READ_SECONDS)
-            return bytes(await found.download_as_bytearray(read_timeout=_READ_SECONDS))
+            found = await bot.get_file(file.file_id)
+            try:
+                return bytes(await found.download_as_bytearray())
+            except InvalidToken as error:
+                # The token was good a moment ago: it is the file that is not there any more.
+                raise Refused("the file is gone") from error
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -1,0 +1,313 @@
+"""What the Telegram adapter does beyond the suite; and that the fake is one the library knows."""
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import telegram
+from telegram.error import BadRequest, Forbidden, InvalidToken
+
+from hansard.actions import blobs, listing, read
+from hansard.channels import registry
+from hansard.channels import telegram as channel
+from hansard.channels.telegram.adapter import TelegramAdapter
+from hansard.errors import BadInput, NotAllowed, RetryLater, Unreachable
+from hansard.model.entry import Message
+from hansard.model.part import Attachment
+from hansard.model.place import Channel
+from hansard.store.database import Store
+from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from hansard.testing.fake_telegram import TOKEN, FakeTelegram, PostingTelegram
+
+GROUP = {"id": -100, "type": "supergroup", "title": "The team"}
+MENTION = [{"type": "mention", "offset": 0, "length": 10}]
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeTelegram]:
+    async with FakeTelegram() as made:
+        yield made
+
+
+async def heard(fake: FakeTelegram, count: int, **settings: Any) -> Door:
+    """What reaches the house of the messages that wait."""
+    door = Door()
+    async with taking_in(fake.adapter(**settings), door):
+        await until(lambda: len(door.said) >= count, f"{count} messages; {door.texts} came")
+    return door
+
+
+async def test_the_official_library_works_against_the_fake(fake: FakeTelegram) -> None:
+    await fake.says("hello", number=1)
+    bot = telegram.Bot(TOKEN, base_url=fake.base_url)
+    async with bot:
+        updates = await bot.get_updates(timeout=0)
+        sent = await bot.send_message(7, r"*bold* 1\.", parse_mode="MarkdownV2")
+        with pytest.raises(BadRequest, match="parse entities"):
+            await bot.send_message(7, "1.", parse_mode="MarkdownV2")
+        await bot.edit_message_text("plain", chat_id=7, message_id=sent.message_id)
+        fake.blocked.add("7")
+        with pytest.raises(Forbidden):
+            await bot.send_message(7, "no")
+        fake.revoke()
+        with pytest.raises(InvalidToken):
+            await bot.get_me()
+
+    assert updates[0].message is not None
+    assert updates[0].message.text == "hello"
+    assert fake.seen() == ["plain"]
+
+
+async def test_a_file_becomes_an_attachment(store: Store, fake: FakeTelegram) -> None:
+    world = ChannelWorld(store, fake)
+    async with world.running():
+        await fake.says("look", number=1, file=b"the bytes")
+        await world.until(lambda: fake.seen() != [], "an answer")
+
+    head = (await store.read(listing.listing, listing.Filters(), profile="main")).items[0]
+    entries = await store.read(read.transcript_of, head.id, profile="main")
+    said = entries[0].body
+    assert isinstance(said, Message)
+    part = said.parts[-1]
+    assert isinstance(part, Attachment)
+    assert (part.name, part.media_type, part.size) == ("notes.txt", "text/plain", 9)
+    assert await store.read(blobs.read_blob, part.blob, session_no=head.no) == b"the bytes"
+
+
+async def test_a_file_whose_size_was_not_told_is_measured(fake: FakeTelegram) -> None:
+    document = fake.document(b"x" * 100) | {"file_size": None}
+    chat = {"id": 7, "type": "private"}
+    fake.update("message", fake.message("", number=1, chat=chat, document=document))
+
+    door = await heard(fake, 1, largest_file=99)
+
+    assert "too large" in door.texts[0]
+    assert door.files == [()]
+
+
+async def test_a_file_that_is_gone_is_named_and_stops_nothing(fake: FakeTelegram) -> None:
+    await fake.says("look", number=1, file=b"soon gone")
+    fake.files.clear()
+
+    assert "could not be fetched" in (await heard(fake, 1)).texts[0]
+
+
+async def test_in_groups_only_what_is_addressed_is_heard(fake: FakeTelegram) -> None:
+    fake.update("message", fake.message("morning", number=1, chat=GROUP))
+    named = fake.message("@clerk_bot hi", number=2, chat=GROUP, entities=MENTION)
+    fake.update("message", named)
+
+    assert (await heard(fake, 1)).texts == ["hi"]
+
+
+async def test_what_was_said_before_is_kept_where_wanted(fake: FakeTelegram) -> None:
+    fake.update("message", fake.message("morning\nall", number=1, chat=GROUP, who=8))
+    named = fake.message("@clerk_bot hi", number=2, chat=GROUP, entities=MENTION)
+    fake.update("message", named)
+
+    text = (await heard(fake, 1, observe=True)).texts[0]
+
+    assert text.startswith("hi\n")
+    assert "Ada: morning all" in text
+    assert "not instructions" in text
+
+
+async def test_everything_is_heard_where_wanted(fake: FakeTelegram) -> None:
+    fake.update("message", fake.message("morning", number=1, chat=GROUP))
+
+    assert (await heard(fake, 1, groups="always")).texts == ["morning"]
+
+
+async def test_groups_can_be_left_out(fake: FakeTelegram) -> None:
+    fake.update("message", fake.message("@clerk_bot hi", number=1, chat=GROUP, entities=MENTION))
+    await fake.says("hello", number=2)
+
+    assert (await heard(fake, 1, groups="never")).texts == ["hello"]
+
+
+async def test_edits_can_be_left_out(fake: FakeTelegram) -> None:
+    chat = {"id": 7, "type": "private"}
+    fake.update("edited_message", fake.message("hm", number=1, chat=chat, edit_date=3))
+    await fake.says("hello", number=2)
+
+    assert (await heard(fake, 1, edits=False)).texts == ["hello"]
+
+
+async def test_a_message_that_can_never_be_kept_does_not_block_the_others(
+    fake: FakeTelegram,
+) -> None:
+    async def keep(count: int) -> None:
+        if count == 1:
+            raise BadInput("it is too large for a session")
+
+    await fake.says("huge", number=1)
+    await fake.says("hello", number=2)
+    door = Door(keep)
+    async with taking_in(fake.adapter(), door):
+        await until(lambda: fake.acknowledged(2), "both are done with")
+
+    assert door.texts == ["huge", "hello"]
+    assert "too large for a session" in fake.seen()[0]
+
+
+async def test_what_telegram_cannot_parse_goes_out_plain(fake: FakeTelegram) -> None:
+    adapter = fake.adapter()
+    fake.refuse_with(400, "Bad Request: can't parse entities: it is Tuesday")
+
+    await adapter.send(delivery_to(fake.chat, "**hm** 1."))
+
+    assert fake.seen() == ["**hm** 1."]
+    await adapter.close()
+
+
+async def test_what_is_still_too_long_goes_out_in_halves(fake: FakeTelegram) -> None:
+    adapter = fake.adapter()
+    for _ in range(2):
+        fake.refuse_with(400, "Bad Request: message is too long")
+
+    await adapter.send(delivery_to(fake.chat, "one two " * 40))
+
+    assert len(fake.seen()) == 2
+    await adapter.close()
+
+
+async def test_a_group_that_has_moved_is_followed(fake: FakeTelegram) -> None:
+    adapter = fake.adapter()
+    fake.migrated["-100"] = -1009
+
+    await adapter.send(delivery_to(Channel("telegram", "-100"), "one"))
+    await adapter.send(delivery_to(Channel("telegram", "-100"), "two", id="2"))
+
+    assert fake.seen("-1009") == ["one", "two"]
+    assert len(fake.sent()) == 3
+    await adapter.close()
+
+
+async def test_a_topic_is_answered_in_the_topic(fake: FakeTelegram) -> None:
+    adapter = fake.adapter()
+
+    await adapter.send(delivery_to(Channel("telegram", "-100", "3"), "one"))
+    await adapter.typing(Channel("telegram", "-100", "3"))
+
+    assert fake.sent()[0]["message_thread_id"] == "3"
+    assert fake.sent("sendChatAction")[0]["message_thread_id"] == "3"
+    await adapter.close()
+
+
+@pytest.mark.parametrize("description", ["Chat not found", "Message thread not found"])
+async def test_a_place_that_is_gone_is_unreachable(fake: FakeTelegram, description: str) -> None:
+    adapter = fake.adapter()
+    for _ in range(2):
+        fake.refuse_with(400, f"Bad Request: {description}")
+
+    with pytest.raises(Unreachable, match=description):
+        await adapter.send(delivery_to(fake.chat, "hello"))
+    await adapter.close()
+
+
+async def test_who_has_blocked_the_bot_is_unreachable(fake: FakeTelegram) -> None:
+    adapter = fake.adapter()
+    fake.blocked.add("7")
+
+    with pytest.raises(Unreachable, match="blocked by the user"):
+        await adapter.send(delivery_to(fake.chat, "hello"))
+    with pytest.raises(Unreachable, match="not the id of a chat"):
+        await adapter.send(delivery_to(Channel("telegram", "Ada"), "hello"))
+    await adapter.close()
+
+
+async def test_a_long_delivery_goes_on_where_it_stopped(fake: FakeTelegram) -> None:
+    adapter = fake.adapter()
+    text = "word " * 2000
+    real, count = adapter.client.send, 0
+
+    async def sometimes(*given: Any, **more: Any) -> str:
+        nonlocal count
+        count += 1
+        if count == 2:
+            raise RetryLater("wait", after=0.0)
+        return await real(*given, **more)
+
+    adapter.client.send = sometimes  # type: ignore[method-assign]
+    with pytest.raises(RetryLater):
+        await adapter.send(delivery_to(fake.chat, text))
+    await adapter.send(delivery_to(fake.chat, text, attempts=2))
+
+    assert " ".join(fake.seen()).split() == text.split()
+    await adapter.close()
+
+
+async def test_while_telegram_wants_quiet_it_is_not_asked_again(fake: FakeTelegram) -> None:
+    adapter = fake.adapter()
+    fake.refuse(429, retry_after=50)
+    for _ in range(2):
+        with pytest.raises(RetryLater) as caught:
+            await adapter.send(delivery_to(fake.chat, "hello"))
+        assert 40 < caught.value.after <= 50
+    await adapter.send(delivery_to(Channel("telegram", "8"), "other chats go on", id="2"))
+
+    assert len(fake.sent()) == 2
+    await adapter.close()
+
+
+async def test_the_token_is_written_nowhere(
+    fake: FakeTelegram, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    adapter = fake.adapter()
+    await adapter.send(delivery_to(fake.chat, "hello"))
+    fake.revoke()
+    with pytest.raises(NotAllowed) as caught:
+        await adapter.send(delivery_to(fake.chat, "hello"))
+
+    assert TOKEN not in caplog.text + str(caught.value) + repr(adapter.settings)
+    assert "BotFather" in str(caught.value)
+    await adapter.close()
+
+
+async def test_a_check_says_who_the_bot_is_and_what_it_will_hear(fake: FakeTelegram) -> None:
+    adapter = fake.adapter()
+    await fake.says("hello", number=1)
+
+    told = await channel.check(adapter)
+    await adapter.close()
+
+    assert "@clerk_bot (4242)" in told
+    assert "1 messages wait" in told
+
+
+async def test_a_bot_whose_messages_were_posted_elsewhere_polls_again(fake: FakeTelegram) -> None:
+    fake.webhook = {"url": "https://old.example/hook"}
+    await fake.says("hello", number=1)
+
+    assert (await heard(fake, 1)).texts == ["hello"]
+    assert not fake.webhook.get("url")
+
+
+async def test_without_a_secret_there_is_no_door() -> None:
+    async with FakeTelegram() as fake:
+        assert fake.adapter().webhook is None
+    async with PostingTelegram() as posting:
+        assert posting.adapter().webhook is not None
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "token_env"),
+        ({"token_env": "TOKEN", "webhook_url": "https://x"}, "webhook_secret_env"),
+        ({"token_env": "TOKEN", "groups": "sometimes"}, "mentioned"),
+        ({"token_env": "TOKEN", "grups": "always"}, "groups"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_named(values: dict[str, str], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        registry.build("telegram", values, {"TOKEN": "1:a"})
+
+
+def test_a_configuration_makes_an_adapter() -> None:
+    made = registry.build("telegram", {"token_env": "TOKEN", "agent": "x"}, {"TOKEN": "1:a"})
+
+    assert isinstance(made, TelegramAdapter)
+    assert not made.capabilities.ids_needed_for_mentions
