@@ -101,6 +101,12 @@ def abandon(tx: Tx, id: str, *, reason: str) -> bool:
     return bool(tx.run("mark_abandoned", id=id, reason=sessions.column(reason)))
 
 
+def bounce(tx: Tx, id: str, *, profile: str, platform: str, reason: str) -> bool:
+    """The platform took a delivery and could not deliver it after all; it can be redirected."""
+    given = {"profile": profile, "platform": platform, "reason": sessions.column(reason)}
+    return bool(tx.run("mark_bounced", id=id, **given))
+
+
 def redirect(tx: Tx, id: str, channel: Channel, *, profile: str, when: Occasion) -> str:
     """Send what was abandoned or still waits to another channel instead; the new delivery's id."""
     delivery = deliveries.get(tx, id, profile=profile)

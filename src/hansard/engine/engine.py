@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from hansard.engine.asking import Accepted
 from hansard.engine.commands import FollowUp
 from hansard.engine.compaction import Compactor
+from hansard.engine.desk import OutboxDesk
 from hansard.engine.intake import Intake, Received
 from hansard.engine.loop import TurnLoop
 from hansard.engine.outbox import Outbox
@@ -106,6 +107,9 @@ class Engine:
             received = await self.receive(source, said, files=files)
             return received.arrival_id or ""
 
+        attach = getattr(adapter, "attach", None)
+        if attach is not None:
+            attach(OutboxDesk(self.parts, adapter.platform))
         return lambda: adapter.run(receive)
 
     async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:

@@ -116,6 +116,16 @@ class Receive(Protocol):
         """
 
 
+class Desk(Protocol):
+    """What an adapter may ask of the outbox. One that wants to has a method `attach(desk)`."""
+
+    async def blob(self, delivery: Delivery, name: str) -> bytes:
+        """The bytes of a file that a delivery names."""
+
+    async def bounced(self, delivery_id: str, reason: str) -> None:
+        """Tell that the platform took a delivery and could not deliver it after all."""
+
+
 class Adapter(Protocol):
     """A platform's channel. `send` raises `RetryLater` or `Unreachable`; else it is unclear."""
 

@@ -6,7 +6,7 @@ import binascii
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from hansard.channels.observed import Observed, with_observed
@@ -15,11 +15,12 @@ from hansard.channels.signal import inbound, outbound
 from hansard.channels.signal.client import Daemon
 from hansard.channels.signal.inbound import File, Heard, Me, Rules, Withdrawn
 from hansard.engine import verbs
-from hansard.engine.ports import Receive, Sent
+from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import (
     BadInput,
     HansardError,
     NotAllowed,
+    NotFound,
     RetryLater,
     StoreUnavailable,
     Unreachable,
@@ -35,8 +36,6 @@ STEADY_SECONDS = 60.0
 FETCH_TRIES = 5
 log = logging.getLogger("hansard.channels.signal")
 
-ReadBlob = Callable[[Delivery, str], Awaitable[bytes]]
-
 
 class SignalAdapter:
     """One account. The daemon offers nothing twice: a message is kept in hand until it is stored."""
@@ -51,8 +50,11 @@ class SignalAdapter:
         self._refusal: asyncio.Future[None] | None = None
         self._observed = Observed()
         self._progress = Progress()
-        # Set by whoever owns the outbox: where the bytes of files are.
-        self.read_blob: ReadBlob | None = None
+        self._desk: Desk | None = None
+
+    def attach(self, desk: Desk) -> None:
+        """Know where the bytes of files are."""
+        self._desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Listen to the daemon until cancelled or refused; connect again when it was away."""
@@ -212,9 +214,12 @@ class SignalAdapter:
         return outbound.timestamp_of(result) or ""
 
     async def _file(self, file: Attachment, delivery: Delivery) -> Mapping[str, Any]:
-        if self.read_blob is None:
+        try:
+            data = b"" if self._desk is None else await self._desk.blob(delivery, file.blob)
+        except NotFound:
+            data = b""
+        if not data:
             return {"message": outbound.told_of(file)}
-        data = await self.read_blob(delivery, file.blob)
         return {"message": "", "attachments": [outbound.data_uri(file, data)]}
 
 

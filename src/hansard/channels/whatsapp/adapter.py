@@ -4,7 +4,7 @@ import asyncio
 import hmac
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -15,11 +15,12 @@ from hansard.channels.whatsapp.client import Graph, TooLarge
 from hansard.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
 from hansard.config.secret import Secret
 from hansard.engine import verbs
-from hansard.engine.ports import Receive, Sent
+from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import (
     BadInput,
     HansardError,
     NotAllowed,
+    NotFound,
     RetryLater,
     StoreUnavailable,
     Unreachable,
@@ -32,9 +33,6 @@ TAKEN, BAD, FORGED, BUSY = 200, 400, 401, 503
 FILES_AT_ONCE = 4
 MOST_CHATS = 1000
 log = logging.getLogger("hansard.channels.whatsapp")
-
-ReadBlob = Callable[[Delivery, str], Awaitable[bytes]]
-Bounced = Callable[[str, str], Awaitable[None]]
 
 
 class WhatsAppAdapter:
@@ -56,9 +54,11 @@ class WhatsAppAdapter:
         self._latest: OrderedDict[str, str] = OrderedDict()
         self._observed = Observed()
         self._progress = Progress()
-        # Set by whoever owns the outbox: where files are, and who hears of a late failure.
-        self.read_blob: ReadBlob | None = None
-        self.bounced: Bounced | None = None
+        self._desk: Desk | None = None
+
+    def attach(self, desk: Desk) -> None:
+        """Know where files are, and who hears of a late failure."""
+        self._desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Be open for posts until cancelled, or until the token is refused."""
@@ -162,9 +162,12 @@ class WhatsAppAdapter:
         return Sent(sent[-1] or None)
 
     async def _file_message(self, file: Attachment, delivery: Delivery) -> dict[str, object]:
-        if self.read_blob is None:
+        try:
+            data = b"" if self._desk is None else await self._desk.blob(delivery, file.blob)
+        except NotFound:
+            data = b""
+        if not data:
             return outbound.text_message(outbound.told_of(file), delivery)
-        data = await self.read_blob(delivery, file.blob)
         media_id = await self._graph.upload(data, file.media_type, file.name or "file")
         return outbound.file_message(media_id, file, delivery)
 
@@ -221,8 +224,8 @@ class WhatsAppAdapter:
     async def _fail(self, failure: Failure) -> None:
         reason = outbound.reason_of(failure.error)
         log.warning("whatsapp: delivery %s was not delivered: %s", failure.delivery_id, reason)
-        if self.bounced is not None and failure.delivery_id is not None:
-            await self.bounced(failure.delivery_id, reason)
+        if self._desk is not None and failure.delivery_id is not None:
+            await self._desk.bounced(failure.delivery_id, reason)
 
     def _remember(self, chat: str, message_id: str) -> None:
         self._latest[chat] = message_id

@@ -54,6 +54,11 @@ WHERE id = :id AND state = 'sending' AND holder = :holder;
 UPDATE deliveries SET state = 'abandoned', reason = :reason, holder = NULL, lease_until = NULL
 WHERE id = :id AND state IN ('waiting', 'sending');
 
+-- name: mark_bounced
+-- The platform had taken it; a sender that is still at it finds that out when it marks.
+UPDATE deliveries SET state = 'abandoned', reason = :reason, holder = NULL, lease_until = NULL
+WHERE id = :id AND profile = :profile AND platform = :platform AND state IN ('sending', 'sent');
+
 -- name: mark_redirected
 UPDATE deliveries SET state = 'redirected', redirected_to = :to, holder = NULL, lease_until = NULL
 WHERE id = :id AND state IN ('waiting', 'abandoned');

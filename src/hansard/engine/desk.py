@@ -1,0 +1,38 @@
+"""The outbox as an adapter sees it: the files of deliveries, and news that come late."""
+
+from hansard.actions import blobs, deliver, read
+from hansard.engine.parts import Parts
+from hansard.errors import NotFound
+from hansard.model.delivery import Delivery
+from hansard.store.database import Tx
+
+_LONGEST_REASON = 500
+
+
+class OutboxDesk:
+    """The desk of one platform's adapter."""
+
+    def __init__(self, parts: Parts, platform: str) -> None:
+        self._parts = parts
+        self._platform = platform
+
+    async def blob(self, delivery: Delivery, name: str) -> bytes:
+        """The bytes of a file, if the session that the delivery comes from has it."""
+        return await self._parts.store.read(_blob_of, delivery, name)
+
+    async def bounced(self, delivery_id: str, reason: str) -> None:
+        """Show the delivery as abandoned, with the reason."""
+        await self._parts.store.write(
+            deliver.bounce,
+            delivery_id,
+            profile=self._parts.profile,
+            platform=self._platform,
+            reason=reason[:_LONGEST_REASON],
+        )
+
+
+def _blob_of(tx: Tx, delivery: Delivery, name: str) -> bytes:
+    if delivery.session_id is None:
+        raise NotFound(f"Delivery {delivery.id} comes from no session.")
+    head = read.head(tx, delivery.session_id, profile=delivery.profile)
+    return blobs.read_blob(tx, name, session_no=head.no)

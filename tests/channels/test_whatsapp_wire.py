@@ -1,0 +1,470 @@
+"""What is particular to WhatsApp: signatures, kinds of messages, files, codes, the 24 hours."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from hansard.actions import deliver, listing, read
+from hansard.channels import registry
+from hansard.channels.whatsapp import build, check, inbound, outbound
+from hansard.channels.whatsapp.adapter import WhatsAppAdapter
+from hansard.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
+from hansard.clock import Occasion
+from hansard.config.table import Table
+from hansard.errors import BadInput, HansardError, NotAllowed, RetryLater, Unreachable
+from hansard.model.delivery import DeliveryState
+from hansard.model.entry import Message
+from hansard.model.key import key_for
+from hansard.model.part import Attachment, Text, Unknown
+from hansard.model.place import Channel
+from hansard.store import deliveries
+from hansard.store.database import Store, Tx
+from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from hansard.testing.clock import START, SequentialIds
+from hansard.testing.fake_whatsapp import (
+    APP_SECRET,
+    KNOWN,
+    NUMBER,
+    NUMBER_ID,
+    TOKEN,
+    VERIFY_TOKEN,
+    FakeWhatsApp,
+    graph_error,
+    payload,
+    signed,
+)
+from hansard.testing.http_server import Response
+from hansard.web.app import create_app
+from hansard.web.parts import WebParts
+
+HOOK = "http://localhost/api/v1/channels/whatsapp/webhook"
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[FakeWhatsApp]:
+    async with FakeWhatsApp() as fake:
+        yield fake
+
+
+# The door
+
+
+@pytest.mark.parametrize(
+    "signature", ["", "sha256=", "sha256=00", "sha1=1", "sha256=\u00e9", "SHA256="]
+)
+def test_what_is_no_signature_signs_nothing(signature: str) -> None:
+    assert not inbound.is_signed(b"{}", signature, APP_SECRET)
+
+
+async def test_the_signature_is_of_the_bytes_and_not_of_their_meaning(
+    platform: FakeWhatsApp,
+) -> None:
+    door = Door()
+    headers, body = signed(payload(platform.message("hello", number=1)))
+    async with taking_in(platform.adapter(), door):
+        assert platform.current is not None
+        await until(lambda: _is_open(platform), "it is not open")
+        assert await platform.current.webhook(headers, body.replace(b": ", b":")) == 401
+        assert await platform.current.webhook({"X-Hub-Signature-256": ""}, body) == 401
+        assert door.texts == []
+        assert await platform.current.webhook(headers, body) == 200
+        assert door.texts == ["hello"]
+
+
+async def test_the_house_answers_meta_over_http(store: Store, platform: FakeWhatsApp) -> None:
+    world = ChannelWorld(store, platform)
+    adapter = world.adapter
+    assert isinstance(adapter, WhatsAppAdapter)
+    parts = WebParts(
+        store,
+        webhooks={"whatsapp": adapter.webhook},
+        challenges={"whatsapp": adapter.challenge},
+    )
+    transport = httpx2.ASGITransport(create_app(parts))
+    asked = {"hub.mode": "subscribe", "hub.challenge": "1158", "hub.verify_token": VERIFY_TOKEN}
+    async with world.running(), httpx2.AsyncClient(transport=transport) as meta:
+        proof = await meta.get(HOOK, params=asked)
+        wrong = await meta.get(HOOK, params={**asked, "hub.verify_token": "guessed"})
+        headers, body = signed(payload(platform.message("hello", number=1)))
+        forged = await meta.post(HOOK, content=body, headers={"x-hub-signature-256": "sha256=1"})
+        taken = await meta.post(HOOK, content=body, headers=headers)
+        await world.until_seen("hello")
+
+    assert (proof.status_code, proof.text) == (200, "1158")
+    assert (wrong.status_code, forged.status_code, taken.status_code) == (403, 401, 200)
+
+
+async def test_a_channel_that_does_not_run_lets_meta_keep_the_message(
+    platform: FakeWhatsApp,
+) -> None:
+    platform.adapter()
+
+    assert await platform.post(payload(platform.message("hello", number=1))) == 503
+
+
+@pytest.mark.parametrize("rubbish", [{}, {"entry": 1}, {"entry": [{"changes": [{"value": 7}]}]}])
+async def test_a_signed_post_that_says_nothing_is_taken(
+    platform: FakeWhatsApp, rubbish: dict[str, Any]
+) -> None:
+    platform.adapter()
+
+    assert await platform.post(rubbish) == 200
+
+
+# What comes in
+
+
+def test_a_message_for_another_number_of_the_app_is_not_ours() -> None:
+    given = payload(_message(text={"body": "hi"}), number_id="999")
+
+    assert list(inbound.events(given, NUMBER_ID)) == []
+
+
+def test_the_notations_of_one_person_lead_to_one_conversation() -> None:
+    plain = _heard(_message(text={"body": "hi"}))
+    other = _heard({**_message(text={"body": "hi"}), "from": f"{KNOWN}@s.whatsapp.net"})
+
+    assert key_for(plain.source) == key_for(other.source)
+
+
+def test_a_person_has_a_number_and_an_id_that_stays() -> None:
+    source = _heard({**_message(text={"body": "hi"}), "from_user_id": "US.13491208655302"}).source
+
+    assert (source.chat_id, source.user_id) == (KNOWN, KNOWN)
+    assert source.user_id_alt == "US.13491208655302"
+
+
+def test_a_person_without_a_number_can_be_answered() -> None:
+    message = _message(text={"body": "hi"}) | {"from": "", "from_user_id": "US.13491208655302"}
+    given = payload(message, contacts=[{"user_id": "US.13491208655302"}])
+    heard = next(inbound.events(given, NUMBER_ID))
+
+    assert isinstance(heard, Heard)
+    assert outbound.recipient(heard.source.chat_id or "") == {
+        "recipient_type": "individual",
+        "recipient": "US.13491208655302",
+    }
+
+
+def test_a_reply_names_what_it_replies_to() -> None:
+    heard = _heard(_message(text={"body": "yes"}, context={"from": NUMBER, "id": "wamid.9"}))
+
+    assert inbound.message_of(heard, None).extra == {"replies_to": "wamid.9"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "about", "words"),
+    [
+        ("interactive", {"type": "button_reply", "button_reply": {"title": "Cancel"}}, "Cancel"),
+        ("interactive", {"type": "list_reply", "list_reply": {"title": "Express"}}, "Express"),
+        ("interactive", {"type": "nfm_reply", "nfm_reply": {}}, "[a form, filled in]"),
+        ("button", {"text": "Yes", "payload": "y"}, "Yes"),
+        ("location", {"latitude": 52.5, "longitude": 13.4}, "[location: 52.5, 13.4]"),
+        ("contacts", [{"name": {"formatted_name": "Eve"}}], "[contact: Eve]"),
+        ("order", {"catalog_id": "1"}, "[a message of the kind 'order', which is not shown here]"),
+    ],
+)
+def test_a_message_without_words_gets_some_and_is_kept_as_it_came(
+    kind: str, about: Any, words: str
+) -> None:
+    message = _message(kind, **{kind: about})
+    heard = _heard(message)
+
+    assert heard.text == words
+    assert heard.parts[1] == Unknown({"type": f"whatsapp.{kind}", "whatsapp": message})
+
+
+@pytest.mark.parametrize("kind", ["reaction", "system"])
+def test_a_reaction_asks_for_no_answer(kind: str) -> None:
+    assert list(inbound.events(payload(_message(kind)), NUMBER_ID)) == []
+
+
+def test_an_edit_is_heard_and_a_withdrawal_is_remembered() -> None:
+    new = {"type": "text", "text": {"body": "at six"}}
+    edit = _message("edit", edit={"original_message_id": "wamid.1", "message": new})
+    revoke = _message("revoke", revoke={"original_message_id": "wamid.1"})
+    heard, withdrawn = inbound.events(payload(edit, revoke), NUMBER_ID)
+
+    assert isinstance(heard, Heard)
+    assert heard.text == "[an earlier message, changed to:]\nat six"
+    assert heard.extra == {"edits": "wamid.1"}
+    assert isinstance(withdrawn, Withdrawn)
+    assert withdrawn.message_id == "wamid.1"
+
+
+async def test_in_a_group_only_what_is_said_to_the_agent_reaches_it(
+    platform: FakeWhatsApp,
+) -> None:
+    platform.rules = Rules(observe=True)
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await until(lambda: _is_open(platform), "it is not open")
+        for number, text in enumerate(["lunch?", f"@{NUMBER} where?"], 1):
+            message = platform.message(text, number=number) | {"group_id": "Y2FwaV9ncm91cA"}
+            assert await platform.post(payload(message)) == 200
+
+    source = door.sources[0]
+    assert (source.chat_type, source.chat_id) == ("group", "Y2FwaV9ncm91cA")
+    assert door.texts[0].startswith("where?\n(Said here before, not to you")
+    assert "lunch?" in door.texts[0]
+    assert outbound.recipient("Y2FwaV9ncm91cA")["recipient_type"] == "group"
+
+
+# Files
+
+
+async def test_a_file_comes_in_with_its_bytes(platform: FakeWhatsApp) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await platform.says("look", number=1, file=b"%PDF-1.7")
+        await until(lambda: len(door.said) == 1, "the file did not come")
+
+    words, file = door.said[0].parts
+    name = hashlib.sha256(b"%PDF-1.7").hexdigest()
+    assert words == Text("look")
+    assert file == Attachment(name, "application/pdf", "a.pdf", 8)
+    assert list(door.files[0]) == [b"%PDF-1.7"]
+
+
+async def test_a_file_that_is_gone_is_spoken_of(platform: FakeWhatsApp) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await until(lambda: _is_open(platform), "it is not open")
+        gone = _message("image", image={"id": "404", "mime_type": "image/jpeg"})
+        assert await platform.post(payload(gone)) == 200
+
+    assert door.texts[0].startswith("[file image left out: WhatsApp #100")
+
+
+async def test_the_token_is_shown_to_no_other_host(platform: FakeWhatsApp) -> None:
+    graph = platform.adapter()._graph
+
+    for url in ("https://example.org/f", "http://lookaside.fbsbx.com/f", "https://evilfbsbx.com/"):
+        with pytest.raises(Unreachable, match="not its own"):
+            await graph.download(url, 10)
+
+
+async def test_a_file_of_a_delivery_is_given_to_whatsapp(
+    store: Store, platform: FakeWhatsApp
+) -> None:
+    world = ChannelWorld(store, platform)
+    async with world.running() as engine:
+        await platform.says("keep this", number=1, file=b"sums")
+        await world.until(lambda: len(platform.posts) == 1, "an answer")
+        await world.settle(engine)
+        await store.write(_send_back, world)
+        await world.until(lambda: len(platform.posts) == 2, "the file was not sent")
+
+    assert platform.posts[1]["type"] == "document"
+    assert b"sums" in platform.media[platform.posts[1]["document"]["id"]][0]
+
+
+# What goes out
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("**bold** and ~~gone~~", "*bold* and ~gone~"),
+        ("# Title\ntext", "*Title*\ntext"),
+        ("```\n**x** = 2\n```", "```\n**x** = 2\n```"),
+        ("`a ** b ** c`", "`a ** b ** c`"),
+        ("2 ** 3 ** 4", "2 ** 3 ** 4"),
+    ],
+)
+def test_formatting_is_written_as_whatsapp_shows_it(said: str, shown: str) -> None:
+    assert outbound.formatted(said) == shown
+
+
+async def test_typing_is_shown_under_the_latest_message(platform: FakeWhatsApp) -> None:
+    adapter = platform.adapter()
+    async with taking_in(adapter, Door()):
+        await platform.says("hello", number=7)
+        await until(lambda: platform.acknowledged(7), "it was not taken")
+        await adapter.typing(platform.chat)
+        await adapter.typing(Channel("whatsapp", "49"))
+
+    assert platform.typing == ["wamid.7"]
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind", "words"),
+    [
+        (131047, 400, Unreachable, "more than 24 hours"),
+        (132001, 404, Unreachable, "template"),
+        (131026, 400, Unreachable, "not on WhatsApp"),
+        (131030, 400, Unreachable, "test number"),
+        (100, 400, Unreachable, "#100"),
+        (190, 401, NotAllowed, "renew the access token"),
+        (10, 403, NotAllowed, "permissions"),
+        (131031, 403, NotAllowed, "#131031"),
+        (130429, 429, RetryLater, "#130429"),
+        (131056, 400, RetryLater, "#131056"),
+        (80007, 400, RetryLater, "#80007"),
+        (131016, 500, RetryLater, "#131016"),
+        (2, 503, RetryLater, "#2"),
+    ],
+)
+async def test_a_code_of_whatsapp_says_what_to_do(
+    platform: FakeWhatsApp, code: int, status: int, kind: type[HansardError], words: str
+) -> None:
+    adapter = platform.adapter()
+    platform.refuse_with(code, status)
+
+    with pytest.raises(kind) as caught:
+        await adapter.send(delivery_to(platform.chat, "hello"))
+
+    assert type(caught.value) is kind
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_an_error_of_a_proxy_leaves_it_unclear(platform: FakeWhatsApp) -> None:
+    platform.refuse_as(Response(502, b"<html>"))
+
+    with pytest.raises(HansardError) as caught:
+        await platform.adapter().send(delivery_to(platform.chat, "hello"))
+
+    assert (type(caught.value), caught.value.committed) == (HansardError, "unknown")
+
+
+async def test_a_long_delivery_goes_on_where_it_stopped(platform: FakeWhatsApp) -> None:
+    adapter = platform.adapter()
+    text = "word " * 2000
+    platform.lose_answers(0)
+    await adapter.send(delivery_to(platform.chat, text, id="whole"))
+    whole = platform.seen()
+    platform.posts.clear()
+    platform.refuse_as(Response(200, b'{"messages": [{"id": "wamid.a"}]}'))
+    platform.refuse(429)
+    with pytest.raises(RetryLater):
+        await adapter.send(delivery_to(platform.chat, text))
+
+    await adapter.send(delivery_to(platform.chat, text, attempts=2))
+
+    assert len(whole) == 3
+    assert platform.seen() == whole[1:]
+
+
+async def test_a_late_failure_shows_its_reason_to_the_owner(
+    store: Store, platform: FakeWhatsApp
+) -> None:
+    world = ChannelWorld(store, platform)
+    async with world.running() as engine:
+        delivery_id = await world.post("good morning")
+        await world.until_seen("good morning")
+        await world.settle(engine)
+        status = {
+            "id": "wamid.out-1",
+            "status": "failed",
+            "recipient_id": KNOWN,
+            "biz_opaque_callback_data": delivery_id,
+            "errors": [graph_error(131047)["error"]],
+        }
+        assert await platform.post(payload(statuses=[{**status, "status": "read"}])) == 200
+        assert await platform.post(payload(statuses=[status])) == 200
+
+    found = await store.read(deliveries.get, delivery_id, profile="main")
+    assert found is not None
+    assert found.state is DeliveryState.ABANDONED
+    assert "more than 24 hours" in (found.reason or "")
+
+
+async def test_nobody_fails_a_delivery_of_another_platform(store: Store) -> None:
+    when = Occasion(START, SequentialIds())
+    id = await store.write(
+        deliver.enqueue, Channel("signal", "1"), (Text("x"),), profile="main", when=when
+    )
+    await store.write(deliver.claim, holder="h", seconds=9, now=when.now)
+    given = {"profile": "main", "reason": "r"}
+
+    assert not await store.write(deliver.bounce, id, platform="whatsapp", **given)
+    assert await store.write(deliver.bounce, id, platform="signal", **given)
+
+
+async def test_a_token_that_is_refused_later_stops_the_channel(
+    store: Store, platform: FakeWhatsApp
+) -> None:
+    world = ChannelWorld(store, platform)
+    async with world.running() as engine:
+        await platform.says("hello", number=1)
+        await world.until_seen("hello")
+        platform.revoke()
+        await world.post("still there?")
+        state = "channel whatsapp"
+        await world.until(lambda: engine.states[state].startswith("stopped"), "it goes on")
+        assert await platform.post(payload(platform.message("x", number=2))) == 503
+        assert "#190" in engine.states[state]
+
+
+# Its configuration
+
+
+async def test_the_check_names_the_number(platform: FakeWhatsApp) -> None:
+    adapter = registry.build("whatsapp", _settings(base_url=platform.url), _environ())
+
+    assert await check(adapter) == "WhatsApp knows this number as Hansard (+1 555-078-3881)."
+    await adapter.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"phone_number_id": "+1555"}, "phone_number_id"),
+        ({"base_url": "graph"}, "base_url"),
+        ({"app_secret_env": None}, "app_secret"),
+        ({"verify_token_env": None}, "verify_token"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named(change: dict[str, Any], words: str) -> None:
+    given = {name: value for name, value in _settings(**change).items() if value is not None}
+
+    with pytest.raises(BadInput, match=words):
+        build(Table(given, "[channels.whatsapp]"), _environ())
+
+
+def test_a_failure_without_a_name_is_still_told() -> None:
+    failed = payload(statuses=[{"status": "failed", "recipient_id": KNOWN}])
+
+    assert list(inbound.events(failed, NUMBER_ID)) == [Failure(KNOWN, None, {})]
+
+
+def _send_back(tx: Tx, world: ChannelWorld) -> None:
+    """The house sends the file that came in first."""
+    head = listing.listing(tx, listing.Filters(), profile="main").items[0]
+    said = read.transcript_of(tx, head.id, profile="main")[0].body
+    assert isinstance(said, Message)
+    when = Occasion(world.clock.now(), world.ids)
+    to = world.platform.chat
+    deliver.enqueue(tx, to, said.parts[1:], profile="main", when=when, session_no=head.no)
+
+
+def _message(kind: str = "text", **about: Any) -> dict[str, Any]:
+    return {"from": KNOWN, "id": "wamid.1", "timestamp": "1739321024", "type": kind, **about}
+
+
+def _heard(message: dict[str, Any]) -> Heard:
+    (event,) = inbound.events(payload(message), NUMBER_ID)
+    assert isinstance(event, Heard)
+    return event
+
+
+def _is_open(platform: FakeWhatsApp) -> bool:
+    return platform.current is not None and platform.current._receive is not None
+
+
+def _settings(**change: Any) -> dict[str, Any]:
+    return {
+        "phone_number_id": NUMBER_ID,
+        "token_env": "TOKEN",
+        "app_secret_env": "SECRET",
+        "verify_token_env": "VERIFY",
+        **change,
+    }
+
+
+def _environ() -> dict[str, str]:
+    return {"TOKEN": TOKEN, "SECRET": APP_SECRET, "VERIFY": VERIFY_TOKEN}
