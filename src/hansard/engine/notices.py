@@ -31,7 +31,7 @@ def budget_used_up(scope: str, per: str) -> str:
 
 def unanswerable(reason: str) -> str:
     """Why a message could not even be given to the agent."""
-    return f"Your message could not be answered: {_short(reason)}"
+    return f"Your message could not be answered: {_short(reason)}."
 
 
 def run_failed(name: str, reason: str | None) -> str:
@@ -46,5 +46,5 @@ def pairing(code: str) -> str:
 
 
 def _short(reason: str) -> str:
-    line = " ".join(reason.split())
+    line = " ".join(reason.split()).rstrip(".")
     return line[:200] + ("…" if len(line) > 200 else "")
