@@ -62,6 +62,8 @@ WORK = {
     "hansard access approve": ["CODE"],
     "hansard access allow": ["telegram", "6"],
     "hansard access revoke": ["telegram", "5"],
+    "hansard channels list": [],
+    "hansard channels check": ["webhook"],
     "hansard agents list": [],
     "hansard config check": [],
     "hansard tokens add": [],
@@ -131,6 +133,10 @@ def working(hansard: Program, tmp_path: Path) -> Program:
     hansard("export", "Capitals", "-o", str(tmp_path / "export.jsonl"))
     hansard("schedule", "add", "daily", "@daily", "hello")
     hansard("access", "allow", "telegram", "5")
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    table = f"[channels.webhook]\nsecret_file = {str(secret)!r}\n"
+    (hansard.home / "hansard.toml").write_text(table, encoding="utf-8")
     return hansard
 
 

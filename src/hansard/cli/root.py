@@ -18,6 +18,7 @@ COMMANDS = {
     "prune": ("prune:prune", "Delete sessions that ended long ago."),
     "schedule": ("schedule:schedule", "Tasks that run by themselves."),
     "access": ("access:access", "Who may reach the agent."),
+    "channels": ("channels:channels", "Where people reach the agent."),
     "agents": ("agents:agents", "The agents of this configuration."),
     "config": ("agents:config", "Check the configuration."),
     "tokens": ("tokens:tokens", "Programs that may use the HTTP interface."),

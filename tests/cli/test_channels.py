@@ -1,0 +1,81 @@
+"""`hansard channels`: what there is, and what is missing."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.testing.fake_telegram import TOKEN, FakeTelegram
+from tests.cli.conftest import Program
+
+
+@pytest.fixture
+def telegram() -> Iterator[FakeTelegram]:
+    """A fake that serves in a thread of its own: the program has its own loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    fake = asyncio.run_coroutine_threadsafe(_opened(), loop).result(10)
+    yield fake
+    asyncio.run_coroutine_threadsafe(fake.__aexit__(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+async def _opened() -> FakeTelegram:
+    return await FakeTelegram().__aenter__()
+
+
+def configure(hansard: Program, fake: FakeTelegram, secret: Path) -> None:
+    secret.write_text(TOKEN)
+    hansard.home.mkdir(exist_ok=True)
+    (hansard.home / "hansard.toml").write_text(
+        "[channels.telegram]\n"
+        f'token_file = "{secret}"\n'
+        f'base_url = "{fake.base_url.removesuffix("/bot")}"\n'
+    )
+
+
+def test_every_channel_is_listed(hansard: Program) -> None:
+    listed = hansard("channels", "list", "--json").json["items"]
+
+    assert {"telegram", "webhook"} <= {item["name"] for item in listed}
+    assert not any(item["configured"] for item in listed)
+
+
+def test_a_check_says_who_the_bot_is_and_that_nobody_may_use_it(
+    hansard: Program, telegram: FakeTelegram, tmp_path: Path
+) -> None:
+    configure(hansard, telegram, tmp_path / "token")
+
+    answer = hansard("channels", "check", "telegram")
+
+    assert answer.code == 0, answer.err
+    assert "@clerk_bot (4242)" in answer.out
+    assert "hansard access allow telegram" in answer.out
+
+
+def test_a_token_that_is_refused_is_one_line_that_says_what_to_do(
+    hansard: Program, telegram: FakeTelegram, tmp_path: Path
+) -> None:
+    configure(hansard, telegram, tmp_path / "token")
+    telegram.revoke()
+
+    answer = hansard("channels", "check", "telegram")
+
+    assert answer.code == 1
+    assert "@BotFather" in answer.line
+    assert TOKEN not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("pigeon", "Known: telegram"), ("telegram", "docs/channels/telegram.md")]
+)
+def test_a_channel_that_is_not_there_is_explained(hansard: Program, name: str, words: str) -> None:
+    answer = hansard("channels", "check", name)
+
+    assert answer.code == 1
+    assert words in answer.line
