@@ -161,9 +161,9 @@ class SignalAdapter:
             parts.append(part)
             files += [data] if isinstance(part, Attachment) else []
         said = inbound.message_of(heard, tuple(parts))
-        if verbs.find(said.text) is None:
-            said = with_observed(said, self._observed.lines(where))
-        if await _stored(receive, heard, said, files):
+        lines = () if verbs.find(said.text) is not None else self._observed.lines(where)
+        said = with_observed(said, lines)
+        if await _stored(receive, heard, said, files) and lines:
             self._observed.forget(where)
 
     async def _fetch(self, file: File, heard: Heard) -> tuple[Part, bytes]:

@@ -193,15 +193,16 @@ class WhatsAppAdapter:
             return
         file, files = await self._fetch(heard)
         said = inbound.message_of(heard, file)
-        if verbs.find(said.text) is None:
-            said = with_observed(said, self._observed.lines(where))
+        lines = () if verbs.find(said.text) is not None else self._observed.lines(where)
+        said = with_observed(said, lines)
         try:
             taken = await receive(source, said, files=files)
         except BadInput as error:
             log.warning("whatsapp: a message cannot be stored: %s", error)
             return
-        if taken:
+        if taken and lines:
             self._observed.forget(where)
+        if taken:
             self._remember(where, source.platform_message_id or "")
 
     async def _fetch(self, heard: Heard) -> tuple[Attachment | Text | None, Sequence[bytes]]:

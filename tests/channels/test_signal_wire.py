@@ -1,0 +1,455 @@
+"""What is particular to Signal: ids, groups, mentions, edits, files, and a daemon that forgets."""
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hansard.actions import deliver, listing, read
+from hansard.channels import registry
+from hansard.channels.signal import adapter as adapter_module
+from hansard.channels.signal import build, check, inbound, outbound
+from hansard.channels.signal.inbound import Heard, Me, Rules, Withdrawn
+from hansard.clock import Occasion
+from hansard.config.table import Table
+from hansard.errors import BadInput, HansardError, NotAllowed, RetryLater, Unreachable
+from hansard.model.entry import Message
+from hansard.model.key import key_for
+from hansard.model.part import Attachment, Text, Unknown
+from hansard.model.place import Channel
+from hansard.store.database import Store, Tx
+from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from hansard.testing.fake_signal import (
+    ACCOUNT,
+    ACCOUNT_UUID,
+    KNOWN,
+    KNOWN_UUID,
+    FakeSignal,
+    data_message,
+    envelope,
+)
+
+ME = Me(ACCOUNT, ACCOUNT_UUID)
+GROUP = {"groupId": "Pmpi+EfPWmsxiomLe9Nx2XF9HOE483p6iKiFj65iMwI=", "groupName": "Lunch"}
+OUR_MENTION = {"start": 0, "length": 1, "uuid": ACCOUNT_UUID, "number": None, "name": "Bot"}
+
+
+@pytest.fixture(params=["tcp", "http"])
+async def platform(request: pytest.FixtureRequest) -> AsyncIterator[FakeSignal]:
+    async with FakeSignal(request.param) as fake:
+        yield fake
+
+
+# What comes in
+
+
+def test_a_person_has_a_number_and_a_uuid_that_stays() -> None:
+    source = _heard(data_message("hi", number=1)).source
+
+    assert (source.user_id, source.user_id_alt) == (KNOWN, KNOWN_UUID)
+    assert source.chat_id == KNOWN_UUID
+    assert source.platform_message_id == f"{KNOWN_UUID}/1700000000001"
+
+
+def test_a_person_who_hides_their_number_later_stays_in_the_conversation() -> None:
+    with_number = _heard(data_message("hi", number=1))
+    given = envelope(dataMessage=data_message("hi", number=2)) | {"sourceNumber": None}
+    without = inbound.event({"envelope": given}, ME)
+
+    assert isinstance(without, Heard)
+    assert without.source.user_id == KNOWN_UUID
+    assert key_for(without.source) == key_for(with_number.source)
+
+
+def test_a_group_is_named_by_its_internal_id() -> None:
+    source = _heard(data_message("hi", number=1, groupInfo=GROUP)).source
+
+    assert (source.chat_type, source.chat_name) == ("group", "Lunch")
+    assert source.chat_id == f"group:{GROUP['groupId']}"
+    assert source.chat_id_alt == GROUP["groupId"]
+    assert source.channel is not None
+    assert outbound.recipient(source.channel) == {"groupId": GROUP["groupId"]}
+
+
+def test_two_people_who_write_in_the_same_instant_are_told_apart() -> None:
+    data = data_message("hi", number=1, groupInfo=GROUP)
+    one, other = (
+        inbound.event({"envelope": envelope(who, dataMessage=data)}, ME) for who in (None, "7")
+    )
+
+    assert isinstance(one, Heard)
+    assert isinstance(other, Heard)
+    assert one.source.platform_message_id != other.source.platform_message_id
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"receiptMessage": {"when": 1, "isDelivery": True, "timestamps": [1]}},
+        {"typingMessage": {"action": "STARTED", "timestamp": 1}},
+        {"callMessage": {"offerMessage": {"id": 1}}},
+        {"syncMessage": {"sentMessage": {"message": "from my telephone", "timestamp": 1}}},
+        {"storyMessage": {"allowsReplies": True}},
+        {"dataMessage": {"timestamp": 1, "message": None, "expiresInSeconds": 60}},
+        {"dataMessage": {"timestamp": 1, "reaction": {"emoji": "👍"}, "message": None}},
+        {
+            "dataMessage": {
+                "timestamp": 1,
+                "message": None,
+                "groupInfo": {**GROUP, "type": "UPDATE"},
+            }
+        },
+        {"dataMessage": 7},
+    ],
+)
+def test_what_asks_for_no_answer_is_passed_over(content: dict[str, Any]) -> None:
+    assert inbound.event({"envelope": envelope(**content)}, ME) is None
+
+
+def test_our_own_messages_and_other_accounts_are_passed_over() -> None:
+    ours = envelope(dataMessage=data_message("hi", number=1)) | {"sourceNumber": ACCOUNT}
+    others = envelope(dataMessage=data_message("hi", number=1))
+
+    assert inbound.event({"envelope": ours}, ME) is None
+    assert inbound.event({"envelope": others, "account": "+4930"}, ME) is None
+
+
+def test_mentions_are_shown_by_name_and_ours_in_front_goes() -> None:
+    ada = {"start": 5, "length": 1, "uuid": KNOWN_UUID, "name": "Ada"}
+    text = "\ufffc 👩 \ufffc?"
+    heard = _heard(data_message(text, number=1, groupInfo=GROUP, mentions=[OUR_MENTION, ada]))
+
+    assert heard.text == "👩 @Ada?"
+    assert heard.is_addressed
+
+
+@pytest.mark.parametrize(
+    ("more", "is_addressed"),
+    [
+        ({}, False),
+        ({"message": "/new"}, True),
+        ({"quote": {"id": 1, "authorUuid": ACCOUNT_UUID, "text": "four"}}, True),
+        ({"quote": {"id": 1, "authorUuid": KNOWN_UUID, "text": "four"}}, False),
+        ({"message": "\ufffc hi", "mentions": [OUR_MENTION]}, True),
+        ({"message": "\ufffc hi", "mentions": [{**OUR_MENTION, "uuid": KNOWN_UUID}]}, False),
+    ],
+)
+def test_in_a_group_it_is_said_to_us_or_not(more: dict[str, Any], is_addressed: bool) -> None:
+    data = data_message("hi", number=1, groupInfo=GROUP) | more
+
+    assert _heard(data).is_addressed is is_addressed
+
+
+def test_a_quote_stands_beside_the_words() -> None:
+    quote = {"id": 99, "authorUuid": ACCOUNT_UUID, "text": "two\nand two is four"}
+    heard = _heard(data_message("sure?", number=1, quote=quote))
+
+    assert heard.parts == (
+        Text("sure?"),
+        Text("(In reply to what you wrote: «two and two is four»)"),
+    )
+    assert heard.extra == {"replies_to": f"{ACCOUNT_UUID}/99"}
+
+
+def test_an_edit_is_heard_and_a_withdrawal_is_remembered() -> None:
+    edit = {"targetSentTimestamp": 5, "dataMessage": data_message("at six", number=9)}
+    heard = inbound.event({"envelope": envelope(editMessage=edit)}, ME)
+    gone = data_message(None, number=3, remoteDelete={"timestamp": 5})
+    withdrawn = inbound.event({"envelope": envelope(dataMessage=gone)}, ME)
+
+    assert isinstance(heard, Heard)
+    assert heard.text == f"{inbound.EDITED}\nat six"
+    assert heard.extra == {"edits": "5"}
+    assert isinstance(withdrawn, Withdrawn)
+    assert withdrawn.timestamp == "5"
+
+
+def test_a_message_without_words_gets_some_and_is_kept_as_it_came() -> None:
+    sticker = {"packId": "a1", "stickerId": 7}
+    heard = _heard(data_message(None, number=1, sticker=sticker))
+
+    assert heard.parts == (
+        Text("[a sticker]"),
+        Unknown({"type": "signal.sticker", "signal": sticker}),
+    )
+
+
+def test_a_file_to_be_seen_once_is_not_kept() -> None:
+    file = {"id": "f", "contentType": "image/jpeg", "size": 3}
+    heard = _heard(data_message(None, number=1, attachments=[file]) | {"viewOnce": True})
+
+    assert heard.files == ()
+    assert heard.text == "[a file to be seen once, left out]"
+
+
+async def test_a_message_taken_back_is_told_with_the_next_one(platform: FakeSignal) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        gone = data_message(None, number=2, remoteDelete={"timestamp": 1_700_000_000_001})
+        platform.tell(envelope(dataMessage=gone))
+        await platform.says("hello", number=3)
+        await until(lambda: len(door.said) == 1, "the message did not come")
+
+    assert "Ada: (took back 1700000000001)" in door.texts[0]
+
+
+async def test_what_is_said_in_a_group_meanwhile_is_told_when_wished(platform: FakeSignal) -> None:
+    platform.rules = Rules(observe=True)
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        for number, text in enumerate(["lunch?", "/whoami", "\ufffc where?"], 1):
+            mentions = [OUR_MENTION] if text.startswith("\ufffc") else []
+            data = data_message(text, number=number, groupInfo=GROUP, mentions=mentions)
+            platform.tell(envelope(dataMessage=data))
+        await until(lambda: len(door.said) == 2, "the messages did not come")
+
+    # A command takes nothing along: what was said before it waits for the next message.
+    assert door.texts[0] == "/whoami"
+    assert door.texts[1].startswith("where?\n(Said here before, not to you")
+    assert "lunch?" in door.texts[1]
+
+
+# Files
+
+
+async def test_a_file_comes_in_with_its_bytes(platform: FakeSignal) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await platform.says("look", number=1, file=b"%PDF-1.7")
+        await until(lambda: len(door.said) == 1, "the file did not come")
+
+    name = hashlib.sha256(b"%PDF-1.7").hexdigest()
+    assert door.said[0].parts == (
+        Text("look"),
+        Attachment(name, "application/pdf", "a.pdf", 8),
+    )
+    assert list(door.files[0]) == [b"%PDF-1.7"]
+
+
+async def test_a_file_that_is_gone_is_spoken_of(platform: FakeSignal) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        gone = {"id": "gone", "contentType": "image/jpeg", "size": 3}
+        platform.tell(envelope(dataMessage=data_message("x", number=1, attachments=[gone])))
+        await until(lambda: len(door.said) == 1, "the message did not come")
+
+    assert "[file image/jpeg left out: signal-cli: Could not find attachment" in door.texts[0]
+    assert list(door.files[0]) == []
+
+
+async def test_a_long_text_that_comes_as_a_file_is_read(platform: FakeSignal) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        long = platform.keep("слово ".encode() * 900, inbound.LONG_TEXT, "long.txt")
+        platform.tell(envelope(dataMessage=data_message("", number=1, attachments=[long])))
+        await until(lambda: len(door.said) == 1, "the message did not come")
+
+    assert door.texts == ["слово " * 900]
+
+
+async def test_a_file_of_a_delivery_is_sent_without_a_common_disk(
+    store: Store, platform: FakeSignal
+) -> None:
+    world = ChannelWorld(store, platform)
+    async with world.running() as engine:
+        await platform.says("keep this", number=1, file=b"sums")
+        await world.until(lambda: len(platform.sent) == 1, "an answer")
+        await world.settle(engine)
+        await store.write(_send_back, world)
+        await world.until(lambda: len(platform.sent) == 2, "the file was not sent")
+
+    data = base64.b64encode(b"sums").decode()
+    uri = f"data:application/pdf;filename=a.pdf;base64,{data}"
+    assert platform.sent[1]["attachments"] == [uri]
+
+
+# What goes out
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "result", "kind", "words"),
+    [
+        (-1, "Failed", {"type": "UNREGISTERED_FAILURE"}, Unreachable, "not registered"),
+        (-4, "Failed", {"type": "IDENTITY_FAILURE"}, Unreachable, "safety number has changed"),
+        (-4, "due to untrusted identities", None, Unreachable, "signal-cli trust"),
+        (-1, "Invalid group id", None, Unreachable, "Invalid group id"),
+        (-5, "x", {"type": "RATE_LIMIT_FAILURE", "token": "t"}, RetryLater, "captcha"),
+        (-5, "due to rate limiting", None, RetryLater, "rate limiting"),
+        (-1, "Failed", {"type": "NETWORK_FAILURE"}, RetryLater, "cannot be reached"),
+        (-3, "[401] Authorization failed!", None, NotAllowed, "register or link"),
+        (-3, "timeout (SocketTimeoutException)", None, HansardError, "timeout"),
+    ],
+)
+async def test_an_error_of_signal_cli_says_what_to_do(
+    platform: FakeSignal,
+    code: int,
+    message: str,
+    result: dict[str, Any] | None,
+    kind: type[HansardError],
+    words: str,
+) -> None:
+    adapter = platform.adapter()
+    platform.refuse_with(code, message, result)
+
+    with pytest.raises(kind) as caught:
+        await adapter.send(delivery_to(platform.chat, "hello"))
+
+    assert type(caught.value) is kind
+    assert words in str(caught.value)
+    await adapter.close()
+
+
+async def test_a_group_is_written_to_by_its_internal_id(platform: FakeSignal) -> None:
+    adapter = platform.adapter()
+    group = Channel("signal", f"group:{GROUP['groupId']}")
+    await adapter.typing(group)
+    sent = await adapter.send(delivery_to(group, "hello"))
+    await adapter.close()
+
+    assert platform.sent == [{"groupId": GROUP["groupId"], "message": "hello"}]
+    assert platform.typing == [{"groupId": GROUP["groupId"]}]
+    assert sent.platform_message_id == "1700000000001"
+
+
+async def test_many_calls_at_once_each_get_their_own_answer(platform: FakeSignal) -> None:
+    adapter = platform.adapter()
+    deliveries = [delivery_to(platform.chat, f"word-{n}", id=f"d{n}") for n in range(20)]
+    sent = await asyncio.gather(*(adapter.send(each) for each in deliveries))
+    await adapter.close()
+
+    times = {f"word-{n}": each.platform_message_id for n, each in enumerate(sent)}
+    assert [times[text] for text in platform.seen()] == [
+        str(1_700_000_000_001 + n) for n in range(20)
+    ]
+
+
+# The daemon
+
+
+async def test_a_message_waits_in_hand_while_the_store_is_busy(platform: FakeSignal) -> None:
+    door = Door(_busy_twice)
+    async with taking_in(platform.adapter(), door):
+        await platform.says("hello", number=1)
+        await platform.says("there", number=2)
+        await until(lambda: door.texts[-1:] == ["there"], "the messages did not come")
+
+    assert door.texts == ["hello", "hello", "hello", "there"]
+
+
+async def test_a_connection_that_is_cut_is_made_again(
+    platform: FakeSignal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter_module, "FIRST_PAUSE_SECONDS", 0.01)
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await platform.says("one", number=1)
+        await until(lambda: door.texts == ["one"], "the first did not come")
+        await platform.cut()
+        await platform.says("two", number=2)
+        await until(lambda: door.texts[-1:] == ["two"], "the second did not come")
+
+    assert sorted(set(door.texts)) == ["one", "two"]
+    assert platform.listeners <= 1
+
+
+async def test_after_a_cut_the_daemon_is_told_what_was_durable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(adapter_module, "FIRST_PAUSE_SECONDS", 0.01)
+    async with FakeSignal("http") as platform:
+        door = Door(_wait_at_second)
+        async with taking_in(platform.adapter(), door):
+            await platform.says("one", number=1)
+            await until(lambda: door.texts == ["one"], "the first did not come")
+            await platform.says("two", number=2)
+            await until(lambda: door.texts == ["one", "two"], "the second did not come")
+            await platform.cut()
+            await until(lambda: len(platform.last_event_ids) == 2, "it did not connect again")
+
+    assert platform.last_event_ids == [None, "2"]
+
+
+async def test_an_account_that_signal_forgot_stops_the_channel(
+    store: Store, platform: FakeSignal
+) -> None:
+    world = ChannelWorld(store, platform)
+    async with world.running() as engine:
+        await platform.says("hello", number=1)
+        await world.until_seen("hello")
+        platform.revoke()
+        await world.post("still there?")
+        state = "channel signal"
+        await world.until(lambda: engine.states[state].startswith("stopped"), "it goes on")
+
+    assert "not registered" in engine.states[state]
+
+
+async def test_nobody_forges_a_line_that_is_no_message(platform: FakeSignal) -> None:
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        platform.tell({"dataMessage": {"message": "from nobody", "timestamp": 1}})
+        await platform.says("hello", number=1)
+        await until(lambda: len(door.said) == 1, "the message did not come")
+
+    assert door.texts == ["hello"]
+
+
+# Its configuration
+
+
+async def test_the_check_names_the_account(platform: FakeSignal) -> None:
+    given = {"account": ACCOUNT, "address": platform.address}
+    adapter = registry.build("signal", given, {})
+
+    assert await check(adapter) == f"Signal knows this account as {ACCOUNT} (signal-cli 0.13.24)."
+    await adapter.close()
+
+
+async def test_the_check_of_a_daemon_that_is_away_says_so() -> None:
+    adapter = build(Table({"account": ACCOUNT, "address": "tcp://127.0.0.1:1"}, "[x]"), {})
+
+    with pytest.raises(RetryLater, match="daemon is not there"):
+        await check(adapter)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "account"),
+        ({"account": "0151"}, "account"),
+        ({"account": ACCOUNT, "address": "127.0.0.1:8080"}, "address"),
+        ({"account": ACCOUNT, "address": "tcp://:99999999"}, "address"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        build(Table(given, "[channels.signal]"), {})
+
+
+def _heard(data: dict[str, Any]) -> Heard:
+    event = inbound.event({"envelope": envelope(dataMessage=data), "account": ACCOUNT}, ME)
+    assert isinstance(event, Heard)
+    return event
+
+
+async def _busy_twice(count: int) -> None:
+    if count <= 2:
+        raise RetryLater("the store is busy", after=0.01)
+
+
+async def _wait_at_second(count: int) -> None:
+    if count == 2:
+        await asyncio.sleep(0.02)
+
+
+def _send_back(tx: Tx, world: ChannelWorld) -> None:
+    """The house sends the file that came in first."""
+    head = listing.listing(tx, listing.Filters(), profile="main").items[0]
+    said = read.transcript_of(tx, head.id, profile="main")[0].body
+    assert isinstance(said, Message)
+    when = Occasion(world.clock.now(), world.ids)
+    to = world.platform.chat
+    deliver.enqueue(tx, to, said.parts[1:], profile="main", when=when, session_no=head.no)
