@@ -57,3 +57,16 @@ async def _asked(store: Store, proof: Challenge | None, **query: str) -> httpx2.
     transport = httpx2.ASGITransport(create_app(parts))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return await client.get(HOOK, params=query)
+
+
+async def test_a_text_that_a_platform_wants_to_read_back_is_the_answer(store: Store) -> None:
+    async def webhook(headers: Mapping[str, str], raw: bytes) -> int | str:
+        return raw.decode()
+
+    parts = WebParts(store, webhooks={"sample": webhook})
+    transport = httpx2.ASGITransport(create_app(parts))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.post(HOOK, content=b"3eZbrw1a")
+
+    assert (answer.status_code, answer.text) == (200, "3eZbrw1a")
+    assert answer.headers["content-type"].startswith("text/plain")

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from hansard.errors import NotFound, Unreachable
+from hansard.errors import HansardError, RetryLater
 from hansard.model.part import Attachment, Part, Text
 from hansard.model.terminal import one_line
 
@@ -37,7 +37,9 @@ async def fetched(
             continue
         try:
             data = await fetch(file)
-        except (NotFound, Unreachable):
+        except RetryLater:
+            raise
+        except HansardError:  # the message is worth more than its file
             parts.append(gone(file))
             continue
         if len(data) > largest:  # it was said to be smaller

@@ -13,8 +13,9 @@ from hansard.store.database import Store
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 # An adapter's door for a platform's webhooks: headers and the raw body in, a status out. It
-# checks the signature before it reads further, and answers only when the message is durable.
-Webhook = Callable[[Mapping[str, str], bytes], Awaitable[int]]
+# checks the signature before it reads further, and answers only when the message is durable. A
+# text is what a platform wants to read back before it posts there.
+Webhook = Callable[[Mapping[str, str], bytes], Awaitable[int | str]]
 
 # How an adapter proves that the address is its own, where a platform asks for that before it
 # posts: the query in, the text to answer with out, or None to refuse.

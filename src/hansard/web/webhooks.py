@@ -18,7 +18,10 @@ def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) 
     async def receive(request: Request) -> Response:
         """Take a platform's message in; durable when this answers."""
         raw = await read_raw(request)
-        return Response(status_code=await webhook(dict(request.headers), raw))
+        answer = await webhook(dict(request.headers), raw)
+        if isinstance(answer, int):
+            return Response(status_code=answer)
+        return Response(answer[:LONGEST_CHALLENGE], media_type="text/plain")
 
     if challenge is None:
         return router

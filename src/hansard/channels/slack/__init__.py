@@ -1,0 +1,39 @@
+"""Slack: channels, threads and direct messages, by Socket Mode or by the Events API."""
+
+from collections.abc import Mapping
+
+from hansard.channels.files import MEGABYTE
+from hansard.channels.slack.adapter import Keys, SlackAdapter
+from hansard.channels.slack.inbound import DEFAULT_LARGEST_FILE, Rules
+from hansard.config.table import Table
+from hansard.engine.ports import Adapter
+from hansard.errors import BadInput
+
+
+def build(table: Table, environ: Mapping[str, str]) -> SlackAdapter:
+    """The adapter that `[channels.slack]` describes."""
+    keys = Keys(
+        table.required_secret("token", environ),
+        table.secret("app_token", environ),
+        table.secret("signing_secret", environ),
+    )
+    if (keys.app_token is None) == (keys.signing_secret is None):
+        raise BadInput(
+            "[channels.slack]: set app_token_env (Socket Mode) or signing_secret_env (Events API), "
+            "not both."
+        )
+    most = table.number("largest_file_mb", DEFAULT_LARGEST_FILE / MEGABYTE)
+    rules = Rules(
+        always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
+        always_in=frozenset(table.texts("always_in", ())),
+        observe=table.flag("observe", default=False),
+        threads=table.flag("reply_in_thread", default=True),
+        largest_file=round(most * MEGABYTE),
+    )
+    return SlackAdapter(keys, rules)
+
+
+async def check(adapter: Adapter) -> str:
+    """Present the tokens, and say who the bot is."""
+    assert isinstance(adapter, SlackAdapter)
+    return f"Slack knows this bot as {await adapter.who()}."

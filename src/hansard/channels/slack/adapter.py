@@ -1,0 +1,212 @@
+"""Slack as a channel: Socket Mode or the Events API in, the Web API out."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from hansard.channels.files import fetched
+from hansard.channels.observed import Observed, with_observed
+from hansard.channels.progress import Progress
+from hansard.channels.slack import inbound, outbound, signature
+from hansard.channels.slack.client import Account, Envelope, Wire
+from hansard.channels.slack.inbound import Heard, Names, Rules
+from hansard.config.secret import Secret
+from hansard.engine import verbs
+from hansard.engine.ports import Receive, Sent
+from hansard.errors import BadInput, RetryLater, StoreUnavailable
+from hansard.model.delivery import Delivery
+from hansard.model.place import Channel
+
+_OK, _BAD, _NOT_SIGNED, _LATER = 200, 400, 401, 503
+log = logging.getLogger("hansard.channels.slack")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The app's secrets: an app-level token for the socket, or a signing secret for events."""
+
+    token: Secret
+    app_token: Secret | None = None
+    signing_secret: Secret | None = None
+
+
+class SlackAdapter:
+    """One app in one workspace."""
+
+    platform = inbound.PLATFORM
+    capabilities = outbound.CAPABILITIES
+
+    def __init__(
+        self,
+        keys: Keys,
+        rules: Rules | None = None,
+        *,
+        wire: Wire | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._keys = keys
+        self._rules = rules or Rules()
+        app_token = None if keys.app_token is None else keys.app_token.reveal()
+        self._wire = wire or Wire(keys.token.reveal(), app_token=app_token)
+        self._now = now
+        self._account: Account | None = None
+        self._receive: Receive | None = None
+        self._heard: asyncio.Queue[Envelope] = asyncio.Queue()
+        self._pending: Envelope | None = None
+        self._observed = Observed()
+        self._progress = Progress()
+        # Without a secret there is no door.
+        by_post = keys.signing_secret is not None
+        self.webhook: Callable[[Mapping[str, str], bytes], Awaitable[int | str]] | None
+        self.webhook = self._webhook if by_post else None
+
+    async def run(self, receive: Receive) -> None:
+        """Take messages in until cancelled or refused."""
+        self._account = await self._wire.account()
+        self._receive = receive
+        try:
+            if self._keys.app_token is None:
+                await asyncio.Event().wait()  # they come by the webhook
+            await self._listen(receive)
+        finally:
+            self._receive = None
+
+    async def send(self, delivery: Delivery) -> Sent:
+        """Write a delivery's messages; after a failure the next try goes on where this stopped."""
+        chat, thread = delivery.channel.chat_id, delivery.channel.thread_id
+        sent = self._progress.sent(delivery.id)
+        for post in outbound.posts(delivery)[len(sent) :]:
+            sent.append(await self._wire.post(chat, post, thread=thread))
+        self._progress.finish(delivery.id)
+        return Sent(sent[-1])
+
+    async def edit(self, channel: Channel, message_id: str, text: str) -> None:
+        """Put another text into a message of ours, as far as it fits into one."""
+        await self._wire.edit(channel.chat_id, message_id, outbound.posts_of(text)[0])
+
+    async def typing(self, channel: Channel) -> None:
+        """Slack has nothing for that."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._wire.close()
+
+    async def who(self) -> str:
+        """The bot's name and workspace, if Slack takes its tokens."""
+        account = await self._wire.account()
+        if self._keys.app_token is not None:
+            await self._wire.socket_address()
+        return f"{account.name} (id {account.me.user_id}) in {account.team}"
+
+    async def _listen(self, receive: Receive) -> None:
+        taking = asyncio.ensure_future(self._take_in(receive))
+        listening = asyncio.ensure_future(self._connected())
+        try:
+            await asyncio.wait({taking, listening}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (taking, listening):
+                if task.done():
+                    task.result()
+        finally:
+            taking.cancel()
+            listening.cancel()
+            await asyncio.gather(taking, listening, return_exceptions=True)
+
+    async def _connected(self) -> None:
+        while True:
+            await self._wire.listen(self._heard.put_nowait)
+
+    async def _take_in(self, receive: Receive) -> None:
+        """One after the other, each acknowledged when it is durable."""
+        while True:
+            if self._pending is None:
+                self._pending = await self._heard.get()
+            try:
+                await self._take(_read(self._pending), receive)
+            except (RetryLater, StoreUnavailable) as error:
+                log.warning("a message from slack cannot be stored now: %s", error)
+                await asyncio.sleep(getattr(error, "after", 1.0))
+                continue
+            except BadInput as error:
+                # It would be refused for ever.
+                log.warning("a message from slack cannot be stored: %s", error)
+            envelope, self._pending = self._pending, None
+            await envelope.acknowledge()
+
+    async def _take(self, heard: Heard | None, receive: Receive) -> None:
+        account, rules = self._account, self._rules
+        assert account is not None, "not running"
+        if heard is None or inbound.is_ignored(heard, account.me):
+            return
+        if not inbound.is_addressed(heard, account.me, rules):
+            if rules.observe:
+                speaker = (await self._names(heard)).user or heard.user_id
+                self._observed.note(heard.channel_id, speaker, inbound.as_typed(heard.text))
+            return
+        source = inbound.source_of(heard, rules, await self._names(heard))
+        parts, files = await fetched(heard.files, rules.largest_file, self._wire.fetch)
+        said = inbound.message_of(heard, account.me, parts)
+        if verbs.find(said.text) is None:
+            said = with_observed(said, self._observed.lines(heard.channel_id))
+        if await receive(source, said, files=files):
+            self._observed.forget(heard.channel_id)
+
+    async def _names(self, heard: Heard) -> Names:
+        person = await self._wire.person(heard.user_id)
+        profile = person.get("profile") or {}
+        user = profile.get("display_name") or person.get("real_name") or person.get("name")
+        if heard.is_direct:
+            return Names(user)
+        chat = await self._wire.chat(heard.channel_id)
+        return Names(user, chat.get("name"), (chat.get("topic") or {}).get("value"))
+
+    async def _webhook(self, headers: Mapping[str, str], body: bytes) -> int | str:
+        """One request of the Events API, answered only when its message is durable."""
+        assert self._keys.signing_secret is not None
+        secret = self._keys.signing_secret.reveal()
+        wrong = signature.problem(secret, headers, body, now=self._now())
+        if wrong is not None:
+            log.warning("slack: a request was refused: %s", wrong)
+            return _NOT_SIGNED
+        payload = _payload(body)
+        if payload is None:
+            return _BAD
+        if payload.get("type") == "url_verification":
+            return str(payload.get("challenge", ""))
+        if self._receive is None:
+            return _LATER
+        is_event = payload.get("type") == "event_callback"
+        heard = inbound.read_event(payload) if is_event else inbound.read_command(payload)
+        try:
+            await self._take(heard, self._receive)
+        except (RetryLater, StoreUnavailable) as error:
+            log.warning("slack: a message could not be stored and comes again: %s", error)
+            return _LATER
+        except BadInput as error:
+            log.warning("slack: a message cannot be stored: %s", error)
+        return _OK
+
+
+def _read(envelope: Envelope) -> Heard | None:
+    match envelope.kind:
+        case "events_api":
+            return inbound.read_event(envelope.payload)
+        case "slash_commands":
+            return inbound.read_command(envelope.payload)
+        case _:
+            return None
+
+
+def _payload(body: bytes) -> dict[str, Any] | None:
+    """A verified body: an event is JSON, a slash command a form."""
+    try:
+        if not body.lstrip().startswith(b"{"):
+            return dict(parse_qsl(body.decode(), strict_parsing=True))
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
