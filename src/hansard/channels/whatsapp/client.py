@@ -33,7 +33,7 @@ class Found:
     size: int | None
 
 
-class TooLarge(HansardError):
+class TooLarge(Exception):
     """A file has more bytes than we take."""
 
 
