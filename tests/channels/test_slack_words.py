@@ -73,6 +73,7 @@ def test_an_edited_message_keeps_its_id() -> None:
         ("hello", {}, Rules(), False),
         ("<@U1> hello", {}, Rules(), True),
         ("<@U1|bot> hello", {}, Rules(), True),
+        ("<@U12> hello", {}, Rules(), False),
         ("hello", {"channel": "D5"}, Rules(), True),
         ("hello", {"parent_user_id": "U1"}, Rules(), True),
         ("hello", {}, Rules(always=True), True),

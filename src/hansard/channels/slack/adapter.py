@@ -145,15 +145,15 @@ class SlackAdapter:
         if not inbound.is_addressed(heard, account.me, rules):
             if rules.observe:
                 speaker = (await self._names(heard)).user or heard.user_id
-                self._observed.note(heard.channel_id, speaker, inbound.as_typed(heard.text))
+                self._observed.note(heard.room, speaker, inbound.as_typed(heard.text))
             return
         source = inbound.source_of(heard, rules, await self._names(heard))
         parts, files = await fetched(heard.files, rules.largest_file, self._wire.fetch)
         said = inbound.message_of(heard, account.me, parts)
         if verbs.find(said.text) is None:
-            said = with_observed(said, self._observed.lines(heard.channel_id))
+            said = with_observed(said, self._observed.lines(heard.room))
         if await receive(source, said, files=files):
-            self._observed.forget(heard.channel_id)
+            self._observed.forget(heard.room)
 
     async def _names(self, heard: Heard) -> Names:
         person = await self._wire.person(heard.user_id)

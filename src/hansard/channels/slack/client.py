@@ -20,7 +20,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from hansard.channels.files import File
 from hansard.channels.slack.inbound import Me
 from hansard.channels.slack.outbound import Post
-from hansard.errors import HansardError, NotAllowed, NotFound, RetryLater, Unreachable
+from hansard.errors import BadInput, HansardError, NotAllowed, NotFound, RetryLater, Unreachable
 
 API = "https://slack.com/api/"
 AGAIN_SECONDS = 1.0
@@ -72,10 +72,6 @@ KEY_REFUSED = (
     "token where [channels.slack] says."
 )
 log = logging.getLogger("hansard.channels.slack")
-
-
-class BadBlocks(HansardError):
-    """Slack does not take the blocks; nothing was written, and plain text may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +160,7 @@ class Wire:
                     unfurl_links=False,
                     unfurl_media=False,
                 )
-        except BadBlocks as error:
+        except BadInput as error:
             if plainly:
                 raise Unreachable(f"Slack does not take this text: {error}", channel) from error
             return await self.post(channel, post, thread=thread, plainly=True)
@@ -294,7 +290,7 @@ def _refused(error: SlackApiError, where: str, key: str) -> HansardError:
         hint = " Invite the bot there." if why in ("not_in_channel", "channel_not_found") else ""
         return Unreachable(f"Slack does not let the bot write to {where}: {why}.{hint}", where)
     if why in _BAD_BLOCKS:
-        return BadBlocks(why)
+        return BadInput(why)
     return HansardError(f"Slack failed: {why or status}.", committed="unknown")
 
 

@@ -42,6 +42,11 @@ class Heard:
         """Whether this is a direct chat; such ids begin with a D."""
         return self.channel_kind == "im" or self.channel_id.startswith("D")
 
+    @property
+    def room(self) -> str:
+        """The channel, or the thread within it, in which others hear this."""
+        return self.channel_id if self.thread is None else f"{self.channel_id}/{self.thread}"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -144,7 +149,8 @@ def is_addressed(heard: Heard, me: Me, rules: Rules) -> bool:
     """Whether this is said to the agent."""
     if heard.is_direct or heard.is_command or rules.always or heard.channel_id in rules.always_in:
         return True
-    return f"<@{me.user_id}" in heard.text or heard.parent_user == me.user_id
+    mentions = (f"<@{me.user_id}>", f"<@{me.user_id}|")
+    return any(each in heard.text for each in mentions) or heard.parent_user == me.user_id
 
 
 def message_of(heard: Heard, me: Me, files: tuple[Part, ...] = ()) -> Message:
