@@ -154,7 +154,9 @@ def _asks_with_a_code(home: Path) -> str:
     return "K7QM2XPA"
 
 
-@pytest.mark.parametrize("path", [path for path in LEAVES if path not in ("hansard serve", "hansard mcp")])
+@pytest.mark.parametrize(
+    "path", [path for path in LEAVES if path not in ("hansard serve", "hansard mcp")]
+)
 def test_every_command_prints_exactly_one_json_document(
     working: Program, tmp_path: Path, path: str
 ) -> None:

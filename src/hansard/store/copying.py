@@ -20,7 +20,9 @@ from hansard.store.database import Row, Store, Tx
 from hansard.store.sqlite import SqliteStore
 
 # Derived, or each database's own.
-NOT_COPIED = frozenset({"meta", "schema_migrations", "search_state", "search_taken", "search_docs", "search_titles"})
+NOT_COPIED = frozenset(
+    {"meta", "schema_migrations", "search_state", "search_taken", "search_docs", "search_titles"}
+)
 MARKER = "copy"
 GENERATION = "generation"
 PAGE = 500

@@ -68,7 +68,9 @@ class _Lock:
             return
         # The waiter still sits in the kernel's queue on the old open file; it ends with it.
         waiting.abandon()
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._file = os.open(
+            self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         raise RetryLater(
             f"Another program has kept the store's write lock for {wait_seconds:.0f} s; nothing was written. Try again."
         )
