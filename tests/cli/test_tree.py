@@ -49,6 +49,7 @@ WORK = {
     "hansard export": ["Capitals"],
     "hansard import": ["FILE"],
     "hansard prune": [],
+    "hansard search": ["hello"],
     "hansard usage": [],
     "hansard chat": ["hello"],
     "hansard schedule add": ["other", "every 1h", "hello"],

@@ -78,7 +78,7 @@ class Language:
         """A path, a call or a name in code."""
         one, two = (word.rstrip(_MARKS) for word in self._draw(2))
         forms = (f"src/{one}/{two}.py", f"{one}_{two}()", f"{one}{two.title()}")
-        return forms[self._chance.randrange(len(forms))]
+        return str(self._chance.choice(forms))
 
     def _draw(self, count: int) -> list[str]:
         while self._next + count > len(self._stream):
@@ -99,8 +99,7 @@ class Language:
         return list(found)
 
     def _syllable(self) -> str:
-        pick = self._chance.choice
-        return pick(_ONSETS) + pick(_NUCLEI) + pick(_CODAS)
+        return "".join(self._chance.choice(part) for part in (_ONSETS, _NUCLEI, _CODAS))
 
 
 def corpus(language: Language, messages: int) -> Iterator[Said]:

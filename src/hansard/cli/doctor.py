@@ -1,5 +1,6 @@
 """`hansard doctor`."""
 
+import importlib
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -63,6 +64,21 @@ def doctor(console: Console) -> None:
     console.answer(value, "\n".join(map(_line, findings)))
     if wrong:
         raise click.exceptions.Exit(1)
+
+
+def _index(house: "House", path: str | None) -> Finding:
+    # Loaded here: the words' patterns take longer to make than a store to open.
+    health = importlib.import_module("hansard.store.index_health").examine(house.store, path)
+    if health.problem is not None:
+        do = "The next search makes it again; or run: hansard rebuild --index"
+        return Finding("search index", "warn", f"damaged ({health.problem})", do)
+    if not health.exists:
+        return Finding("search index", "ok", "not made yet; the first search makes it")
+    room = f"{size(health.bytes)}, " if health.bytes else ""
+    if health.behind:
+        what = f"{room}{count(health.behind, 'change')} behind; the next search takes them in"
+        return Finding("search index", "ok", what)
+    return Finding("search index", "ok", f"{room}complete")
 
 
 def _line(found: Finding) -> str:
@@ -158,6 +174,7 @@ def _opened(house: "House") -> Iterator[Finding]:
         yield Finding("integrity", "bad", f"{each.invariant}: {each.where}: {each.what}", do)
     if not broken:
         yield Finding("integrity", "ok", "no damage found (`hansard verify` looks deeper)")
+    yield _index(house, sqlite_path(house.config.database))
     found = house.reading(health, now=house.occasion().now).result()
     waiting = (
         f"{count(found.waiting_arrivals, 'arrival')} and "

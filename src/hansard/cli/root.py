@@ -13,6 +13,7 @@ COMMANDS = {
     "serve": ("serve:serve", "Run Hansard."),
     "chat": ("chat:chat", "Talk with an agent."),
     "sessions": ("sessions:sessions", "List, read and change sessions."),
+    "search": ("search:search", "Find what was said."),
     "export": ("exporting:export", "Write sessions as JSONL, Markdown or HTML."),
     "import": ("importing:import_", "Read sessions from Hansard JSONL."),
     "prune": ("prune:prune", "Delete sessions that ended long ago."),

@@ -9,6 +9,8 @@ from hansard.cli.table import Column, count, size, table
 from hansard.cli.tree import command, pass_console
 
 SHOWN_SIZES = 12
+# How long the index is fed between two lines of progress.
+STEP_SECONDS = 0.5
 
 
 @command("verify", example="hansard verify && echo clean")
@@ -47,16 +49,32 @@ def verify(console: Console) -> None:
         raise click.exceptions.Exit(1)
 
 
-@command("rebuild", example="hansard rebuild")
+@command("rebuild", example="hansard rebuild\nhansard rebuild --index")
+@click.option("--index", is_flag=True, help="The search index alone, from nothing.")
 @pass_console
-def rebuild(console: Console) -> None:
+def rebuild(console: Console, *, index: bool) -> None:
     """Make counts, previews and sums again from the log, which is not changed."""
+    if index:
+        _rebuild_index(console)
+        return
     with console.house() as house:
         wrong = checking.rebuild(
             house.store, progress=lambda done: console.progress(f"{done:,} sessions rebuilt")
         )
     console.end_progress()
     console.answer({"changed": wrong}, f"{count(wrong, 'session')} had to be changed.")
+
+
+def _rebuild_index(console: Console) -> None:
+    with console.house() as house:
+        house.store.rebuild_index().result()
+        state = house.store.catch_up(0).result()
+        total = state.behind
+        while state.behind:
+            console.progress(f"{max(0, total - state.behind):,} of {total:,} changes indexed")
+            state = house.store.catch_up(STEP_SECONDS).result()
+    console.end_progress()
+    console.answer({"indexed": total}, f"{count(total, 'change')} indexed.")
 
 
 @command("stats", example="hansard stats")

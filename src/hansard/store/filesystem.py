@@ -7,7 +7,7 @@ from pathlib import Path
 # What may stand beside a database: its name and one of these.
 BESIDE = (
     *("", "-wal", "-shm", "-identity", "-queue", "-turn"),
-    *("-search", "-search-wal", "-search-shm"),
+    *("-search", "-search-wal", "-search-shm", "-search-lock"),
 )
 MOUNTS = Path("/proc/self/mountinfo")
 # Locks and shared memory across machines are not what SQLite's WAL needs them to be.

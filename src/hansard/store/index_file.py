@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import apsw
 
-from hansard.store import checksums, sqlite_file
+from hansard.store import checksums, indexing, sqlite_file
 from hansard.store.sqlite_match import SCORE, score
 from hansard.store.sqlite_shards import IndexTx
 
@@ -68,6 +68,18 @@ class IndexFile:
                     if os.path.lexists(name):
                         os.remove(name)
         self._identity = None
+
+    def examine(self) -> int:
+        """Read every page, change nothing; how many changes the index has not seen."""
+        connection = sqlite_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
+        try:
+            self._recognise(connection)
+            found = connection.pragma("quick_check", 1, schema="main")
+            if found != "ok":
+                raise apsw.CorruptError(str(found))
+            return indexing.state(IndexTx(connection)).behind
+        finally:
+            connection.close(True)
 
     @staticmethod
     def make_in(tx: IndexTx) -> None:
