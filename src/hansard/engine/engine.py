@@ -15,6 +15,7 @@ from hansard.engine.outbox import Outbox
 from hansard.engine.parts import Parts
 from hansard.engine.ports import Adapter
 from hansard.engine.scheduler import Scheduler
+from hansard.engine.showing import Showing
 from hansard.engine.sweeper import Sweeper
 from hansard.errors import NotAllowed, RetryLater
 from hansard.model.entry import Message
@@ -35,6 +36,7 @@ class Engine:
         self.turns = TurnLoop(parts, self.compactor)
         self.scheduler = Scheduler(parts)
         self.sweeper = Sweeper(parts)
+        self.showing = Showing(parts)
         self.states: dict[str, str] = {}
         self._outbox = Outbox(parts)
         self._tasks: list[asyncio.Task[None]] = []
@@ -48,6 +50,8 @@ class Engine:
             ("sweeper", self.sweeper.run),
             ("scheduler", self.scheduler.run),
         ]
+        if self.showing.is_wanted:
+            loops.append(("showing", self.showing.run))
         loops += [
             (f"channel {name}", self._channel(adapter))
             for name, adapter in self.parts.adapters.items()

@@ -13,8 +13,8 @@ from hansard.engine.wake import Wake
 from hansard.errors import HansardError, NotAllowed, RetryLater, StoreUnavailable, Unreachable
 from hansard.model.delivery import Delivery
 
-LEASE_SECONDS = 60.0
-SEND_SECONDS = 45.0
+# How much longer a claim lasts than a sending may take.
+MARGIN = 4 / 3
 AT_ONCE = 32
 log = logging.getLogger("hansard.outbox")
 
@@ -57,7 +57,7 @@ class Outbox:
             claimed = await parts.store.write(
                 deliver.claim,
                 holder=parts.holder,
-                seconds=LEASE_SECONDS,
+                seconds=parts.settings.send_seconds * MARGIN,
                 now=parts.clock.now(),
                 limit=room,
                 platform=adapter.platform,
@@ -83,7 +83,7 @@ class Outbox:
     async def _send(self, adapter: Adapter, delivery: Delivery) -> None:
         parts = self._parts
         try:
-            async with asyncio.timeout(SEND_SECONDS):
+            async with asyncio.timeout(parts.settings.send_seconds):
                 sent = await adapter.send(delivery)
         except RetryLater as error:
             await self._later(delivery, error.after, str(error))

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hansard.model.delivery import Delivery
 from hansard.model.entry import Message
@@ -114,6 +114,14 @@ class Receive(Protocol):
         When this returns the message is durable: its arrival's id, or "" for someone who may
         not enter, of whom nothing is kept.
         """
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """An adapter that can show an answer while it grows has this method besides its own."""
+
+    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
+        """Show what a turn has said so far; its delivery takes the place of this."""
 
 
 class Desk(Protocol):

@@ -48,11 +48,13 @@ class Settings:
     poll_seconds: float = 1.0
     sweep_seconds: float = 5.0
     confirm_seconds: float = 3.0
+    show_seconds: float = 0.5
     turn_seconds: float = 900.0
     longest_output: int = 2_000_000
     most_turns: int = 64
     while_running: WhileRunning = WhileRunning.QUEUE
     send_attempts: int = 12
+    send_seconds: float = 45.0
     longest_backoff: float = 300.0
     compact_at_tokens: int | None = None
     doors: Mapping[str, Door] = field(default_factory=dict)

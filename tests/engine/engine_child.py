@@ -1,0 +1,106 @@
+"""A process with an engine: it takes arrivals from a list and answers all it finds, until killed."""
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from hansard.agents.echo import EchoRunner
+from hansard.clock import RandomIds, SystemClock
+from hansard.engine.engine import Engine
+from hansard.engine.parts import Parts
+from hansard.engine.settings import Door, Settings
+from hansard.errors import RetryLater, StoreUnavailable
+from hansard.model.delivery import Delivery
+from hansard.model.entry import message
+from hansard.model.part import text_of
+from hansard.model.place import Source
+from hansard.store.opening import open_store
+from hansard.testing.engine_world import assembled
+from hansard.testing.loopback import LoopbackAdapter
+from hansard.testing.scripted import scripted_agent
+from tests.walks.writing_child import nurse
+
+SETTINGS = Settings(
+    lease_seconds=2,
+    poll_seconds=0.1,
+    sweep_seconds=0.2,
+    confirm_seconds=0.3,
+    send_seconds=3,
+    doors={"loopback": Door(everyone=True)},
+)
+
+
+def source_of(arrival: str) -> Source:
+    """`12.3` is the third message of chat 12."""
+    chat, _, _ = arrival.partition(".")
+    return Source("loopback", chat, user_id=f"u{chat}", platform_message_id=arrival)
+
+
+class Wire(LoopbackAdapter):
+    """A platform that writes down what it was given to send."""
+
+    def __init__(self, report: str) -> None:
+        super().__init__()
+        self._file = Path(report).open("a", encoding="utf-8")  # noqa: SIM115 - until killed
+
+    async def send(self, delivery: Delivery) -> Any:
+        line = {"sent": text_of(delivery.parts), "to": delivery.channel.chat_id}
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        return await super().send(delivery)
+
+    def acknowledge(self, arrival: str) -> None:
+        self._file.write(json.dumps({"ack": arrival}) + "\n")
+        self._file.flush()
+
+
+def child(order: dict[str, Any]) -> None:
+    """Take in the arrivals of the order, each when it comes, and go on until killed."""
+    asyncio.run(_live(order))
+
+
+async def _live(order: dict[str, Any]) -> None:
+    store = open_store(order["url"], create=False, clock=SystemClock(), ids=RandomIds())
+    wire = Wire(order["report"])
+    agent = scripted_agent(EchoRunner())
+    parts = Parts(
+        store=store,
+        clock=SystemClock(),
+        ids=RandomIds(),
+        holder=order["name"],
+        agent_for=lambda _, __: agent,
+        system_prompt=assembled,
+        priced=lambda used: used,
+        adapters={"loopback": wire},
+        deliverable=frozenset({"loopback"}),
+        settings=SETTINGS,
+        chance=random.Random(order["name"]),
+    )
+    engine = Engine(parts)
+    await engine.start()
+    gate = asyncio.Semaphore(64)
+
+    async def take(arrival: str) -> None:
+        async with gate:
+            await _received(engine, wire, arrival)
+
+    await asyncio.gather(*(take(arrival) for arrival in order["arrivals"]))
+    await asyncio.sleep(order["seconds"])
+
+
+async def _received(engine: Engine, wire: Wire, arrival: str) -> None:
+    """As a platform does: again and again until it is taken."""
+    while True:
+        try:
+            await engine.receive(source_of(arrival), message("user", arrival))
+        except (RetryLater, StoreUnavailable):
+            await asyncio.sleep(0.05)
+        else:
+            wire.acknowledge(arrival)
+            return
+
+
+if __name__ == "__main__":
+    nurse(child)
