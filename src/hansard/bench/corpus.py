@@ -99,7 +99,8 @@ class Language:
         return list(found)
 
     def _syllable(self) -> str:
-        return "".join(self._chance.choice(part) for part in (_ONSETS, _NUCLEI, _CODAS))
+        made: str = "".join(self._chance.choice(part) for part in (_ONSETS, _NUCLEI, _CODAS))
+        return made
 
 
 def corpus(language: Language, messages: int) -> Iterator[Said]:
