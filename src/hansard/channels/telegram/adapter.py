@@ -13,6 +13,7 @@ from hansard.channels.progress import Progress
 from hansard.channels.telegram import inbound, outbound
 from hansard.channels.telegram.client import Client, Moved, Refused
 from hansard.channels.telegram.inbound import FileRef, Incoming
+from hansard.channels.telegram.live import Growing
 from hansard.channels.telegram.outbound import Piece
 from hansard.channels.telegram.settings import TelegramSettings
 from hansard.engine.ports import Capabilities, Receive, Sent
@@ -60,6 +61,7 @@ class TelegramAdapter:
         self._moved: dict[str, str] = {}
         self._quiet_until: dict[str, float] = {}
         self._progress = Progress()
+        self._growing = Growing(self.client, pause_seconds=settings.pause_seconds)
 
     async def run(self, receive: Receive) -> None:
         """Take updates in until cancelled."""
@@ -83,7 +85,8 @@ class TelegramAdapter:
         done = self._progress.sent(delivery.id)
         try:
             for piece in outbound.pieces(delivery.parts)[len(done) :]:
-                done.append(await self._send(delivery.channel, piece))
+                grown = None if done else await self._grown(delivery, piece)
+                done.append(grown or await self._send(delivery.channel, piece))
         except RetryLater as error:
             pause = self.settings.pause_seconds * 2.0 ** min(delivery.attempts, 10)
             wait = error.after or min(pause, LONGEST_PAUSE_SECONDS)
@@ -98,6 +101,12 @@ class TelegramAdapter:
             await self.client.typing(chat, thread=channel.thread_id)
         except HansardError as error:
             log.debug("telegram does not show typing: %s", error)
+
+    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
+        """Let the answer grow in the chat, where that is wanted."""
+        if self.settings.stream:
+            chat = self._moved.get(channel.chat_id, channel.chat_id)
+            await self._growing.show(chat, channel.thread_id, turn_id, text)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -206,6 +215,26 @@ class TelegramAdapter:
             return inbound.too_large(file, limit, len(data)), None
         name = sha256(data).hexdigest()
         return Attachment(name, file.media_type, file.name, len(data)), data
+
+    async def _grown(self, delivery: Delivery, piece: Piece) -> str | None:
+        """Make the delivery the last edit of the message that grew; None when there is none."""
+        number = await self._growing.take(delivery.turn_id)
+        if number is None:
+            return None
+        chat = self._moved.get(delivery.channel.chat_id, delivery.channel.chat_id)
+        self._refuse_while_quiet(chat)
+        for text, markup in ((piece.markup, True), (piece.plain, False)):
+            if text is None:
+                continue
+            try:
+                await self.client.edit(chat, number, text, markup=markup)
+            except (Refused, Moved) as error:
+                log.info("telegram: a message that grew cannot be finished: %s", error)
+                continue
+            self._growing.forget(delivery.turn_id)
+            return number
+        self._growing.forget(delivery.turn_id)
+        return None
 
     async def _send(self, channel: Channel, piece: Piece) -> str:
         chat = self._moved.get(channel.chat_id, channel.chat_id)
