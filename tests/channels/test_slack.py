@@ -235,6 +235,19 @@ async def test_a_connection_that_slack_closes_is_made_again(platform: SlackPlatf
     assert ear.texts == ["before", "after"]
 
 
+async def test_a_connection_that_slack_wants_renewed_is_renewed(platform: SlackPlatform) -> None:
+    ear = Door()
+    async with taking_in(platform.adapter(), ear):
+        await until(lambda: bool(platform.sockets), "a bot at the socket")
+        (first,) = platform.sockets
+        await platform.asks_to_reconnect()
+        await until(lambda: bool(platform.sockets - {first}), "another connection")
+        await platform.says("after", number=1)
+        await until(lambda: platform.acknowledged(1), "an acknowledgement")
+
+    assert set(ear.texts) == {"after"}
+
+
 async def test_a_file_comes_in_with_its_message(
     platform: SlackPlatform, world: ChannelWorld
 ) -> None:

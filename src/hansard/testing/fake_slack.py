@@ -140,6 +140,11 @@ class FakeSlack(PlatformServer):
         body = {"ok": False, "error": "ratelimited" if status == 429 else "internal_error"}
         self.refuse_with(lambda: web.json_response(body, status=status, headers=headers), times)
 
+    async def asks_to_reconnect(self) -> None:
+        """Announce the end of every socket, as Slack does every few hours."""
+        for socket in list(self.sockets):
+            await _told(socket, {"type": "disconnect", "reason": "refresh_requested"})
+
     async def hang_up(self) -> None:
         """Close every socket, as Slack does from time to time."""
         for socket in list(self.sockets):
