@@ -50,6 +50,7 @@ WORK = {
     "hansard import": ["FILE"],
     "hansard prune": [],
     "hansard search": ["hello"],
+    "hansard demo": ["--sessions", "3", "--home", "OTHER"],
     "hansard usage": [],
     "hansard chat": ["hello"],
     "hansard schedule add": ["other", "every 1h", "hello"],
@@ -164,6 +165,7 @@ def test_every_command_prints_exactly_one_json_document(
     if path == "hansard restore":
         working("backup", str(tmp_path / "copy.db"))
     words = {"FILE": str(tmp_path / "export.jsonl"), "COPY": str(tmp_path / "copy.db")}
+    words["OTHER"] = str(tmp_path / "other")
     if "TOKEN" in WORK[path]:
         words["TOKEN"] = working("tokens", "add", "--json").json["id"]
     if "CODE" in WORK[path]:

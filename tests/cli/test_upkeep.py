@@ -240,11 +240,3 @@ def test_a_store_is_not_copied_to_itself(filled: Program) -> None:
 
     assert answer.code == 1
     assert "cannot be copied to itself" in answer.line
-
-
-def test_serve_is_honest_about_what_is_not_there_yet(hansard: Program) -> None:
-    answer = hansard("serve")
-
-    assert answer.code == 0
-    assert "not part of this version yet" in answer.out
-    assert hansard.database.exists()

@@ -9,7 +9,7 @@ from hansard.cli.table import count as counted
 from hansard.cli.tree import command, pass_console
 
 
-@command("demo", example="hansard --home /tmp/demo demo\nhansard --home /tmp/demo serve")
+@command("demo", example="hansard demo --home demo\nhansard serve --home demo")
 @click.option(
     "--sessions", default=320, type=click.IntRange(1, 20_000), help="How many sessions to make."
 )
