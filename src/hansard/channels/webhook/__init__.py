@@ -23,7 +23,7 @@ async def check(adapter: Adapter) -> str:
     signed = "its time and its body" if given.signs_time else "its body"
     to = "nowhere (set call_back)" if given.call_back is None else _host(given.call_back)
     return (
-        f"Requests come to /channels/webhook/webhook with {given.signature_header}: "
+        f"Requests come to /api/v1/channels/webhook/webhook with {given.signature_header}: "
         f"{given.signature_prefix}<hex of HMAC-SHA256 over {signed}>. Answers go to {to}."
     )
 
