@@ -82,17 +82,19 @@ function highlightLater(code: Element, name: string): void {
 
 /** Mark found words in the finished text, without touching its structure. */
 export function markWords(node: HTMLElement, words: string[]): void {
-  const wanted = words.filter((word) => word.length > 1).map((word) => word.toLowerCase())
+  const wanted = words.filter((word) => word.length > 1).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+  if (!wanted.length) return
+  const pattern = new RegExp(wanted.join('|'), 'giu')
   const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT)
   const texts: Text[] = []
   while (walker.nextNode()) texts.push(walker.currentNode as Text)
   for (const text of texts) {
-    const low = text.data.toLowerCase()
-    const at = wanted.map((word) => [low.indexOf(word), word.length] as const).find(([place]) => place >= 0)
-    if (!at || text.parentElement?.closest('mark')) continue
-    const range = document.createRange()
-    range.setStart(text, at[0])
-    range.setEnd(text, Math.min(text.length, at[0] + at[1]))
-    range.surroundContents(document.createElement('mark'))
+    if (text.parentElement?.closest('mark')) continue
+    for (const found of [...text.data.matchAll(pattern)].reverse()) {
+      const range = document.createRange()
+      range.setStart(text, found.index)
+      range.setEnd(text, found.index + found[0].length)
+      range.surroundContents(document.createElement('mark'))
+    }
   }
 }

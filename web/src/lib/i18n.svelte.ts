@@ -46,7 +46,7 @@ export async function useLanguage(): Promise<void> {
 type Values = Record<string, string | number>
 
 export function t(key: Key, values: Values = {}): string {
-  return fill(words[key] ?? english[key], values)
+  return fill(words[key] ?? english[key] ?? key, values)
 }
 
 /** A word that depends on a number: `key_one`, `key_few`, `key_many`, `key_other`. */

@@ -120,6 +120,10 @@ export class OpenSession {
 
   private entryCame(entry: Entry): void {
     if (entry.session_id !== this.id || this.moreAfter) return
+    if (entry.kind === 'retraction') {
+      void this.load()
+      return
+    }
     this.add([entry])
     if (entry.role === 'assistant' && this.saying?.turnId === entry.turn_id) {
       this.held = { text: '', thinking: '', fresh: false }
