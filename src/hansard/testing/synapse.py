@@ -1,0 +1,138 @@
+"""A real Matrix homeserver for tests: Synapse in an environment of its own, on loopback."""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from hansard.testing.child import Child, ServerUnavailable, answers, free_port
+
+if os.name == "posix":
+    import fcntl
+
+WANTED = "matrix-synapse>=1.150,<2"
+SERVER_NAME = "test"
+START_SECONDS = 60.0
+INSTALL_SECONDS = 600
+_SECRET = "only-for-tests"
+_ANY = {"per_second": 10_000, "burst_count": 10_000}
+_BOTH = {"local": _ANY, "remote": _ANY}
+
+
+class Synapse:
+    """A homeserver where accounts are made as they are wanted."""
+
+    def __init__(self, tools: Path) -> None:
+        python = installed(tools)
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        home = Path(tempfile.mkdtemp(prefix="hansard-matrix-")).resolve()
+        seed = base64.b64encode(os.urandom(32)).decode().rstrip("=")
+        (home / "signing.key").write_text(f"ed25519 a_test {seed}\n")
+        (home / "homeserver.yaml").write_text(json.dumps(self._settings(home)))
+        config = home / "homeserver.yaml"
+        self._child = Child([python, "-m", "synapse.app.homeserver", "-c", config], home)
+        self._child.wait_until(
+            lambda: answers(self.port), seconds=START_SECONDS, what="Synapse, the Matrix server,"
+        )
+
+    def stop(self) -> None:
+        """End the server, and leave nothing behind."""
+        self._child.stop()
+
+    def register(self, name: str) -> tuple[str, str]:
+        """Make an account; its id and its access token."""
+        path = "/_synapse/admin/v1/register"
+        nonce = self.call("GET", path)["nonce"]
+        password = os.urandom(8).hex()
+        given = "\0".join((nonce, name, password, "notadmin")).encode()
+        mac = hmac.new(_SECRET.encode(), given, hashlib.sha1).hexdigest()
+        said = {"nonce": nonce, "username": name, "password": password, "mac": mac, "admin": False}
+        made = self.call("POST", path, said)
+        return made["user_id"], made["access_token"]
+
+    def call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, token: str = ""
+    ) -> dict[str, Any]:
+        """Ask the server as anyone does."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        asked = urllib.request.Request(self.url + path, data, headers, method=method)
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            said: dict[str, Any] = json.loads(answer.read())
+            return said
+
+    def _settings(self, home: Path) -> dict[str, Any]:
+        listener = {
+            "port": self.port,
+            "type": "http",
+            "bind_addresses": ["127.0.0.1"],
+            "resources": [{"names": ["client"]}],
+        }
+        return {
+            "server_name": SERVER_NAME,
+            "listeners": [listener],
+            "database": {"name": "sqlite3", "args": {"database": str(home / "homeserver.db")}},
+            "media_store_path": str(home / "media"),
+            "signing_key_path": str(home / "signing.key"),
+            "registration_shared_secret": _SECRET,
+            "macaroon_secret_key": _SECRET,
+            "form_secret": _SECRET,
+            "trusted_key_servers": [],
+            "report_stats": False,
+            "bcrypt_rounds": 4,
+            "presence": {"enabled": False},
+            "rc_message": _ANY,
+            "rc_registration": _ANY,
+            "rc_login": {"address": _ANY, "account": _ANY, "failed_attempts": _ANY},
+            "rc_joins": _BOTH,
+            "rc_invites": {"per_room": _ANY, "per_user": _ANY, "per_issuer": _ANY},
+            "rc_room_creation": _ANY,
+        }
+
+
+def installed(tools: Path) -> Path:
+    """The interpreter of an environment with Synapse in it, made on first use."""
+    environment = tools.resolve() / "synapse"
+    python = environment / "bin" / "python"
+    tools.mkdir(exist_ok=True)
+    with (tools / "synapse.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = environment / "hansard-done"
+        if not done.exists() or done.read_text() != WANTED:
+            _install(tools / "bin" / "uv", environment, python)
+            done.write_text(WANTED)
+    return python
+
+
+def _install(uv: Path, environment: Path, python: Path) -> None:
+    if uv.exists():
+        _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, environment])
+        _run([uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, WANTED])
+        return
+    _run([sys.executable, "-m", "venv", "--clear", environment])
+    _run([python, "-m", "pip", "install", "--quiet", WANTED])
+
+
+def _run(command: list[str | Path]) -> None:
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=INSTALL_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = (done.stdout.strip().splitlines() or ["it said nothing"])[-1][:300]
+        raise ServerUnavailable(
+            f"the tests of Matrix need Synapse, and {WANTED} could not be installed: {said}"
+        )

@@ -1,0 +1,150 @@
+"""The adapter of Matrix against a real homeserver."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.channels import matrix as channel
+from hansard.errors import NotAllowed, Unreachable
+from hansard.model.part import Attachment
+from hansard.model.place import Channel
+from hansard.testing.adapter_suite import AdapterSuite
+from hansard.testing.channel_world import Door, delivery_to, taking_in, until
+from hansard.testing.child import ServerUnavailable
+from hansard.testing.homeserver import MatrixPlatform
+from hansard.testing.synapse import Synapse
+
+TOOLS = Path(__file__).parents[2] / ".tools"
+
+
+@pytest.fixture(scope="module")
+def synapse() -> Iterator[Synapse]:
+    try:
+        server = Synapse(TOOLS)
+    except ServerUnavailable as error:
+        pytest.fail(str(error), pytrace=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def platform(synapse: Synapse) -> AsyncIterator[MatrixPlatform]:
+    async with MatrixPlatform(synapse) as homeserver:
+        yield homeserver
+
+
+class TestMatrix(AdapterSuite):
+    """Everything that an adapter keeps to."""
+
+
+async def test_an_invitation_is_accepted_only_from_those_who_may(platform: MatrixPlatform) -> None:
+    _, stranger = platform.synapse.register(f"eve-{platform.bot[5:13]}")
+    platform.put(
+        {"msgtype": "m.text", "body": "psst"},
+        token=stranger,
+        room=platform.make_room(stranger, join=False),
+    )
+    room = platform.make_room(platform.ada, join=False)
+    platform.put({"msgtype": "m.text", "body": "said before you came"}, room=room)
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await until(lambda: bool(door.texts), "the invitation was not accepted")
+
+    assert door.texts == ["said before you came"]
+    assert door.sources[0].chat_id == room
+
+
+async def test_a_thread_is_answered_in_the_thread(platform: MatrixPlatform) -> None:
+    root = platform.put({"msgtype": "m.text", "body": "root"})
+    relation = {"rel_type": "m.thread", "event_id": root}
+    platform.put({"msgtype": "m.text", "body": "below", "m.relates_to": relation})
+    door = Door()
+    async with taking_in(adapter := platform.adapter(), door):
+        await until(lambda: len(door.texts) == 2, "two messages")
+        channel_of_thread = door.sources[1].channel
+        assert channel_of_thread is not None
+        await adapter.send(delivery_to(channel_of_thread, "answer", id="in-thread"))
+
+    assert channel_of_thread.thread_id == root
+    assert platform.written()[-1]["m.relates_to"]["event_id"] == root
+
+
+async def test_a_correction_is_something_new_that_was_said(platform: MatrixPlatform) -> None:
+    event = platform.put({"msgtype": "m.text", "body": "teh"})
+    replaced = {
+        "msgtype": "m.text",
+        "body": "* the",
+        "m.new_content": {"msgtype": "m.text", "body": "the"},
+        "m.relates_to": {"rel_type": "m.replace", "event_id": event},
+    }
+    platform.put(replaced)
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await until(lambda: len(door.texts) == 2, "two messages")
+
+    assert "corrected" in door.texts[1]
+    assert door.texts[1].endswith("the")
+
+
+async def test_in_a_room_of_many_only_what_is_addressed_is_answered(
+    platform: MatrixPlatform,
+) -> None:
+    _, bob = platform.synapse.register(f"bob-{platform.bot[5:13]}")
+    room = platform.make_room(platform.ada, preset="public_chat", is_direct=False, name="Kitchen")
+    platform.join(room, bob)
+    platform.put({"msgtype": "m.text", "body": "tea is ready"}, room=room, token=bob)
+    mention = {"m.mentions": {"user_ids": [platform.bot]}}
+    platform.put({"msgtype": "m.text", "body": "what is ready?", **mention}, room=room)
+    door = Door()
+    async with taking_in(platform.adapter(observe=True), door):
+        await until(lambda: bool(door.texts), "the mention")
+
+    assert len(door.texts) == 1
+    assert door.texts[0].startswith("what is ready?")
+    assert "tea is ready" in door.texts[0]
+    assert (door.sources[0].chat_type, door.sources[0].chat_name) == ("group", "Kitchen")
+
+
+async def test_a_picture_comes_in_with_its_bytes(platform: MatrixPlatform) -> None:
+    await platform.says("a cat", number=1, file=b"meow")
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await until(lambda: bool(door.said), "the picture")
+
+    _, picture = door.said[0].parts
+    assert door.said[0].text.startswith("a cat")
+    assert isinstance(picture, Attachment)
+    assert (picture.name, picture.size, door.files[0]) == ("picture.png", 4, (b"meow",))
+
+
+async def test_an_encrypted_room_gets_one_clear_notice(platform: MatrixPlatform) -> None:
+    secret = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
+    room = platform.make_room(platform.ada, initial_state=[secret])
+    for _ in range(2):
+        platform.put_encrypted(room)
+    async with taking_in(platform.adapter(), Door()):
+        await until(lambda: bool(platform.written(room)), "the notice")
+    platform.put_encrypted(room)
+    await platform.says("hello", number=1)
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await until(lambda: bool(door.texts), "another message")
+
+    assert [each["msgtype"] for each in platform.written(room)] == ["m.notice"]
+
+
+async def test_a_room_that_we_are_not_in_is_unreachable(platform: MatrixPlatform) -> None:
+    room = platform.make_room(platform.ada, join=False)
+    adapter = platform.adapter()
+
+    with pytest.raises(Unreachable):
+        await adapter.send(delivery_to(Channel("matrix", room), "hi"))
+    await adapter.close()
+
+
+async def test_checking_says_who_the_bot_is(platform: MatrixPlatform) -> None:
+    assert platform.bot in await channel.check(platform.adapter())
+    platform.revoke()
+    with pytest.raises(NotAllowed, match="token"):
+        await channel.check(platform.adapter())
