@@ -18,7 +18,12 @@ MAY_IMPORT_LATE: dict[str, set[str]] = {
 
 # The three places that may swallow any exception, because they record and log it: a turn, a
 # delivery, a sweep. Written as `hansard.engine.loop:Class.method`.
-SUPERVISORS: frozenset[str] = frozenset()
+SUPERVISORS: frozenset[str] = frozenset(
+    {
+        "hansard.engine.outbox:Outbox._send",
+        "hansard.engine.sweeper:Sweeper._run_finalizer",
+    }
+)
 
 # Modules that catch any exception in one thread to raise it in another: nothing is swallowed.
 MESSENGERS: frozenset[str] = frozenset(
