@@ -90,8 +90,13 @@ def engine_settings(given: EngineSettings) -> Settings:
     return Settings(
         lease_seconds=given.lease_seconds,
         poll_seconds=given.poll_seconds,
+        sweep_seconds=given.sweep_seconds,
         turn_seconds=given.turn_seconds,
+        longest_output=given.longest_output,
         most_turns=given.most_turns,
+        send_attempts=given.send_attempts,
+        send_seconds=given.send_seconds,
+        longest_backoff=given.longest_backoff_seconds,
         while_running=WhileRunning(given.while_running),
         compact_at_tokens=given.compact_at_tokens,
         finalizer=given.finalizer,

@@ -12,9 +12,9 @@ from hansard.bench import slow_disk, table
 from hansard.bench.measure import AS_IT_IS, SLOW, Row
 from hansard.errors import BadInput, HansardError
 
-NAMES = ("append", "turn", "list", "load", "open", "postgres")
+NAMES = ("append", "turn", "engine", "list", "load", "open", "postgres", "search")
 # Reading syncs nothing: it is measured once.
-WRITING = ("append", "turn")
+WRITING = ("append", "turn", "engine")
 
 
 def main(

@@ -5,16 +5,18 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from hansard.bench import append, listing, load, opening, postgres, turn
+from hansard.bench import append, listing, load, opening, postgres, search, turn, turn_engine
 from hansard.bench.measure import SCALES, Case, Scale, measure, rows
 
 BENCHES: dict[str, Callable[[Path, Scale], Iterator[Case]]] = {
     "append": append.cases,
     "turn": turn.cases,
+    "engine": turn_engine.cases,
     "list": listing.cases,
     "load": load.cases,
     "open": opening.cases,
     "postgres": postgres.cases,
+    "search": search.cases,
 }
 
 

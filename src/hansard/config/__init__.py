@@ -24,7 +24,8 @@ class Config:
     """Everything a house is told before it opens."""
 
     home: Path
-    database: str
+    # Neither is printed with the rest: a URL and a file may hold what is secret.
+    database: str = field(repr=False)
     profile: str = "main"
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     isolate_people_in_groups: bool = True
@@ -33,7 +34,7 @@ class Config:
     reset: ResetSettings = resets.DEFAULT
     reset_by_type: Mapping[str, ResetSettings] = field(default_factory=dict)
     reset_by_platform: Mapping[str, ResetSettings] = field(default_factory=dict)
-    file: Mapping[str, Any] = field(default_factory=dict)
+    file: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def load(

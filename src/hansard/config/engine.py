@@ -8,6 +8,8 @@ from hansard.config import FILE, Config
 from hansard.config.table import Table
 from hansard.errors import BadInput
 
+SCOPES = ("person", "channel", "schedule")
+
 
 @dataclass(frozen=True, slots=True)
 class DoorSettings:
@@ -34,7 +36,7 @@ class AgentTable:
     name: str
     kind: str
     prompt: str | None
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,18 @@ class EngineSettings:
     agent: str | None = None
     agents: Mapping[str, AgentTable] = field(default_factory=dict)
     agent_by_platform: Mapping[str, str] = field(default_factory=dict)
-    channels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    channels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     doors: Mapping[str, DoorSettings] = field(default_factory=dict)
     budgets: Mapping[str, BudgetSettings] = field(default_factory=dict)
     lease_seconds: float = 30.0
     poll_seconds: float = 1.0
+    sweep_seconds: float = 5.0
     turn_seconds: float = 900.0
+    longest_output: int = 2_000_000
     most_turns: int = 64
+    send_attempts: int = 12
+    send_seconds: float = 45.0
+    longest_backoff_seconds: float = 300.0
     while_running: str = "queue"
     compact_at_tokens: int | None = None
     finalizer: str | None = None
@@ -72,11 +79,16 @@ def read(config: Config) -> EngineSettings:
         agent_by_platform=_by_platform(channels, agents),
         channels={name: each.values for name, each in channels.items()},
         doors={name: _door(each) for name, each in table.table("access").tables()},
-        budgets={name: _budget(each) for name, each in table.table("budget").tables()},
+        budgets={name: _budget(name, each) for name, each in table.table("budget").tables()},
         lease_seconds=loops.number("lease_seconds", 30),
         poll_seconds=loops.number("poll_seconds", 1),
+        sweep_seconds=loops.number("sweep_seconds", 5),
         turn_seconds=loops.number("turn_seconds", 900),
+        longest_output=loops.whole("longest_output") or 2_000_000,
         most_turns=loops.whole("most_turns") or 64,
+        send_attempts=loops.whole("send_attempts") or 12,
+        send_seconds=loops.number("send_seconds", 45),
+        longest_backoff_seconds=loops.number("longest_backoff_seconds", 300),
         while_running=loops.word("while_running", "queue", ("queue", "interrupt")),
         compact_at_tokens=loops.whole("compact_at_tokens"),
         finalizer=loops.text("finalizer"),
@@ -116,7 +128,12 @@ def _door(table: Table) -> DoorSettings:
     return door
 
 
-def _budget(table: Table) -> BudgetSettings:
+def _budget(name: str, table: Table) -> BudgetSettings:
+    if name.partition(":")[0] not in SCOPES:
+        raise BadInput(
+            f"[budget.{name}]: a budget is of a {', '.join(SCOPES[:-1])} or {SCOPES[-1]}, "
+            'as in [budget.person] or [budget."person:telegram:42"].'
+        )
     usd = table.values.get("usd")
     budget = BudgetSettings(
         per=table.word("per", "day", ("day", "month")),
@@ -124,4 +141,6 @@ def _budget(table: Table) -> BudgetSettings:
         microusd=None if usd is None else round(table.number("usd", 1) * 1_000_000),
     )
     table.refuse_unknown()
+    if budget.tokens is None and budget.microusd is None:
+        raise BadInput(f"[budget.{name}] sets no limit: write tokens or usd.")
     return budget

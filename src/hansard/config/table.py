@@ -1,12 +1,17 @@
 """One table of the configuration file, read with care."""
 
 import importlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from hansard.config import secret
 from hansard.config.secret import Secret
 from hansard.errors import BadInput
+
+_ENDLESS = float("inf")
+_SECRET = re.compile(r"token|secret|password|key|auth", re.IGNORECASE)
+_KINDS = {dict: "table", list: "list", str: "text", int: "number", float: "number", bool: "flag"}
 
 
 class Table:
@@ -53,7 +58,9 @@ class Table:
     def number(self, name: str, default: float) -> float:
         """A number above 0."""
         value = self._get(name, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self._bad(name, "a number above 0")
+        if not 0 < value < _ENDLESS:
             raise self._bad(name, "a number above 0")
         return value
 
@@ -108,4 +115,8 @@ class Table:
         return self._values.get(name, default)
 
     def _bad(self, name: str, wanted: str) -> BadInput:
-        return BadInput(f"{self._where}: {name} must be {wanted}, not {self._values[name]!r}.")
+        value = self._values[name]
+        # What may be a secret is not repeated, nor what may have one in it.
+        is_hidden = _SECRET.search(name) or isinstance(value, dict | list)
+        shown = f"a {_KINDS.get(type(value), 'value')}" if is_hidden else repr(value)
+        return BadInput(f"{self._where}: {name} must be {wanted}, not {shown}.")

@@ -79,7 +79,6 @@ class Engine:
         """Take a message in, with the bytes of its attachments; durable when this returns."""
         received = await self.intake.receive(source, said, idem=idem, files=files)
         self._follow_up(received)
-        self.turns.wake()
         return received
 
     def carry_on(self, accepted: Accepted) -> None:

@@ -39,20 +39,21 @@ class Outbox:
         )
         try:
             while True:
-                sent = [await self._send_due(adapter) for adapter in self._parts.adapters.values()]
-                if not any(sent):
+                more = [await self._send_due(adapter) for adapter in self._parts.adapters.values()]
+                if not any(more):
                     await self._wake.pause()
         finally:
             self._wake.close()
             sending = [task for tasks in self._sending.values() for task in tasks]
             await asyncio.gather(*sending, return_exceptions=True)
 
-    async def _send_due(self, adapter: Adapter) -> int:
+    async def _send_due(self, adapter: Adapter) -> bool:
+        """Send what is due and has room; whether there may be more of it at once."""
         parts = self._parts
         sending = self._sending.setdefault(adapter.platform, set())
         room = AT_ONCE - len(sending)
         if room <= 0:
-            return 0  # whoever finishes rings
+            return False  # whoever finishes rings
         try:
             claimed = await parts.store.write(
                 deliver.claim,
@@ -65,12 +66,12 @@ class Outbox:
             )
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the outbox cannot be read: %s", error)
-            return 0
+            return False
         for delivery in claimed:
             task = asyncio.create_task(self._send(adapter, delivery))
             sending.add(task)
             task.add_done_callback(partial(self._finished, sending))
-        return len(claimed)
+        return len(claimed) == room
 
     def _finished(self, sending: "set[asyncio.Task[None]]", task: "asyncio.Task[None]") -> None:
         sending.discard(task)

@@ -4,7 +4,6 @@ from hansard.engine.parts import Parts
 
 _BREAKS = ("\n\n", "\n", " ")
 _LEAST = 0.3
-LONGEST = 4000
 
 
 def pieces(text: str, longest: int) -> list[str]:
@@ -18,9 +17,12 @@ def pieces(text: str, longest: int) -> list[str]:
 
 
 def for_platform(text: str, platform: str, parts: Parts) -> list[str]:
-    """The text in pieces for a platform, by what its adapter says of it."""
+    """The text in as many deliveries as a platform's adapter wants; each may split its own again.
+
+    Where the adapter stands in another process the text stays whole.
+    """
     adapter = parts.adapters.get(platform)
-    return pieces(text, LONGEST if adapter is None else adapter.capabilities.longest_text)
+    return [text] if adapter is None else pieces(text, adapter.capabilities.longest_text)
 
 
 def _place(text: str, longest: int) -> int:

@@ -1,0 +1,184 @@
+"""hansard.toml: every setting is read, a wrong one is named, a secret is never printed."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansard import config
+from hansard.app.engine import engine_settings
+from hansard.config.engine import EngineSettings, read
+from hansard.config.table import Table
+from hansard.engine.settings import Budget, Settings, Strangers, WhileRunning
+from hansard.errors import BadInput
+from tests.house.code import ROOT
+
+EXAMPLE = ROOT / "hansard.example.toml"
+
+
+def loaded(folder: Path, text: str) -> EngineSettings:
+    (folder / config.FILE).write_text(text, encoding="utf-8")
+    return read(config.load(home=str(folder)))
+
+
+def refused(folder: Path, text: str) -> str:
+    with pytest.raises(BadInput) as caught:
+        loaded(folder, text)
+    return str(caught.value)
+
+
+def test_the_example_is_read(tmp_path: Path) -> None:
+    """The commented example loads as it stands."""
+    found = loaded(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
+
+    assert list(found.agents) == ["assistant"]
+    assert set(found.budgets) == {"person", "schedule:morning"}
+
+
+def test_the_example_is_read_with_every_comment_taken_away(tmp_path: Path) -> None:
+    """What stands in comments is right too."""
+    lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
+    setting = [line.removeprefix("# ") if _is_setting(line) else line for line in lines]
+    whole = "\n".join(setting)
+
+    found = loaded(tmp_path, whole)
+
+    assert {agent.kind for agent in found.agents.values()} == {
+        "script", "model", "command", "python",
+    }  # fmt: skip
+    assert found.agent == "assistant"
+    assert found.compact_at_tokens == 100_000
+    assert found.agent_by_platform == {"telegram": "assistant"}
+
+
+def _is_setting(line: str) -> bool:
+    text = line.removeprefix("# ")
+    return line.startswith("# ") and (text.startswith("[") or " = " in text)
+
+
+def test_the_example_says_the_defaults(tmp_path: Path) -> None:
+    """Every line that is not a comment says what holds without it."""
+    said = loaded(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
+    chosen = {"agent", "agents", "doors", "budgets", "channels", "agent_by_platform"}
+
+    for each in fields(EngineSettings):
+        if each.name not in chosen:
+            assert getattr(said, each.name) == getattr(EngineSettings(), each.name), each.name
+    assert engine_settings(EngineSettings()) == Settings()
+
+
+def test_the_example_has_every_setting_of_the_engine() -> None:
+    """A setting that is not in the example is found by nobody."""
+    text = EXAMPLE.read_text(encoding="utf-8")
+    known = {each.name for each in fields(EngineSettings)} - {
+        "agents", "agent_by_platform", "channels", "doors", "budgets",
+    }  # fmt: skip
+    assert {name for name in known if f"{name} =" not in text} == set()
+
+
+def test_what_is_written_reaches_the_engine(tmp_path: Path) -> None:
+    found = engine_settings(
+        loaded(
+            tmp_path,
+            """
+            [access.telegram]
+            allow = ["1", "2"]
+            strangers = "pair"
+            [budget.person]
+            per = "month"
+            usd = 1.5
+            tokens = 10
+            [engine]
+            while_running = "interrupt"
+            lease_seconds = 10
+            send_seconds = 7
+            longest_output = 99
+            """,
+        )
+    )
+
+    door = found.door("telegram")
+    assert (door.everyone, door.allow, door.strangers) == (
+        False, frozenset({"1", "2"}), Strangers.PAIR,
+    )  # fmt: skip
+    assert found.budgets == {"person": Budget("month", 10, 1_500_000)}
+    assert found.while_running is WhileRunning.INTERRUPT
+    assert (found.lease_seconds, found.send_seconds, found.longest_output) == (10, 7, 99)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[engine]\nturn_secnds = 5", "no setting 'turn_secnds'. Did you mean 'turn_seconds'?"),
+        ("[engine]\nturn_seconds = '5'", "turn_seconds must be a number above 0, not '5'"),
+        ("[engine]\nturn_seconds = inf", "turn_seconds must be a number above 0, not inf"),
+        ("[engine]\nturn_seconds = nan", "turn_seconds must be a number above 0"),
+        ("[engine]\nmost_turns = 0", "most_turns must be a whole number above 0, not 0"),
+        ("[engine]\nmost_turns = 1.5", "most_turns must be a whole number above 0, not 1.5"),
+        ("[engine]\nwhile_running = 'steer'", "while_running must be one of queue, interrupt"),
+        ("engine = 5", "engine must be a table, not 5"),
+        ("[access.x]\neveryone = 1", "everyone must be true or false, not 1"),
+        ("[access.x]\nallow = [1]", "allow must be a list of texts, not a list"),
+        ("[access.x]\nalow = []", "Did you mean 'allow'?"),
+        ("[access.x]\nstrangers = 'shoot'", "strangers must be one of ignore, pair"),
+        ("[budget.persn]\ntokens = 1", "a budget is of a person, channel or schedule"),
+        ("[budget.person]\nper = 'day'", "[budget.person] sets no limit"),
+        ("[budget.person]\nusd = -1", "usd must be a number above 0, not -1"),
+        ("[budget.person]\neur = 1", "no setting 'eur'"),
+        ("[agents.a]\nkind = 'oracle'", "kind must be one of model, command"),
+        ("agent = 'b'\n[agents.a]\nkind = 'echo'", "there is no table [agents.b]"),
+        ("[channels.telegram]\nagent = 'b'", "there is no table [agents.b]"),
+        ("[web]\nallowed_host = []", "Did you mean 'allowed_hosts'?"),
+        ("agnet = 'a'", "no setting 'agnet'"),
+        ("zone = 'Berlin'", "There is no time zone 'Berlin'"),
+        ("[reset]\nmode = 'weekly'", "A reset mode is none, idle, daily or both"),
+        ("[reset]\ndaily_at = 'noon'", "written like 04:00"),
+        ("[engine\n", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, says: str) -> None:
+    """One line: where, what, and the nearest that is right."""
+    told = refused(tmp_path, text)
+
+    assert says in told
+    assert "\n" not in told
+
+
+SECRET = "sk-very-secret-4711"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[channels.telegram]\ntoken = '{SECRET}'",
+        f"[agents.a]\nkind = 'model'\napi_key = '{SECRET}'",
+        f"database = 'postgresql://u:{SECRET}@localhost/x'",
+    ],
+)
+def test_what_is_secret_is_not_printed_with_the_configuration(tmp_path: Path, text: str) -> None:
+    """S3: also where someone wrote it into the file."""
+    (tmp_path / config.FILE).write_text(text, encoding="utf-8")
+    found = config.load(home=str(tmp_path))
+
+    assert SECRET not in repr(found)
+    assert SECRET not in repr(read(found))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("token", SECRET), ("webhook_secret", SECRET), ("auth", [SECRET]), ("x", {"key": SECRET})],
+)
+def test_an_error_does_not_repeat_what_may_be_secret(name: str, value: Any) -> None:
+    """S3."""
+    table = Table({name: value}, "hansard.toml")
+
+    with pytest.raises(BadInput) as caught:
+        table.flag(name, default=False)
+    assert SECRET not in str(caught.value)
+
+
+def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "") == EngineSettings()
+    (tmp_path / config.FILE).unlink()
+    assert read(config.load(home=str(tmp_path))) == EngineSettings()
