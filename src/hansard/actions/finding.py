@@ -208,6 +208,24 @@ def entry_of(tx: Tx, match: Match) -> Entry | None:
     return found[0] if found else None
 
 
+def around(tx: Tx, match: Match, *, distance: int) -> dict[int, Entry]:
+    """The entry of a match and what was said near it in the same session, by number.
+
+    What tools said is passed over without being read: it may be long.
+    """
+    rows = tx.all(
+        "read_entries",
+        first=max(match.entry_no - distance, match.entry_no - match.seq),
+        last=match.entry_no + distance,
+        limit=2 * distance + 1,
+    )
+    return {
+        row[0] & MAX_SEQ: entries.entry_of(tx, row, "")
+        for row in rows
+        if row[0] == match.entry_no or row[2] in ("user", "assistant")
+    }
+
+
 def text_of(tx: Tx, match: Match) -> str:
     """The text that a match was found in."""
     if match.seq == 0:

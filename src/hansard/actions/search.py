@@ -1,6 +1,6 @@
 """Finding what was said: candidates from the index, hits from the log."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -13,11 +13,11 @@ from hansard.errors import BadInput
 from hansard.model import query as queries
 from hansard.model import snippet as snippets
 from hansard.model.cursor import Cursor
-from hansard.model.entry import SEQ_BITS, Message
+from hansard.model.entry import Entry, Message
 from hansard.model.query import Query
 from hansard.model.search_text import STEPS, TITLE, searchable_text
-from hansard.model.session import Segment, SessionHead
-from hansard.store import entries, indexing, sessions
+from hansard.model.session import SessionHead
+from hansard.store import indexing, sessions
 from hansard.store.database import Tx
 
 SORTS = ("relevance", "newest")
@@ -166,8 +166,8 @@ def _hit(tx: Tx, match: Match, query: Query, times: int) -> Hit:
         title = head.title or ""
         shown = snippets.snippet(title, query)
         return Hit(head, 0, TITLE, shown, title, at, score, in_session=times)
-    entry = finding.entry_of(tx, match)
-    body = None if entry is None else entry.body
+    around = finding.around(tx, match, distance=_NEAR)
+    body = around[match.seq].body
     assert isinstance(body, Message), f"entry {match.entry_no} is indexed but no message"
     text = searchable_text(body, match.area)
     return Hit(
@@ -178,26 +178,23 @@ def _hit(tx: Tx, match: Match, query: Query, times: int) -> Hit:
         text=text[:_TEXT],
         at=at,
         score=score,
-        before=_neighbour(tx, match, -1),
-        after=_neighbour(tx, match, 1),
+        before=_said(around[seq] for seq in sorted(around, reverse=True) if seq < match.seq),
+        after=_said(around[seq] for seq in sorted(around) if seq > match.seq),
         in_session=times,
     )
 
 
-def _neighbour(tx: Tx, match: Match, direction: int) -> str | None:
-    """What was said next to a match in the same session; tools in between are passed over."""
-    own = match.entry_no >> SEQ_BITS
-    for distance in range(1, _NEAR + 1):
-        seq = match.seq + direction * distance
-        found = entries.read(tx, Segment(own, "", seq, seq), limit=1) if seq > 0 else []
-        said = found[0].body.text if found and isinstance(found[0].body, Message) else ""
-        if said:
-            return said[:_NEIGHBOUR]
-    return None
+def _said(near: Iterable[Entry]) -> str | None:
+    """The first words of the nearest message that has any."""
+    texts = (entry.body.text for entry in near if isinstance(entry.body, Message))
+    return next((text[:_NEIGHBOUR] for text in texts if text), None)
 
 
 def _merged(several: Sequence[list[Candidate]]) -> list[Candidate]:
     """Newest first, each document once."""
+    several = [found for found in several if found]
+    if len(several) == 1:
+        return several[0]
     by_no = {each.no: each for found in reversed(several) for each in found}
     return sorted(by_no.values(), key=lambda each: -each.no)[:CANDIDATES]
 

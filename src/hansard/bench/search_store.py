@@ -17,7 +17,7 @@ from hansard.model.part import ToolResult
 from hansard.model.place import Source
 from hansard.model.session import Opening
 from hansard.store import sessions as table
-from hansard.store.database import Tx
+from hansard.store.database import Store, Tx
 
 PROJECT, SMALL_PROJECT = "Alpha", "Beta"
 _CHUNK = 2_000
@@ -28,15 +28,20 @@ def build(folder: Path, language: Language, count: int) -> Path:
     path = folder.parent / f"search-{count}.db"
     if not path.exists():
         store = populate.opened(path)
-        when = Occasion(BEGAN, RandomIds())
-        for name in (PROJECT, SMALL_PROJECT):
-            store.write(projects.add, name, profile=populate.PROFILE, when=when).result()
-        known: set[int] = set()
-        for chunk in chunks(corpus(language, count)):
-            store.write(_say, chunk, known).result()
-            known.update(said.session for said in chunk)
+        fill(store, corpus(language, count))
         store.close()
     return path
+
+
+def fill(store: Store, messages: Iterable[Said]) -> None:
+    """Say it all."""
+    when = Occasion(BEGAN, RandomIds())
+    for name in (PROJECT, SMALL_PROJECT):
+        store.write(projects.add, name, profile=populate.PROFILE, when=when).result()
+    known: set[int] = set()
+    for chunk in chunks(messages):
+        store.write(_say, chunk, known).result()
+        known.update(said.session for said in chunk)
 
 
 def build_known(folder: Path, language: Language, count: int) -> Path:

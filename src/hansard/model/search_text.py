@@ -5,10 +5,9 @@ A message is one or two documents. What was said is one; what was done or though
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from hansard.model import document, words
 from hansard.model.entry import Body, Message, body_to_json
@@ -22,8 +21,7 @@ _FACET = "\ue000"
 _SIGN = 0xE200
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where and when something was said."""
 
     profile: str
@@ -32,8 +30,7 @@ class Origin:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class SearchText:
+class SearchText(NamedTuple):
     """A document of the index: its area, and its words in order, facets first."""
 
     area: str

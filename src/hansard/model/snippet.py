@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
 
 from hansard.model import words
 from hansard.model.query import Query, Term
@@ -16,7 +18,8 @@ _SPACE = re.compile(r"\s+")
 def snippet(text: str, query: Query, *, width: int = WIDTH) -> str:
     """One line of the text around the best match; the beginning when nothing in it matches."""
     folded, origin = _folded(text[:_LOOKED_AT])
-    spans = _spans(folded, [term for group in query.groups for term in group])
+    terms = [term for group in query.groups for term in group]
+    spans = _spans(folded, terms) or _parts(folded, terms)
     first = _best(spans, width)
     begin = max(0, first - _LEAD)
     if begin:
@@ -48,7 +51,11 @@ def _folded(text: str) -> tuple[str, Sequence[int]]:
 
 
 def _spans(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
-    found = sorted(match.span() for term in terms for match in _pattern(term).finditer(folded))
+    found = [match.span() for term in terms for match in _pattern(term).finditer(folded)]
+    return _apart(sorted(found))
+
+
+def _apart(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for begin, end in found:
         if merged and begin <= merged[-1][1]:
@@ -58,14 +65,27 @@ def _spans(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
     return [(a, b) for a, b in merged if b > a]
 
 
+def _parts(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
+    """Where the words stand within others: `user` in `getUserName`."""
+    found = sorted(
+        match.span()
+        for term in terms
+        for word in term.words
+        for match in islice(re.finditer(re.escape(word.text), folded), 50)
+    )
+    return _apart(found)
+
+
+@lru_cache(64)
 def _pattern(term: Term) -> re.Pattern[str]:
     runs = words.runs(term.text)
+    if not runs:  # punctuation that stands alone
+        return re.compile(rf"(?<!\S)\"?{re.escape(words.fold(term.text))}\"?(?!\S)")
     body = r"[\W_]*".join(re.escape(run) for run in runs)
-    if not runs:
-        return re.compile(r"(?!)")
     left = "" if words.is_unspaced(runs[0]) else r"(?<![^\W_])"
     right = "" if term.prefix or words.is_unspaced(runs[-1]) else r"(?![^\W_])"
-    return re.compile(left + body + (r"[^\W_]*" if term.prefix else right))
+    signs = "[+#%]*" if term.sticky is not None else ""
+    return re.compile(left + body + (r"[^\W_]*" if term.prefix else right) + signs)
 
 
 def _best(spans: Sequence[tuple[int, int]], width: int) -> int:

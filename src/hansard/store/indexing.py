@@ -131,6 +131,7 @@ class _Batch:
         self._titles[no] = title
 
     def _forget_session(self, session_no: int) -> None:
+        self.flush()
         self._forget_title(session_no)
         self._titles[session_no] = None
         # What a fork still reads stays; a purge may also have released what ancestors had kept.
@@ -141,9 +142,9 @@ class _Batch:
                 self._forget([row[0] for row in found])
 
     def _forget_title(self, session_no: int) -> None:
-        self.flush()
         known = self._tx.one("indexed_title", session_no=session_no)
         if known is not None:
+            self.flush()
             self._forget([known[0]])
             self._tx.run("forget_title", session_no=session_no)
 

@@ -63,3 +63,39 @@ CREATE TABLE IF NOT EXISTS bare (no BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY 
 
 -- name: bare_insert
 INSERT INTO bare (session, body) VALUES (%s, %s);
+
+-- Search as it is known: FTS5 over the messages, the default tokenizer, every match ranked.
+
+-- name: known_search_tables
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, role TEXT, content TEXT);
+CREATE VIRTUAL TABLE messages_fts USING fts5 (content, content = messages, content_rowid = id);
+CREATE TRIGGER messages_fts_insert AFTER INSERT ON messages BEGIN
+    INSERT INTO messages_fts (rowid, content) VALUES (new.id, new.content);
+END;
+
+-- name: known_search_message
+INSERT INTO messages (session_id, role, content) VALUES (?, ?, ?);
+
+-- name: known_search
+SELECT m.id, m.session_id, m.role, snippet(messages_fts, 0, '>>>', '<<<', '...', 40)
+FROM messages_fts JOIN messages m ON m.id = messages_fts.rowid
+WHERE messages_fts MATCH ? ORDER BY rank LIMIT 20;
+
+-- name: known_search_of_source
+SELECT m.id, m.session_id, m.role, snippet(messages_fts, 0, '>>>', '<<<', '...', 40)
+FROM messages_fts JOIN messages m ON m.id = messages_fts.rowid
+WHERE messages_fts MATCH ? AND m.session_id % 5 = 1 ORDER BY rank LIMIT 20;
+
+-- name: known_scan
+SELECT id, session_id, role, content FROM messages WHERE content LIKE ? ORDER BY id DESC LIMIT 20;
+
+-- name: floor_search
+SELECT rowid FROM search_words WHERE search_words MATCH ? ORDER BY rowid DESC LIMIT 20;
+
+-- name: floor_shards
+SELECT no FROM search_shards ORDER BY no DESC;
+
+-- name: unindexed_tables
+CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, role TEXT, content TEXT);

@@ -1,0 +1,185 @@
+"""The index itself: built, fed beside appends, caught up with, opened by a cold command."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from itertools import islice
+from pathlib import Path
+
+import apsw
+
+from hansard.actions.search import Wish, search
+from hansard.bench import populate, search_store
+from hansard.bench.append import SESSIONS, Product
+from hansard.bench.corpus import Language, Said, corpus
+from hansard.bench.measure import Case, Contestant, Goal, Sample, repeat
+from hansard.bench.raw import RawLog
+from hansard.bench.texts import sql
+from hansard.clock import SystemClock
+from hansard.store.database import Store
+
+BUILT = 5_000
+BURST = 10_000
+BUILD = "hansard, batches after the commit"
+TRIGGER = "in the insert, by trigger"
+NO_INDEX = "rows without an index"
+WITH, WITHOUT, SHARED = "hansard, indexer on", "hansard, indexer off", "raw, one fsync for all"
+AFTER = "hansard, a search after a burst"
+COLD, EMPTY = "hansard search", "an empty Python"
+
+
+def cases(folder: Path, path: Path, *, language: Language, count: int) -> Iterator[Case]:
+    """What the index costs."""
+    messages = list(islice(corpus(language, count), min(BUILT, count)))
+    yield _building(folder, messages, path, _ratio(path, language, count))
+    yield from _feeding(folder)
+    yield _catching_up(folder, min(BURST, count))
+    yield _cold(path, language.words[2_100], count)
+
+
+def _ratio(path: Path, language: Language, count: int) -> float:
+    size = os.stat(f"{path}-search").st_size
+    text = search_store.text_bytes(islice(corpus(language, count), min(count, 20_000)))
+    return size / (text * max(1.0, count / 20_000))
+
+
+def _building(folder: Path, messages: list[Said], path: Path, ratio: float) -> Case:
+    store = populate.opened(folder / "built.db")
+    search_store.fill(store, messages)
+    store.close()
+
+    def build(_: float) -> Sample:
+        built = populate.opened(folder / "built.db")
+        built.rebuild_index().result()
+        sample = _cpu(len(messages), lambda: built.catch_up(None).result())
+        built.close()
+        return sample
+
+    def insert(table: str) -> Callable[[float], Sample]:
+        def run(_: float) -> Sample:
+            connection = apsw.Connection(":memory:")
+            connection.execute(sql()[table]).fetchall()
+            rows = [(str(said.session), said.role, said.text) for said in messages]
+            work = lambda: connection.executemany(sql()["known_search_message"], rows)  # noqa: E731
+            sample = _cpu(len(messages), work)
+            connection.close()
+            return sample
+
+        return run
+
+    return Case(
+        f"building, per CPU second; {path.name} has an index of {ratio:.2f} of its text",
+        (
+            Contestant(BUILD, "product", build),
+            Contestant(TRIGGER, "peer", insert("known_search_tables")),
+            Contestant(NO_INDEX, "floor", insert("unindexed_tables")),
+        ),
+        (
+            Goal("at least 12,000 messages", lambda got: got.rate(BUILD) >= 12_000),
+            Goal(f"the index has {ratio:.2f} of the text, at most 0.7", lambda _: ratio <= 0.7),
+        ),
+    )
+
+
+def _cpu(count: int, work: Callable[[], object]) -> Sample:
+    began = time.process_time()
+    work()
+    used = time.process_time() - began
+    return Sample(count, used, [used / count])
+
+
+def _feeding(folder: Path) -> Iterator[Case]:
+    """Appends of 64 sessions at once, with and without an indexer beside them."""
+    with ExitStack() as stack:
+        fed = stack.enter_context(closing(populate.opened(folder / "fed.db")))
+        plain = stack.enter_context(closing(populate.opened(folder / "plain.db")))
+        raw = stack.enter_context(closing(RawLog(folder / "feed-raw.db", sessions=SESSIONS)))
+        fed.index_in_background()
+        with_index, without = (
+            Product(store, store.write(populate.open_plain, SESSIONS).result())
+            for store in (fed, plain)
+        )
+        yield Case(
+            f"appends, {SESSIONS} sessions",
+            (
+                Contestant(WITH, "product", with_index.coroutines(SESSIONS)),
+                Contestant(WITHOUT, "product", without.coroutines(SESSIONS)),
+                Contestant(SHARED, "floor", repeat(lambda: raw.append(SESSIONS))),
+            ),
+            (
+                Goal("at least 0.6 of the floor", lambda got: got.ratio(WITH, SHARED) >= 0.6),
+                Goal("at least 5,000 per second", lambda got: got.rate(WITH) >= 5_000),
+            ),
+        )
+
+
+def _catching_up(folder: Path, burst: int) -> Case:
+    store = populate.opened(folder / "burst.db")
+    session = store.write(populate.open_plain, 1).result()[0]
+    _find(store, "quick")
+    done = 0
+
+    def run(_: float) -> Sample:
+        nonlocal done
+        for first in range(0, burst, 1_000):
+            store.write(populate.fill, session, done + first, 1_000).result()
+        done += burst
+        began = time.perf_counter()
+        _find(store, "quick")
+        took = time.perf_counter() - began
+        return Sample(1, took, [took])
+
+    return Case(
+        f"after a burst of {burst:,} appends",
+        (Contestant(AFTER, "product", run),),
+        (Goal("waits at most 1 s", lambda got: got.p50(AFTER) <= 1.0),),
+    )
+
+
+def _cold(path: Path, word: str, count: int) -> Case:
+    ours = ["-m", "hansard", "--database", f"sqlite:///{path}", "search", word, "--json"]
+    memory = max(_run(ours) for _ in range(2)) / 1000
+
+    def times(args: list[str]) -> Callable[[float], Sample]:
+        def run(_: float) -> Sample:
+            latencies = []
+            for _ in range(5):
+                began = time.perf_counter()
+                _run(args)
+                latencies.append(time.perf_counter() - began)
+            return Sample(5, sum(latencies), latencies)
+
+        return run
+
+    return Case(
+        f"a cold command, {count:,} messages, {memory:.0f} MB",
+        (
+            Contestant(COLD, "product", times(ours)),
+            Contestant(EMPTY, "floor", times(["-c", "pass"])),
+        ),
+        (
+            Goal("at most 150 ms", lambda got: got.p50(COLD) <= 0.150),
+            Goal(f"{memory:.0f} MB, at most 80", lambda _: memory <= 80),
+        ),
+        by="p50",
+    )
+
+
+def _run(args: list[str]) -> int:
+    """Run a Python of its own; its most memory, in kilobytes."""
+    child = subprocess.Popen([sys.executable, *args], stdout=subprocess.DEVNULL)
+    _, code, used = os.wait4(child.pid, 0)
+    child.returncode = code
+    assert code == 0, args
+    usage: resource.struct_rusage = used
+    return int(usage.ru_maxrss)
+
+
+def _find(store: Store, word: str) -> None:
+    now = SystemClock().now()
+    found = store.search(search, word, profile=populate.PROFILE, wish=Wish(), now=now).result()
+    assert found.behind == 0
