@@ -114,27 +114,30 @@ class Finder:
             below = rows[-1][0]
         return found[:limit]
 
-    def match(self, candidate: Candidate) -> Match | None:
-        """What a candidate stands for; None when it is not to be shown."""
-        row = self._tx.one("get_doc", no=candidate.no)
-        if row is None:
-            return None
-        no, entry_no, at, length, shelf = row
-        session_no = entry_no >> SEQ_BITS
-        if shelf in _HIDDEN:
-            session_no = _living_fork(self._tx, session_no, entry_no & MAX_SEQ)
-        if not session_no or not self._is_inside(entry_no):
-            return None
-        return Match(no, entry_no, at, length, candidate.score, session_no)
+    def matches(self, candidates: Sequence[Candidate]) -> list[Match]:
+        """What candidates stand for, in their order, without those that are not to be shown."""
+        numbers = ",".join(str(each.no) for each in candidates)
+        rows = {row[0]: row for row in self._tx.all("get_docs", numbers=f"{{{numbers}}}")}
+        found = []
+        for each in candidates:
+            if each.no not in rows:
+                continue
+            no, entry_no, at, length, shelf = rows[each.no]
+            session_no = entry_no >> SEQ_BITS
+            if shelf in _HIDDEN:
+                session_no = _living_fork(self._tx, session_no, entry_no & MAX_SEQ)
+            if session_no and self._is_inside(entry_no):
+                found.append(Match(no, entry_no, at, length, each.score, session_no))
+        return found
 
     def quoted(self, literal: Query, areas: Iterable[str]) -> list[Candidate]:
         """Messages in which the whole query stands to the letter, operators and all."""
         wanted = squeezed(literal.text)
         return [
-            each
+            Candidate(match.no, match.score, is_sure=True)
             for area in areas
-            for each in self.candidates(literal, area)
-            if (match := self.match(each)) and wanted in squeezed(text_of(self._tx, match))
+            for match in self.matches(self.candidates(literal, area))
+            if wanted in squeezed(text_of(self._tx, match))
         ]
 
     def _rows(self, query: Query, area: str, limit: int, below: int | None) -> list[Any]:
@@ -171,8 +174,8 @@ class Finder:
 
     def _really(self, no: int, query: Query, area: str) -> bool:
         """A long text's words have no places in the index: look at the text itself."""
-        match = self.match(Candidate(no, 0.0, is_sure=False))
-        entry = None if match is None else entry_of(self._tx, match)
+        found = self.matches([Candidate(no, 0.0, is_sure=False)])
+        entry = entry_of(self._tx, found[0]) if found else None
         return entry is not None and matches(query, searchable_text(entry.body, area))
 
 

@@ -58,8 +58,7 @@ class Ranking:
     def _in_order(self, ordered: Sequence[Candidate]) -> Iterator[Match]:
         entries: set[int] = set()
         for first in range(0, len(ordered), CHUNK):
-            chunk = [self._finder.match(each) for each in ordered[first : first + CHUNK]]
-            found = [match for match in chunk if match is not None]
+            found = self._finder.matches(ordered[first : first + CHUNK])
             if self._by_relevance:
                 found.sort(key=self._worth, reverse=True)
             for match in found:

@@ -31,6 +31,8 @@ class IndexState:
 
     watermark: int
     behind: int
+    # How far the newest change is from the watermark, though all of it is in the index.
+    unsettled: int = 0
 
 
 def state(tx: Tx) -> IndexState:

@@ -32,6 +32,8 @@ ATTEMPTS = 8
 WAIT_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
 CONNECT_SECONDS = 5
+# Changes above the watermark are compared one by one: not more of them than this.
+MOST_UNSETTLED = 2000
 
 # The pool tells its callers; its own log lines would only repeat that on a person's terminal.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
@@ -162,10 +164,14 @@ class PostgresStore:
     def _feed_for(self, seconds: float | None) -> None:
         indexing = _indexing()
         until = None if seconds is None else time.monotonic() + seconds
-        while self._read_once(indexing.state).behind and not self._closed:
+        state = self._read_once(indexing.state)
+        while state.behind and not self._closed:
             if until is not None and time.monotonic() > until:
                 return
             self._write_once(indexing.step)
+            state = self._read_once(indexing.state)
+        if state.unsettled > MOST_UNSETTLED and not self._closed:
+            self._write_once(indexing.step)  # nothing new: the watermark moves up
 
     def _feed_soon(self) -> None:
         """One feeder at a time; whatever comes while it runs is taken by the same run."""

@@ -8,9 +8,9 @@ s.profile = :profile AND d.at >= :after AND d.at < :before
       SELECT 1 FROM sessions c WHERE c.parent_no = s.no AND c.lineage IN ('fork', 'continuation')
         AND c.base_seq >= d.entry_no & 16777215 AND d.entry_no & 16777215 > 0))
 
--- name: get_doc
-SELECT d.no, d.entry_no, d.at, d.length, s.shelf
-FROM search_docs d JOIN sessions s ON s.no = d.entry_no >> 24 WHERE d.no = :no;
+-- name: doc_columns
+d.no, d.entry_no, d.at, d.length, s.shelf
+FROM search_docs d JOIN sessions s ON s.no = d.entry_no >> 24
 
 -- name: hidden_sessions
 -- Those in the trash that no fork continues.

@@ -9,7 +9,7 @@ FROM search_state, pg_advisory_xact_lock(hashtextextended('hansard/index', 0)) F
 SELECT s.watermark, (SELECT COUNT(*) FROM (
     SELECT 1 FROM feed f WHERE f.position > s.watermark
       AND NOT EXISTS (SELECT 1 FROM search_taken t WHERE t.position = f.position) LIMIT 1000000
-) AS missing)
+) AS missing), (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark
 FROM (SELECT COALESCE(MAX(watermark), 0) AS watermark FROM search_state) s;
 
 -- name: feed_to_index
@@ -63,7 +63,7 @@ WHERE d.words @@ CAST(:match AS TSQUERY)
 
 -- name: matching_docs
 -- Everything that matches, then the newest of it: a walk down the primary key would take seconds for a rare word.
-SELECT no, entry_no, at, is_long, words FROM search_docs
+SELECT no, entry_no, at, is_long FROM search_docs
 WHERE (words @@ CAST(:match AS TSQUERY) AND is_long = 0) OR (words @@ CAST(:loose AS TSQUERY) AND is_long = 1)
 
 -- name: find_newest
@@ -73,9 +73,10 @@ WHERE d.no < :below ORDER BY d.no DESC LIMIT :limit;
 
 -- name: find_scored
 WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
-    SELECT no, words, is_long FROM found WHERE no < :below ORDER BY no DESC LIMIT :limit
+    SELECT no, is_long FROM found WHERE no < :below ORDER BY no DESC LIMIT :limit
 )
-SELECT no, ts_rank(words, CAST(:rank AS TSQUERY)), is_long FROM newest ORDER BY no DESC;
+SELECT n.no, ts_rank(w.words, CAST(:rank AS TSQUERY)), n.is_long
+FROM newest n JOIN search_docs w ON w.no = n.no ORDER BY n.no DESC;
 
 -- name: find_newest_filtered
 WITH found AS MATERIALIZED ({{matching_docs}})
@@ -86,12 +87,16 @@ ORDER BY d.no DESC LIMIT :limit;
 
 -- name: find_scored_filtered
 WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
-    SELECT d.no, d.words, d.is_long
+    SELECT d.no, d.is_long
     FROM found d JOIN sessions s ON s.no = d.entry_no >> 24
     WHERE d.no < :below AND {{search_filters}}
     ORDER BY d.no DESC LIMIT :limit
 )
-SELECT no, ts_rank(words, CAST(:rank AS TSQUERY)), is_long FROM newest ORDER BY no DESC;
+SELECT n.no, ts_rank(w.words, CAST(:rank AS TSQUERY)), n.is_long
+FROM newest n JOIN search_docs w ON w.no = n.no ORDER BY n.no DESC;
+
+-- name: get_docs
+SELECT {{doc_columns}} WHERE d.no = ANY (CAST(:numbers AS BIGINT[]));
 
 -- name: index_shards
 -- One table holds them all.

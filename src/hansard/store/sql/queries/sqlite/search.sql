@@ -5,7 +5,7 @@
 SELECT 1;
 
 -- name: index_state
-SELECT s.watermark, MAX(0, (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark) FROM search_state s;
+SELECT s.watermark, MAX(0, (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark), 0 FROM search_state s;
 
 -- name: feed_to_index
 SELECT f.position, f.session_no, f.seq, f.what, e.role, COALESCE(e.at, s.began_at), e.body, s.profile, s.platform,
@@ -59,6 +59,10 @@ CROSS JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE search_words MATCH :match AND search_words.rowid < :below AND :loose IS NOT NULL
   AND {{search_filters}}
 ORDER BY search_words.rowid DESC LIMIT :limit;
+
+-- name: get_docs
+-- The numbers come as PostgreSQL writes them, in braces; between brackets they are JSON.
+SELECT {{doc_columns}} WHERE d.no IN (SELECT value FROM json_each('[' || TRIM(:numbers, '{}') || ']'));
 
 -- name: index_shards
 SELECT no FROM search_shards ORDER BY no DESC;
