@@ -1,9 +1,9 @@
 """Finding what was said: candidates from the index, hits from the log."""
 
+import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
 
 from hansard.actions import finding
 from hansard.actions.finding import CANDIDATES, Candidate, Finder, Match
@@ -216,5 +216,8 @@ def _near(tx: Tx, word: str) -> str | None:
         return None
     rows = tx.all("near_words", first=word[:2], beyond=word[:2] + "\U0010ffff", limit=3000)
     known = [row[0] for row in rows]
-    close = [] if word in known else get_close_matches(word, known, n=1, cutoff=0.7)
+    if word in known:
+        return None
+    difflib = importlib.import_module("difflib")  # seldom needed
+    close: list[str] = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
     return close[0] if close else None
