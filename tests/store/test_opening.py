@@ -22,7 +22,7 @@ from tests.store.conftest import Opener, opened
 from tests.store.raw import execute
 
 # On SQLite the index of the search is a file of its own.
-SEARCH_TABLES = {"search_docs", "search_state", "search_taken"}
+SEARCH_TABLES = {"search_docs", "search_state", "search_taken", "search_titles"}
 
 
 @pytest.fixture

@@ -100,10 +100,12 @@ class Keeper:
         await self._settle()
         store, seconds = self._parts.store, self._parts.settings.lease_seconds
         if self._is_renewal_due(seconds / 3):
-            self.stop = await store.write(_renew, self._lease, seconds=seconds, parts=self._parts)
+            asked = await store.write(_renew, self._lease, seconds=seconds, parts=self._parts)
             self._renewed = time.monotonic(), self._parts.clock.now()
         else:
-            self.stop = await store.read(turns.stop_asked, self._lease)
+            asked = await store.read(turns.stop_asked, self._lease)
+        # Someone in this process may have asked meanwhile; that must not be forgotten.
+        self.stop = self.stop or asked
 
     def _is_renewal_due(self, seconds: float) -> bool:
         # By both clocks: others judge by the wall clock, and that may have been set forward.
