@@ -324,3 +324,28 @@ def test_an_engine_that_fails_is_an_error_and_not_an_empty_answer(on_postgres: L
         connection.execute("ALTER TABLE hidden_docs RENAME TO search_docs")
 
     assert library.find("walrus", all_hits=True).total == 2
+
+
+@pytest.mark.timeout(120)
+def test_nothing_is_lost_while_many_write_and_feed_at_once(on_postgres: Library) -> None:
+    on_postgres.store.index_in_background()
+    missed: list[str] = []
+
+    def write(number: int) -> None:
+        store = opened(on_postgres.store.url)
+        library = Library(store, name=f"writer{number}")
+        session = library.session("begin")
+        for count in range(60):
+            library.say(session, f"otter w{number}x{count}")
+            if library.find(f"w{number}x{count}").total != 1:
+                missed.append(f"w{number}x{count}")
+        store.close()
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert missed == []
+    assert on_postgres.find("otter", all_hits=True).total == 240

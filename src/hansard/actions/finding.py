@@ -1,8 +1,7 @@
 """Asking the index: from a parsed query to matches, with the filters of one search."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from hansard.actions import resolve
@@ -18,24 +17,20 @@ from hansard.store import entries, sessions
 from hansard.store.database import Tx
 
 CANDIDATES = 1000
+# Steps are met on the way, and counted.
+ASKED = 1400
 ROUNDS = 10
-MOST_SESSIONS = 200
-MOST_MONTHS = 36
+MOST_SESSIONS = 1000
+MOST_HIDDEN = 200
 _FAR = 2**62
 _HIDDEN = (Shelf.TRASH, Shelf.GONE)
 
 
 class Candidate(NamedTuple):
-    """A document that the index gave. `is_sure`: nothing has to be looked at to believe it."""
+    """A document that the index gave."""
 
     no: int
     score: float
-    is_sure: bool
-
-    @property
-    def area(self) -> str:
-        """Whether it was said, or is a step on the way."""
-        return AREAS[self.no & 1]
 
 
 class Match(NamedTuple):
@@ -67,10 +62,9 @@ class Scope:
     segments: tuple[Segment, ...] | None = None
     projects: str = ""
     session_nos: tuple[int, ...] = ()
-    after: int = -_FAR
-    before: int = _FAR
-    months: tuple[str, ...] = ()
+    between: tuple[int, int] | None = None
     without: tuple[str, ...] = ()
+    is_shared: bool = True
     is_exact: bool = True
     missing: str | None = None
 
@@ -82,37 +76,37 @@ class Finder:
         self._tx = tx
         self._scope = scope
         self._name = f"find_{'scored' if scored else 'newest'}"
-        self._filters: dict[str, Any] = {}
-        if not scope.is_exact:
-            # What the words of the index cannot say is looked up as the matches come.
-            self._name += "_filtered"
-            self._filters = {
-                "profile": scope.profile,
-                "after": scope.after,
-                "before": scope.before,
-                "projects": scope.projects,
-            }
+        after, before = scope.between or (-_FAR, _FAR)
+        self._filters = {
+            "profile": scope.profile,
+            "after": after,
+            "before": before,
+            "projects": scope.projects,
+        }
         self._below = below
         self.missing = scope.missing
 
-    def candidates(self, query: Query, area: str, limit: int = CANDIDATES) -> list[Candidate]:
-        """The newest documents of an area that match, at most so many."""
-        if self._scope.missing is not None:
-            return []
+    def candidates(self, query: Query, areas: Sequence[str]) -> tuple[list[Candidate], int]:
+        """The newest documents of some areas that match, and how many of others were met."""
         found: list[Candidate] = []
+        others = 0
+        if self._scope.missing is not None:
+            return found, others
         below = self._below
         for _ in range(ROUNDS):
-            rows = self._rows(query, area, limit, below)
-            found += [
-                Candidate(no, score, not is_long)
-                for no, score, is_long in rows
-                if not is_long or self._really(no, query, area)
-            ]
-            if len(rows) < limit or len(found) >= limit:
+            rows = self._rows(query, ASKED, below)
+            for no, score, is_long in rows:
+                if is_long and not self._really(no, query):
+                    continue
+                if AREAS[no & 1] in areas:
+                    found.append(Candidate(no, score))
+                else:
+                    others += 1
+            if len(rows) < ASKED or len(found) >= CANDIDATES:
                 break
-            # Many were looked at and not believed; older ones may be.
+            # Many were looked at and not wanted; older ones may be.
             below = rows[-1][0]
-        return found[:limit]
+        return found[:CANDIDATES], others
 
     def matches(self, candidates: Sequence[Candidate]) -> list[Match]:
         """What candidates stand for, in their order, without those that are not to be shown."""
@@ -130,36 +124,48 @@ class Finder:
                 found.append(Match(no, entry_no, at, length, each.score, session_no))
         return found
 
-    def quoted(self, literal: Query, areas: Iterable[str]) -> list[Candidate]:
+    def quoted(self, literal: Query, areas: Sequence[str]) -> list[Candidate]:
         """Messages in which the whole query stands to the letter, operators and all."""
         wanted = squeezed(literal.text)
         return [
-            Candidate(match.no, match.score, is_sure=True)
-            for area in areas
-            for match in self.matches(self.candidates(literal, area))
+            Candidate(match.no, match.score)
+            for match in self.matches(self.candidates(literal, areas)[0])
             if wanted in squeezed(text_of(self._tx, match))
         ]
 
-    def _rows(self, query: Query, area: str, limit: int, below: int | None) -> list[Any]:
-        facets = self._facets(query.filters, area)
+    def _rows(self, query: Query, limit: int, below: int | None) -> list[Any]:
+        scope = self._scope
         rows: list[Any] = []
-        for asked in self._tx.match(query, facets, without=self._scope.without, below=below):
-            rows += self._tx.all(self._name, limit=limit - len(rows), **asked, **self._filters)
+        for asked in self._tx.match(
+            query,
+            self._facets(query.filters),
+            without=scope.without,
+            between=scope.between,
+            below=below,
+        ):
+            if asked.pop("is_sure") and scope.is_exact:
+                rows += self._tx.all(self._name, limit=limit - len(rows), **asked)
+            else:
+                # What the words of the index cannot say is looked up as the matches come.
+                name = f"{self._name}_filtered"
+                rows += self._tx.all(name, limit=limit - len(rows), **asked, **self._filters)
             if len(rows) >= limit:
                 break
         return rows
 
-    def _facets(self, filters: Filters, area: str) -> list[Sequence[str]]:
+    def _facets(self, filters: Filters) -> list[Sequence[str]]:
         scope = self._scope
-        groups: list[Sequence[str]] = [[search_text.of_profile(scope.profile, area)]]
-        for kind, values in (
-            ("role", filters.roles),
-            ("source", filters.sources),
-            ("tool", filters.tools),
-        ):
-            groups.append([search_text.facet(kind, value) for value in values])
+        groups: list[Sequence[str]] = [
+            [search_text.facet(kind, value) for value in values]
+            for kind, values in (
+                ("role", filters.roles),
+                ("source", filters.sources),
+                ("tool", filters.tools),
+            )
+        ]
         groups.append([search_text.of_session(no) for no in scope.session_nos])
-        groups.append(scope.months)
+        # Alone in the store, the profile need not be asked for: everything has that word.
+        groups.append([search_text.of_profile(scope.profile)] if scope.is_shared else [])
         return [group for group in groups if group]
 
     def _is_inside(self, entry_no: int) -> bool:
@@ -172,26 +178,24 @@ class Finder:
             no == each.no and each.first <= seq <= each.last for each in self._scope.segments
         )
 
-    def _really(self, no: int, query: Query, area: str) -> bool:
+    def _really(self, no: int, query: Query) -> bool:
         """A long text's words have no places in the index: look at the text itself."""
-        found = self.matches([Candidate(no, 0.0, is_sure=False)])
+        found = self.matches([Candidate(no, 0.0)])
         entry = entry_of(self._tx, found[0]) if found else None
-        return entry is not None and matches(query, searchable_text(entry.body, area))
+        return entry is not None and matches(query, searchable_text(entry.body, AREAS[no & 1]))
 
 
 def scope_of(
-    tx: Tx, filters: Filters, *, profile: str, session: str | None, now: datetime
+    tx: Tx, filters: Filters, *, profile: str, session: str | None, has_words: bool
 ) -> Scope:
     """What the filters of a query mean in this store; what is not there is named."""
-    scope = _without_trash(tx, Scope(profile))
+    # A query of filters alone has to ask for something.
+    is_shared = not has_words or tx.one("other_profile", profile=profile) is not None
+    scope = _without_trash(tx, Scope(profile, is_shared=is_shared))
     if filters.after is not None or filters.before is not None:
-        scope = replace(
-            scope,
-            after=-_FAR if filters.after is None else to_micros(filters.after),
-            before=_FAR if filters.before is None else to_micros(filters.before),
-            is_exact=False,
-        )
-        scope = _in_months(scope, filters, now)
+        after = -_FAR if filters.after is None else to_micros(filters.after)
+        before = _FAR if filters.before is None else to_micros(filters.before)
+        scope = replace(scope, between=(after, before))
     refs = (*filters.sessions, *((session,) if session is not None else ()))
     if refs:
         try:
@@ -248,8 +252,8 @@ def areas(*, steps: bool) -> tuple[str, ...]:
 
 
 def _without_trash(tx: Tx, scope: Scope) -> Scope:
-    rows = tx.all("hidden_sessions", profile=scope.profile, limit=MOST_SESSIONS + 1)
-    if len(rows) > MOST_SESSIONS:
+    rows = tx.all("hidden_sessions", profile=scope.profile, limit=MOST_HIDDEN + 1)
+    if len(rows) > MOST_HIDDEN:
         return replace(scope, is_exact=False)
     return replace(scope, without=tuple(search_text.of_session(row[0]) for row in rows))
 
@@ -273,26 +277,6 @@ def _in_projects(tx: Tx, scope: Scope, names: Sequence[str]) -> Scope:
         return replace(scope, session_nos=tuple(inside))
     # Many sessions are met soon as the matches come.
     return replace(scope, projects=f",{','.join(map(str, numbers))},", is_exact=False)
-
-
-def _in_months(scope: Scope, filters: Filters, now: datetime) -> Scope:
-    """The months that a time filter spans, so that the index passes over all others."""
-    if filters.before is None:
-        return scope  # the newest come first anyway
-    last = _month(filters.before - timedelta(microseconds=1))
-    first = None if filters.after is None else _month(filters.after)
-    if first is not None and 0 <= last - first < MOST_MONTHS:
-        return replace(scope, months=_month_facets(range(first, last + 1)))
-    later = range(last + 1, _month(now) + 2)
-    return replace(scope, without=scope.without + _month_facets(later[-MOST_MONTHS * 4 :]))
-
-
-def _month(at: datetime) -> int:
-    return at.year * 12 + at.month
-
-
-def _month_facets(months: Iterable[int]) -> tuple[str, ...]:
-    return tuple(search_text.of_month(0, month) for month in months)
 
 
 def _living_fork(tx: Tx, no: int, seq: int) -> int:

@@ -15,7 +15,7 @@ from hansard.model import snippet as snippets
 from hansard.model.cursor import Cursor
 from hansard.model.entry import Entry, Message
 from hansard.model.query import Query
-from hansard.model.search_text import STEPS, TITLE, searchable_text
+from hansard.model.search_text import TITLE, searchable_text
 from hansard.model.session import SessionHead
 from hansard.store import indexing, sessions
 from hansard.store.database import Tx
@@ -99,17 +99,16 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     if query.is_empty:
         return Found((), 0, False, None, query.describe(), behind=behind)
     steps = wish.steps or "tool" in query.filters.roles or not query.groups
-    finder = _finder(tx, query.filters, profile=profile, wish=wish, now=now)
+    areas = finding.areas(steps=steps)
+    finder = _finder(tx, query, profile=profile, wish=wish)
     # What looks like operators may be the text itself: then it is looked for everywhere.
     literal = queries.literal(query, platform=wish.source)
-    plain = (
-        None
+    quoted = (
+        []
         if literal is None
-        else _finder(tx, literal.filters, profile=profile, wish=wish, now=now)
+        else _finder(tx, literal, profile=profile, wish=wish).quoted(literal, areas)
     )
-    areas = finding.areas(steps=steps)
-    quoted = [] if plain is None or literal is None else plain.quoted(literal, areas)
-    found, used, relaxed = _find(finder, query, areas, quoted)
+    found, others, used = _find(finder, query, areas, quoted)
     ranking = Ranking(finder, found, by_relevance=wish.sort == "relevance")
     begin = 0 if place is None else place.no
     one_each = not wish.all_hits and wish.session is None
@@ -120,29 +119,35 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
         more=len(found) >= CANDIDATES,
         next=_following(ranking, found, place=place, end=begin + wish.limit),
         words=used.describe(),
-        relaxed=relaxed,
-        step_hits=0 if steps else len(finder.candidates(used, STEPS, limit=COUNTED_STEPS)),
+        relaxed=used is not query,
+        step_hits=min(others, COUNTED_STEPS),
         behind=behind,
         suggestion=None if page else _suggest(tx, query),
         missing=finder.missing,
     )
 
 
-def _finder(tx: Tx, filters: queries.Filters, *, profile: str, wish: Wish, now: datetime) -> Finder:
-    scope = finding.scope_of(tx, filters, profile=profile, session=wish.session, now=now)
+def _finder(tx: Tx, query: Query, *, profile: str, wish: Wish) -> Finder:
+    scope = finding.scope_of(
+        tx,
+        query.filters,
+        profile=profile,
+        session=wish.session,
+        has_words=bool(query.groups),
+    )
     below = None if wish.cursor is None else Cursor.parse(wish.cursor).at
     return Finder(tx, scope, scored=wish.sort == "relevance", below=below)
 
 
 def _find(
     finder: Finder, query: Query, areas: Sequence[str], quoted: list[Candidate]
-) -> tuple[list[Candidate], Query, bool]:
-    """The newest matches, the query that found them, and whether it had to be relaxed."""
-    found = _merged([*(finder.candidates(query, area) for area in areas), quoted])
-    if found or len(query.groups) < 2:
-        return found, query, False
+) -> tuple[list[Candidate], int, Query]:
+    """The newest matches, how many steps were met among them, and the query that found them."""
+    found, others = finder.candidates(query, areas)
+    if found or quoted or len(query.groups) < 2:
+        return _merged([found, quoted]), others, query
     relaxed = query.relaxed()
-    return _merged([finder.candidates(relaxed, area) for area in areas]), relaxed, True
+    return *finder.candidates(relaxed, areas), relaxed
 
 
 def _following(

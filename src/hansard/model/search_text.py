@@ -40,7 +40,7 @@ class SearchText(NamedTuple):
 
 def of_title(title: str, origin: Origin) -> SearchText:
     """A session's title as a document."""
-    return SearchText(SAID, origin.session_no, [*_facets(TITLE, SAID, origin), *_all_words(title)])
+    return SearchText(SAID, origin.session_no, [*_facets(TITLE, origin), *_all_words(title)])
 
 
 def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[SearchText]:
@@ -55,9 +55,7 @@ def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[Searc
         {SAID: said, STEPS: steps} if said and steps else {STEPS if steps else SAID: said or steps}
     )
     return [
-        SearchText(
-            area, origin.session_no, [*_facets(role, area, origin), *tools, *_all_words(text)]
-        )
+        SearchText(area, origin.session_no, [*_facets(role, origin), *tools, *_all_words(text)])
         for area, text in texts.items()
     ]
 
@@ -85,9 +83,9 @@ def is_facet(word: str) -> bool:
     return word.startswith(_FACET)
 
 
-def of_profile(profile: str, area: str) -> str:
-    """The facet that every question asks for: whose, and of which area."""
-    return facet(area, profile)
+def of_profile(profile: str) -> str:
+    """The facet of everything in one profile."""
+    return facet("profile", profile)
 
 
 def of_session(session_no: int) -> str:
@@ -100,9 +98,9 @@ def of_month(year: int, month: int) -> str:
     return f"{_FACET}in{year * 12 + month:x}"
 
 
-def _facets(role: str, area: str, origin: Origin) -> list[str]:
+def _facets(role: str, origin: Origin) -> list[str]:
     return [
-        of_profile(origin.profile, area),
+        of_profile(origin.profile),
         facet("role", role),
         facet("source", origin.platform),
         of_session(origin.session_no),

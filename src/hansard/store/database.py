@@ -39,11 +39,13 @@ class Tx(Protocol):
         facets: Sequence[Sequence[str]],
         *,
         without: Sequence[str] = (),
-        below: int | None,
+        between: tuple[int, int] | None = None,
+        below: int | None = None,
     ) -> list[dict[str, Any]]:
         """The parameters by which the index of this database is asked, one set after the other.
 
         Of each group of facets a document has one, and none of those that it must be without.
+        `is_sure` says whether all of them are from between the two times.
         """
 
     def after_commit(self, event: Any) -> None:

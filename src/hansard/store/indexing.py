@@ -47,7 +47,7 @@ def step(tx: Tx, limit: int = BATCH) -> int:
     settled = tx.one("lock_index")
     if settled is None:
         tx.run("begin_index", store_id="")
-        settled = (0,)
+        settled = (0, 0)
     rows = tx.all("feed_to_index", limit=limit)
     batch = _Batch(tx)
     for row in rows:
@@ -57,6 +57,7 @@ def step(tx: Tx, limit: int = BATCH) -> int:
         "advance_watermark",
         seen=max((row[0] for row in rows), default=0),
         settled=settled[0],
+        handed_out=settled[1],
         complete=int(len(rows) < limit),
     )
     return len(rows)

@@ -45,7 +45,8 @@ class PostgresTx:
         facets: Sequence[Sequence[str]],
         *,
         without: Sequence[str] = (),
-        below: int | None,
+        between: tuple[int, int] | None = None,
+        below: int | None = None,
     ) -> list[dict[str, Any]]:
         """A query in the language of tsquery."""
         # Loaded by whoever searches: the words' patterns take longer to make than a list to read.
@@ -58,7 +59,7 @@ class PostgresTx:
             newest=None if newest is None else newest[0],
             below=below,
         )
-        return asked
+        return [each | {"is_sure": between is None} for each in asked]
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from hansard.clock import from_micros
 from hansard.model.query import Query
+from hansard.model.search_text import of_month
 from hansard.store import sqlite_file, sqlite_match
 from hansard.store.database import Row
 from hansard.store.sqlite_tx import SqliteTx
@@ -40,9 +42,12 @@ class IndexTx(SqliteTx):
             super().many(name, rows)
             return
         for shard, group in groupby(rows, key=lambda row: row["no"] >> SHARD_BITS):
+            given = list(group)
             if name == "insert_words":
                 self._open(shard)
-            self._connection.executemany(self._in(name, shard), group)
+                times = [row["at"] for row in given]
+                self.run("widen_shard", no=shard, first_at=min(times), last_at=max(times))
+            self._connection.executemany(self._in(name, shard), given)
 
     def match(
         self,
@@ -50,14 +55,23 @@ class IndexTx(SqliteTx):
         facets: Sequence[Sequence[str]],
         *,
         without: Sequence[str] = (),
-        below: int | None,
+        between: tuple[int, int] | None = None,
+        below: int | None = None,
     ) -> list[dict[str, Any]]:
         """A query in the language of FTS5, for one table after the other."""
         last = _FAR if below is None else below
-        asked = sqlite_match.asked(query, facets, without=without)
-        return [
-            asked | {"shard": no, "below": last} for no in self._shards() if no << SHARD_BITS < last
-        ]
+        after, before = between or (-_FAR, _FAR)
+        asked = []
+        for no, first_at, last_at in super().all("index_shards"):
+            if no << SHARD_BITS >= last or first_at >= before or last_at < after:
+                continue
+            is_inside = first_at >= after and last_at < before
+            months = [] if is_inside else _months(max(first_at, after), min(last_at, before))
+            found = sqlite_match.asked(
+                query, [*facets, months] if months else facets, without=without
+            )
+            asked.append(found | {"shard": no, "below": last, "is_sure": is_inside})
+        return asked
 
     def clear(self) -> None:
         """Take every table of words away."""
@@ -79,6 +93,12 @@ class IndexTx(SqliteTx):
 
     def _in(self, name: str, shard: int) -> str:
         return _named(self._texts[name], shard)
+
+
+def _months(first: int, last: int) -> list[str]:
+    """The facets of the months between two times; none when they are too many to be of use."""
+    begin, end = (at.year * 12 + at.month for at in map(from_micros, (first, last)))
+    return [of_month(0, month) for month in range(begin, end + 1)] if end - begin < 36 else []
 
 
 def _named(text: str, shard: int) -> str:

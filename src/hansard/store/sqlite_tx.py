@@ -65,7 +65,8 @@ class SqliteTx:
         facets: Sequence[Sequence[str]],
         *,
         without: Sequence[str] = (),
-        below: int | None,
+        between: tuple[int, int] | None = None,
+        below: int | None = None,
     ) -> list[dict[str, Any]]:
         """Only a transaction on the index can be asked; `IndexTx` is one."""
         raise NotImplementedError

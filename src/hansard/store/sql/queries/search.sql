@@ -12,6 +12,11 @@ s.profile = :profile AND d.at >= :after AND d.at < :before
 d.no, d.entry_no, d.at, d.length, s.shelf
 FROM search_docs d JOIN sessions s ON s.no = d.entry_no >> 24
 
+-- name: other_profile
+-- Whether anyone else is here: then the profile is one of the words that are looked for.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM sessions WHERE profile < :profile)
+    OR EXISTS (SELECT 1 FROM sessions WHERE profile > :profile);
+
 -- name: hidden_sessions
 -- Those in the trash that no fork continues.
 SELECT s.no FROM sessions s WHERE s.profile = :profile AND s.shelf = 'trash' AND NOT EXISTS (

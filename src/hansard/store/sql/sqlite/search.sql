@@ -1,6 +1,6 @@
 -- The index file: derived from the log, deletable at any time.
 PRAGMA application_id = 1213416265;
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;
 CREATE TABLE search_state (
     no        INTEGER PRIMARY KEY CHECK (no = 1),
     watermark INTEGER NOT NULL,
@@ -20,5 +20,7 @@ CREATE TABLE search_titles (
 );
 -- The words are in several tables, the newest documents in the last.
 CREATE TABLE search_shards (
-    no INTEGER PRIMARY KEY
+    no       INTEGER PRIMARY KEY,
+    first_at INTEGER NOT NULL,
+    last_at  INTEGER NOT NULL
 );

@@ -1,8 +1,11 @@
 -- Search on PostgreSQL: the index is tables of its own.
 
 -- name: lock_index
--- One feeder at a time. Says whether every transaction of the last round's time has ended.
-SELECT CASE WHEN horizon < pg_snapshot_xmin(pg_current_snapshot()) THEN 1 ELSE 0 END
+-- One feeder at a time. Says whether every transaction of the last round's time has ended, and which
+-- positions are handed out by now: this is read before the snapshot that the next round waits for, or a
+-- transaction that begins in between would be forgotten.
+SELECT CASE WHEN horizon < pg_snapshot_xmin(pg_current_snapshot()) THEN 1 ELSE 0 END,
+    COALESCE(pg_sequence_last_value(pg_get_serial_sequence('feed', 'position')), 0)
 FROM search_state, pg_advisory_xact_lock(hashtextextended('hansard/index', 0)) FOR UPDATE OF search_state;
 
 -- name: index_state
@@ -35,7 +38,7 @@ ORDER BY new.position;
 WITH moved AS (
     UPDATE search_state SET
         watermark = seen,
-        seen = COALESCE(pg_sequence_last_value(pg_get_serial_sequence('feed', 'position')), 0),
+        seen = :handed_out,
         horizon = pg_snapshot_xmax(pg_current_snapshot())
     WHERE :settled = 1 AND :complete = 1 AND :seen >= 0
     RETURNING watermark
@@ -100,10 +103,13 @@ SELECT {{doc_columns}} WHERE d.no = ANY (CAST(:numbers AS BIGINT[]));
 
 -- name: index_shards
 -- One table holds them all.
-SELECT 0;
+SELECT 0, 0, 0;
 
 -- name: add_shard
 SELECT :no;
+
+-- name: widen_shard
+SELECT :no, :first_at, :last_at;
 
 -- name: newest_doc
 SELECT COALESCE(MAX(no), 0) FROM search_docs;

@@ -2,7 +2,7 @@
 
 -- name: lock_index
 -- The writer of the index file is alone, and positions are handed out in the order of the commits.
-SELECT 1;
+SELECT 1, 0;
 
 -- name: index_state
 SELECT s.watermark, MAX(0, (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark), 0 FROM search_state s;
@@ -16,7 +16,7 @@ WHERE f.position > (SELECT watermark FROM search_state)
 ORDER BY f.position LIMIT :limit;
 
 -- name: advance_watermark
-UPDATE search_state SET watermark = :seen WHERE :seen > watermark AND :settled = 1 AND :complete >= 0;
+UPDATE search_state SET watermark = :seen WHERE :seen > watermark AND :settled = 1 AND :complete >= 0 AND :handed_out >= 0;
 
 -- name: insert_doc
 INSERT OR REPLACE INTO search_docs (no, entry_no, at, length) VALUES (:no, :entry_no, :at, :length);
@@ -65,10 +65,13 @@ ORDER BY search_words.rowid DESC LIMIT :limit;
 SELECT {{doc_columns}} WHERE d.no IN (SELECT value FROM json_each('[' || TRIM(:numbers, '{}') || ']'));
 
 -- name: index_shards
-SELECT no FROM search_shards ORDER BY no DESC;
+SELECT no, first_at, last_at FROM search_shards ORDER BY no DESC;
 
 -- name: add_shard
-INSERT INTO search_shards (no) VALUES (:no);
+INSERT INTO search_shards (no, first_at, last_at) VALUES (:no, 4611686018427387904, -4611686018427387904);
+
+-- name: widen_shard
+UPDATE search_shards SET first_at = MIN(first_at, :first_at), last_at = MAX(last_at, :last_at) WHERE no = :no;
 
 -- name: newest_doc
 SELECT COALESCE(MAX(no), 0) FROM search_docs;
