@@ -119,7 +119,7 @@ class SqliteIndex:
                 if self._closing or (until is not None and time.monotonic() > until):
                     self.wake()
                     return
-                _step(connection, BATCH if behind < 2 * LARGE_BATCH else LARGE_BATCH)
+                _step(connection, BATCH if behind <= 2 * BATCH else LARGE_BATCH)
         except _CANNOT_WRITE:
             return
 
