@@ -17,8 +17,9 @@ from hansard.store import entries, sessions
 from hansard.store.database import Tx
 
 CANDIDATES = 1000
-# Steps are met on the way, and counted.
+# Steps are met on the way, and counted: so many are asked for, so many wanted ones are enough.
 ASKED = 1400
+ENOUGH = 600
 ROUNDS = 10
 MOST_SESSIONS = 1000
 MOST_HIDDEN = 200
@@ -31,6 +32,14 @@ class Candidate(NamedTuple):
 
     no: int
     score: float
+
+
+class Candidates(NamedTuple):
+    """Newest first; how many of other areas were met among them; whether there are older ones."""
+
+    found: list[Candidate]
+    others: int = 0
+    more: bool = False
 
 
 class Match(NamedTuple):
@@ -86,13 +95,14 @@ class Finder:
         self._below = below
         self.missing = scope.missing
 
-    def candidates(self, query: Query, areas: Sequence[str]) -> tuple[list[Candidate], int]:
-        """The newest documents of some areas that match, and how many of others were met."""
+    def candidates(self, query: Query, areas: Sequence[str]) -> Candidates:
+        """The newest documents of some areas that match."""
         found: list[Candidate] = []
         others = 0
         if self._scope.missing is not None:
-            return found, others
+            return Candidates(found)
         below = self._below
+        rows: list[Any] = []
         for _ in range(ROUNDS):
             rows = self._rows(query, ASKED, below)
             for no, score, is_long in rows:
@@ -102,11 +112,12 @@ class Finder:
                     found.append(Candidate(no, score))
                 else:
                     others += 1
-            if len(rows) < ASKED or len(found) >= CANDIDATES:
+            if len(rows) < ASKED or len(found) >= ENOUGH:
                 break
             # Many were looked at and not wanted; older ones may be.
             below = rows[-1][0]
-        return found[:CANDIDATES], others
+        more = len(rows) == ASKED or len(found) > CANDIDATES
+        return Candidates(found[:CANDIDATES], others, more)
 
     def matches(self, candidates: Sequence[Candidate]) -> list[Match]:
         """What candidates stand for, in their order, without those that are not to be shown."""
@@ -129,7 +140,7 @@ class Finder:
         wanted = squeezed(literal.text)
         return [
             Candidate(match.no, match.score)
-            for match in self.matches(self.candidates(literal, areas)[0])
+            for match in self.matches(self.candidates(literal, areas).found)
             if wanted in squeezed(text_of(self._tx, match))
         ]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hansard.actions import finding
-from hansard.actions.finding import CANDIDATES, Candidate, Finder, Match
+from hansard.actions.finding import CANDIDATES, Candidate, Candidates, Finder, Match
 from hansard.actions.ranking import Ranking
 from hansard.clock import from_micros
 from hansard.errors import BadInput
@@ -108,7 +108,8 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
         if literal is None
         else _finder(tx, literal, profile=profile, wish=wish).quoted(literal, areas)
     )
-    found, others, used = _find(finder, query, areas, quoted)
+    candidates, used = _find(finder, query, areas, quoted)
+    found = candidates.found
     ranking = Ranking(finder, found, by_relevance=wish.sort == "relevance")
     begin = 0 if place is None else place.no
     one_each = not wish.all_hits and wish.session is None
@@ -116,11 +117,11 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     return Found(
         hits=tuple(_hit(tx, match, used, ranking.times(match)) for match in page),
         total=ranking.total,
-        more=len(found) >= CANDIDATES,
-        next=_following(ranking, found, place=place, end=begin + wish.limit),
+        more=candidates.more,
+        next=_following(ranking, candidates, place=place, end=begin + wish.limit),
         words=used.describe(),
         relaxed=used is not query,
-        step_hits=min(others, COUNTED_STEPS),
+        step_hits=min(candidates.others, COUNTED_STEPS),
         behind=behind,
         suggestion=None if page else _suggest(tx, query),
         missing=finder.missing,
@@ -141,25 +142,26 @@ def _finder(tx: Tx, query: Query, *, profile: str, wish: Wish) -> Finder:
 
 def _find(
     finder: Finder, query: Query, areas: Sequence[str], quoted: list[Candidate]
-) -> tuple[list[Candidate], int, Query]:
-    """The newest matches, how many steps were met among them, and the query that found them."""
-    found, others = finder.candidates(query, areas)
-    if found or quoted or len(query.groups) < 2:
-        return _merged([found, quoted]), others, query
+) -> tuple[Candidates, Query]:
+    """The newest matches, and the query that found them."""
+    plain = finder.candidates(query, areas)
+    if plain.found or quoted or len(query.groups) < 2:
+        return plain._replace(found=_merged([plain.found, quoted])), query
     relaxed = query.relaxed()
-    return *finder.candidates(relaxed, areas), relaxed
+    return finder.candidates(relaxed, areas), relaxed
 
 
 def _following(
-    ranking: Ranking, found: Sequence[Candidate], *, place: Cursor | None, end: int
+    ranking: Ranking, candidates: Candidates, *, place: Cursor | None, end: int
 ) -> str | None:
     """Where the next page begins.
 
     A cursor holds on to the newest match of its first page: what is said later moves nothing.
     """
+    found = candidates.found
     if ranking.has(end):
         return str(Cursor(found[0].no + 1 if place is None else place.at, end))
-    if len(found) >= CANDIDATES:
+    if candidates.more and found:
         return str(Cursor(found[-1].no, 0))  # the older ones
     return None
 
@@ -198,8 +200,8 @@ def _said(near: Iterable[Entry]) -> str | None:
 def _merged(several: Sequence[list[Candidate]]) -> list[Candidate]:
     """Newest first, each document once."""
     several = [found for found in several if found]
-    if len(several) == 1:
-        return several[0]
+    if len(several) < 2:
+        return several[0] if several else []
     by_no = {each.no: each for found in reversed(several) for each in found}
     return sorted(by_no.values(), key=lambda each: -each.no)[:CANDIDATES]
 
