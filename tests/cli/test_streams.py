@@ -20,7 +20,13 @@ def start(hansard: Program, *args: str, stdout: int = subprocess.PIPE) -> Proces
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.PIPE,
+        # A shell that started us in the background has made us deaf to Ctrl-C; the child is not.
+        preexec_fn=_hear_ctrl_c,  # noqa: PLW1509
     )
+
+
+def _hear_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def said(process: Process) -> str:

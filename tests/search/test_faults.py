@@ -24,7 +24,7 @@ NOBODY = 65_534
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that others can read: pytest's own cannot be."""
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
         Path(made).chmod(0o755)
         yield Path(made)
 
