@@ -1,6 +1,6 @@
 """Lists of sessions: heads only, so that a list never reads a transcript."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hansard.clock import to_micros
@@ -29,6 +29,10 @@ class Filters:
     is_open: bool | None = None
     pinned: bool = False
     text: str | None = None
+    platforms: tuple[str, ...] = ()
+    and_automation: bool = False
+    read_only: bool | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def listing(
     while len(found) <= limit and scanned < _SCANNED and not exhausted:
         rows = _rows(tx, filters, profile=profile, at=at, limit=limit + 1)
         scanned, exhausted = scanned + len(rows), len(rows) <= limit
-        found.extend(row for row in rows if _mentions(row, filters.text))
+        found.extend(row for row in rows if _fits(row, filters))
         at = _behind(rows[-1]) if rows else at
     page = found[:limit]
     # A rare word may not fill a page within one search; the next page goes on from there.
@@ -72,6 +76,28 @@ def check_limit(limit: int) -> None:
 
 
 def _rows(tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int) -> list[SessionHead]:
+    """The next rows; several shelves or platforms are read one by one and merged."""
+    shelves = (filters.shelf, Shelf.AUTOMATION) if filters.and_automation else (filters.shelf,)
+    platforms = filters.platforms or (filters.platform,)
+    rows = [
+        row
+        for shelf in dict.fromkeys(shelves)
+        for platform in dict.fromkeys(platforms)
+        for row in _stretch(
+            tx,
+            replace(filters, shelf=shelf, platform=platform),
+            profile=profile,
+            at=at,
+            limit=limit,
+        )
+    ]
+    rows.sort(key=lambda row: (row.last_active_at, row.no), reverse=True)
+    return rows[:limit]
+
+
+def _stretch(
+    tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int
+) -> list[SessionHead]:
     query = "list_by_activity"
     params = {}
     if filters.pinned:
@@ -106,15 +132,19 @@ def _behind(head: SessionHead) -> Cursor:
     return Cursor.after(to_micros(head.last_active_at), head.no)
 
 
-def _mentions(head: SessionHead, text: str | None) -> bool:
-    if not text:
+def _fits(head: SessionHead, filters: Filters) -> bool:
+    if filters.read_only is not None and head.read_only is not filters.read_only:
+        return False
+    if filters.label is not None and filters.label not in head.labels:
+        return False
+    if not filters.text:
         return True
-    return text.casefold() in f"{head.title or ''}\n{head.preview or ''}".casefold()
+    return filters.text.casefold() in f"{head.title or ''}\n{head.preview or ''}".casefold()
 
 
 def _hidden(tx: Tx, filters: Filters, *, profile: str) -> int:
     """How many automation sessions a list of chats leaves out; 1,000 means «1,000 or more»."""
-    if filters.shelf is not Shelf.CHATS:
+    if filters.shelf is not Shelf.CHATS or filters.and_automation:
         return 0
     row = tx.one("count_shelf", profile=profile, shelf=Shelf.AUTOMATION, limit=COUNTED)
     return 0 if row is None else int(row[0])

@@ -48,6 +48,7 @@ class View(StrEnum):
 
     PEOPLE = "people"
     CONTEXT = "context"
+    LOG = "log"
 
 
 @router.get("/entries")
@@ -62,11 +63,19 @@ async def window(
     limit: Annotated[int, Query(ge=1, le=1000)] = 60,
     view: View = View.PEOPLE,
 ) -> Response:
-    """A window of the transcript by `seq`, at its end by default; or what the model sees."""
+    """A window of the transcript by `seq`, at its end by default; or what the model sees.
+
+    The view `log` has what was taken back too, from `after` on.
+    """
     known = name(session_id, "session")
     if view is View.CONTEXT:
         chats = await parts.store.read(read.context, known, profile=caller.profile)
         return json_response({"items": chats, "next": None})
+    if view is View.LOG:
+        raw = await parts.store.read(
+            read.log_of, known, profile=caller.profile, after=after or 0, limit=limit
+        )
+        return json_response({"items": [entry_json(entry) for entry in raw], "next": None})
     if len([each for each in (before, after, around) if each is not None]) > 1:
         raise BadInput("Use one of `before`, `after` and `around`.")
     found = await parts.store.read(

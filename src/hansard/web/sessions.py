@@ -1,6 +1,6 @@
 """`/sessions`: the list, and one session as a whole."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from msgspec import UNSET
@@ -19,6 +19,7 @@ from hansard.model.session import Kind, Opening, SessionHead, Shelf
 from hansard.model.view import head_json, time_text, turn_json
 from hansard.store import arrivals, sessions, turns
 from hansard.store.database import Tx
+from hansard.web import heads
 from hansard.web.answers import answer, change, idem_of, items, json_response, name, plain
 from hansard.web.asking import accepted, engine_of
 from hansard.web.auth import Parts, Reader, Writer
@@ -40,8 +41,8 @@ _QUEUED = 50
 class ListWish(BaseModel):
     """What narrows the list."""
 
-    shelf: Shelf = Shelf.CHATS
-    source: str | None = None
+    shelf: Shelf | Literal["all"] = Shelf.CHATS
+    source: list[str] = Field([], max_length=50)
     kind: Kind | None = None
     project: str | None = None
     model: str | None = None
@@ -50,6 +51,8 @@ class ListWish(BaseModel):
     open: bool | None = None
     pinned: bool = False
     text: str | None = None
+    read_only: bool | None = None
+    label: str | None = None
     limit: int = Field(50, ge=1, le=200)
     cursor: str | None = None
 
@@ -58,12 +61,13 @@ class ListWish(BaseModel):
 async def list_sessions(
     parts: Parts, caller: Reader, wish: Annotated[ListWish, Query()]
 ) -> Response:
-    """A page of session heads, newest activity first."""
-    if wish.shelf is Shelf.GONE:
+    """A page of session heads, newest activity first; `all` is chats and automation."""
+    if wish.shelf == Shelf.GONE:
         raise BadInput("What was purged is in no list.")
     wanted = listing.Filters(
-        shelf=wish.shelf,
-        platform=plain(wish.source),
+        shelf=Shelf.CHATS if wish.shelf == "all" else wish.shelf,
+        and_automation=wish.shelf == "all",
+        platforms=tuple(plain(each) or "" for each in wish.source if each),
         kind=wish.kind,
         project=plain(wish.project),
         model=plain(wish.model),
@@ -72,15 +76,17 @@ async def list_sessions(
         is_open=wish.open,
         pinned=wish.pinned,
         text=plain(wish.text),
+        read_only=wish.read_only,
+        label=plain(wish.label) or None,
     )
-    page = await parts.store.read(
-        listing.listing,
+    shown, following, hidden = await parts.store.read(
+        heads.page,
         wanted,
         profile=caller.profile,
         limit=wish.limit,
         cursor=wish.cursor or None,
     )
-    return items(map(head_json, page.items), page.next, hidden=page.hidden)
+    return items(shown, following, hidden=hidden)
 
 
 @router.post("/sessions", status_code=201, openapi_extra=takes(NewSession))
@@ -168,7 +174,7 @@ def _show(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
     running = (
         None if head.running_turn is None else turns.get(tx, head.running_turn, profile=profile)
     )
-    return head_json(head) | {
+    return heads.listed(tx, [head])[0] | {
         "draft": more.draft,
         "read_through": head.read_through,
         "workspace": more.workspace,

@@ -17,9 +17,10 @@ from hansard.engine.bus import Live
 from hansard.errors import NotFound, RetryLater, StoreUnavailable
 from hansard.model import document
 from hansard.model.session import Segment
-from hansard.model.view import entry_json, head_json
+from hansard.model.view import entry_json
 from hansard.store import entries
 from hansard.store.database import Tx
+from hansard.web import heads
 from hansard.web.auth import is_still_good
 from hansard.web.parts import Caller, WebParts
 from hansard.web.reading_on import FeedReader
@@ -216,18 +217,18 @@ def _shown(
 ) -> list[tuple[str, Any]]:
     """The entries of watched sessions one by one; a head once, as it is now."""
     told: list[tuple[str, Any]] = []
-    heads: dict[str, Change] = {}
+    changed: dict[str, Change] = {}
     for each in changes:
         id = each.session_id or ""
         if each.what == "entry" and id in sessions:
             segment = Segment(each.session_no, id, each.seq, each.seq)
             told.extend(("entry", entry_json(entry)) for entry in entries.read(tx, segment))
         if shows_list or id in sessions:
-            heads[id] = each
-    for id, change in heads.items():
+            changed[id] = each
+    for id, change in changed.items():
         try:
             head = read.head(tx, id, profile=change.profile or "")
-            told.append(("head", head_json(head)))
+            told.extend(("head", each) for each in heads.listed(tx, [head]))
         except NotFound:
             told.append(("gone", {"id": id}))
     return told

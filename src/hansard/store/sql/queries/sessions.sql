@@ -107,6 +107,13 @@ SELECT no, id, base_seq, last_seq FROM line ORDER BY depth;
 -- name: children
 SELECT no, id, lineage, base_seq, shelf FROM sessions WHERE parent_no = :no ORDER BY no;
 
+-- name: standings
+SELECT s.id,
+    (SELECT COUNT(*) FROM sessions c
+     WHERE c.parent_no = s.no AND c.lineage = 'subagent' AND c.shelf <> 'gone'),
+    (SELECT t.state FROM turns t WHERE t.session_no = s.no ORDER BY t.no DESC LIMIT 1)
+FROM sessions s WHERE s.no {{among_numbers}};
+
 -- name: list_by_activity
 SELECT {{head_columns}} FROM {{head_tables}}
 WHERE s.profile = :profile AND s.shelf = :shelf

@@ -25,3 +25,6 @@ SELECT conrelid::regclass::text, conname FROM pg_constraint WHERE contype = 'f' 
 -- name: table_sizes
 SELECT relname, pg_total_relation_size(oid), reltuples::bigint FROM pg_class
 WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace ORDER BY 2 DESC;
+
+-- name: among_numbers
+= ANY (CAST(:numbers AS BIGINT[]))

@@ -23,3 +23,7 @@ PRAGMA foreign_key_check;
 -- name: table_sizes
 SELECT name, SUM(pgsize), SUM(CASE WHEN pagetype = 'leaf' THEN ncell ELSE 0 END) FROM dbstat
 GROUP BY name ORDER BY 2 DESC;
+
+-- name: among_numbers
+-- The numbers come as PostgreSQL writes them, in braces; between brackets they are JSON.
+IN (SELECT value FROM json_each('[' || TRIM(:numbers, '{}') || ']'))

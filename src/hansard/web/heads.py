@@ -1,0 +1,35 @@
+"""Session heads as the workbench lists them: with how each session stands."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hansard.actions import listing, read
+from hansard.actions.standing import Standing, standings
+from hansard.model.session import SessionHead
+from hansard.model.view import head_json
+from hansard.store.database import Tx
+
+
+def listed(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
+    """Heads, each with its subagents' number and whether its last turn came to nothing."""
+    known = standings(tx, heads)
+    nothing = Standing()
+    return [_listed(head, known.get(head.id, nothing)) for head in heads]
+
+
+def page(
+    tx: Tx, filters: listing.Filters, *, profile: str, limit: int, cursor: str | None
+) -> tuple[list[dict[str, Any]], str | None, int]:
+    """A page of the list, where the next begins, and how many it leaves out."""
+    found = listing.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    return listed(tx, found.items), found.next, found.hidden
+
+
+def children(tx: Tx, id: str, *, profile: str) -> list[dict[str, Any]]:
+    """The sessions that came from one, as heads."""
+    return listed(tx, read.children(tx, read.head(tx, id, profile=profile)))
+
+
+def _listed(head: SessionHead, standing: Standing) -> dict[str, Any]:
+    more = {"subagents": standing.subagents, "failed": standing.failed and not head.running}
+    return head_json(head) | more

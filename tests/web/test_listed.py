@@ -1,0 +1,131 @@
+"""What the workbench lists and shows of a session besides its head."""
+
+from typing import Any
+
+from hansard.actions import read, say
+from hansard.model.entry import message
+from hansard.model.place import Source
+from hansard.model.session import Kind, Lineage, Opening
+from hansard.store.database import Tx
+from tests.web.conftest import Client, Served
+from tests.web.test_sessions import begin_elsewhere, opened
+
+
+async def with_job(server: Served, kind: Kind = Kind.JOB) -> str:
+    opening = Opening("main", Source("schedule"), kind=kind)
+    when = server.world.parts().occasion()
+    saying = say.Saying(message("user", "work"))
+    return (await server.store.write(say.say_new, opening, saying, when=when)).session_id
+
+
+def ids(page: dict[str, Any]) -> set[str]:
+    return {head["id"] for head in page["items"]}
+
+
+async def test_all_are_chats_and_automation(server: Served, client: Client) -> None:
+    chat, job = await opened(client), await with_job(server)
+
+    everything = await client.get("/sessions?shelf=all")
+
+    assert ids(everything) == {chat, job}
+    assert everything["hidden"] == 0
+    assert ids(await client.get("/sessions")) == {chat}
+
+
+async def test_several_sources_are_merged_and_paged_in_order(client: Client) -> None:
+    made = [
+        await opened(client, f"{n}", source={"platform": ("slack", "telegram", "web")[n % 3]})
+        for n in range(9)
+    ]
+
+    first = await client.get("/sessions?source=slack&source=telegram&limit=4")
+    rest = await client.get(
+        f"/sessions?source=slack&source=telegram&limit=4&cursor={first['next']}"
+    )
+
+    found = [head["id"] for page in (first, rest) for head in page["items"]]
+    assert found == [id for n, id in reversed(list(enumerate(made))) if n % 3 != 2]
+    assert rest["next"] is None
+
+
+async def test_labels_and_being_read_only_narrow_the_list(client: Client) -> None:
+    blue = await opened(client, labels=["blue"])
+    await opened(client, labels=["red"])
+
+    assert ids(await client.get("/sessions?label=blue")) == {blue}
+    assert ids(await client.get("/sessions?read_only=true")) == set()
+
+
+async def test_a_turn_that_came_to_nothing_is_told(server: Served, client: Client) -> None:
+    id = await opened(client)
+    assert (await client.get(f"/sessions/{id}"))["failed"] is False
+    await begin_elsewhere(server, id)
+    running = await client.get("/sessions")
+    server.world.clock.tick(600)
+    await server.settle()
+
+    (head,) = (await client.get("/sessions"))["items"]
+
+    assert (running["items"][0]["running"], running["items"][0]["failed"]) == (True, False)
+    assert (head["running"], head["failed"]) == (False, True)
+
+
+async def test_subagents_are_counted_and_found_under_their_parent(
+    server: Served, client: Client
+) -> None:
+    parent = await opened(client)
+    fork = await client.post(f"/sessions/{parent}/fork", {}, status=201)
+    child = await with_job(server, Kind.SUBAGENT)
+    await server.store.write(adopt, child, parent)
+
+    (head,) = [each for each in (await client.get("/sessions"))["items"] if each["id"] == parent]
+    children = await client.get(f"/sessions/{parent}/children")
+
+    assert head["subagents"] == 1
+    assert [(each["id"], each["lineage"]) for each in children["items"]] == [
+        (fork["id"], "fork"),
+        (child, "subagent"),
+    ]
+
+
+async def test_a_session_at_a_glance(server: Served, client: Client) -> None:
+    id = await opened(client, "read the file, please")
+    call = {"type": "tool_call", "id": "1", "name": "read_file", "arguments": {"path": "a.py"}}
+    edit = {"type": "tool_call", "id": "2", "name": "edit", "arguments": '{"file_path": "b.py"}'}
+    odd = {"type": "tool_call", "id": "3", "name": "edit", "arguments": "{no json"}
+    await client.post(
+        f"/sessions/{id}/messages", {"role": "assistant", "parts": [call, edit, odd]}, status=201
+    )
+    fork = await client.post(f"/sessions/{id}/fork", {}, status=201)
+
+    seen = await client.get(f"/sessions/{fork['id']}/overview")
+
+    assert [each["text"] for each in seen["prompts"]] == ["read the file, please"]
+    assert [(each["path"], each["changed"]) for each in seen["files"]] == [
+        ("a.py", False),
+        ("b.py", True),
+    ]
+    assert seen["context"]["used"] == sum(seen["context"]["by_kind"].values()) > 0
+    assert [each["id"] for each in seen["ancestors"]] == [id]
+    assert seen["children"] == []
+
+
+async def test_what_was_taken_back_is_in_the_log_still(client: Client) -> None:
+    id = await opened(client, "one")
+    await client.post(f"/sessions/{id}/messages", {"role": "assistant", "text": "two"}, status=201)
+    await client.post(f"/sessions/{id}/retract", {"after": 1})
+
+    shown = await client.get(f"/sessions/{id}/entries")
+    raw = await client.get(f"/sessions/{id}/entries?view=log&after=1")
+
+    assert [entry["text"] for entry in shown["items"]] == ["one"]
+    assert [(entry["kind"], entry.get("text")) for entry in raw["items"]] == [
+        ("message", "two"),
+        ("retraction", None),
+    ]
+
+
+def adopt(tx: Tx, child: str, parent: str) -> None:
+    """Make one session the subagent of another, as an import does."""
+    nos = [read.head(tx, id, profile="main").no for id in (child, parent)]
+    tx.run("set_lineage", no=nos[0], parent_no=nos[1], lineage=Lineage.SUBAGENT, base_seq=0)
