@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import hypothesis
 import pytest
 
+from hansard.testing.child import ServerUnavailable
+from hansard.testing.dovecot import Dovecot
 from hansard.testing.postgres import (
     PostgresServer,
     PostgresUnavailable,
@@ -14,8 +17,11 @@ from hansard.testing.postgres import (
     start_own_server,
     start_server,
 )
+from hansard.testing.synapse import Synapse
 
 pytest_plugins = ["pytester"]
+
+TOOLS = Path(__file__).parents[1] / ".tools"
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
@@ -94,6 +100,28 @@ def postgres_to_break() -> Iterator[PostgresServer]:
     try:
         server = start_own_server()
     except PostgresUnavailable as error:
+        pytest.fail(str(error), pytrace=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def synapse() -> Iterator[Synapse]:
+    """A real Matrix homeserver, one for each test process."""
+    try:
+        server = Synapse(TOOLS)
+    except ServerUnavailable as error:
+        pytest.fail(str(error), pytrace=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def dovecot() -> Iterator[Dovecot]:
+    """A real IMAP server, one for each test process."""
+    try:
+        server = Dovecot()
+    except ServerUnavailable as error:
         pytest.fail(str(error), pytrace=False)
     yield server
     server.stop()

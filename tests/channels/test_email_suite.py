@@ -1,6 +1,6 @@
 """The adapter of e-mail against a real IMAP server and a real SMTP server."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -8,19 +8,8 @@ from hansard.channels import email as channel
 from hansard.errors import NotAllowed, Unreachable
 from hansard.testing.adapter_suite import AdapterSuite
 from hansard.testing.channel_world import Door, delivery_to, taking_in, until
-from hansard.testing.child import ServerUnavailable
 from hansard.testing.dovecot import Dovecot
 from hansard.testing.mailbox import MailPlatform
-
-
-@pytest.fixture(scope="module")
-def dovecot() -> Iterator[Dovecot]:
-    try:
-        server = Dovecot()
-    except ServerUnavailable as error:
-        pytest.fail(str(error), pytrace=False)
-    yield server
-    server.stop()
 
 
 @pytest.fixture

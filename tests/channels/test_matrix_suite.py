@@ -1,7 +1,6 @@
 """The adapter of Matrix against a real homeserver."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -11,21 +10,8 @@ from hansard.model.part import Attachment
 from hansard.model.place import Channel
 from hansard.testing.adapter_suite import AdapterSuite
 from hansard.testing.channel_world import Door, delivery_to, taking_in, until
-from hansard.testing.child import ServerUnavailable
 from hansard.testing.homeserver import MatrixPlatform
 from hansard.testing.synapse import Synapse
-
-TOOLS = Path(__file__).parents[2] / ".tools"
-
-
-@pytest.fixture(scope="module")
-def synapse() -> Iterator[Synapse]:
-    try:
-        server = Synapse(TOOLS)
-    except ServerUnavailable as error:
-        pytest.fail(str(error), pytrace=False)
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -453,7 +453,7 @@ def _heard(message: dict[str, Any]) -> Heard:
 
 
 def _is_open(platform: FakeWhatsApp) -> bool:
-    return platform.current is not None and platform.current._receive is not None
+    return platform.made is not None and platform.made._receive is not None
 
 
 def _settings(**change: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hansard.channels.webhook.signing import problem, sign
 from hansard.config.secret import Secret
 from hansard.model.place import Channel
 from hansard.testing.http_server import LOST, HttpServer, Request, Response
-from hansard.testing.posting import Poster
+from hansard.testing.posting import Posted, Poster
 
 SECRET = Secret("a-secret-of-the-fake")
 
@@ -30,7 +30,7 @@ class FakeProgram:
         self.poster = Poster(self._post)
         self.now = time.time
         self._settings = settings
-        self._adapter: WebhookAdapter | None = None
+        self.current: Posted | None = None
         self._refusals: list[Response] = []
         self._lost = 0
         self._revoked = False
@@ -52,8 +52,8 @@ class FakeProgram:
 
     def adapter(self) -> WebhookAdapter:
         """An adapter that this program posts to."""
-        self._adapter = WebhookAdapter(self.settings, now=self.now)
-        return self._adapter
+        self.current = made = WebhookAdapter(self.settings, now=self.now)
+        return made
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
@@ -61,9 +61,11 @@ class FakeProgram:
         """Post a message, again and again until it is taken."""
         self.poster.post(number, self.body(text, number=number, person=person))
 
-    def body(self, text: str, *, number: int, person: str | None = None) -> bytes:
+    def body(
+        self, text: str, *, number: int, person: str | None = None, chat: str | None = None
+    ) -> bytes:
         """A message as this program writes it."""
-        told = {"chat_id": self.chat.chat_id, "person_id": person or self.known}
+        told = {"chat_id": chat or self.chat.chat_id, "person_id": person or self.known}
         return json.dumps({**told, "text": text, "message_id": number}).encode()
 
     def acknowledged(self, number: int) -> bool:
@@ -112,9 +114,9 @@ class FakeProgram:
     async def _post(self, body: bytes) -> int:
         return await self._given().webhook(sign(self.settings, body, self.now()), body)
 
-    def _given(self) -> WebhookAdapter:
-        assert self._adapter is not None
-        return self._adapter
+    def _given(self) -> Posted:
+        assert self.current is not None
+        return self.current
 
     async def _answer(self, request: Request) -> Response:
         if self._revoked or problem(self.settings, request.headers, request.body, self.now()):

@@ -17,6 +17,7 @@ from hansard.channels.whatsapp.inbound import Rules
 from hansard.config.secret import Secret
 from hansard.model.place import Channel
 from hansard.testing.http_server import LOST, HttpServer, Request, Response, json_response
+from hansard.testing.posting import Posted
 
 NUMBER_ID = "106540352242922"
 NUMBER = "15550783881"
@@ -42,7 +43,8 @@ class FakeWhatsApp:
         self.typing: list[str] = []
         self.media: dict[str, tuple[bytes, str]] = {}
         self.rules = Rules(largest_file=LARGEST_FILE)
-        self.current: WhatsAppAdapter | None = None
+        self.current: Posted | None = None
+        self.made: WhatsAppAdapter | None = None
         self._server = HttpServer(self._answer)
         self._faults: deque[Response] = deque()
         self._lost = 0
@@ -60,8 +62,8 @@ class FakeWhatsApp:
         for task in self._posting:
             task.cancel()
         await asyncio.gather(*self._posting, return_exceptions=True)
-        if self.current is not None:
-            await self.current.close()
+        if self.made is not None:
+            await self.made.close()
         await self._server.__aexit__(*failure)
 
     @property
@@ -73,7 +75,7 @@ class FakeWhatsApp:
         """A fresh adapter, to which is posted from now on."""
         graph = Graph(NUMBER_ID, Secret(TOKEN), base_url=self.url, version=_VERSION)
         made = WhatsAppAdapter(graph, Secret(APP_SECRET), Secret(VERIFY_TOKEN), self.rules)
-        self.current = made
+        self.current = self.made = made
         return made
 
     async def says(

@@ -16,6 +16,7 @@ from hansard.testing.synapse import Synapse
 LARGEST_FILE = 100_000
 _V3 = "/_matrix/client/v3"
 _LOSING_SECONDS = 1.0
+_OK = 200
 _PASSED_ON = ("Authorization", "Content-Type")
 
 
@@ -39,7 +40,7 @@ class MatrixPlatform:
     def __init__(self, synapse: Synapse) -> None:
         self.synapse = synapse
         self.known, self.ada = _ada(synapse)
-        self.bot, self._token = synapse.register(f"bot-{uuid.uuid4().hex[:8]}")
+        self.bot, self.token = synapse.register(f"bot-{uuid.uuid4().hex[:8]}")
         self.room = self.make_room(self.ada)
         self.chat = Channel("matrix", self.room)
         self._port = 0
@@ -48,6 +49,7 @@ class MatrixPlatform:
         self._refusals: list[web.Response] = []
         self._to_lose = 0
         self._losing: dict[str, float] = {}
+        self.taken: list[tuple[str, str]] = []
         self._sends = 0
         self._seen: tuple[int, list[str]] = (-1, [])
         self._again: list[dict[str, Any]] = []
@@ -62,12 +64,17 @@ class MatrixPlatform:
     async def __aexit__(self, *_: object) -> None:
         await self.go_offline()
 
+    @property
+    def url(self) -> str:
+        """Where the bot finds the homeserver."""
+        return f"http://127.0.0.1:{self._port}"
+
     def make_room(self, owner: str, *, join: bool = True, **more: Any) -> str:
         """A room with the bot in it, or only asked to come."""
         asked = {"invite": [self.bot], "is_direct": True, "preset": "trusted_private_chat", **more}
         room: str = self.synapse.call("POST", f"{_V3}/createRoom", asked, token=owner)["room_id"]
         if join:
-            self.join(room, self._token)
+            self.join(room, self.token)
         return room
 
     def join(self, room: str, token: str) -> None:
@@ -90,13 +97,13 @@ class MatrixPlatform:
     def adapter(self, **settings: Any) -> Adapter:
         """The adapter that the configuration of this account would make."""
         values = {
-            "homeserver": f"http://127.0.0.1:{self._port}",
+            "homeserver": self.url,
             "token_env": "TOKEN",
             "invites_from": [self.known],
             "largest_file_bytes": LARGEST_FILE,
             **settings,
         }
-        return registry.build("matrix", values, {"TOKEN": self._token})
+        return registry.build("matrix", values, {"TOKEN": self.token})
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
@@ -155,7 +162,7 @@ class MatrixPlatform:
 
     def revoke(self) -> None:
         """The bot is logged out."""
-        self.synapse.call("POST", f"{_V3}/logout", {}, token=self._token)
+        self.synapse.call("POST", f"{_V3}/logout", {}, token=self.token)
 
     async def go_offline(self) -> None:
         """Be unreachable."""
@@ -196,6 +203,9 @@ class MatrixPlatform:
             return self._refusals.pop(0)
         answer = await self._forward(request)
         self._sends += 1
+        if answer.status == _OK:
+            room = unquote(request.path.split("/rooms/")[1].partition("/")[0])
+            self.taken.append((room, str((await request.json()).get("body", ""))))
         is_again = time.monotonic() - self._losing.get(request.path, -10) < _LOSING_SECONDS
         # The library of the client asks once more by itself; that answer is lost as well.
         if self._to_lose or is_again:

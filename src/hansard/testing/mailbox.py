@@ -50,8 +50,8 @@ class MailPlatform:
         self.sent: list[Taken] = []
         self.imap = Proxy(dovecot.port)
         self._dovecot = dovecot
-        self._password = uuid.uuid4().hex
-        self._box = dovecot.add_user(self.address, self._password)
+        self.password = uuid.uuid4().hex
+        self._box = dovecot.add_user(self.address, self.password)
         self._smtp: asyncio.Server | None = None
         self._smtp_port = 0
         self._refusals: list[str] = []
@@ -65,9 +65,10 @@ class MailPlatform:
     async def __aexit__(self, *_: object) -> None:
         await self.go_offline()
 
-    def adapter(self, **settings: Any) -> Adapter:
-        """The adapter that the configuration of this mailbox would make."""
-        values = {
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration of this mailbox; its password is in `PASSWORD`."""
+        return {
             "address": self.address,
             "password_env": "PASSWORD",
             "imap_host": "127.0.0.1",
@@ -80,9 +81,12 @@ class MailPlatform:
             "largest_file_bytes": LARGEST_FILE,
             # The server tells of a new mail half a second late; looking more often is quicker.
             "idle_seconds": 0.1,
-            **settings,
         }
-        return registry.build("email", values, {"PASSWORD": self._password})
+
+    def adapter(self, **settings: Any) -> Adapter:
+        """The adapter that the configuration of this mailbox would make."""
+        values = {**self.settings, **settings}
+        return registry.build("email", values, {"PASSWORD": self.password})
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
@@ -128,8 +132,8 @@ class MailPlatform:
 
     def revoke(self) -> None:
         """The password is another one now."""
-        self._password = f"another-{self._password}"
-        self._dovecot.set_password(self.address, self._password)
+        self.password = f"another-{self.password}"
+        self._dovecot.set_password(self.address, self.password)
 
     async def go_offline(self) -> None:
         """Be unreachable."""
@@ -159,7 +163,7 @@ class MailPlatform:
         self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: Any
     ) -> AuthResult:
         given = cast(LoginPassword, data)
-        is_good = given.password == self._password.encode()
+        is_good = given.password == self.password.encode()
         return AuthResult(success=is_good, handled=False)
 
     async def handle_DATA(  # noqa: N802 - the library calls it so

@@ -1,12 +1,20 @@
 """How platforms post to a webhook: again and again, until it is answered with 200."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 from hansard.errors import HansardError
 
 _TAKEN = 200
 _AGAIN_SECONDS = 0.01
+
+
+class Posted(Protocol):
+    """Whoever is posted to: an adapter, or a server that has one."""
+
+    async def webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+        """Take a post; the status of the answer."""
 
 
 class Poster:

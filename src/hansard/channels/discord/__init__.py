@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 
 from hansard.channels.discord.adapter import DiscordAdapter
+from hansard.channels.discord.client import Servers
 from hansard.channels.discord.inbound import DEFAULT_LARGEST_FILE, Rules
 from hansard.channels.files import MEGABYTE
 from hansard.config.table import Table
 from hansard.engine.ports import Adapter
+from hansard.errors import BadInput
+
+_SCHEMES = ("https://", "wss://", "http://", "ws://")
 
 
 def build(table: Table, environ: Mapping[str, str]) -> DiscordAdapter:
@@ -20,10 +24,18 @@ def build(table: Table, environ: Mapping[str, str]) -> DiscordAdapter:
         commands=table.flag("slash_commands", default=True),
         largest_file=round(most * MEGABYTE),
     )
-    return DiscordAdapter(token, rules)
+    servers = Servers(_address(table, "base_url"), _address(table, "gateway_url"))
+    return DiscordAdapter(token, rules, servers=servers)
 
 
 async def check(adapter: Adapter) -> str:
     """Present the token, and say who the bot is."""
     assert isinstance(adapter, DiscordAdapter)
     return f"Discord knows this bot as {await adapter.who()}."
+
+
+def _address(table: Table, name: str) -> str | None:
+    given = table.text(name)
+    if given is not None and not given.startswith(_SCHEMES):
+        raise BadInput(f"[channels.discord]: {name} must be an address, not {given!r}.")
+    return None if given is None else given.rstrip("/")

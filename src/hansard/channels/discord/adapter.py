@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from hansard.channels.discord import inbound, outbound
-from hansard.channels.discord.client import Wire
+from hansard.channels.discord.client import Servers, Wire
 from hansard.channels.discord.inbound import Heard, Rules
 from hansard.channels.files import fetched
 from hansard.channels.observed import Observed, with_observed
@@ -27,9 +27,12 @@ class DiscordAdapter:
     platform = inbound.PLATFORM
     capabilities = outbound.CAPABILITIES
 
-    def __init__(self, token: Secret, rules: Rules | None = None) -> None:
+    def __init__(
+        self, token: Secret, rules: Rules | None = None, *, servers: Servers | None = None
+    ) -> None:
         self._token = token
         self._rules = rules or Rules()
+        self._servers = servers
         self._wire: Wire | None = None
         self._logging_in = asyncio.Lock()
         # Discord offers nothing twice: what was heard and not yet stored outlives a failed run.
@@ -91,7 +94,7 @@ class DiscordAdapter:
             if self._wire is None or self._wire.is_closed:
                 rules = self._rules
                 reads = rules.always or rules.observe or bool(rules.always_in)
-                wire = Wire(self._token.reveal(), reads_everything=reads)
+                wire = Wire(self._token.reveal(), reads_everything=reads, servers=self._servers)
                 try:
                     await wire.login()
                 except BaseException:

@@ -4,8 +4,10 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import aiohttp
+import yarl
 
 with warnings.catch_warnings():
     # Its voice module imports `audioop`, of which Python warns; we never speak.
@@ -42,11 +44,22 @@ discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 Hear = Callable[[Heard], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Where Discord is, when it is not where the library knows it: a proxy, or a fake."""
+
+    rest: str | None = None
+    gateway: str | None = None
+
+
 class Wire:
     """One login. After `close` it is used up."""
 
-    def __init__(self, token: str, *, reads_everything: bool) -> None:
+    def __init__(
+        self, token: str, *, reads_everything: bool, servers: Servers | None = None
+    ) -> None:
         self._token = token
+        _speak_to(servers or Servers())
         self._client = _Client(_intents(reads_everything=reads_everything))
 
     @property
@@ -176,6 +189,14 @@ def translated(where: str) -> Iterator[None]:
         raise HansardError(
             f"Discord did not answer: {type(error).__name__}.", committed="unknown"
         ) from error
+
+
+def _speak_to(servers: Servers) -> None:
+    """The library keeps its addresses in classes: they hold for the whole process."""
+    if servers.rest is not None:
+        discord.http.Route.BASE = servers.rest
+    if servers.gateway is not None:
+        discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(servers.gateway)
 
 
 def _hung_up(code: int) -> HansardError:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hansard.channels.files import MEGABYTE
 from hansard.channels.slack.adapter import Keys, SlackAdapter
+from hansard.channels.slack.client import API, Wire
 from hansard.channels.slack.inbound import DEFAULT_LARGEST_FILE, Rules
 from hansard.config.table import Table
 from hansard.engine.ports import Adapter
@@ -30,10 +31,18 @@ def build(table: Table, environ: Mapping[str, str]) -> SlackAdapter:
         threads=table.flag("reply_in_thread", default=True),
         largest_file=round(most * MEGABYTE),
     )
-    return SlackAdapter(keys, rules)
+    return SlackAdapter(keys, rules, wire=_wire(keys, table.text("base_url")))
 
 
 async def check(adapter: Adapter) -> str:
     """Present the tokens, and say who the bot is."""
     assert isinstance(adapter, SlackAdapter)
     return f"Slack knows this bot as {await adapter.who()}."
+
+
+def _wire(keys: Keys, base_url: str | None) -> Wire:
+    api = API if base_url is None else f"{base_url.rstrip('/')}/"
+    if not api.startswith(("https://", "http://")):
+        raise BadInput(f"[channels.slack]: base_url must be an address, not {base_url!r}.")
+    app_token = None if keys.app_token is None else keys.app_token.reveal()
+    return Wire(keys.token.reveal(), app_token=app_token, api=api)
