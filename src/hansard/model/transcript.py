@@ -69,6 +69,8 @@ def context(entries: Sequence[Entry], *, name_speakers: bool = False) -> list[Ch
         entry.body for entry in visible if entry.seq > through and isinstance(entry.body, Message)
     ]
     for message in said:
+        if message.role is Role.SYSTEM and "imported" in message.extra:
+            continue  # another system's orders: people read them, no model obeys them
         chats.extend(_chats(message, name_speakers=name_speakers))
     return _paired(chats)
 
@@ -84,6 +86,11 @@ def rounds(entries: Iterable[Entry], *, since: int = 0) -> int:
         elif entry.body.role is Role.ASSISTANT and asked:
             count, asked = count + 1, False
     return count
+
+
+def chats_of(message: Message) -> list[Chat]:
+    """One message as the model reads it: a tool's may hold several results."""
+    return _chats(message, name_speakers=False)
 
 
 def _chats(message: Message, *, name_speakers: bool) -> list[Chat]:

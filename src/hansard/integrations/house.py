@@ -1,0 +1,48 @@
+"""What an integration needs of an open house, and how it waits for what it writes there."""
+
+import asyncio
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from hansard.clock import Occasion
+from hansard.model.usage import Usage
+from hansard.store.database import Store
+from hansard.store.pending import Pending
+
+T = TypeVar("T")
+
+
+class House(Protocol):
+    """`hansard.open()` gives one; blocking or awaitable makes no difference here."""
+
+    @property
+    def store(self) -> Store:
+        """The database, open."""
+
+    @property
+    def profile(self) -> str:
+        """The namespace of its sessions."""
+
+    def occasion(self) -> Occasion:
+        """Now, and where fresh ids come from."""
+
+    def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:
+        """A call with its cost as far as it is known."""
+
+
+async def settled(pending: Pending[T]) -> T:
+    """The outcome of a write. Whoever is cancelled meanwhile hears of it once the outcome is there.
+
+    A write that has begun cannot be called back: a task that left at once would not know whether
+    what it wrote is in the log.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            value = await pending
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+            continue
+        if cancelled is not None:
+            raise cancelled
+        return value

@@ -1,0 +1,187 @@
+"""A conversation that another program keeps under a name of its own, as one of our sessions.
+
+A binding leads from the name to the session. The session itself has no key, so that no reset
+policy ends it: its program says when it is over. A person who ends it or puts it into the trash
+lets the program begin afresh under the same name.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hansard.actions import log, read, retract, routing, say, sessions, usage
+from hansard.actions.say import Saying
+from hansard.clock import Occasion
+from hansard.errors import BadInput
+from hansard.model import transcript
+from hansard.model.entry import Compaction, Entry, Message, Role
+from hansard.model.key import SessionKey, key_for
+from hansard.model.part import Text
+from hansard.model.place import Source
+from hansard.model.session import Kind, Opening, SessionHead, Shelf
+from hansard.model.usage import Usage
+from hansard.store import entries
+from hansard.store import sessions as rows
+from hansard.store.database import Tx
+
+PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """Whose conversation, and what is known when its session is opened."""
+
+    profile: str
+    source: Source
+    kind: Kind = Kind.CHAT
+    model: str | None = None
+    workspace: dict[str, Any] | None = field(default=None, hash=False)
+
+    @property
+    def key(self) -> SessionKey:
+        """The name that leads to the session."""
+        return key_for(self.source, profile=self.profile)
+
+
+def named(platform: str, name: Any, **facts: Any) -> Source:
+    """The source of a conversation with this name."""
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"A session of {platform} needs a name that is not empty, not {name!r}.")
+    return Source(platform=platform, chat_id=name, **facts)
+
+
+def current(tx: Tx, thread: Thread) -> SessionHead | None:
+    """The open session of a thread, if there is one."""
+    return _if_open(routing.current(tx, thread.key))
+
+
+def held(tx: Tx, thread: Thread) -> SessionHead | None:
+    """The open session of a thread, which nobody else changes until the transaction ends."""
+    return _if_open(routing.locked(tx, thread.key))
+
+
+def opened(tx: Tx, thread: Thread, *, when: Occasion) -> SessionHead:
+    """The thread's session, opened if need be; the caller appends in the same transaction."""
+    found = held(tx, thread)
+    if found is not None:
+        return found
+    opening = Opening(
+        thread.profile,
+        thread.source,
+        kind=thread.kind,
+        model=thread.model,
+        workspace=thread.workspace,
+    )
+    id = sessions.open_session(tx, opening, when=when)
+    head = read.head(tx, id, profile=thread.profile)
+    routing.bind(tx, thread.key, head.no, when=when)
+    return head
+
+
+def append(tx: Tx, thread: Thread, said: Sequence[Saying], *, when: Occasion) -> list[log.Appended]:
+    """Add messages to a thread, all or none."""
+    head = opened(tx, thread, when=when)
+    return [say.say_in(tx, head.id, each, profile=thread.profile, when=when) for each in said]
+
+
+def visible(tx: Tx, thread: Thread, *, limit: int | None = None) -> list[Entry]:
+    """The messages a model is to read: not taken back, a summary for what it stands for.
+
+    With `limit` only the last so many.
+    """
+    head = current(tx, thread)
+    if head is None:
+        return []
+    if limit is not None:
+        return _last(tx, head, limit)
+    shown = read.transcript_of(tx, head.id, profile=thread.profile)
+    return _folded(shown, transcript.latest_compaction(shown))
+
+
+def message(entry: Entry) -> Message:
+    """What an entry of `visible` says."""
+    assert isinstance(entry.body, Message)
+    return entry.body
+
+
+def count(tx: Tx, thread: Thread, calls: Sequence[Usage], *, when: Occasion) -> None:
+    """Write model calls into the ledger, each once."""
+    head = current(tx, thread) if calls else None
+    if head is not None:
+        for call in calls:
+            usage.record(tx, head.no, call, profile=thread.profile, when=when)
+
+
+def clear(tx: Tx, thread: Thread, *, when: Occasion) -> None:
+    """Take back everything said in a thread; it stays in the log."""
+    head = held(tx, thread)
+    if head is not None and head.message_count:
+        retract.retract(tx, head.id, profile=thread.profile, after=0, at=when.now, reason="clear")
+
+
+def take_back(tx: Tx, thread: Thread, entry: Entry, *, when: Occasion) -> None:
+    """Take back an entry and what follows it."""
+    retract.retract(
+        tx, entry.session_id, profile=thread.profile, after=entry.seq - 1, at=when.now, reason="pop"
+    )
+
+
+def trash(tx: Tx, thread: Thread, *, when: Occasion) -> None:
+    """Put a thread's session into the trash; a thread without one is as it should be."""
+    head = held(tx, thread)
+    if head is not None:
+        sessions.trash(tx, head.id, profile=thread.profile, when=when)
+
+
+def beginning_with(
+    tx: Tx, prefix: str, *, profile: str
+) -> Iterator[tuple[SessionKey, SessionHead]]:
+    """The open sessions whose keys begin alike, in the order of the keys."""
+    after = prefix
+    while True:
+        page = tx.all("list_bindings", profile=profile, after=after, limit=PAGE)
+        for key, no, _ in page:
+            if not key.startswith(prefix):
+                return
+            head = _if_open(rows.get_by_no(tx, no))
+            if head is not None:
+                yield SessionKey.parse(key), head
+        if len(page) < PAGE:
+            return
+        after = page[-1][0]
+
+
+def _if_open(head: SessionHead | None) -> SessionHead | None:
+    return head if head is not None and head.is_open and head.shelf is not Shelf.GONE else None
+
+
+def _folded(shown: Sequence[Entry], mark: Entry | None) -> list[Entry]:
+    """The messages; what a compaction stands for is replaced by its summary."""
+    through = _through(mark)
+    said = [entry for entry in shown if entry.seq > through and isinstance(entry.body, Message)]
+    return said if mark is None else [_summary(mark), *said]
+
+
+def _last(tx: Tx, head: SessionHead, limit: int) -> list[Entry]:
+    mark = transcript.latest_compaction(entries.marks(tx, rows.segments(tx, head.no)))
+    through = _through(mark)
+    shown: list[Entry] = []
+    before: int | None = None
+    while len(shown) < limit:
+        size = min(PAGE, limit + 8)
+        window = read.window(tx, head.id, profile=head.profile, limit=size, before=before)
+        shown = [*(entry for entry in window.entries if isinstance(entry.body, Message)), *shown]
+        if not window.more_before or window.entries[0].seq <= through:
+            break
+        before = window.entries[0].seq
+    return _folded(shown, mark)[-limit:] if limit > 0 else []
+
+
+def _through(mark: Entry | None) -> int:
+    return mark.body.through if mark is not None and isinstance(mark.body, Compaction) else 0
+
+
+def _summary(mark: Entry) -> Entry:
+    assert isinstance(mark.body, Compaction)
+    text = f"{transcript.SUMMARY_HEADING}\n{mark.body.summary}"
+    return Entry(mark.session_id, mark.seq, mark.at, Message(Role.USER, (Text(text),)))

@@ -1,0 +1,63 @@
+"""What the tests of integrations share: houses on both databases, and a model that answers."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.app.house import House, open_house
+from hansard.testing.model_server import ModelServer
+from hansard.testing.postgres import Server
+from tests.integrations.driving import Urls, weather_model
+
+KINDS = ("sqlite", "postgres")
+
+
+@pytest.fixture(scope="session")
+def made(postgres: Server) -> Iterator[str]:
+    """A PostgreSQL database with our schema and nothing in it, to be copied."""
+    url = postgres.create_database()
+    open_house(url).close()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def new_url(postgres: Server, made: str, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Gives the address of an empty store."""
+    given: list[str] = []
+
+    def new(kind: str) -> str:
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path}/{len(list(tmp_path.iterdir()))}.db"
+        given.append(postgres.create_database(template=made))
+        return given[-1]
+
+    yield new
+    for url in given:
+        postgres.drop_database(url)
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, new_url: Callable[[str], str]) -> str:
+    """An empty store on each database."""
+    return new_url(request.param)
+
+
+@pytest.fixture
+def urls(new_url: Callable[[str], str]) -> Urls:
+    """An empty store on each database, for programs that use both."""
+    return tuple(new_url(kind) for kind in KINDS)
+
+
+@pytest.fixture
+def house(url: str) -> Iterator[House]:
+    with open_house(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        server.otherwise = weather_model
+        yield server

@@ -1,0 +1,320 @@
+"""Sessions of the OpenAI Agents SDK, run by the SDK itself."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents.usage import Usage
+from openai import AsyncOpenAI
+
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    RunContextWrapper,
+    Runner,
+    Session,
+    SessionSettings,
+    SQLiteSession,
+    set_tracing_disabled,
+)
+from hansard.actions import exporting
+from hansard.app.house import House, open_house
+from hansard.errors import BadInput, Conflict
+from hansard.integrations.openai_agents import About, HansardSession
+from hansard.model.place import Person
+from hansard.testing.model_server import ModelServer
+from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
+
+# As the Responses interface has them; the odd numbers and orders are meant.
+ITEMS: list[Any] = [
+    {"role": "user", "content": "How is the weather in Évora?"},
+    {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": "I should look."}],
+        "encrypted_content": "gAAAA" * 20,
+    },
+    {"call_id": "c1", "type": "function_call", "name": "weather", "arguments": '{"city": "Évora"}'},
+    {"type": "function_call_output", "call_id": "c1", "output": "21.0 degrees \ud83c"},
+    {
+        "type": "message",
+        "role": "assistant",
+        "id": "msg_1",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "It is 21 degrees.", "annotations": []}],
+    },
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "x"}},
+    {"type": "of_the_future", "value": 1.0, "big": 2**70, "nested": [None, True, {"z": 1, "a": 2}]},
+    {
+        "role": "user",
+        "content": [{"type": "input_image", "image_url": "data:image/png;base64," + "A" * 2000}],
+    },
+]
+
+
+def session(house: House, name: str = "alice", **options: Any) -> HansardSession:
+    return HansardSession(name, house, **options)
+
+
+@pytest.fixture
+async def agent(model: ModelServer) -> AsyncIterator[Agent[Any]]:
+    set_tracing_disabled(True)
+    async with AsyncOpenAI(base_url=model.openai_url, api_key="none") as client:
+        yield Agent(name="guide", model=OpenAIChatCompletionsModel(MODEL, client))
+
+
+async def test_an_agent_that_is_killed_goes_on_in_another_process(
+    urls: Urls, model: ModelServer
+) -> None:
+    asks = await tell_kill_and_continue("openai_agents", urls, model)
+
+    for ask in asks:
+        roles = [message["role"] for message in ask.messages]
+        assert roles[:6] == ["user", "assistant", "user", "assistant", "tool", "assistant"]
+        assert "Lisbon: 21 degrees" in str(ask.messages)
+        assert ask.messages[-1]["content"] == "Do you remember me?"
+    for url in urls:
+        found = kept(url)
+        assert found.texts[0] == "Good morning, this is Ada."
+        assert "The report says Lisbon: 21 degrees and sunny" in found.texts
+        assert (found.platform, found.cost is not None and found.cost > 0) == (
+            "openai-agents",
+            True,
+        )
+        assert found.tool_calls >= 1
+        assert found.found >= 3
+
+
+async def test_items_come_back_byte_for_byte(house: House) -> None:
+    await session(house).add_items(ITEMS)
+
+    found = await session(house).get_items()
+
+    assert [json.dumps(item) for item in found] == [json.dumps(item) for item in ITEMS]
+    assert broken(house) == []
+
+
+async def test_items_are_messages_that_people_read_and_find(house: House) -> None:
+    await session(house).add_items(ITEMS)
+
+    (head,) = house.sessions().items
+    assert (head.preview, head.tool_call_count) == ("How is the weather in Évora?", 2)
+    chat = house.find(head.id).context()
+    assert [each["role"] for each in chat[:3]] == ["user", "assistant", "tool"]
+    assert house.search("Évora source:openai-agents").hits
+    text = "".join(exporting.export_jsonl(house.store, [head.id], profile=house.profile))
+    assert "encrypted_content" in text
+
+
+async def test_only_the_latest_are_given_and_in_order(house: House) -> None:
+    items: list[Any] = [{"role": "user", "content": f"number {n}"} for n in range(500)]
+    one = session(house)
+    await one.add_items(items)
+
+    assert await one.get_items(limit=3) == items[-3:]
+    assert await one.get_items(limit=450) == items[-450:]
+    assert await one.get_items(limit=10_000) == items
+    assert await one.get_items(limit=0) == []
+    settled = session(house, session_settings=SessionSettings(limit=2))
+    assert await settled.get_items() == items[-2:]
+
+
+async def test_an_item_whose_text_was_spoilt_is_rebuilt_from_what_people_read(house: House) -> None:
+    await session(house).add_items(ITEMS[:1])
+    spoilt = house.find(house.sessions().items[0].id)
+    spoilt.append("assistant", "Warm.", extra={"openai-agents": '{"role": "assis'})
+
+    assert await session(house).get_items(limit=1) == [{"role": "assistant", "content": "Warm."}]
+
+
+async def test_what_a_person_adds_undoes_or_compacts_in_the_workbench_the_agent_sees(
+    house: House,
+) -> None:
+    one = session(house)
+    await one.add_items([{"role": "user", "content": "one"}, {"role": "user", "content": "two"}])
+    chat = house.find(house.sessions().items[0].id)
+
+    chat.append("user", "three")
+    assert [item["content"] for item in await one.get_items()] == ["one", "two", "three"]
+    chat.undo()
+    assert [item["content"] for item in await one.get_items()] == ["one", "two"]
+    chat.compact("They counted.", through=1)
+    first, second = await one.get_items()
+    assert "They counted." in first["content"]
+    assert second["content"] == "two"
+    assert await one.get_items(limit=1) == [second]
+
+
+async def test_the_newest_item_is_popped_and_stays_in_the_log(house: House) -> None:
+    one = session(house)
+    await one.add_items(ITEMS)
+
+    popped = [await one.pop_item() for _ in ITEMS]
+
+    assert popped == ITEMS[::-1]
+    assert await one.pop_item() is None
+    assert await one.get_items() == []
+    assert broken(house) == []
+
+
+async def test_popping_takes_one_call_of_a_message_with_several(house: House) -> None:
+    one = session(house)
+    await one.add_items([{"role": "user", "content": "hello"}])
+    calls = [{"type": "tool_call", "id": f"c{n}", "name": "look", "arguments": "{}"} for n in "12"]
+    house.find(house.sessions().items[0].id).append("assistant", calls)
+
+    popped = await one.pop_item()
+
+    assert popped is not None
+    assert popped["call_id"] == "c2"
+    assert [item.get("call_id") for item in await one.get_items()] == [None, "c1"]
+
+
+async def test_a_cleared_session_begins_afresh_and_its_words_are_still_there(house: House) -> None:
+    one = session(house)
+    await one.add_items(ITEMS)
+    await one.clear_session()
+    await one.clear_session()
+    assert await one.get_items() == []
+
+    await one.add_items([{"role": "user", "content": "a summary"}])
+
+    assert await one.get_items() == [{"role": "user", "content": "a summary"}]
+    (head,) = house.sessions().items
+    assert (head.message_count, head.last_seq) == (1, len(ITEMS) + 2)
+
+
+async def test_nothing_is_opened_by_looking_or_by_adding_nothing(house: House) -> None:
+    one = session(house)
+
+    assert await one.get_items() == []
+    assert await one.pop_item() is None
+    await one.clear_session()
+    await one.add_items([])
+
+    assert house.sessions().items == ()
+
+
+async def test_a_person_who_ends_the_session_lets_the_agent_begin_afresh(house: House) -> None:
+    one = session(house)
+    await one.add_items(ITEMS[:1])
+    house.find(house.sessions().items[0].id).end()
+
+    assert await one.get_items() == []
+    await one.add_items([{"role": "user", "content": "again"}])
+
+    assert len(house.sessions().items) == 2
+    assert await one.get_items() == [{"role": "user", "content": "again"}]
+
+
+async def test_two_runs_on_one_session_lose_nothing(house: House) -> None:
+    async def add(who: str) -> None:
+        one = session(house)
+        for number in range(20):
+            await one.add_items(
+                [{"role": "user", "content": f"{who} {number} {half}"} for half in "ab"]
+            )
+
+    await asyncio.gather(add("x"), add("y"))
+
+    texts = [item["content"] for item in await session(house).get_items()]
+    for who in "xy":
+        own = [text for text in texts if text.startswith(who)]
+        assert own == [f"{who} {number} {half}" for number in range(20) for half in "ab"]
+    # What was added together stands together.
+    assert all(a[:-1] == b[:-1] for a, b in zip(texts[::2], texts[1::2], strict=True))
+    assert len(house.sessions().items) == 1
+
+
+async def test_a_write_that_is_cancelled_is_settled_before_the_cancellation_is_heard(
+    house: House,
+) -> None:
+    for number in range(30):
+        one = session(house, f"s{number}")
+        task = asyncio.create_task(one.add_items(ITEMS))
+        for _ in range(number % 3 + 1):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        # All of it or nothing of it, and nothing that comes later.
+        found = await one.get_items()
+        assert found == ITEMS or (found == [] and number % 3 == 0)
+    assert broken(house) == []
+
+
+async def test_a_turn_of_the_house_keeps_the_sdk_out_and_says_so(house: House) -> None:
+    one = session(house)
+    await one.add_items(ITEMS[:1])
+    chat = house.find(house.sessions().items[0].id)
+
+    with (
+        chat.turn("A person asks in the workbench."),
+        pytest.raises(Conflict, match="turn is running"),
+    ):
+        await one.add_items(ITEMS[1:])
+
+    assert len(await one.get_items()) == 2
+
+
+async def test_the_runs_own_context_says_whose_it_is_and_what_it_costs(
+    house: House, agent: Agent[Any]
+) -> None:
+    def about(context: Any) -> About:
+        return About(
+            profile=context["tenant"], person=Person(context["user"], name="Ada"), model=MODEL
+        )
+
+    for user in ("u1", "u1"):
+        await Runner.run(
+            agent,
+            "Hello",
+            session=session(house, about=about),
+            context={"tenant": "acme", "user": user},
+        )
+
+    assert house.sessions().items == ()
+    with open_house(house.store.url, profile="acme") as tenant:
+        (head,) = tenant.sessions().items
+        assert head.source.person == Person("u1", name="Ada")
+        assert (head.message_count, head.usage.calls, head.usage.input_tokens) == (4, 2, 20)
+        assert head.usage.cost_microusd
+        assert head.model == MODEL
+
+
+async def test_calls_of_a_run_that_goes_on_are_counted_once(house: House) -> None:
+    wrapper: RunContextWrapper[Any] = RunContextWrapper(context=None)
+    one = session(house, model=MODEL)
+    await one.get_items(wrapper=wrapper)
+    for number in (1, 2):
+        wrapper.usage.add(_used(tokens=10 * number))
+        await one.add_items([{"role": "assistant", "content": "x"}], wrapper=wrapper)
+
+    (head,) = house.sessions().items
+    assert (head.usage.calls, head.usage.input_tokens) == (2, 30)
+
+
+def test_it_is_a_session_for_the_sdk(house: House) -> None:
+    assert isinstance(session(house), Session)
+    with pytest.raises(BadInput, match="not empty"):
+        session(house, "")
+
+
+async def test_the_stock_session_gives_the_same_answers(house: House, tmp_path: Any) -> None:
+    theirs = SQLiteSession("alice", tmp_path / "theirs.db")
+    ours = session(house)
+    for one in (theirs, ours):
+        await one.add_items(ITEMS[:5])
+        await one.pop_item()
+        await one.add_items(ITEMS[5:7])
+
+    assert await ours.get_items() == await theirs.get_items()
+    assert await ours.get_items(3) == await theirs.get_items(3)
+    theirs.close()
+
+
+def _used(*, tokens: int) -> Any:
+    return Usage(requests=1, input_tokens=tokens, output_tokens=1, total_tokens=tokens + 1)
