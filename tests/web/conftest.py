@@ -13,6 +13,7 @@ from hansard.actions import tokens
 from hansard.actions.tokens import Scope, Token
 from hansard.clock import RandomIds, SystemClock
 from hansard.engine.engine import Engine
+from hansard.model.reset import Policies
 from hansard.store.database import Store
 from hansard.store.opening import open_store
 from hansard.testing.engine_world import EngineWorld
@@ -95,13 +96,15 @@ Server = Callable[..., Any]
 async def served(
     store: Store, *, with_engine: bool = True, limits: Limits = QUICK, **settings: Any
 ) -> AsyncIterator[Served]:
-    world = EngineWorld(store)
+    policies = settings.pop("policies", Policies())
+    world = EngineWorld(store, policies=policies)
     engine = await world.started() if with_engine else None
     webhooks = settings.pop("webhooks", {})
     parts = WebParts(
         store,
         engine=engine,
         settings=WebSettings(limits=limits, **settings),
+        policies=policies,
         clock=world.clock,
         ids=world.ids,
         webhooks=webhooks,

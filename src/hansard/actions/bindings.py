@@ -1,15 +1,20 @@
-"""Which key is on which session, as a list."""
+"""Which key is on which session, as a list, and when that ends by itself."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from hansard.clock import from_micros
+from hansard.clock import from_micros, to_micros
 from hansard.errors import BadInput
-from hansard.model.session import SessionHead
+from hansard.model.key import key_for
+from hansard.model.place import at_session
+from hansard.model.reset import Policies, ResetPolicy
+from hansard.model.session import Lineage, SessionHead
 from hansard.store import sessions
 from hansard.store.database import Tx
 
 MAX_LIMIT = 1000
+# Behind every character that a key is printed with.
+_BEYOND = "\x7f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +34,65 @@ class Bindings:
     next: str | None
 
 
-def listing(tx: Tx, *, profile: str, limit: int = 100, cursor: str | None = None) -> Bindings:
-    """The keys of a profile in order, a page at a time."""
+@dataclass(frozen=True, slots=True)
+class LastReset:
+    """The session that was over before, and why."""
+
+    session_id: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """When a key's session ends by itself if nobody writes, and why the last one did."""
+
+    policy: ResetPolicy
+    resets_at: datetime | None
+    held: bool
+    last_reset: LastReset | None
+
+
+def listing(
+    tx: Tx,
+    *,
+    profile: str,
+    limit: int = 100,
+    cursor: str | None = None,
+    chats_only: bool = False,
+) -> Bindings:
+    """The keys of a profile in order, a page at a time; perhaps without who only named a session."""
     if not 1 <= limit <= MAX_LIMIT:
         raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
-    rows = tx.all("list_bindings", profile=profile, after=cursor or "", limit=limit + 1)
+    named = str(key_for(at_session(""), profile=profile))
+    rows = tx.all(
+        "list_bindings",
+        profile=profile,
+        after=cursor or "",
+        named=named if chats_only else "",
+        beyond=named + _BEYOND if chats_only else "",
+        limit=limit + 1,
+    )
     shown = rows[:limit]
     items = tuple(
         Binding(key, sessions.get_by_no(tx, no), from_micros(at)) for key, no, at in shown
     )
     return Bindings(items, shown[-1][0] if len(rows) > limit else None)
+
+
+def outlook(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> Outlook:
+    """What will become of the session that a key is on, and what became of the one before it."""
+    policy = policies.choose(head.source)
+    due = policy.next_due(last_active=head.last_active_at) if head.is_open else None
+    held = head.running or tx.one("is_held", no=head.no, now=to_micros(now)) is not None
+    return Outlook(policy, due, held, _last_reset(tx, head))
+
+
+def _last_reset(tx: Tx, head: SessionHead) -> LastReset | None:
+    over: SessionHead | None = head
+    if head.is_open:
+        came = head.lineage is Lineage.RESET and head.parent_id is not None
+        over = sessions.get(tx, head.parent_id or "", profile=head.profile) if came else None
+    if over is None or over.ended_at is None or over.end_reason is None:
+        return None
+    return LastReset(over.id, over.end_reason, over.ended_at)

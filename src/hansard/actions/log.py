@@ -7,6 +7,7 @@ from hansard.clock import to_micros
 from hansard.errors import BadInput, Conflict, NotFound, TurnLost
 from hansard.model import document, title
 from hansard.model.entry import Compaction, Message, Retraction, Role
+from hansard.model.session import SessionHead
 from hansard.model.turn import Lease
 from hansard.store import entries, sessions
 from hansard.store.database import RaceLost, Tx
@@ -37,6 +38,12 @@ class SessionChanged:
     profile: str
     session_id: str
     seq: int | None = None
+
+
+def tell(tx: Tx, head: SessionHead) -> None:
+    """Let whoever looks at a session know that something about it is new."""
+    tx.run("insert_feed", session_no=head.no, seq=0, what="head")
+    tx.after_commit(SessionChanged(head.profile, head.id))
 
 
 def append(

@@ -36,8 +36,8 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
     for forget in ("delete_draft", "delete_holds", "forget_arrivals", "forget_deliveries"):
         tx.run(forget, no=head.no)
     tx.run("forget_requests", id=head.id)
-    purged = _delete_unneeded(tx, head.no, head.id)
-    _release_ancestors(tx, head.no)
+    purged = _delete_unneeded(tx, head.no, head.id, profile=profile)
+    _release_ancestors(tx, head.no, profile=profile)
     tx.run("insert_feed", session_no=head.no, seq=0, what="gone")
     return purged
 
@@ -77,23 +77,25 @@ def expired_trash(tx: Tx, *, now: datetime, limit: int = 100) -> list[str]:
     return [id for _, id in rows]
 
 
-def _delete_unneeded(tx: Tx, no: int, id: str) -> Purged:
+def _delete_unneeded(tx: Tx, no: int, id: str, *, profile: str) -> Purged:
     needed = _needed_by_children(tx, no)
-    _delete_blobs(tx, sessions.first_entry_no(no), sessions.first_entry_no(no))
+    prompt_no = sessions.first_entry_no(no)
+    _delete_blobs(tx, prompt_no, prompt_no, profile=profile)
     first = entries.entry_no(no, needed + 1) if needed else entries.entry_no(no, 0)
     last = entries.entry_no(no + 1, 0) - 1
-    _delete_blobs(tx, first, last)
+    _delete_blobs(tx, first, last, profile=profile)
     deleted = tx.run("delete_entries", first=first, last=last)
     if not needed:
         tx.run("delete_turns", no=no)
     return Purged(id, deleted, needed)
 
 
-def _delete_blobs(tx: Tx, first: int, last: int) -> None:
+def _delete_blobs(tx: Tx, first: int, last: int, *, profile: str) -> None:
     """Let go of what these entries refer to; what no other entry needs is deleted."""
     hashes = [row[0] for row in tx.all("blobs_of_entries", first=first, last=last)]
     tx.run("delete_blob_refs", first=first, last=last)
     for name in dict.fromkeys(hashes):
+        tx.run("delete_upload", hash=name, profile=profile)
         tx.run("delete_blob_if_unused", hash=name)
 
 
@@ -108,9 +110,9 @@ def _needed_by_children(tx: Tx, no: int) -> int:
     return needed
 
 
-def _release_ancestors(tx: Tx, no: int) -> None:
+def _release_ancestors(tx: Tx, no: int, *, profile: str) -> None:
     """Let go of what purged ancestors had kept only for this session."""
     for own_no, id, _, _ in tx.all("ancestors", no=no)[1:]:
         # Held before it is judged: two purges at once would each leave it to the other.
         if routing.fresh(tx, own_no).shelf is Shelf.GONE:
-            _delete_unneeded(tx, own_no, id)
+            _delete_unneeded(tx, own_no, id, profile=profile)

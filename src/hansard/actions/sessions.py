@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from hansard.actions import fold, routing, titles
-from hansard.actions.log import SessionChanged
+from hansard.actions import fold, log, routing, titles
 from hansard.clock import Occasion, to_micros
 from hansard.errors import BadInput, Conflict, NotFound
 from hansard.model import document
@@ -94,7 +93,7 @@ def fork(
         titles.rename(tx, head, title)
     elif parent.title is not None:
         titles.name_automatically(tx, head, parent.title)
-    _tell(tx, head)
+    log.tell(tx, head)
     return sessions.get_by_no(tx, no)
 
 
@@ -105,7 +104,7 @@ def end(
     head = locked(tx, id, profile=profile)
     _refuse_running(head)
     routing.end(tx, head, reason=reason, when=when)
-    _tell(tx, head)
+    log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -123,7 +122,7 @@ def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
     """Keep a session at the top of lists, or no longer."""
     head = locked(tx, id, profile=profile)
     tx.run("set_pinned", no=head.no, pinned=int(pinned))
-    _tell(tx, head)
+    log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -174,7 +173,7 @@ def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHea
                 f"A label has at most {MAX_LABEL} characters; {each[:20]!r}… has {len(each)}."
             )
     tx.run("set_labels", no=head.no, labels=document.encode(sorted(clean)))
-    _tell(tx, head)
+    log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -195,7 +194,7 @@ def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
     seq = min(max(through, head.read_through), head.last_seq)
     if seq != head.read_through:
         tx.run("set_read_through", no=head.no, read_through=seq)
-        _tell(tx, head)
+        log.tell(tx, head)
 
 
 def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
@@ -215,7 +214,7 @@ def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int 
         kind=head.kind, archived=archived, trashed=trashed_at is not None, purged=False
     )
     tx.run("set_shelf", no=head.no, shelf=shelf, archived=int(archived), trashed_at=trashed_at)
-    _tell(tx, head)
+    log.tell(tx, head)
 
 
 def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
@@ -236,8 +235,3 @@ def _refuse_running(head: SessionHead) -> None:
 
 def _micros(at: datetime | None) -> int | None:
     return None if at is None else to_micros(at)
-
-
-def _tell(tx: Tx, head: SessionHead) -> None:
-    tx.run("insert_feed", session_no=head.no, seq=0, what="head")
-    tx.after_commit(SessionChanged(head.profile, head.id))

@@ -43,6 +43,7 @@ async def serve(
         settings=WebSettings(
             allowed_hosts=frozenset(settings.allowed_hosts), zone=house.config.zone
         ),
+        policies=house.policies,
         clock=house.machine.clock,
         ids=house.machine.ids,
         webhooks=_webhooks(engine.parts.adapters),

@@ -9,9 +9,9 @@ from hansard.cli.console import Console
 from hansard.cli.tree import command, group, pass_console
 from hansard.model import key as keys
 from hansard.model.place import Source
-from hansard.model.reset import ResetMode, ResetPolicy
+from hansard.model.reset import ResetPolicy
 from hansard.model.session import SessionHead
-from hansard.model.view import time_text
+from hansard.model.view import policy_json, time_text
 
 if TYPE_CHECKING:
     from hansard.app.house import House
@@ -90,15 +90,7 @@ def _policy(house: "House", source: Source, policy: ResetPolicy) -> dict[str, An
         why = f"chats of type {source.chat_type} have their own"
     else:
         why = "the default"
-    idle = policy.mode in (ResetMode.IDLE, ResetMode.BOTH)
-    daily = policy.mode in (ResetMode.DAILY, ResetMode.BOTH)
-    return {
-        "mode": str(policy.mode),
-        "why": why,
-        "idle_minutes": policy.idle.total_seconds() / 60 if idle else None,
-        "daily_at": policy.daily_at.isoformat("minutes") if daily else None,
-        "zone": str(policy.zone),
-    }
+    return policy_json(policy) | {"why": why}
 
 
 def _next(head: SessionHead | None, due: str | None) -> str:

@@ -6,7 +6,7 @@ the same one. After the commit, `Engine.carry_on` runs what was begun.
 
 from dataclasses import dataclass
 
-from hansard.actions import routing, sessions
+from hansard.actions import log, routing, sessions
 from hansard.clock import Occasion
 from hansard.engine import loop
 from hansard.engine.intake import Received, take_in
@@ -51,6 +51,8 @@ def accept(tx: Tx, parts: Parts, source: Source, asking: Asking, *, when: Occasi
     beginning = Beginning(None)
     if asking.begin and received.new and received.answer is None:
         beginning = loop.begin(tx, key, parts=parts, when=when)
+    if received.new and beginning.begun is None:
+        _show_waiting(tx, key)
     return _accepted(tx, key, received, beginning)
 
 
@@ -75,6 +77,13 @@ def ask_anew(tx: Tx, parts: Parts, opening: Opening, asking: Asking, *, when: Oc
         why = accepted.received.answer or "A budget is used up."
         raise NotAllowed(f"No session was opened: {why}")
     return accepted
+
+
+def _show_waiting(tx: Tx, key: SessionKey) -> None:
+    """Whoever looks at the session sees at once that something waits for it."""
+    head = routing.current(tx, key)
+    if head is not None and head.running:
+        log.tell(tx, head)
 
 
 def _earlier(tx: Tx, parts: Parts, idem: str) -> Accepted | None:

@@ -67,10 +67,14 @@ class Scheduler:
             logger.warning("schedules cannot be read: %s", error)
             return 0
         for each in due:
-            task = asyncio.create_task(self.run_one(each))
-            self._running.add(task)
-            task.add_done_callback(self._finished)
+            self.start(each)
         return len(due)
+
+    def start(self, due: Due) -> None:
+        """Run an occurrence that was claimed, beside the others."""
+        task = asyncio.create_task(self.run_one(due))
+        self._running.add(task)
+        task.add_done_callback(self._finished)
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)

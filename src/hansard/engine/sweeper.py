@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hansard.actions import deliver, read, schedule
+from hansard.actions import deliver, read, schedule, uploads
 from hansard.actions import sweep as sweeping
 from hansard.clock import Occasion
 from hansard.engine import notices, targets
@@ -54,6 +54,7 @@ class Sweeper:
             sweeping.end_expired_sessions, parts.policies, when=parts.occasion()
         )
         await parts.store.write(sweeping.empty_trash, when=parts.occasion())
+        await parts.store.write(uploads.forget_old, when=parts.occasion())
         await self._finalize()
 
     async def _dead(self) -> frozenset[str]:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hansard.model.entry import Compaction, Entry, Message, Retraction, body_to_json, kind_of
+from hansard.model.reset import ResetMode, ResetPolicy
 from hansard.model.session import SessionHead
 from hansard.model.turn import Turn
 from hansard.model.usage import TOKEN_FIELDS, UsageTotal
@@ -80,6 +81,18 @@ def usage_json(total: UsageTotal) -> Json:
         "cost_microusd": total.cost_microusd,
         "cost_status": total.cost_status,
         "unknown_cost_calls": total.unknown_cost_calls,
+    }
+
+
+def policy_json(policy: ResetPolicy) -> Json:
+    """A reset policy; the clock that it does not watch is null."""
+    idle = policy.mode in (ResetMode.IDLE, ResetMode.BOTH)
+    daily = policy.mode in (ResetMode.DAILY, ResetMode.BOTH)
+    return {
+        "mode": str(policy.mode),
+        "idle_minutes": policy.idle.total_seconds() / 60 if idle else None,
+        "daily_at": policy.daily_at.isoformat("minutes") if daily else None,
+        "zone": str(policy.zone),
     }
 
 

@@ -27,7 +27,8 @@ def insert(
     text = document.encode(body_to_json(message) | {"role": message.role})
     # What could never become an entry would block its key for ever.
     entries.check_size(text)
-    blobs.check_attachments(tx, message.parts)
+    # Until the message is an entry, nothing else says that its files are needed.
+    blobs.note_attachments(tx, message.parts, profile=profile, at=at)
     return bool(
         tx.run(
             "insert_arrival",
@@ -61,6 +62,14 @@ def waiting(tx: Tx, key: str, *, profile: str, limit: int) -> list[Arrival]:
     ]
 
 
+def rewrite(tx: Tx, arrival: Arrival, message: Message, *, profile: str, at: datetime) -> bool:
+    """Put another message into an arrival that waits; say whether it still did."""
+    text = document.encode(body_to_json(message) | {"role": message.role})
+    entries.check_size(text)
+    blobs.note_attachments(tx, message.parts, profile=profile, at=at)
+    return bool(tx.run("rewrite_arrival", no=arrival.no, message=text))
+
+
 def source_of_turn(tx: Tx, turn_id: str, *, session_no: int) -> Source | None:
     """Where the last message of a turn came from; None for a turn without an arrival."""
     row = tx.one("last_source_of_turn", session_no=session_no, turn_id=turn_id)
@@ -74,9 +83,9 @@ def take(tx: Tx, arrival: Arrival, *, session_no: int, turn_id: str, seq: int) -
     tx.run("take_arrival", no=arrival.no, session_no=session_no, turn_id=turn_id, seq=seq)
 
 
-def refuse(tx: Tx, arrival: Arrival, *, reason: str) -> None:
-    """Note that an arrival will not become an entry, and why."""
-    tx.run("refuse_arrival", no=arrival.no, reason=column(reason))
+def refuse(tx: Tx, arrival: Arrival, *, reason: str) -> bool:
+    """Note that an arrival will not become an entry, and why; say whether it still waited."""
+    return bool(tx.run("refuse_arrival", no=arrival.no, reason=column(reason)))
 
 
 def _arrival(row: Row) -> Arrival:

@@ -2,8 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
+from hansard.clock import to_micros
 from hansard.errors import BadInput, Damaged, NotFound
 from hansard.model import document
 from hansard.model import part as parts_of
@@ -102,11 +104,17 @@ def move_in(tx: Tx, body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def check_attachments(tx: Tx, parts: Iterable[Part]) -> None:
-    """Refuse a file whose bytes are not there."""
+def note_attachments(tx: Tx, parts: Iterable[Part], *, profile: str, at: datetime) -> None:
+    """Keep the files of a message until it is an entry; refuse one whose bytes are not there."""
     for part in parts:
         if isinstance(part, Attachment):
             _check(tx, part.blob)
+            note_upload(tx, part.blob, profile=profile, at=at)
+
+
+def note_upload(tx: Tx, name: str, *, profile: str, at: datetime) -> None:
+    """Note that a profile has brought these bytes in, at this time."""
+    tx.run("note_upload", hash=name, profile=profile, at=to_micros(at))
 
 
 def _refer(tx: Tx, name: str, *, entry_no: int) -> None:

@@ -12,6 +12,7 @@ from hansard.web import (
     access,
     arrivals,
     conversation,
+    counts,
     described,
     events,
     exports,
@@ -23,6 +24,7 @@ from hansard.web import (
     sessions,
     shelves,
     static,
+    uploads,
     webhooks,
 )
 from hansard.web.answers import json_response
@@ -38,7 +40,9 @@ _ROUTERS = (
     sessions.router,
     conversation.router,
     overview.router,
+    uploads.router,
     events.router,
+    counts.router,
     lists.router,
     shelves.router,
     access.router,
@@ -59,9 +63,9 @@ def create_app(parts: WebParts) -> FastAPI:
         redoc_url=None,
         lifespan=_life,
     )
-    counts: Counter[tuple[str, int]] = Counter()
+    tally: Counter[tuple[str, int]] = Counter()
     app.state.parts = parts
-    app.state.counts = counts
+    app.state.counts = tally
     app.state.streams = Streams(parts)
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
@@ -81,7 +85,7 @@ def create_app(parts: WebParts) -> FastAPI:
     )
     problems.install(app)
     app.add_middleware(Gate, settings=parts.settings)
-    app.add_middleware(health.Tally, counts=counts)
+    app.add_middleware(health.Tally, counts=tally)
     return app
 
 

@@ -5,19 +5,22 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from hansard.actions import inbox, uploads
+from hansard.actions.requests import Answer
 from hansard.engine import asking
 from hansard.engine.asking import Accepted, Asking
 from hansard.errors import NotFound
+from hansard.model import part
 from hansard.model.arrival import Arrival
 from hansard.model.entry import Message
 from hansard.model.session import Segment
 from hansard.model.view import time_text
 from hansard.store import arrivals, entries, sessions, turns
 from hansard.store.database import Tx
-from hansard.web.answers import idem_of, json_response, name
+from hansard.web.answers import answer, change, idem_of, json_response, name
 from hansard.web.asking import accepted, engine_of
 from hansard.web.auth import Parts, Reader, Writer
-from hansard.web.bodies import NewArrival, message_of, read_body, source_of
+from hansard.web.bodies import NewArrival, Said, message_of, read_body, source_of
 from hansard.web.described import takes
 
 router = APIRouter(tags=["arrivals"])
@@ -36,6 +39,7 @@ async def receive(request: Request, parts: Parts, caller: Writer) -> Response:
     when = parts.occasion()
 
     def take(tx: Tx) -> Accepted:
+        uploads.check(tx, said, profile=caller.profile)
         return asking.accept(tx, engine.parts, source, wish, when=when)
 
     return await accepted(request, caller, raw, take, _told)
@@ -46,6 +50,33 @@ async def look(arrival_id: str, parts: Parts, caller: Reader) -> Response:
     """What became of an arrival, and the reply when it is there."""
     known = name(arrival_id, "arrival")
     return json_response(await parts.store.read(_look, known, profile=caller.profile))
+
+
+@router.patch("/arrivals/{arrival_id}", openapi_extra=takes(Said))
+async def rewrite(arrival_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Put other words into a message of yours that waits for its turn."""
+    known = name(arrival_id, "arrival")
+    body, raw = await read_body(request, Said)
+    said, when = message_of("user", body), parts.occasion()
+
+    def act(tx: Tx, /) -> Answer:
+        uploads.check(tx, said, profile=caller.profile)
+        inbox.rewrite(tx, known, said, profile=caller.profile, when=when)
+        return answer(_look(tx, known, profile=caller.profile))
+
+    return await change(request, caller, raw, act)
+
+
+@router.delete("/arrivals/{arrival_id}")
+async def withdraw(arrival_id: str, request: Request, caller: Writer) -> Response:
+    """Take a message back that waits for its turn."""
+    known = name(arrival_id, "arrival")
+
+    def act(tx: Tx, /) -> Answer:
+        inbox.withdraw(tx, known, profile=caller.profile)
+        return answer(_look(tx, known, profile=caller.profile))
+
+    return await change(request, caller, b"", act)
 
 
 def _told(done: Accepted) -> dict[str, object]:
@@ -67,6 +98,8 @@ def _look(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
         "arrival_id": found.id,
         "state": found.state,
         "reason": found.reason if turn is None else turn[0].reason or found.reason,
+        "text": found.message.text,
+        "parts": [part.to_json(each) for each in found.message.parts],
         "received_at": time_text(found.received_at),
         "session_id": found.session_id,
         "seq": found.seq,

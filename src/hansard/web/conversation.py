@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from hansard.actions import blobs, compact, read, retract, say, turns, usage
+from hansard.actions import compact, read, retract, say, turns, uploads, usage
 from hansard.actions import sessions as verbs
 from hansard.actions.requests import Answer
 from hansard.engine import asking
@@ -39,8 +39,6 @@ from hansard.web.sessions import begun
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["conversation"])
 Seq = Annotated[int | None, Query(ge=0, le=MAX_SEQ)]
-_SANDBOX = "default-src 'none'; sandbox"
-_HASH = 64
 
 
 class View(StrEnum):
@@ -107,6 +105,7 @@ async def append(session_id: str, request: Request, parts: Parts, caller: Writer
 
     def act(tx: Tx, /) -> Answer:
         read.head(tx, known, profile=caller.profile)
+        uploads.check(tx, saying.message, profile=caller.profile)
         done = say.say_in(tx, known, saying, profile=caller.profile, when=when)
         told = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
         return answer(told, 201, session_id=done.session_id)
@@ -127,6 +126,7 @@ async def ask(session_id: str, request: Request, parts: Parts, caller: Writer) -
     when = parts.occasion()
 
     def take(tx: Tx) -> Accepted:
+        uploads.check(tx, wish.message, profile=caller.profile)
         return asking.ask(tx, engine.parts, known, wish, when=when)
 
     return await accepted(request, caller, raw, take, begun)
@@ -242,16 +242,6 @@ async def stop(session_id: str, request: Request, caller: Writer) -> Response:
         return answer({"stopping": stopping}, session_id=head.id)
 
     return await change(request, caller, raw, act)
-
-
-@router.get("/blobs/{blob}")
-async def attachment(session_id: str, blob: str, parts: Parts, caller: Reader) -> Response:
-    """The bytes of an attachment of this session: to be kept, never to be run."""
-    known, wanted = name(session_id, "session"), name(blob, "attachment")[: _HASH + 1]
-    head = await parts.store.read(read.head, known, profile=caller.profile)
-    data = await parts.store.read(blobs.read_blob, wanted, session_no=head.no)
-    headers = {"Content-Disposition": "attachment", "Content-Security-Policy": _SANDBOX}
-    return Response(data, media_type="application/octet-stream", headers=headers)
 
 
 async def _verb(

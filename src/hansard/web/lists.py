@@ -8,11 +8,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from hansard.actions import bindings, read, routing, search, usage
-from hansard.actions.bindings import Binding
+from hansard.actions.bindings import Binding, Outlook
 from hansard.actions.requests import Answer
 from hansard.actions.search import Hit
 from hansard.model.key import SessionKey
-from hansard.model.view import head_json, time_text, usage_json
+from hansard.model.redact import redact_source
+from hansard.model.view import head_json, policy_json, time_text, usage_json
 from hansard.store.database import Tx
 from hansard.web.answers import answer, change, items, name, plain
 from hansard.web.auth import Parts, Reader, Writer
@@ -106,15 +107,28 @@ async def list_bindings(
     *,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: str | None = None,
+    redact: bool = False,
 ) -> Response:
-    """Which chat is on which session; who names a session in the workbench is left out."""
-    page = await parts.store.read(
-        bindings.listing, profile=caller.profile, limit=limit, cursor=plain(cursor)
-    )
-    return items(
-        (_binding(each) for each in page.items if not SessionKey.parse(each.key).names_session),
-        page.next,
-    )
+    """Which chat is on which session, when it resets and why it last did.
+
+    Who names a session in the workbench is left out. `redact` hides people's ids and numbers.
+    """
+
+    def look(tx: Tx) -> tuple[list[dict[str, Any]], str | None]:
+        page = bindings.listing(
+            tx, profile=caller.profile, limit=limit, cursor=plain(cursor), chats_only=True
+        )
+        now = parts.clock.now()
+        told = [
+            _binding(
+                each, bindings.outlook(tx, each.session, parts.policies, now=now), redact=redact
+            )
+            for each in page.items
+        ]
+        return told, page.next
+
+    shown, following = await parts.store.read(look)
+    return items(shown, following)
 
 
 @router.post("/bindings", tags=["bindings"], openapi_extra=takes(BindingChange))
@@ -152,9 +166,18 @@ def _hit(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _binding(found: Binding) -> dict[str, Any]:
+def _binding(found: Binding, outlook: Outlook, *, redact: bool) -> dict[str, Any]:
+    head, last = head_json(found.session), outlook.last_reset
+    if redact:
+        head["source"] = redact_source(found.session.source).to_json()
     return {
         "key": found.key,
-        "session": head_json(found.session),
+        "session": head,
         "bound_at": time_text(found.bound_at),
+        "policy": policy_json(outlook.policy),
+        "resets_at": time_text(outlook.resets_at),
+        "held": outlook.held,
+        "last_reset": None
+        if last is None
+        else {"session_id": last.session_id, "reason": last.reason, "at": time_text(last.at)},
     }

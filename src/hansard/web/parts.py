@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from hansard.actions.tokens import Scope
 from hansard.clock import Clock, Ids, Occasion, RandomIds, SystemClock
 from hansard.engine.engine import Engine
+from hansard.model.reset import Policies
 from hansard.store.database import Store
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -27,6 +28,7 @@ class Limits:
     """How much one caller may ask for."""
 
     body_bytes: int = 36 * 1024 * 1024
+    upload_bytes: int = 25 * 1024 * 1024
     small_body_bytes: int = 64 * 1024
     body_seconds: float = 60.0
     depth: int = 64
@@ -56,6 +58,7 @@ class WebParts:
     profile: str = "main"
     engine: Engine | None = None
     settings: WebSettings = field(default_factory=WebSettings)
+    policies: Policies = field(default_factory=Policies)
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=RandomIds)
     chance: Callable[[int], bytes] = os.urandom

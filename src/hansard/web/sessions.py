@@ -7,7 +7,7 @@ from msgspec import UNSET
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from hansard.actions import listing, projects, read, say
+from hansard.actions import listing, projects, read, say, uploads
 from hansard.actions import sessions as verbs
 from hansard.actions.requests import Answer
 from hansard.clock import Occasion
@@ -109,11 +109,13 @@ async def open_session(request: Request, parts: Parts, caller: Writer) -> Respon
         engine = engine_of(request, caller)
 
         def take(tx: Tx) -> Accepted:
+            uploads.check(tx, said, profile=caller.profile)
             return asking.ask_anew(tx, engine.parts, opening, Asking(said, idem), when=when)
 
         return await accepted(request, caller, raw, take, begun)
 
     def act(tx: Tx, /) -> Answer:
+        uploads.check(tx, said, profile=caller.profile)
         done = say.say_new(tx, opening, say.Saying(said, idem=idem), when=when)
         found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
         return answer(head_json(found), 201, session_id=found.id)

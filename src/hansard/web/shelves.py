@@ -1,5 +1,6 @@
 """`/projects` and `/schedules`: where sessions stand, and what runs by itself."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -10,14 +11,15 @@ from starlette.responses import Response
 from hansard.actions import projects, schedule
 from hansard.actions.projects import Project
 from hansard.actions.requests import Answer
-from hansard.actions.schedule import Plan
+from hansard.actions.schedule import Due, Plan
 from hansard.errors import BadInput
 from hansard.model.schedule import Run, Schedule, Timing
 from hansard.model.view import time_text
 from hansard.store.database import Tx
 from hansard.web.answers import answer, change, items, json_response, name, plain
+from hansard.web.asking import engine_of
 from hansard.web.auth import Parts, Reader, Writer
-from hansard.web.bodies import NewSchedule, ProjectBody, ScheduleChange, read_body
+from hansard.web.bodies import NewSchedule, Nothing, ProjectBody, ScheduleChange, read_body
 from hansard.web.described import takes
 
 router = APIRouter()
@@ -110,6 +112,42 @@ async def change_schedule(task: str, request: Request, parts: Parts, caller: Wri
         return answer(_schedule(found))
 
     return await change(request, caller, raw, act)
+
+
+@router.post(
+    "/schedules/{task}/run",
+    status_code=202,
+    tags=["schedules"],
+    openapi_extra=takes(Nothing, required=False),
+)
+async def run_schedule(task: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Run a task now, besides its own times; its runs say how it went."""
+    known = name(task, "schedule")
+    _, raw = await read_body(request, Nothing)
+    engine, when = engine_of(request, caller), parts.occasion()
+    claimed: list[Due] = []
+
+    def act(tx: Tx, /) -> Answer:
+        claimed[:] = [
+            schedule.run_now(
+                tx,
+                known,
+                profile=caller.profile,
+                holder=engine.parts.holder,
+                seconds=engine.parts.settings.lease_seconds,
+                when=when,
+            )
+        ]
+        return answer(_schedule(claimed[0].schedule) | {"due_at": time_text(when.now)}, 202)
+
+    async def finish() -> Response:
+        response = await change(request, caller, raw, act)
+        for due in claimed:
+            engine.scheduler.start(due)
+        return response
+
+    # A caller who goes away meanwhile must not leave a run behind that was claimed and never run.
+    return await asyncio.shield(asyncio.ensure_future(finish()))
 
 
 @router.delete("/schedules/{task}", tags=["schedules"])

@@ -8,8 +8,10 @@ INSERT INTO bindings (profile, key, session_no, bound_at) VALUES (:profile, :key
 ON CONFLICT (profile, key) DO UPDATE SET session_no = excluded.session_no, bound_at = excluded.bound_at;
 
 -- name: list_bindings
+-- Who only named a session stands in one stretch, which can be left out.
 SELECT key, session_no, bound_at FROM bindings
-WHERE profile = :profile AND key > :after ORDER BY key LIMIT :limit;
+WHERE profile = :profile AND key > :after AND NOT (key >= :named AND key < :beyond)
+ORDER BY key LIMIT :limit;
 
 -- name: keys_of_session
 SELECT key FROM bindings WHERE session_no = :session_no ORDER BY key;

@@ -28,6 +28,9 @@ SELECT source FROM arrivals WHERE session_no = :session_no AND turn_id = :turn_i
 UPDATE arrivals SET state = 'taken', session_no = :session_no, turn_id = :turn_id, seq = :seq
 WHERE no = :no AND state = 'waiting';
 
+-- name: rewrite_arrival
+UPDATE arrivals SET message = :message WHERE no = :no AND state = 'waiting';
+
 -- name: refuse_arrival
 UPDATE arrivals SET state = 'refused', reason = :reason WHERE no = :no AND state = 'waiting';
 

@@ -153,6 +153,26 @@ ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
   AND (CAST(:only_platform AS TEXT) IS NULL OR s.platform = :only_platform)
   AND (CAST(:only_open AS BIGINT) IS NULL OR (s.ended_at IS NULL) = (:only_open = 1))
 
+-- name: platforms_on_shelf
+-- The platforms of a shelf, one step through the index for each: few, however many sessions there are.
+WITH RECURSIVE place (platform) AS (
+    SELECT * FROM (
+        SELECT platform FROM sessions WHERE profile = :profile AND shelf = :shelf
+        ORDER BY platform LIMIT 1
+    ) AS first_place
+    UNION ALL
+    SELECT (SELECT s.platform FROM sessions s
+            WHERE s.profile = :profile AND s.shelf = :shelf AND s.platform > place.platform
+            ORDER BY s.platform LIMIT 1)
+    FROM place WHERE place.platform IS NOT NULL
+)
+SELECT platform FROM place WHERE platform IS NOT NULL LIMIT :limit;
+
+-- name: count_platform
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM sessions WHERE profile = :profile AND shelf = :shelf AND platform = :platform LIMIT :limit
+) AS counted;
+
 -- name: count_shelf
 -- Never counts further than it was asked to.
 SELECT COUNT(*) FROM (SELECT 1 FROM sessions WHERE profile = :profile AND shelf = :shelf LIMIT :limit) AS counted;
