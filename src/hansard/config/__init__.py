@@ -41,7 +41,7 @@ def load(
     *, home: str | None = None, database: str | None = None, profile: str | None = None
 ) -> Config:
     """Read the configuration: what was given, else the environment, the file, the defaults."""
-    folder = Path(home or os.environ.get("HANSARD_HOME") or _default_home())
+    folder = Path(home) if home else default_home()
     table = Table(_read(folder / FILE), str(folder / FILE))
     url = (
         database
@@ -102,10 +102,16 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise BadInput(f"{path} cannot be read: {error}.") from error
 
 
-def _default_home() -> str:
-    """The platform's directory for data. What finds it is loaded only when nobody named a home."""
+def default_home() -> Path:
+    """What HANSARD_HOME names, else the platform's directory for data.
+
+    What finds that one is loaded only when nobody named a home.
+    """
+    named = os.environ.get("HANSARD_HOME")
+    if named:
+        return Path(named)
     platformdirs = importlib.import_module("platformdirs")
-    return str(platformdirs.user_data_dir("hansard", appauthor=False))
+    return Path(platformdirs.user_data_dir("hansard", appauthor=False))
 
 
 def zone_named(name: str) -> ZoneInfo:
