@@ -368,8 +368,8 @@ def _show(tx: Tx, packet: Packet, target: _Target, made: fold.Counts, *, when: O
     """Give a session that is whole its facts, its place and its keys."""
     notes: list[str] = []
     last = max(target.have, packet.last_seq)
-    line = _fitted(tx, packet.session, target.no, last, notes)
-    project_no = _project_no(tx, line, when=when)
+    line = fitted(tx, packet.session, target.no, last, notes)
+    project_no = project_of(tx, line, when=when)
     transfer.show(
         tx, target.no, line, last_seq=last, parent_no=target.parent_no, project_no=project_no
     )
@@ -388,7 +388,7 @@ def _show(tx: Tx, packet: Packet, target: _Target, made: fold.Counts, *, when: O
     return Outcome("added", max(0, packet.last_seq - target.have), tuple(notes))
 
 
-def _fitted(tx: Tx, line: SessionLine, no: int, last_seq: int, notes: list[str]) -> SessionLine:
+def fitted(tx: Tx, line: SessionLine, no: int, last_seq: int, notes: list[str]) -> SessionLine:
     """The facts as this store can hold them: a free title, a free key."""
     wanted = None if line.title is None else clean_title(line.title)
     title = None if wanted is None else titles.free_title(tx, wanted, profile=line.profile)
@@ -416,7 +416,7 @@ def _free_key(tx: Tx, line: SessionLine, no: int, notes: list[str]) -> str | Non
     return None
 
 
-def _project_no(tx: Tx, line: SessionLine, *, when: Occasion) -> int | None:
+def project_of(tx: Tx, line: SessionLine, *, when: Occasion) -> int | None:
     """The number of the project by that name; it is made when there is none."""
     if line.project is None:
         return None

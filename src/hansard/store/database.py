@@ -95,6 +95,9 @@ class Store(Protocol):
     def index_in_background(self) -> None:
         """From now on feed the index as the log grows, not only when someone searches."""
 
+    def shrink(self) -> None:
+        """Give back the room that deleted content took, where the database does not by itself."""
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit of this store object; returns how to stop."""
 

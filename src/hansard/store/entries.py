@@ -65,6 +65,36 @@ def put(
     )
 
 
+def put_texts(
+    tx: Tx, session_no: int, rows: Iterable[tuple[int, str, str | None, int, str]]
+) -> None:
+    """Write lines of the log as they stand there: number, kind, role, time, body. The feed hears later."""
+    ready = []
+    for seq, kind, role, at, given in rows:
+        number, text = entry_no(session_no, seq), given
+        if len(text) > blobs.LARGE or '"attachment"' in text or blobs.MARK in text:
+            check_size(text)
+            text = document.encode(blobs.move_out(tx, document.decode(text), entry_no=number))
+        ready.append(
+            {
+                "entry_no": number,
+                "kind": kind,
+                "role": role,
+                "at": at,
+                "turn_id": None,
+                "body": text,
+            }
+        )
+    tx.many("insert_entry", ready)
+
+
+def text_of(tx: Tx, text: str) -> str:
+    """A body's text with its large pieces read in, as it was before it was written."""
+    if blobs.MARK not in text:
+        return text
+    return document.encode(blobs.move_in(tx, document.decode(text)))
+
+
 def check_size(text: str) -> None:
     """Refuse a body that is larger than the log takes."""
     # A character is four bytes at most: the short ones are not measured.

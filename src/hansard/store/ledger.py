@@ -40,6 +40,34 @@ def insert(
     return bool(new)
 
 
+def raise_to(tx: Tx, usage: Usage, *, profile: str, session_no: int, at: datetime) -> bool:
+    """Write one call, or let a call that is there already grow to what is known of it now.
+
+    A tool may note a call several times while its answer comes in, the last time with all of it.
+    Say whether anything is new.
+    """
+    if insert(tx, usage, profile=profile, session_no=session_no, turn_id=None, at=at):
+        return True
+    row = tx.one("find_call", profile=profile, call_id=column(usage.call_id))
+    if row is None or not _is_more(usage, row):
+        return False
+    owner: int = row[0]
+    tx.one("lock_session_no", no=owner)
+    tx.run("delete_call", profile=profile, call_id=column(usage.call_id))
+    insert(tx, usage, profile=profile, session_no=owner, turn_id=None, at=at)
+    set_total(tx, owner, total_of_session(tx, owner))
+    return True
+
+
+def _is_more(usage: Usage, row: Row) -> bool:
+    """Whether a call's output, or else its other tokens, are more than the ledger has."""
+    known = dict(zip(TOKEN_FIELDS, row[1:], strict=False))
+    if usage.output_tokens != known["output_tokens"]:
+        return usage.output_tokens > int(known["output_tokens"])
+    total: int = sum(getattr(usage, name) for name in TOKEN_FIELDS)
+    return total > sum(map(int, known.values()))
+
+
 def of_session(tx: Tx, session_no: int) -> list[tuple[str | None, Usage]]:
     """A session's calls with the turn each belongs to, in order of time."""
     return [usage_of(row) for row in tx.all("usage_rows_of_session", no=session_no)]

@@ -104,6 +104,9 @@ class PostgresStore:
         self.listen(lambda _: self._feed_soon())
         self._feed_soon()
 
+    def shrink(self) -> None:
+        """Nothing to do: the server uses freed room again by itself."""
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit; returns how to stop."""
         return self._listeners.add(listener)

@@ -34,6 +34,12 @@ def load_for_psycopg() -> dict[str, str]:
     }
 
 
+@cache
+def foreign() -> dict[str, str]:
+    """What may be asked of another program's file, by name."""
+    return _read(Path(__file__).parent / "sql" / "foreign")
+
+
 def parameters(text: str) -> set[str]:
     """The names a query wants."""
     return set(_PARAMETER.findall(text))

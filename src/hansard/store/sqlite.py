@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import apsw
 
 from hansard.errors import StoreUnavailable
-from hansard.store import sqlite_file
+from hansard.store import shrinking, sqlite_file
 from hansard.store.database import CROSSED_FORK, Listener, Tx
 from hansard.store.gathering import Gathering
 from hansard.store.listeners import Listeners
@@ -104,6 +104,12 @@ class SqliteStore:
             index = self._open_index()
         self.listen(lambda _: index.wake())
         index.feed_in_background()
+
+    def shrink(self) -> None:
+        """Write the file anew without its free pages; writers wait meanwhile."""
+        self._check_process()
+        if not self._in_memory:
+            shrinking.vacuum(self.path, wait_seconds=self._wait_seconds)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit; returns how to stop."""

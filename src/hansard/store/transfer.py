@@ -22,6 +22,8 @@ from hansard.store.database import Row, Tx
 from hansard.store.sessions import column
 
 NO_SOURCE = '{"platform":"import"}'
+# The end reason of a session that is being filled, as `insert_hidden_session` writes it.
+FILLING = "import"
 PAGE = 200
 
 
@@ -181,6 +183,11 @@ def last_entry(tx: Tx, no: int, *, base_seq: int) -> int:
     """The number of the last entry that is there."""
     row = tx.one("last_entry_no", first=entries.entry_no(no, 0), last=entries.entry_no(no, MAX_SEQ))
     return base_seq if row is None or row[0] is None else row[0] & MAX_SEQ
+
+
+def hash_of_name(name: str) -> str:
+    """What stands for a name that is too long or not speakable."""
+    return blobs.hash_of_text(name)
 
 
 def insert_hidden(tx: Tx, line: SessionLine, *, profile: str, parent_no: int | None) -> int:

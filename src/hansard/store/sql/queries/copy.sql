@@ -48,6 +48,18 @@ SELECT {{copy_columns_homes}} FROM homes WHERE (profile, platform) > (:after_pro
 -- name: copy_row_homes
 INSERT INTO homes ({{copy_columns_homes}}) VALUES (:profile, :platform, :chat_id, :thread_id, :name, :set_at);
 
+-- name: copy_key_imports
+profile TEXT, tool TEXT, name TEXT
+
+-- name: copy_columns_imports
+profile, tool, name, stamp, place, note, read_at
+
+-- name: copy_page_imports
+SELECT {{copy_columns_imports}} FROM imports WHERE (profile, tool, name) > (:after_profile, :after_tool, :after_name) ORDER BY profile, tool, name LIMIT :limit;
+
+-- name: copy_row_imports
+INSERT INTO imports ({{copy_columns_imports}}) VALUES (:profile, :tool, :name, :stamp, :place, :note, :read_at);
+
 -- name: copy_key_login_guards
 profile TEXT
 
@@ -311,6 +323,18 @@ SELECT {{copy_columns_holds}} FROM holds WHERE (session_no, name) > (:after_sess
 
 -- name: copy_row_holds
 INSERT INTO holds ({{copy_columns_holds}}) VALUES (:session_no, :name, :expires_at);
+
+-- name: copy_key_imported
+profile TEXT, tool TEXT, native_id TEXT
+
+-- name: copy_columns_imported
+profile, tool, native_id, session_no
+
+-- name: copy_page_imported
+SELECT {{copy_columns_imported}} FROM imported WHERE (profile, tool, native_id) > (:after_profile, :after_tool, :after_native_id) ORDER BY profile, tool, native_id LIMIT :limit;
+
+-- name: copy_row_imported
+INSERT INTO imported ({{copy_columns_imported}}) VALUES (:profile, :tool, :native_id, :session_no);
 
 -- name: copy_key_runs
 schedule_no INTEGER, due_at INTEGER

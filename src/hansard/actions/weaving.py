@@ -1,0 +1,270 @@
+"""Another tool's session becomes one of ours: filled while no one sees it, shown when it is whole.
+
+A small one is a single transaction. A large one is filled in several, and the last one shows it.
+One that is here already grows at its end. How far its file was read is noted in the transaction
+that writes what was read: neither is ever ahead of the other.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hansard.actions import adopting, fold, titles
+from hansard.actions.log import SessionChanged
+from hansard.clock import Occasion, to_micros
+from hansard.errors import Conflict
+from hansard.model import document, transcript
+from hansard.model.entry import MAX_SEQ
+from hansard.model.record import SessionLine
+from hansard.model.session import Lineage, Segment, TitleBy
+from hansard.model.usage import Usage
+from hansard.store import blobs, entries, imports, ledger, sessions, transfer
+from hansard.store.database import Tx
+from hansard.store.imports import Imported, ReadUnit
+
+PAGE = 500
+_NATIVE_ID = re.compile(r'"platform_message_id":("(?:[^"\\]|\\.)*")')
+
+
+class Row(NamedTuple):
+    """One line of the log, as it stands there: number, kind, role, time, body."""
+
+    seq: int
+    kind: str
+    role: str | None
+    at: int
+    text: str
+
+    @property
+    def native_id(self) -> str | None:
+        """What its own tool calls it."""
+        found = _NATIVE_ID.search(self.text)
+        return None if found is None else str(document.decode(found[1]))
+
+
+@dataclass(slots=True)
+class Added:
+    """What rows add to a head."""
+
+    messages: int = 0
+    tool_calls: int = 0
+    last_reply_seq: int = 0
+    compacted_seq: int = 0
+    preview: str | None = None
+    active_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """Where a session came from: a session here, and how much of its history is shared."""
+
+    parent: Imported
+    lineage: Lineage
+    base_seq: int = 0
+
+
+@dataclass(slots=True)
+class Sheaf:
+    """What one transaction writes of an imported session."""
+
+    profile: str
+    tool: str
+    native_id: str
+    line: SessionLine
+    found: Imported | None = None
+    descent: Descent | None = None
+    aliases: Sequence[str] = ()
+    rows: list[Row] = field(default_factory=list)
+    usage: list[Usage] = field(default_factory=list)
+    blobs: list[bytes] = field(default_factory=list)
+    # Of all rows since the session was begun while it is hidden, else of these rows.
+    added: Added = field(default_factory=Added)
+    # Whether the head must be made from the whole log: something was taken back, or inherited.
+    is_involved: bool = False
+    is_whole: bool = True
+    unit: tuple[str, ReadUnit] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Woven:
+    """Where a session stands after a transaction."""
+
+    session: Imported
+    notes: tuple[str, ...] = ()
+
+
+def put(tx: Tx, sheaf: Sheaf, *, when: Occasion) -> Woven:
+    """Write one sheaf, and how far its unit was read."""
+    notes: list[str] = []
+    session = _target(tx, sheaf)
+    for data in sheaf.blobs:
+        blobs.add(tx, data)
+    entries.put_texts(tx, session.no, sheaf.rows)
+    for used in sheaf.usage:
+        ledger.raise_to(tx, used, profile=sheaf.profile, session_no=session.no, at=when.now)
+    last = sheaf.rows[-1].seq if sheaf.rows else session.last_seq
+    after = Imported(session.no, session.id, session.base_seq, last, session.is_hidden)
+    if not session.is_hidden:
+        _extend(tx, sheaf, session, after)
+    elif sheaf.is_whole:
+        _show(tx, sheaf, after, when=when, notes=notes)
+        after = Imported(session.no, session.id, session.base_seq, last)
+    if sheaf.unit is not None:
+        put_unit(tx, *sheaf.unit, profile=sheaf.profile, tool=sheaf.tool, when=when)
+    return Woven(after, tuple(notes))
+
+
+def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, when: Occasion) -> None:
+    """Note how far a unit was read."""
+    imports.put_unit(tx, name, read, profile=profile, tool=tool, at=to_micros(when.now))
+
+
+def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[Row]:
+    """The next rows of a history behind a number, their large texts read in."""
+    for segment in segments:
+        if segment.last <= after:
+            continue
+        found = tx.all(
+            "read_entries",
+            first=entries.entry_no(segment.no, max(segment.first, after + 1)),
+            last=entries.entry_no(segment.no, segment.last),
+            limit=PAGE,
+        )
+        return [
+            Row(number & MAX_SEQ, kind, role, at, entries.text_of(tx, text))
+            for number, kind, role, at, _, text in found
+        ]
+    return []
+
+
+def history(tx: Tx, session: Imported) -> list[Segment]:
+    """The stretches of log that a session reads, a hidden one's own included."""
+    found = sessions.segments(tx, session.no)
+    if session.is_hidden and session.last_seq > session.base_seq:
+        own = Segment(session.no, session.id, session.base_seq + 1, session.last_seq)
+        found = [*(each for each in found if each.no != session.no), own]
+    return found
+
+
+def tip(tx: Tx, segments: Sequence[Segment]) -> int:
+    """The last entry of a history that was not taken back; 0 for none."""
+    last = segments[-1].last if segments else 0
+    for first, end in reversed(transcript.retracted(entries.marks(tx, segments))):
+        if first <= last <= end:
+            last = first - 1
+    return last
+
+
+def seq_of(tx: Tx, segments: Sequence[Segment], native_id: str) -> int | None:
+    """Where a message stands that its tool calls so: the latest, when there are several."""
+    wanted = f'"platform_message_id":{document.encode(native_id)}'
+    found = None
+    for row in _rows(tx, segments):
+        if wanted in row.text:
+            found = row.seq
+    return found
+
+
+def _rows(tx: Tx, segments: Sequence[Segment]) -> Iterator[Row]:
+    after = 0
+    while rows := page(tx, segments, after):
+        yield from rows
+        after = rows[-1].seq
+
+
+def _target(tx: Tx, sheaf: Sheaf) -> Imported:
+    """The session as it was when the rows were made; made now when there was none."""
+    find = {"profile": sheaf.profile, "tool": sheaf.tool}
+    session = imports.find_session(tx, sheaf.native_id, **find)
+    if session is not None and not session.is_hidden:
+        tx.one("lock_session_no", no=session.no)
+        session = imports.find_session(tx, sheaf.native_id, **find)
+    if session != sheaf.found:
+        raise Conflict("another import is writing it; it goes on the next time")
+    if session is None:
+        session = _make(tx, sheaf)
+        for name in (sheaf.native_id, *sheaf.aliases):
+            imports.name_session(tx, name, session.no, **find)
+    return session
+
+
+def _make(tx: Tx, sheaf: Sheaf) -> Imported:
+    if transfer.find(tx, sheaf.line.id) is not None:
+        raise Conflict(f"a session {sheaf.line.id} is here already, from elsewhere")
+    parent_no = None if sheaf.descent is None else sheaf.descent.parent.no
+    no = transfer.insert_hidden(tx, sheaf.line, profile=sheaf.profile, parent_no=parent_no)
+    base = sheaf.line.base_seq
+    return Imported(no, sheaf.line.id, base, base, is_hidden=True)
+
+
+def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion, notes: list[str]) -> None:
+    line = adopting.fitted(tx, sheaf.line, session.no, session.last_seq, notes)
+    transfer.show(
+        tx,
+        session.no,
+        line,
+        last_seq=session.last_seq,
+        parent_no=None if sheaf.descent is None else sheaf.descent.parent.no,
+        project_no=adopting.project_of(tx, line, when=when),
+    )
+    fold.put(tx, session.no, _counts(tx, sheaf, session))
+    transfer.tell_entries(tx, session.no, session.base_seq + 1, session.last_seq)
+    _tell(tx, sheaf, session)
+
+
+def _extend(tx: Tx, sheaf: Sheaf, before: Imported, after: Imported) -> None:
+    added = sheaf.added
+    if sheaf.rows:
+        tx.run(
+            "add_counts",
+            no=after.no,
+            last_seq=after.last_seq,
+            messages=added.messages,
+            tool_calls=added.tool_calls,
+            last_reply_seq=added.last_reply_seq,
+            compacted_seq=added.compacted_seq,
+            preview=added.preview,
+            active_at=added.active_at,
+        )
+        if sheaf.is_involved:
+            fold.put(tx, after.no, fold.counts(tx, sessions.segments(tx, after.no)))
+        transfer.tell_entries(tx, after.no, before.last_seq + 1, after.last_seq)
+    if sheaf.is_whole:
+        _refresh(tx, sheaf, after)
+    if sheaf.rows:
+        _tell(tx, sheaf, after)
+
+
+def _refresh(tx: Tx, sheaf: Sheaf, session: Imported) -> None:
+    """What the tool says anew of the session."""
+    line, head = sheaf.line, sessions.get_by_no(tx, session.no)
+    is_other = line.model is not None and line.model != head.model
+    if is_other or sessions.details(tx, session.no).extra != line.extra:
+        extra = document.encode(line.extra)
+        tx.run("set_imported_facts", no=session.no, model=line.model, extra=extra)
+    if (
+        line.title
+        and head.title_by is not TitleBy.PERSON
+        and not _is_called(head.title, line.title)
+    ):
+        titles.name_automatically(tx, head, line.title, by=TitleBy.IMPORT)
+
+
+def _is_called(title: str | None, wanted: str) -> bool:
+    """Whether a session has the title, perhaps with a number that keeps it apart from others."""
+    return title is not None and (title == wanted or title.rpartition(" #")[0] == wanted)
+
+
+def _counts(tx: Tx, sheaf: Sheaf, session: Imported) -> fold.Counts:
+    if sheaf.is_involved:
+        return fold.counts(tx, sessions.segments(tx, session.no))
+    added = sheaf.added
+    return fold.Counts(
+        added.messages, added.tool_calls, added.last_reply_seq, added.preview, added.compacted_seq
+    )
+
+
+def _tell(tx: Tx, sheaf: Sheaf, session: Imported) -> None:
+    tx.run("insert_feed", session_no=session.no, seq=0, what="head")
+    tx.after_commit(SessionChanged(sheaf.profile, session.id))

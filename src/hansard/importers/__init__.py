@@ -1,0 +1,1 @@
+"""Other agents' records: one file per format, one driver for all of them."""

@@ -1,0 +1,29 @@
+"""Every importer by its name; each is loaded when it is asked for."""
+
+import importlib
+from pathlib import Path
+
+from hansard.errors import NotFound
+from hansard.importers.base import Importer
+
+# In the order in which an unknown file is shown to them.
+NAMES: tuple[str, ...] = ()
+
+
+def importer(name: str) -> Importer:
+    """The importer of that name."""
+    if name not in NAMES:
+        raise NotFound(f"There is no importer {name!r}. Known: {', '.join(NAMES)}.")
+    module = importlib.import_module(f"hansard.importers.{name.replace('-', '_')}")
+    found: Importer = module.IMPORTER
+    return found
+
+
+def importers() -> list[Importer]:
+    """All of them."""
+    return [importer(name) for name in NAMES]
+
+
+def recognise(path: Path) -> Importer | None:
+    """The importer whose format a file or directory has; None when it is nobody's."""
+    return next((each for each in importers() if each.recognises(path)), None)

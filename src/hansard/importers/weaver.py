@@ -1,0 +1,474 @@
+"""Weaves what an importer says into the log of one session.
+
+The log only grows. What a tool says again is recognised and left alone; what it says differently is
+taken back and said anew; what it no longer says stays. So a file can be read from its beginning at
+any time, and a tree of messages becomes one log in which each way through it was the current one.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from hansard.actions import weaving
+from hansard.actions.weaving import Added, Descent, Row, Sheaf
+from hansard.clock import Occasion, encode_id, to_micros
+from hansard.importers.base import FOLLOWS, Begin, Compacted, Said, TakenBack
+from hansard.importers.facts import line_of
+from hansard.model import document
+from hansard.model.record import SessionLine
+from hansard.model.session import Lineage, Segment
+from hansard.model.title import preview
+from hansard.model.usage import Usage
+from hansard.prices import priced
+from hansard.store import imports
+from hansard.store.blobs import hash_of
+from hansard.store.database import Store
+from hansard.store.entries import MAX_BODY
+from hansard.store.imports import Imported, ReadUnit
+
+ROWS = 1000
+BYTES = 1024 * 1024
+REMEMBERED = 20_000
+SEARCHES = 20
+_PREVIEWED = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where imports go: a profile of a store, and by which tool's names."""
+
+    store: Store
+    profile: str
+    tool: str
+    title: str
+    when: Occasion
+
+
+class Weaver:
+    """One session on its way into the store."""
+
+    def __init__(self, target: Target, begin: Begin, *, is_resumed: bool) -> None:
+        self._target = target
+        self._begin = begin
+        self.fields: dict[str, Any] = {}
+        self.skipped = 0
+        self.messages = 0
+        self.notes: list[str] = []
+        self._began: datetime | None = begin.began_at
+        self._active = 0
+        self._added = Added()
+        self._rows: list[Row] = []
+        self._usage: list[Usage] = []
+        self._blobs: dict[str, bytes] = {}
+        self._bytes = 0
+        self._seqs: dict[str, int] = {}
+        self._searches = SEARCHES
+        self._rest: dict[tuple[str, int], int] | None = None
+        self._session = self._find(begin.native_id)
+        # A head that an earlier reading began to fill is made from the whole log.
+        self._is_involved = self._session is not None and self._session.is_hidden
+        self._descent = None if self._session else self._descend()
+        self._log = self._known_log(is_resumed=is_resumed)
+        self._here = self._tip if self._log is None else 0
+        # The way that people read now, when the session is a tree: key, digest and number of each.
+        self._way: list[tuple[str, int, int]] | None = None
+        self._heard: set[tuple[str, int]] = set()
+
+    @property
+    def is_purged(self) -> bool:
+        """Whether someone deleted the session here: it does not come back by itself."""
+        return self._session is not None and self._session.is_purged
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether people can see the session."""
+        return self._session is not None and not self._session.is_hidden
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no part of the session was here before."""
+        return self._session is None
+
+    def say(self, said: Said) -> None:
+        """Add a message behind the one it answers to, unless it is there."""
+        here = self._here if said.parent == FOLLOWS else self._place_of(said.parent)
+        role, text = said.role, body_text(said, self._target.tool)
+        self._note_time(said)
+        if self._recognise(here, "message", role, text, said.id):
+            self._pay(said.usage)
+            return
+        if len(text) > MAX_BODY >> 2 and len(text.encode()) > MAX_BODY:
+            self.skipped += 1
+            self.notes.append(f"a message of more than {MAX_BODY >> 20} MiB was left out")
+            return
+        for data in said.blobs:
+            self._blobs[hash_of(data)] = data
+            self._bytes += len(data)
+        self._pay(said.usage)
+        self._append("message", role, said.at, text, said.id)
+        self._count(said)
+
+    def compact(self, mark: Compacted) -> None:
+        """Note that the model read a summary from here on."""
+        through = self._here
+        if mark.keeps is not None and (kept := self._seq_of(mark.keeps)) is not None:
+            through = kept - 1
+        if not mark.summary or through < 1:
+            return
+        text = document.encode({"summary": mark.summary, "through": through})
+        if self._recognise(self._here, "compaction", None, text, mark.id):
+            return
+        self._append("compaction", None, mark.at, text, mark.id)
+        self._added.compacted_seq = self._here
+
+    def take_back(self, taken: TakenBack) -> None:
+        """Take back everything after a message."""
+        here = 0 if taken.after is None else self._seq_of(taken.after)
+        if here is None:
+            return
+        self._go(here)
+        if self._log is None and self._here != self._tip:
+            self._retract(taken.at)
+
+    def follow(self, items: Sequence[Said | Compacted], *, is_current: bool) -> None:
+        """Make a way through a tree the one that people read, unless all of it is known."""
+        way = self._known_way()
+        keyed = [(self._key(item), item) for item in items]
+        if not is_current and all(key in self._heard for key, _ in keyed):
+            return
+        shared = 0
+        for (name, digest, _), (key, _) in zip(way, keyed, strict=False):
+            if (name, digest) != key:
+                break
+            shared += 1
+        if shared == len(keyed):
+            return
+        del way[shared:]
+        self._here = way[-1][2] if way else self._base
+        for key, item in keyed[shared:]:
+            before = self._here
+            if isinstance(item, Said):
+                item.parent = FOLLOWS
+                self.say(item)
+            else:
+                self.compact(item)
+            if self._here != before:
+                way.append((*key, self._here))
+            self._heard.add(key)
+
+    def pay(self, usage: Sequence[Usage]) -> None:
+        """Count model calls that belong to no message."""
+        self._pay(usage)
+
+    def flush(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None = None) -> bool:
+        """Write what is waiting; say whether the session is there afterwards."""
+        if self._session is None and not self._rows:
+            return False
+        if not (self._rows or self._usage or is_whole):
+            return True
+        sheaf = self._sheaf(is_whole=is_whole, unit=unit)
+        woven = self._target.store.write(weaving.put, sheaf, when=self._target.when).result()
+        self._session = woven.session
+        self.notes.extend(woven.notes)
+        self._rows, self._usage, self._blobs, self._bytes = [], [], {}, 0
+        if not woven.session.is_hidden:
+            self._added, self._is_involved = Added(), False
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough is waiting for a transaction."""
+        return len(self._rows) >= ROWS or self._bytes >= BYTES
+
+    # What is known already
+
+    @property
+    def _base(self) -> int:
+        if self._session is not None:
+            return self._session.base_seq
+        return 0 if self._descent is None else self._descent.base_seq
+
+    def _find(self, native_id: str) -> Imported | None:
+        to = self._target
+        return to.store.read(
+            imports.find_session, native_id, profile=to.profile, tool=to.tool
+        ).result()
+
+    def _descend(self) -> Descent | None:
+        """The session it came from: named by the tool, or one that begins with the same message."""
+        named = self._begin.parent
+        if named is not None:
+            parent = self._find(named.native_id)
+            if parent is None or parent.is_purged or parent.is_hidden:
+                return None
+            return Descent(parent, named.lineage)
+        for alias in self._begin.aliases:
+            parent = self._find(alias)
+            if parent is not None and not parent.is_purged and not parent.is_hidden:
+                return Descent(parent, Lineage.FORK)
+        return None
+
+    def _known_log(self, *, is_resumed: bool) -> "deque[Row] | None":
+        """What may be said again: the session's own history, or that of the one it came from."""
+        self._segments: list[Segment] = []
+        self._tip = self._read_through = 0
+        source = self._session
+        if source is None and self._descent is not None and self._descent.lineage.inherits:
+            source = self._descent.parent
+        if source is None or source.is_purged:
+            return None
+        read = self._target.store.read
+        self._segments = read(weaving.history, source).result()
+        self._tip = read(weaving.tip, self._segments).result()
+        return None if is_resumed else deque()
+
+    def _next_known(self) -> Row | None:
+        """The next row that may be said again, not yet used."""
+        assert self._log is not None
+        if not self._log:
+            rows = self._target.store.read(
+                weaving.page, self._segments, self._read_through
+            ).result()
+            if not rows:
+                return None
+            self._read_through = rows[-1].seq
+            self._log.extend(rows)
+        return self._log[0]
+
+    def _recognise(self, here: int, kind: str, role: str | None, text: str, id: str | None) -> bool:
+        """Whether the log says the same in its next line, or further on."""
+        self._go(here)
+        if self._log is None:
+            return False
+        if self._rest is None:
+            row = self._next_known()
+            if row is not None and _is_same(row, kind, role, text):
+                self._log.popleft()
+                self._stand_on(row.seq, id)
+                return True
+            self._rest = self._remaining()
+        found = self._rest.get((id or "", _digest(kind, role, text)))
+        if found is None or found <= self._here:
+            return False
+        self._stand_on(found, id)
+        return True
+
+    def _remaining(self) -> dict[tuple[str, int], int]:
+        """Where each of the log's further lines stands: the source has left something out."""
+        rest: dict[tuple[str, int], int] = {}
+        while (row := self._next_known()) is not None:
+            assert self._log is not None
+            self._log.popleft()
+            rest[(row.native_id or "", _digest(row.kind, row.role, row.text))] = row.seq
+        return rest
+
+    def _known_way(self) -> list[tuple[str, int, int]]:
+        if self._way is not None:
+            return self._way
+        way: list[tuple[str, int, int]] = []
+        while self._log is not None and (row := self._next_known()) is not None:
+            self._log.popleft()
+            if row.kind == "retraction":
+                after = int(document.decode(row.text)["after"])
+                way = [each for each in way if each[2] <= after]
+                continue
+            key = (row.native_id or "", _digest(row.kind, row.role, row.text))
+            way.append((*key, row.seq))
+            self._heard.add(key)
+        self._log, self._way = None, way
+        return way
+
+    def _key(self, item: Said | Compacted) -> tuple[str, int]:
+        if isinstance(item, Said):
+            text = body_text(item, self._target.tool)
+            return item.id or "", _digest("message", item.role, text)
+        return "", _digest("compaction", None, document.encode({"summary": item.summary}))
+
+    # Where we are
+
+    def _go(self, here: int) -> None:
+        """Stand on an entry. Going back in a log that is said again uses up its retraction."""
+        if here == self._here:
+            return
+        self._here = here
+        if self._log is not None and self._rest is None:
+            row = self._next_known()
+            if row is not None and _takes_back_to(row, here):
+                self._log.popleft()
+
+    def _stand_on(self, seq: int, id: str | None) -> None:
+        self._here = seq
+        if id is not None:
+            self._seqs[id] = seq
+            if len(self._seqs) > REMEMBERED:
+                del self._seqs[next(iter(self._seqs))]
+
+    def _place_of(self, parent: str | None) -> int:
+        if parent is None:
+            # A second root: the conversation was begun anew.
+            return 0
+        found = self._seq_of(parent)
+        return self._here if found is None else found
+
+    def _seq_of(self, native_id: str) -> int | None:
+        found = self._seqs.get(native_id)
+        if found is not None or self._session is None or self._searches <= 0:
+            return found
+        self._searches -= 1
+        found = next((r.seq for r in reversed(self._rows) if r.native_id == native_id), None)
+        if found is None:
+            read = self._target.store.read
+            segments = read(weaving.history, self._session).result()
+            found = read(weaving.seq_of, segments, native_id).result()
+        if found is not None:
+            self._seqs[native_id] = found
+        return found
+
+    # What is new
+
+    def _append(self, kind: str, role: str | None, at: datetime, text: str, id: str | None) -> None:
+        self._leave_known_log()
+        if self._here != self._tip:
+            self._retract(at)
+        micros = to_micros(at)
+        seq = self._next_seq()
+        self._rows.append(Row(seq, kind, role, micros, text))
+        self._bytes += len(text)
+        self._tip = seq
+        self._stand_on(seq, id)
+
+    def _leave_known_log(self) -> None:
+        """From the first new line on nothing is recognised; a fork begins here."""
+        self._log = None
+        descent = self._descent
+        if self._session is not None or self._rows or descent is None:
+            return
+        if descent.lineage.inherits:
+            self._descent = Descent(descent.parent, descent.lineage, self._here)
+            self._tip = self._here
+            self._is_involved = self._here > 0
+
+    def _retract(self, at: datetime) -> None:
+        text = document.encode({"after": self._here, "reason": "branch"})
+        self._rows.append(Row(self._next_seq(), "retraction", None, to_micros(at), text))
+        self._tip = self._here
+        self._is_involved = True
+
+    def _next_seq(self) -> int:
+        if self._rows:
+            return self._rows[-1].seq + 1
+        return (self._base if self._session is None else self._session.last_seq) + 1
+
+    def _count(self, said: Said) -> None:
+        self.messages += 1
+        added = self._added
+        added.messages += 1
+        for part in said.parts:
+            if part["type"] == "tool_call":
+                added.tool_calls += 1
+        if said.role == "assistant":
+            added.last_reply_seq = self._here
+        elif said.role == "user" and added.preview is None:
+            added.preview = _preview(said.parts)
+        added.active_at = self._active
+        if said.model is not None:
+            self.fields["model"] = said.model
+
+    def _note_time(self, said: Said) -> None:
+        if self._began is None:
+            self._began = said.at
+        if said.role in ("user", "assistant"):
+            self._active = max(self._active, to_micros(said.at))
+
+    def _pay(self, usage: Sequence[Usage]) -> None:
+        for used in usage:
+            self._usage.append(priced(used, at=used.at or self._target.when.now))
+
+    def _sheaf(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None) -> Sheaf:
+        return Sheaf(
+            profile=self._target.profile,
+            tool=self._target.tool,
+            native_id=self._begin.native_id,
+            line=self._line(),
+            found=self._session,
+            descent=self._descent,
+            aliases=self._begin.aliases,
+            rows=self._rows,
+            usage=self._usage,
+            blobs=list(self._blobs.values()),
+            added=self._added,
+            is_involved=self._is_involved,
+            is_whole=is_whole,
+            unit=unit,
+        )
+
+    def _line(self) -> SessionLine:
+        assert self._began is not None or self._session is not None
+        return line_of(
+            self._begin,
+            self.fields,
+            id=self._id(),
+            to=self._target,
+            began_at=self._began or self._target.when.now,
+            active_at=self._active,
+            descent=self._descent,
+            skipped=self.skipped,
+        )
+
+    def _id(self) -> str:
+        """The same session of the same tool has the same id in every store."""
+        if self._session is not None:
+            return self._session.id
+        name = f"{self._target.tool}\n{self._begin.native_id}".encode("utf-8", "surrogatepass")
+        assert self._began is not None
+        return encode_id(max(0, to_micros(self._began) // 1000), int(hash_of(name)[:20], 16))
+
+
+def body_text(said: Said, tool: str) -> str:
+    """A message as the log keeps it."""
+    body: dict[str, Any] = {"parts": said.parts}
+    if said.person is not None:
+        body["person"] = said.person
+    if said.model is not None:
+        body["model"] = said.model
+    if said.finish_reason is not None:
+        body["finish_reason"] = said.finish_reason
+    if said.token_count is not None:
+        body["token_count"] = said.token_count
+    if said.id is not None:
+        body["platform_message_id"] = said.id
+    if said.role == "system":
+        # Words of a system that is not ours: people read them, no model takes them for orders.
+        body["extra"] = {"imported": tool} | (said.extra or {})
+    elif said.extra:
+        body["extra"] = said.extra
+    return document.encode(body)
+
+
+def is_known(target: Target, native_id: str) -> bool:
+    """Whether a session of that name is here."""
+    found = target.store.read(
+        imports.find_session, native_id, profile=target.profile, tool=target.tool
+    ).result()
+    return found is not None
+
+
+def _digest(kind: str, role: str | None, text: str) -> int:
+    """What tells two lines apart; of a compaction only what it says, not where."""
+    said = document.decode(text)["summary"] if kind == "compaction" else text
+    return hash((kind, role, said))
+
+
+def _takes_back_to(row: Row, here: int) -> bool:
+    return row.kind == "retraction" and int(document.decode(row.text)["after"]) == here
+
+
+def _is_same(row: Row, kind: str, role: str | None, text: str) -> bool:
+    return row.kind == kind and row.role == role and row.text == text
+
+
+def _preview(parts: Sequence[dict[str, Any]]) -> str | None:
+    words = "\n".join(part["text"] for part in parts if part["type"] == "text")
+    return preview(words[:_PREVIEWED]) or None

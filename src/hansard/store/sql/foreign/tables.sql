@@ -1,0 +1,25 @@
+-- What may be asked of another program's file. Names of tables and columns are quoted and put in.
+
+-- name: guard
+PRAGMA query_only = 1;
+
+-- name: tables
+SELECT name FROM sqlite_schema WHERE type = 'table';
+
+-- name: columns
+SELECT name FROM pragma_table_info(?);
+
+-- name: all
+SELECT {columns} FROM {table} ORDER BY {order};
+
+-- name: where
+SELECT {columns} FROM {table} WHERE {column} IS ? ORDER BY {order};
+
+-- name: between
+SELECT {columns} FROM {table} WHERE {column} >= ? AND {column} < ? ORDER BY {order};
+
+-- name: fingerprint
+SELECT COUNT(*){columns} FROM {table};
+
+-- name: largest
+, MAX({column})

@@ -1,0 +1,47 @@
+"""The stores that every test of this room runs on, and a way to read what came of an import."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.clock import Occasion, RandomIds, SystemClock
+from hansard.importers.weaver import Target
+from hansard.store.database import Store
+from hansard.store.opening import open_store
+from hansard.testing.postgres import Server
+from tests.importers.reading import Archive
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store of each kind."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'hansard.db'}"
+        opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+        yield opened
+        opened.close()
+        return
+    server: Server = request.getfixturevalue("postgres")
+    url = server.create_database()
+    opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    yield opened
+    opened.close()
+    server.drop_database(url)
+
+
+@pytest.fixture
+def archive(store: Store) -> Archive:
+    """What people see of the store."""
+    return Archive(store)
+
+
+@pytest.fixture
+def target(store: Store) -> Callable[[str], Target]:
+    """Where the imports of a tool go."""
+
+    def to(tool: str) -> Target:
+        clock = SystemClock()
+        return Target(store, "main", tool, tool.title(), Occasion(clock.now(), RandomIds()))
+
+    return to

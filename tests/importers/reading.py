@@ -1,0 +1,85 @@
+"""What came of an import, as people read it."""
+
+from typing import Any
+
+from hansard.actions import verify
+from hansard.clock import Occasion, RandomIds, SystemClock
+from hansard.importers import driver
+from hansard.importers.base import Importer, Unit
+from hansard.importers.driver import Report
+from hansard.importers.weaver import Target
+from hansard.model import transcript
+from hansard.model.entry import Entry, Message
+from hansard.model.session import SessionHead
+from hansard.store import entries, imports, sessions
+from hansard.store.database import Store, Tx
+
+
+class Archive:
+    """A store after an import."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def take(self, importer: Importer, units: list[Unit]) -> Report:
+        """Import units as the command does."""
+        when = Occasion(SystemClock().now(), RandomIds())
+        target = Target(self.store, "main", importer.name, importer.title, when)
+        return driver.run(target, importer, units)
+
+    def session(self, tool: str, native_id: str) -> SessionHead:
+        """The session that a tool calls so."""
+        return self.store.read(_head, tool, native_id).result()
+
+    def log(self, tool: str, native_id: str) -> list[Entry]:
+        """All that the session's history has, taken back or not."""
+        return self.store.read(_log, tool, native_id).result()
+
+    def messages(self, tool: str, native_id: str) -> list[Message]:
+        """What people read."""
+        read = transcript.transcript(self.log(tool, native_id))
+        return [entry.body for entry in read if isinstance(entry.body, Message)]
+
+    def texts(self, tool: str, native_id: str) -> list[str]:
+        """The words that people read."""
+        return [message.text for message in self.messages(tool, native_id)]
+
+    def count(self) -> int:
+        """How many sessions people see."""
+        return len(self.heads())
+
+    def heads(self) -> list[SessionHead]:
+        """Every session that people see."""
+        return self.store.read(_heads).result()
+
+    def everything(self) -> list[Any]:
+        """All entries and heads, to see that nothing changed."""
+        return [(head, self.store.read(_own, head.no).result()) for head in self.heads()]
+
+    def check(self) -> None:
+        """No invariant is broken."""
+        assert list(verify.verify(self.store).broken) == []
+
+
+def _found(tx: Tx, tool: str, native_id: str) -> int:
+    found = imports.find_session(tx, native_id, profile="main", tool=tool)
+    assert found is not None, f"{tool} has no session {native_id}"
+    return found.no
+
+
+def _head(tx: Tx, tool: str, native_id: str) -> SessionHead:
+    return sessions.get_by_no(tx, _found(tx, tool, native_id))
+
+
+def _log(tx: Tx, tool: str, native_id: str) -> list[Entry]:
+    return list(entries.walk(tx, sessions.segments(tx, _found(tx, tool, native_id))))
+
+
+def _own(tx: Tx, no: int) -> list[Entry]:
+    return list(entries.walk(tx, sessions.segments(tx, no)))
+
+
+def _heads(tx: Tx) -> list[SessionHead]:
+    rows = tx.all("page_of_all_sessions", after=0, limit=100_000)
+    found = [sessions.get_by_no(tx, row[0]) for row in rows]
+    return [head for head in found if head.shelf != "gone"]

@@ -1,0 +1,387 @@
+"""What holds for every importer, shown with one that says what it is told."""
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from hansard.errors import BadInput
+from hansard.importers import files, parts
+from hansard.importers.base import (
+    Begin,
+    Branch,
+    Compacted,
+    End,
+    Event,
+    Facts,
+    Mark,
+    Parent,
+    Resume,
+    Said,
+    Skipped,
+    TakenBack,
+    Unit,
+    Where,
+)
+from hansard.model.entry import Compaction
+from hansard.model.session import Kind, Lineage
+from tests.importers.reading import Archive
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_ticks = itertools.count()
+
+
+class Scripted:
+    """Says what it is told; counts how it was asked."""
+
+    name = "scripted"
+    title = "Scripted"
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.resumes: list[Resume | None] = []
+
+    def places(self, where: Where) -> list[Path]:
+        return []
+
+    def recognises(self, path: Path) -> bool:
+        return False
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        yield Unit(str(place), place, files.stamp_of(place), files.size_of(place))
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        self.resumes.append(resume)
+        for event in self.events:
+            if isinstance(event, Broken):
+                raise BadInput("it is broken")
+            yield event
+
+
+class Broken(End):
+    """Where the source ends in rubbish."""
+
+
+@pytest.fixture
+def scripted() -> Scripted:
+    return Scripted()
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Unit:
+    return touched(tmp_path / "source")
+
+
+def touched(path: Path, more: bytes = b"x") -> Unit:
+    """The unit after its tool wrote something."""
+    with path.open("ab") as file:
+        file.write(more)
+    return Unit(str(path), path, files.stamp_of(path), path.stat().st_size)
+
+
+def said(words: str, id: str | None = None, role: str = "user", **more: object) -> Said:
+    at = NOON + timedelta(seconds=next(_ticks))
+    return Said(role=role, parts=[parts.text(words)], at=at, id=id or words, **more)  # type: ignore[arg-type]
+
+
+def test_what_was_said_becomes_a_session_that_people_can_read(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="s1"),
+        Facts(fields={"title": "A talk"}),
+        said("hello"),
+        said("hi", role="assistant", model="m-1"),
+    ]
+
+    report = archive.take(scripted, [unit])
+
+    head = archive.session("scripted", "s1")
+    assert (report.added, report.messages) == (1, 2)
+    assert archive.texts("scripted", "s1") == ["hello", "hi"]
+    assert (head.title, head.kind, head.read_only, head.model) == (
+        "A talk",
+        Kind.IMPORT,
+        True,
+        "m-1",
+    )
+    assert (head.message_count, head.preview) == (2, "hello")
+    archive.check()
+
+
+def test_the_same_again_changes_nothing(scripted: Scripted, archive: Archive, unit: Unit) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+    archive.take(scripted, [unit])
+    before = archive.everything()
+
+    unread = archive.take(scripted, [unit])
+    again = archive.take(scripted, [touched(unit.path)])
+
+    assert unread.unchanged_units == 1
+    assert (again.added, again.extended, again.unchanged, again.messages) == (0, 0, 1, 0)
+    assert archive.everything() == before
+
+
+def test_what_comes_later_is_added_behind(scripted: Scripted, archive: Archive, unit: Unit) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+    archive.take(scripted, [unit])
+
+    scripted.events += [said("c")]
+    report = archive.take(scripted, [touched(unit.path)])
+
+    assert (report.extended, report.messages) == (1, 1)
+    assert archive.texts("scripted", "s1") == ["a", "b", "c"]
+    archive.check()
+
+
+def test_a_file_that_grew_is_read_from_where_it_ended(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), Mark(place=unit.size, note={"n": 1})]
+    archive.take(scripted, [unit])
+
+    scripted.events = [Begin(native_id="s1"), said("b"), Mark(place=unit.size + 1, note={"n": 2})]
+    archive.take(scripted, [touched(unit.path)])
+
+    assert scripted.resumes == [None, Resume(unit.size, {"n": 1})]
+    assert archive.texts("scripted", "s1") == ["a", "b"]
+    archive.check()
+
+
+def test_a_file_that_was_written_anew_is_read_from_its_beginning(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), Mark(place=unit.size)]
+    archive.take(scripted, [unit])
+
+    unit.path.write_bytes(b"something else")
+    archive.take(scripted, [touched(unit.path)])
+
+    assert scripted.resumes == [None, None]
+    assert archive.texts("scripted", "s1") == ["a"]
+
+
+def test_a_place_that_no_longer_fits_its_session_is_not_trusted(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), Mark(place=unit.size)]
+    archive.take(scripted, [unit])
+
+    scripted.events = [Begin(native_id="s2"), said("b"), Mark(place=unit.size + 1)]
+    archive.take(scripted, [touched(unit.path)])
+
+    assert [resume is None for resume in scripted.resumes] == [True, False, True]
+    assert archive.texts("scripted", "s2") == ["b"]
+
+
+def test_a_message_said_differently_is_taken_back_and_said_anew(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), said("half", id="b"), said("c")]
+    archive.take(scripted, [unit])
+
+    scripted.events[2] = said("half and whole", id="b")
+    archive.take(scripted, [touched(unit.path)])
+    archive.take(scripted, [touched(unit.path)])
+
+    assert archive.texts("scripted", "s1") == ["a", "half and whole", "c"]
+    assert len(archive.log("scripted", "s1")) == 3 + 1 + 2
+    archive.check()
+
+
+def test_what_a_tool_forgets_stays_here(scripted: Scripted, archive: Archive, unit: Unit) -> None:
+    whole = [said("a"), said("b"), said("c"), said("d")]
+    scripted.events = [Begin(native_id="s1"), *whole]
+    archive.take(scripted, [unit])
+
+    scripted.events = [Begin(native_id="s1"), *whole[2:], said("e")]
+    archive.take(scripted, [touched(unit.path)])
+
+    assert archive.texts("scripted", "s1") == ["a", "b", "c", "d", "e"]
+    archive.check()
+
+
+def test_an_answer_to_an_earlier_message_begins_a_branch(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="s1"),
+        said("a", parent=None),
+        said("b", parent="a"),
+        said("c", parent="b"),
+        said("x", parent="a"),
+        said("y", parent="x"),
+    ]
+    archive.take(scripted, [unit])
+    before = archive.everything()
+
+    archive.take(scripted, [touched(unit.path)])
+
+    assert archive.texts("scripted", "s1") == ["a", "x", "y"]
+    assert archive.everything() == before
+    archive.check()
+
+
+def test_a_branch_can_be_begun_in_a_later_reading(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="s1"),
+        said("a", parent=None),
+        said("b", parent="a"),
+        Mark(place=unit.size),
+    ]
+    archive.take(scripted, [unit])
+
+    scripted.events = [Begin(native_id="s1"), said("x", parent="a"), Mark(place=unit.size + 1)]
+    archive.take(scripted, [touched(unit.path)])
+
+    assert archive.texts("scripted", "s1") == ["a", "x"]
+    archive.check()
+
+
+def test_a_tree_becomes_one_log_whose_current_way_is_read(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    a, b, c, x = said("a"), said("b"), said("c"), said("x")
+    scripted.events = [
+        Begin(native_id="s1"),
+        Branch(items=[a, b, c], is_current=False),
+        Branch(items=[a, x], is_current=True),
+    ]
+    archive.take(scripted, [unit])
+    before = archive.everything()
+    archive.take(scripted, [touched(unit.path)])
+    assert archive.everything() == before
+    assert archive.texts("scripted", "s1") == ["a", "x"]
+
+    scripted.events = [
+        Begin(native_id="s1"),
+        Branch(items=[a, x], is_current=False),
+        Branch(items=[a, b, c, said("d")], is_current=True),
+    ]
+    archive.take(scripted, [touched(unit.path)])
+
+    assert archive.texts("scripted", "s1") == ["a", "b", "c", "d"]
+    archive.check()
+
+
+def test_a_fork_shares_what_it_has_in_common_with_its_parent(
+    scripted: Scripted, archive: Archive, unit: Unit, tmp_path: Path
+) -> None:
+    a, b, c = said("a"), said("b"), said("c")
+    scripted.events = [Begin(native_id="s1"), a, b, c]
+    archive.take(scripted, [unit])
+    parent = Parent(native_id="s1", lineage=Lineage.FORK)
+
+    scripted.events = [Begin(native_id="s2", parent=parent), a, b, said("z")]
+    other = touched(tmp_path / "other")
+    archive.take(scripted, [other])
+    again = archive.take(scripted, [touched(other.path)])
+
+    head = archive.session("scripted", "s2")
+    assert archive.texts("scripted", "s2") == ["a", "b", "z"]
+    assert (head.parent_id, head.base_seq) == (archive.session("scripted", "s1").id, 2)
+    assert again.unchanged == 1
+    archive.check()
+
+
+def test_a_session_that_begins_like_another_is_its_fork(
+    scripted: Scripted, archive: Archive, unit: Unit, tmp_path: Path
+) -> None:
+    a, b = said("a"), said("b")
+    scripted.events = [Begin(native_id="s1", aliases=["first a"]), a, b]
+    archive.take(scripted, [unit])
+
+    scripted.events = [Begin(native_id="s2", aliases=["first a"]), a, said("z")]
+    archive.take(scripted, [touched(tmp_path / "other")])
+
+    assert archive.session("scripted", "s2").lineage is Lineage.FORK
+    assert archive.texts("scripted", "s2") == ["a", "z"]
+    archive.check()
+
+
+def test_a_summary_replaces_what_came_before_for_the_model_only(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="s1"),
+        said("a"),
+        said("b", role="assistant"),
+        Compacted(summary="a and b", at=NOON),
+        said("c"),
+    ]
+    archive.take(scripted, [unit])
+    before = archive.everything()
+    archive.take(scripted, [touched(unit.path)])
+
+    bodies = [entry.body for entry in archive.log("scripted", "s1")]
+    assert Compaction("a and b", 2) in bodies
+    assert archive.texts("scripted", "s1") == ["a", "b", "c"]
+    assert archive.everything() == before
+    archive.check()
+
+
+def test_what_was_taken_back_there_is_taken_back_here(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="s1"),
+        said("a"),
+        said("b"),
+        TakenBack(after="a", at=NOON),
+        said("c"),
+    ]
+    archive.take(scripted, [unit])
+    before = archive.everything()
+    archive.take(scripted, [touched(unit.path)])
+
+    assert archive.texts("scripted", "s1") == ["a", "c"]
+    assert archive.everything() == before
+    archive.check()
+
+
+def test_a_large_session_is_whole_before_people_see_it(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    many = [said(f"line {n}") for n in range(2500)]
+    marked = [each for n, one in enumerate(many) for each in (one, Mark(place=min(n, unit.size)))]
+    scripted.events = [Begin(native_id="s1"), *marked, Broken()]
+    broken = archive.take(scripted, [unit])
+    seen = archive.count()
+
+    scripted.events = [Begin(native_id="s1"), *marked]
+    report = archive.take(scripted, [touched(unit.path)])
+
+    assert (broken.skipped, seen) == (1, 0)
+    assert report.skipped == 0
+    assert archive.texts("scripted", "s1") == [f"line {n}" for n in range(2500)]
+    assert archive.count() == 1
+    archive.check()
+
+
+def test_what_could_not_be_read_is_told_and_marked(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="s1"),
+        said("a"),
+        Skipped(where="line 2", why="not JSON"),
+        said("b"),
+    ]
+    report = archive.take(scripted, [unit])
+
+    assert [(fault.where, fault.why) for fault in report.faults] == [("line 2", "not JSON")]
+    assert archive.texts("scripted", "s1") == ["a", "b"]
+
+
+def test_a_session_without_messages_does_not_exist(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), Facts(fields={"title": "Nothing"})]
+
+    report = archive.take(scripted, [unit])
+
+    assert (report.added, archive.count()) == (0, 0)

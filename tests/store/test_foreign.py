@@ -1,0 +1,65 @@
+"""Another program's file is read, and nothing else."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from hansard.errors import BadInput
+from hansard.store.foreign import ForeignDatabase, is_sqlite
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "other's.db"
+    connection = apsw.Connection(str(made))
+    connection.execute('CREATE TABLE "odd ""name" (id INTEGER, text TEXT, "order" INTEGER)')
+    connection.execute("INSERT INTO \"odd \"\"name\" VALUES (2, 'b', 1), (1, 'a', 2), (3, 'c', 3)")
+    connection.execute("CREATE VIEW sly AS SELECT randomblob(1000000000)")
+    connection.close()
+    return made
+
+
+def test_rows_come_in_order_and_a_missing_column_is_none(path: Path) -> None:
+    with ForeignDatabase(path) as database:
+        rows = list(database.rows('odd "name', ["text", "nothing"], order=["id"]))
+
+    assert rows == [("a", None), ("b", None), ("c", None)]
+
+
+def test_rows_can_be_chosen_by_a_value_or_a_range(path: Path) -> None:
+    with ForeignDatabase(path) as database:
+        one = list(database.rows('odd "name', ["text"], where=("id", 2)))
+        some = list(database.rows('odd "name', ["id"], between=("id", 2, 4), order=["id"]))
+
+    assert one == [("b",)]
+    assert some == [(2,), (3,)]
+
+
+def test_a_table_that_is_not_there_has_no_rows(path: Path) -> None:
+    with ForeignDatabase(path) as database:
+        assert list(database.rows("messages", ["id"])) == []
+        assert list(database.rows("sly", ["id"])) == []
+        assert database.fingerprint("messages", ["id"]) == ()
+        assert not database.has("messages")
+
+
+def test_a_fingerprint_tells_of_change(path: Path) -> None:
+    with ForeignDatabase(path) as database:
+        assert database.fingerprint('odd "name', ["id", "order", "gone"]) == (3, 3, 3)
+
+
+def test_rubbish_is_refused_in_words(tmp_path: Path) -> None:
+    rubbish = tmp_path / "rubbish.db"
+    rubbish.write_bytes(b"SQLite format 3\x00" + b"\xff" * 5000)
+    link = tmp_path / "link.db"
+    link.symlink_to(rubbish)
+
+    with pytest.raises(BadInput, match="cannot be read as a SQLite database"):
+        ForeignDatabase(rubbish)
+    with pytest.raises(BadInput, match="not a regular file"):
+        ForeignDatabase(link)
+    with pytest.raises(BadInput, match="cannot be read"):
+        ForeignDatabase(tmp_path / "nowhere.db")
+    assert is_sqlite(rubbish)
+    assert not is_sqlite(link)
