@@ -106,15 +106,15 @@ async def test_sessions_are_counted_by_source_and_shelf(server: Served, client: 
     await client.call("DELETE", f"/sessions/{gone}")
     await (await server.client(profile="other")).post("/sessions", {"text": "x"}, status=201)
 
-    found = await client.get("/counts")
+    found = await client.get("/sources")
 
-    assert found["sources"] == [
-        {"source": "slack", "sessions": 2},
-        {"source": "telegram", "sessions": 1},
+    assert found["items"] == [
+        {"platform": "slack", "sessions": 2},
+        {"platform": "telegram", "sessions": 1},
     ]
     assert found["shelves"] == {"chats": 3, "automation": 0, "archive": 0, "trash": 1}
-    trashed = await client.get("/counts?shelf=trash")
-    assert trashed["sources"] == [{"source": "slack", "sessions": 1}]
+    trashed = await client.get("/sources?shelf=trash")
+    assert trashed["items"] == [{"platform": "slack", "sessions": 1}]
 
 
 async def test_counting_stops_where_it_says(
@@ -124,7 +124,7 @@ async def test_counting_stops_where_it_says(
     for _ in range(4):
         await opened(client)
 
-    found = await client.get("/counts?shelf=all")
+    found = await client.get("/sources?shelf=all")
 
-    assert found["sources"] == [{"source": "api", "sessions": 2}]
+    assert found["items"] == [{"platform": "api", "sessions": 2}]
     assert (found["shelves"]["chats"], found["most"]) == (2, 2)

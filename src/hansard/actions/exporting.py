@@ -11,14 +11,17 @@ from hansard.actions import read
 from hansard.errors import Damaged
 from hansard.model import record
 from hansard.model.entry import Entry, Message
+from hansard.model.extent import WHOLE, Extent, entry_within, line_within, turn_within
 from hansard.model.part import Attachment
-from hansard.model.record import BlobLine, CloseLine, DropLine, EndLine, Header
+from hansard.model.place import Source
+from hansard.model.record import BlobLine, CloseLine, DropLine, EndLine, Header, TurnLine
 from hansard.model.session import Segment, Shelf
 from hansard.store import blobs, entries, sessions, transfer
 from hansard.store.database import Store, Tx
 from hansard.store.transfer import Link
 
 PAGE = 100
+_NOWHERE = {"platform": "unknown"}
 
 # A session's number, and for what others continue from: the last entry they need.
 Item = tuple[int, int | None]
@@ -26,19 +29,24 @@ Numbered = tuple[int, record.TurnLine] | tuple[int, record.UsageLine]
 
 
 def export_jsonl(
-    store: Store, ids: Sequence[str] | None = None, *, profile: str | None
+    store: Store,
+    ids: Sequence[str] | None = None,
+    *,
+    profile: str | None,
+    extent: Extent = WHOLE,
 ) -> Iterator[str]:
     """Sessions as lines of JSON that `import_jsonl` reads; all of a profile when no ids are given.
 
     Ids need a profile; without one and without ids, every profile is exported. Sessions stand
     in the order in which they were opened, each behind what it came from; of a parent that is
-    not among them, only what they need is written.
+    not among them, only what they need is written. With an extent that leaves something out it
+    is not the record any more, but can be imported like it.
     """
     items = _all(store, profile) if ids is None else _selected(store, ids, profile or "")
     yield record.write(Header(record.VERSION))
     count = 0
     for no, through in items:
-        for line in _session(store, no, through):
+        for line in _session(store, no, through, extent):
             count += isinstance(line, EndLine)
             yield record.write(line)
     yield record.write(CloseLine(sessions=count))
@@ -121,19 +129,20 @@ def _note_needs(
         at = link.parent_no
 
 
-def _session(store: Store, no: int, through: int | None) -> Iterator[record.Line]:
+def _session(store: Store, no: int, through: int | None, extent: Extent) -> Iterator[record.Line]:
     """One session from its facts to its end line."""
     if through is None:
         line, own = store.read(transfer.facts, no).result()
     else:
         line, own = store.read(transfer.partial_facts, no, through=through).result()
-    yield line
+    source = Source.from_json(line.source or _NOWHERE)
+    yield line_within(line, extent)
     counts = dict.fromkeys(("turns", "blobs", "entries", "usage"), 0)
     if through is None:
         for turn in _pages(store, transfer.turns_page, no):
             counts["turns"] += 1
-            yield turn
-    for each in _log(store, own):
+            yield turn_within(turn, source, extent) if isinstance(turn, TurnLine) else turn
+    for each in _log(store, own, source, extent):
         if each is None:
             yield DropLine(id=line.id)
             return
@@ -155,7 +164,9 @@ def _pages(
             yield line
 
 
-def _log(store: Store, own: Segment) -> Iterator[BlobLine | record.EntryLine | None]:
+def _log(
+    store: Store, own: Segment, source: Source, extent: Extent
+) -> Iterator[BlobLine | record.EntryLine | None]:
     """A session's own entries, attachments before their first use; None: it is being purged."""
     attached: set[str] = set()
     for entry in walk(store, [own]):
@@ -167,7 +178,7 @@ def _log(store: Store, own: Segment) -> Iterator[BlobLine | record.EntryLine | N
                 attached.add(name)
                 data = store.read(blobs.get, name).result()
                 yield BlobLine(hash=name, data=base64.b64encode(data).decode())
-        yield record.entry_line(entry)
+        yield record.entry_line(entry_within(entry, source, extent))
 
 
 def walk(store: Store, segments: Sequence[Segment]) -> Iterator[Entry | None]:

@@ -6,30 +6,34 @@ from hansard.actions import exporting, read
 from hansard.errors import Conflict
 from hansard.model import markdown, page, transcript
 from hansard.model.entry import Entry, Retraction
+from hansard.model.extent import WHOLE, Extent, entry_within, head_within, is_empty
 from hansard.model.session import SessionHead, Shelf
 from hansard.store import blobs, entries, sessions
 from hansard.store.database import Store, Tx
 
 
 def export_markdown(
-    store: Store, ids: Sequence[str] | None = None, *, profile: str
+    store: Store, ids: Sequence[str] | None = None, *, profile: str, extent: Extent = WHOLE
 ) -> Iterator[str]:
     """Sessions as Markdown, one document behind the other; without ids all but the trash."""
     for number, head in enumerate(_heads(store, ids, profile)):
-        yield ("\n" if number else "") + markdown.opening(head)
-        for entry in _transcript(store, head):
+        yield ("\n" if number else "") + markdown.opening(head_within(head, extent))
+        for entry in _transcript(store, head, extent):
             yield markdown.entry(entry)
 
 
-def export_html(store: Store, ids: Sequence[str] | None = None, *, profile: str) -> Iterator[str]:
+def export_html(
+    store: Store, ids: Sequence[str] | None = None, *, profile: str, extent: Extent = WHOLE
+) -> Iterator[str]:
     """Sessions as one page that needs nothing else; without ids all but the trash."""
     title = "Conversations"
     if ids is not None and len(ids) == 1:
-        title = markdown.title_of(store.read(read.head, ids[0], profile=profile).result())
+        only = store.read(read.head, ids[0], profile=profile).result()
+        title = markdown.title_of(head_within(only, extent))
     yield page.opening(title)
     for head in _heads(store, ids, profile):
-        yield page.session_opening(head)
-        for entry in _transcript(store, head):
+        yield page.session_opening(head_within(head, extent))
+        for entry in _transcript(store, head, extent):
             pictures = {
                 name: store.read(blobs.get, name).result() for name in page.pictures_of(entry)
             }
@@ -56,7 +60,7 @@ def _page(tx: Tx, profile: str, after: int) -> list[tuple[int, str]]:
     return [(no, shelf) for no, _, shelf in rows]
 
 
-def _transcript(store: Store, head: SessionHead) -> Iterator[Entry]:
+def _transcript(store: Store, head: SessionHead, extent: Extent) -> Iterator[Entry]:
     """What people read of a session, in short reads."""
     segments = store.read(sessions.segments, head.no).result()
     stretches = transcript.retracted(store.read(entries.marks, segments).result())
@@ -66,4 +70,6 @@ def _transcript(store: Store, head: SessionHead) -> Iterator[Entry]:
         if not isinstance(entry.body, Retraction) and not transcript.is_retracted(
             entry.seq, stretches
         ):
-            yield entry
+            shown = entry_within(entry, head.source, extent)
+            if extent.is_whole or not is_empty(shown):
+                yield shown

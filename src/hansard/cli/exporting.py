@@ -14,6 +14,7 @@ from hansard.cli.files import refuse_to_overwrite, write_pieces
 from hansard.cli.refs import REF
 from hansard.cli.table import size
 from hansard.cli.tree import command, pass_console
+from hansard.model.extent import Extent
 
 if TYPE_CHECKING:
     from hansard.app.house import House
@@ -34,6 +35,9 @@ SHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 @click.argument("refs", nargs=-1, type=REF, metavar="[REF]…")
 @click.option("--format", "form", type=click.Choice(list(WAYS)), default="jsonl", show_default=True)
 @click.option("--all", "everything", is_flag=True, help="Every session of the profile.")
+@click.option("--no-tools", is_flag=True, help="Leave out what tools were asked and answered.")
+@click.option("--no-reasoning", is_flag=True, help="Leave out what models thought.")
+@click.option("--redact", is_flag=True, help="Hide people's ids, phone numbers and addresses.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file.")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @pass_console
@@ -45,8 +49,14 @@ def export(
     everything: bool,
     output: Path | None,
     force: bool,
+    **left_out: bool,
 ) -> None:
     """Write sessions: JSONL without loss, to be imported again; Markdown or HTML to read."""
+    extent = Extent(
+        tools=not left_out["no_tools"],
+        reasoning=not left_out["no_reasoning"],
+        redact=left_out["redact"],
+    )
     if bool(refs) is everything:
         raise click.UsageError("Name sessions, or give --all.")
     if console.json and output is None and form != "jsonl":
@@ -55,7 +65,7 @@ def export(
         refuse_to_overwrite(output, force=force)
     with console.house() as house:
         ids = list(dict.fromkeys(house.head(ref).id for ref in refs))
-        pieces = _pieces(house, ids if refs else None, form)
+        pieces = _pieces(house, ids if refs else None, form, extent)
         if output is not None:
             written = write_pieces(output, pieces, force=force)
             value = {"file": str(output), "format": form, "bytes": written}
@@ -75,8 +85,8 @@ def _print(console: Console, pieces: Iterator[str]) -> None:
             sys.stdout.write(piece)
 
 
-def _pieces(house: "House", ids: list[str] | None, form: str) -> Iterator[str]:
+def _pieces(house: "House", ids: list[str] | None, form: str, extent: Extent) -> Iterator[str]:
     """The export, a line or an entry at a time, each with the end of its line."""
-    for piece in WAYS[form](house.store, ids, profile=house.profile):
+    for piece in WAYS[form](house.store, ids, profile=house.profile, extent=extent):
         shown = piece if form == "jsonl" else piece.translate(SHOWN)
         yield shown if shown.endswith("\n") else f"{shown}\n"

@@ -12,7 +12,6 @@ from hansard.web import (
     access,
     arrivals,
     conversation,
-    counts,
     described,
     events,
     exports,
@@ -23,6 +22,7 @@ from hansard.web import (
     problems,
     sessions,
     shelves,
+    sources,
     static,
     uploads,
     webhooks,
@@ -42,7 +42,7 @@ _ROUTERS = (
     overview.router,
     uploads.router,
     events.router,
-    counts.router,
+    sources.router,
     lists.router,
     shelves.router,
     access.router,
@@ -63,9 +63,9 @@ def create_app(parts: WebParts) -> FastAPI:
         redoc_url=None,
         lifespan=_life,
     )
-    tally: Counter[tuple[str, int]] = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
     app.state.parts = parts
-    app.state.counts = tally
+    app.state.counts = counts
     app.state.streams = Streams(parts)
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
@@ -85,7 +85,7 @@ def create_app(parts: WebParts) -> FastAPI:
     )
     problems.install(app)
     app.add_middleware(Gate, settings=parts.settings)
-    app.add_middleware(health.Tally, counts=tally)
+    app.add_middleware(health.Tally, counts=counts)
     return app
 
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
 from hansard.actions import exporting, rendering
+from hansard.model.extent import Extent
 from hansard.web.answers import name
 from hansard.web.auth import Parts, Reader
 
@@ -44,10 +45,17 @@ async def export(
     *,
     session: Annotated[list[str] | None, Query(max_length=1000)] = None,
     form: Annotated[Format, Query(alias="format")] = Format.JSONL,
+    tools: bool = True,
+    reasoning: bool = True,
+    redact: bool = False,
 ) -> Response:
-    """The named sessions, or all of the profile: lossless as JSONL, or for people."""
+    """The named sessions, or all of the profile: lossless as JSONL, or for people.
+
+    Tools and reasoning can be left out, people's ids, numbers and addresses hidden.
+    """
     ids = None if session is None else [name(each, "session") for each in session]
-    chunks = _chunks(_MAKERS[form](parts.store, ids, profile=caller.profile))
+    extent = Extent(tools=tools, reasoning=reasoning, redact=redact)
+    chunks = _chunks(_MAKERS[form](parts.store, ids, profile=caller.profile, extent=extent))
     # The first chunk is made before the answer begins: what is not there is a 404, not half a file.
     first = await asyncio.to_thread(next, chunks, b"")
     headers = {

@@ -14,6 +14,7 @@ from hansard.clock import Occasion
 from hansard.engine import asking
 from hansard.engine.asking import Accepted, Asking
 from hansard.errors import BadInput, NotFound
+from hansard.model import part
 from hansard.model.place import Source
 from hansard.model.session import Kind, Opening, SessionHead, Shelf
 from hansard.model.view import head_json, time_text, turn_json
@@ -197,7 +198,12 @@ def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
         for arrival in arrivals.waiting(tx, key, profile=head.profile, limit=_QUEUED)
     ]
     return [
-        {"id": each.id, "text": each.message.text, "received_at": time_text(each.received_at)}
+        {
+            "id": each.id,
+            "text": each.message.text,
+            "parts": [part.to_json(one) for one in each.message.parts],
+            "received_at": time_text(each.received_at),
+        }
         for each in sorted(waiting, key=lambda arrival: arrival.no)
     ]
 

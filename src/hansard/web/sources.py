@@ -1,4 +1,4 @@
-"""`/counts`: how many sessions each filter of the list would show."""
+"""`/sources`: where sessions came from, and how many stand where."""
 
 from typing import Literal
 
@@ -8,13 +8,13 @@ from starlette.responses import Response
 from hansard.actions import counting
 from hansard.errors import BadInput
 from hansard.model.session import Shelf
-from hansard.web.answers import json_response
+from hansard.web.answers import items
 from hansard.web.auth import Parts, Reader
 
 router = APIRouter(tags=["sessions"])
 
 
-@router.get("/counts")
+@router.get("/sources")
 async def count(
     parts: Parts, caller: Reader, shelf: Shelf | Literal["all"] = Shelf.CHATS
 ) -> Response:
@@ -24,10 +24,8 @@ async def count(
     shelves = (Shelf.CHATS, Shelf.AUTOMATION) if shelf == "all" else (Shelf(shelf),)
     found = await parts.store.read(counting.counts, shelves, profile=caller.profile)
     sources = sorted(found.sources.items(), key=lambda each: (-each[1], each[0]))
-    return json_response(
-        {
-            "sources": [{"source": source, "sessions": number} for source, number in sources],
-            "shelves": {str(shelf): number for shelf, number in found.shelves.items()},
-            "most": counting.MOST,
-        }
+    return items(
+        ({"platform": platform, "sessions": number} for platform, number in sources),
+        shelves={str(shelf): number for shelf, number in found.shelves.items()},
+        most=counting.MOST,
     )
