@@ -52,6 +52,7 @@ WORK = {
     "hansard search": ["hello"],
     "hansard demo": ["--sessions", "3", "--home", "OTHER"],
     "hansard usage": [],
+    "hansard scan-secrets": [],
     "hansard chat": ["hello"],
     "hansard schedule add": ["other", "every 1h", "hello"],
     "hansard schedule list": [],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hansard.actions import exporting, rendering
+from hansard.actions import exporting, rendering, secrets
 from hansard.cli.console import Console
 from hansard.cli.files import refuse_to_overwrite, write_pieces
 from hansard.cli.refs import REF
@@ -40,6 +40,7 @@ SHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 @click.option("--redact", is_flag=True, help="Hide people's ids, phone numbers and addresses.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file.")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--mask-secrets", is_flag=True, help="Leave out keys, tokens and passwords.")
 @pass_console
 def export(
     console: Console,
@@ -49,6 +50,7 @@ def export(
     everything: bool,
     output: Path | None,
     force: bool,
+    mask_secrets: bool,
     **left_out: bool,
 ) -> None:
     """Write sessions: JSONL without loss, to be imported again; Markdown or HTML to read."""
@@ -66,6 +68,8 @@ def export(
     with console.house() as house:
         ids = list(dict.fromkeys(house.head(ref).id for ref in refs))
         pieces = _pieces(house, ids if refs else None, form, extent)
+        if mask_secrets:
+            pieces = secrets.mask(pieces, is_json=form == "jsonl")
         if output is not None:
             written = write_pieces(output, pieces, force=force)
             value = {"file": str(output), "format": form, "bytes": written}

@@ -28,6 +28,7 @@ COMMANDS = {
     "route": ("route:route", "Say which conversation a message belongs to."),
     "bindings": ("bindings:bindings", "See and change which chat is on which session."),
     "projects": ("projects:projects", "List and change projects."),
+    "scan-secrets": ("secrets:scan_secrets", "Find keys and tokens in messages."),
     "verify": ("upkeep:verify", "Check that the record agrees with itself."),
     "rebuild": ("upkeep:rebuild", "Make counts, previews and sums again from the log."),
     "doctor": ("doctor:doctor", "Examine the store and the machine under it."),

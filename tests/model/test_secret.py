@@ -1,0 +1,79 @@
+"""Keys and tokens are known by their form, and never shown whole."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hansard.model.secret import MASK, masked, masked_json, secrets_in
+
+# Written in pieces, so that no scanner takes this file for a leak.
+SECRETS = {
+    "Anthropic key": "sk-" + "ant-api03-" + "a1B2c3D4" * 8,
+    "OpenAI key": "sk-" + "proj-" + "Zz9Yy8Xx" * 6,
+    "GitHub token": "gh" + "p_" + "abcDEF123456" * 3,
+    "GitLab token": "gl" + "pat-" + "x" * 20,
+    "AWS access key": "AK" + "IA" + "ABCDEFGH12345678",
+    "Google key": "AI" + "za" + "S" * 35,
+    "Slack token": "xo" + "xb-" + "123456789012-abcdefABCDEF",
+    "Telegram bot token": "123456789" + ":" + "AAE" + "x" * 32,
+    "Stripe key": "sk" + "_live_" + "4eC39HqLyjWDarjtT1zdp7dc",
+    "Hugging Face token": "h" + "f_" + "q" * 34,
+    "npm token": "np" + "m_" + "k" * 36,
+    "JSON web token": "ey" + "J" + "a" * 20 + ".ey" + "J" + "b" * 20 + "." + "c" * 30,
+}
+
+
+@pytest.mark.parametrize(("kind", "secret"), SECRETS.items())
+def test_a_secret_is_found_in_the_middle_of_a_sentence(kind: str, secret: str) -> None:
+    text = f"please use {secret}, it is new"
+
+    found = list(secrets_in(text))
+
+    assert [(each.kind, text[each.start : each.end]) for each in found] == [(kind, secret)]
+    assert secret not in found[0].shown
+    assert masked(text) == f"please use {MASK}, it is new"
+
+
+def test_a_private_key_goes_whole() -> None:
+    head, tail = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
+
+    assert masked(f"here:\n{head}\nMIIE\nabc+/=\n{tail}\nbye") == f"here:\n{MASK}\nbye"
+
+
+def test_what_stands_behind_a_telling_word_is_a_secret() -> None:
+    assert masked('password = "correct-horse-battery"') == f'password = "{MASK}"'
+    assert masked("API_KEY=abcdef0123456789") == "API_KEY=abcdef0123456789".replace(
+        "abcdef0123456789", MASK
+    )
+    assert masked("postgresql://eva:hunter22@db/x") == f"postgresql://{MASK}@db/x"
+    assert masked("Authorization: Bearer abcdefghijklmnopqrstuvwxyz") == (
+        f"Authorization: Bearer {MASK}"
+    )
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        "the token is missing",
+        "sk-learn is a library",
+        "commit 3f9a1c7e5b2d4f6a8c0e1d3b5a7f9c2e4d6b8a0f",
+        "my password: short",
+        "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "https://example.org/a:b/c@d",
+    ],
+)
+def test_what_is_no_secret_is_left_alone(plain: str) -> None:
+    assert masked(plain) == plain
+
+
+def test_every_text_of_a_value_is_masked() -> None:
+    secret = SECRETS["GitHub token"]
+
+    made = masked_json({"a": [secret, 1, None], secret: {"b": f"x {secret}"}})
+
+    assert made == {"a": [MASK, 1, None], MASK: {"b": f"x {MASK}"}}
+
+
+@given(st.text())
+def test_nothing_is_left_to_mask_after_masking(text: str) -> None:
+    assert masked(masked(text)) == masked(text)
