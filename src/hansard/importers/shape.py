@@ -1,0 +1,57 @@
+"""What a value of a foreign file is taken for, when it may be anything."""
+
+from typing import Any
+
+import msgspec
+
+Json = dict[str, Any]
+_decode = msgspec.json.Decoder().decode
+_MOST = 2**53
+
+
+def words(value: object) -> str:
+    """A text; empty when it is none."""
+    return value if isinstance(value, str) else ""
+
+
+def name(value: object) -> str | None:
+    """A text that says something; None when it does not."""
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def record(value: object) -> Json:
+    """An object; an empty one when it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def records(value: object) -> list[Json]:
+    """The objects of a list; what else is in it is passed over."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def items(value: object) -> list[Any]:
+    """A list; an empty one when it is none."""
+    return value if isinstance(value, list) else []
+
+
+def count(value: object) -> int:
+    """A number of things; 0 when it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value < _MOST else 0
+
+
+def parsed(text: object) -> Any:
+    """What a JSON text says; None when it is none."""
+    if not isinstance(text, str | bytes):
+        return None
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def parsed_or_text(text: object) -> Any:
+    """What a JSON text says, if it is an object or a list; else the value as it came."""
+    found = parsed(text)
+    return found if isinstance(found, dict | list) else text
