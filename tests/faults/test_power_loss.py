@@ -1,0 +1,91 @@
+"""The power fails at any instant, and takes with it what was not synced."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hansard
+from hansard.actions import verify
+from tests.faults.recorded_disk import Deed, Disk, build, deeds
+from tests.faults.writing_child import EACH, THREADS
+
+SEED = 20260301
+CUTS = 30
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Deed]]:
+    """A store that was written to, and everything that was done to its files."""
+    folder = tmp_path_factory.mktemp("power")
+    home, journal = folder / "home", folder / "journal"
+    home.mkdir()
+    environ = os.environ | {
+        "LD_PRELOAD": str(build(folder)),
+        "HANSARD_TEST_JOURNAL": str(journal),
+        "HANSARD_TEST_BELOW": str(home),
+    }
+    program = Path(__file__).with_name("writing_child.py")
+    subprocess.run([sys.executable, program, home], env=environ, check=True, timeout=100)
+    return home, deeds(journal)
+
+
+def acknowledged(done: list[Deed]) -> set[str]:
+    notes = b"".join(deed.data for deed in done if deed.path.endswith("/acknowledged"))
+    return set(notes.decode().split())
+
+
+def after_cut(home: Path, done: list[Deed], folder: Path, chance: random.Random) -> set[str]:
+    """Cut the power, start again, and read what is there."""
+    folder.mkdir()
+    Disk(done, chance).write(home, folder)
+    with hansard.open(f"sqlite:///{folder / 'hansard.db'}") as house:
+        assert verify.verify(house.store).broken == ()
+        found = [
+            message["content"].split()[0]
+            for head in house.sessions(limit=100).items
+            for message in house.find(head.id).context()
+        ]
+    assert len(found) == len(set(found)), "a message is there twice"
+    return set(found)
+
+
+def test_what_was_acknowledged_before_the_power_failed_is_there(
+    recorded: tuple[Path, list[Deed]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, done = recorded
+    chance = random.Random(SEED)
+    first = next(at for at, deed in enumerate(done) if deed.path.endswith("/acknowledged"))
+    promised = lost = 0
+    for cut in range(CUTS):
+        so_far = done[: chance.randrange(first + 1, len(done) + 1)]
+        found = after_cut(home, so_far, tmp_path / str(cut), chance)
+        promised += len(acknowledged(so_far))
+        lost += len(acknowledged(so_far) - found)
+    with capsys.disabled():
+        print(f"\npower cuts={CUTS} acknowledged={promised} lost={lost} doubled=0")
+
+    assert len(acknowledged(done)) == THREADS * EACH
+    assert lost == 0
+
+
+def test_without_its_syncs_the_same_store_would_lose(
+    recorded: tuple[Path, list[Deed]], tmp_path: Path
+) -> None:
+    """The test above can fail: a disk that is never told to sync forgets."""
+    home, done = recorded
+    chance = random.Random(SEED)
+    unsynced = [deed for deed in done if deed.what != "s"]
+    lost = False
+    for cut in range(5):
+        try:
+            found = after_cut(home, unsynced, tmp_path / str(cut), chance)
+        except (hansard.HansardError, AssertionError):
+            lost = True
+        else:
+            lost = lost or bool(acknowledged(unsynced) - found)
+
+    assert lost

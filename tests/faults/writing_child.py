@@ -1,0 +1,34 @@
+"""Appends messages from several threads and notes each one that was acknowledged."""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import hansard
+
+THREADS = 4
+EACH = 60
+
+
+def main(home: Path) -> None:
+    acknowledged = os.open(home / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with hansard.open(f"sqlite:///{home / 'hansard.db'}") as house:
+
+        def write(thread: int) -> None:
+            chat = house.session(hansard.Source(platform="web", chat_id=f"chat-{thread}"))
+            for number in range(EACH):
+                token = f"token-{thread}-{number}"
+                # Of every size: a page, several pages, a blob.
+                chat.append("user", f"{token} " + "x" * (number * 997 % 50_000))
+                os.write(acknowledged, f"{token}\n".encode())
+
+        threads = [threading.Thread(target=write, args=(each,)) for each in range(THREADS)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
