@@ -12,7 +12,7 @@ import pytest
 from hansard.agents.command import CommandOptions, CommandRunner
 from hansard.engine.ports import Runner
 from hansard.errors import AgentFailed, BadInput, RetryLater
-from hansard.model.part import Text, ToolCall
+from hansard.model.part import Attachment, Text, ToolCall
 from hansard.testing.runner_suite import (
     RunnerSuite,
     SlowRunnerSuite,
@@ -104,6 +104,31 @@ async def test_the_usage_after_the_reply_belongs_to_it_and_two_are_added() -> No
 
     assert step.usage is not None
     assert step.usage.input_tokens == 14
+
+
+async def test_a_file_goes_with_the_step_after_it_or_with_the_reply() -> None:
+    picture = {"name": "a.png", "media_type": "image/png", "data": "AAEC"}
+    runner = saying(
+        {"file": picture}, {"step": {"content": "First."}}, {"reply": "Done."}, {"file": picture}
+    )
+
+    first, last = steps_of(await events_of(runner, turn_request("hello")))
+
+    for step, text in ((first, "First."), (last, "Done.")):
+        said, file = step.message.parts
+        assert said == Text(text)
+        assert isinstance(file, Attachment)
+        assert (file.name, file.media_type, file.size) == ("a.png", "image/png", 3)
+        assert step.files == (b"\x00\x01\x02",)
+
+
+async def test_a_file_that_is_not_base64_is_rubbish_and_one_alone_is_an_answer() -> None:
+    runner = saying({"file": {"data": "?"}}, {"file": {"data": "AAEC"}})
+
+    (step,) = steps_of(await events_of(runner, turn_request("hello")))
+
+    assert [type(part) for part in step.message.parts] == [Attachment]
+    assert step.message.extra == {"rubbish_lines": 1}
 
 
 async def test_deltas_alone_are_a_reply() -> None:

@@ -1,7 +1,7 @@
 """Discord's library against our fake, then our adapter against the same fake."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from hansard.model.part import Attachment
 from hansard.model.place import Channel, Source
 from hansard.store.database import Store
 from hansard.testing.adapter_suite import AdapterSuite
-from hansard.testing.channel_world import ChannelWorld, delivery_to, taking_in, until
+from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
 from hansard.testing.fake_discord import (
     ADA,
     BOT,
@@ -46,9 +46,10 @@ class DiscordPlatform(FakeDiscord):
     chat = Channel("discord", FakeDiscord.direct(ADA))
     acknowledges = False
     largest_file: int | None = 1000
+    largest_sent = 1000
 
     def adapter(self, **rules: Any) -> DiscordAdapter:
-        return DiscordAdapter(Secret(TOKEN), Rules(largest_file=1000, **rules))
+        return DiscordAdapter(Secret(TOKEN), Rules(largest_file=1000, largest_sent=1000, **rules))
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
@@ -68,6 +69,12 @@ class DiscordPlatform(FakeDiscord):
     def seen(self) -> list[str]:
         return self.texts(self.chat.chat_id)
 
+    def given(self) -> list[tuple[str, bytes]]:
+        return [(name, data) for chat, name, data in self.gifts if chat == self.chat.chat_id]
+
+    def fetched(self) -> int:
+        return self.downloads
+
 
 @pytest.fixture
 async def platform(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DiscordPlatform]:
@@ -84,13 +91,11 @@ class Ear:
     """A house that only listens."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[Source, Message]] = []
+        self.receive = Door()
 
-    async def receive(
-        self, source: Source, said: Message, /, *, files: Sequence[bytes] = ()
-    ) -> str:
-        self.heard.append((source, said))
-        return "arrival"
+    @property
+    def heard(self) -> list[tuple[Source, Message]]:
+        return list(zip(self.receive.sources, self.receive.said, strict=True))
 
     async def until(self, count: int) -> list[str]:
         await until(lambda: len(self.heard) >= count, f"{count} messages")
@@ -247,21 +252,18 @@ async def test_a_session_of_the_gateway_is_resumed_without_loss(
 
 
 async def test_a_store_that_is_busy_gets_the_message_later(platform: DiscordPlatform) -> None:
-    tries: list[str] = []
-
-    async def receive(source: Source, said: Message, /, *, files: Sequence[bytes] = ()) -> str:
-        tries.append(said.text)
-        if len(tries) == 1:
+    async def busy_at_first(count: int) -> None:
+        if count == 1:
             raise RetryLater("busy", after=0.001)
-        return "arrival"
 
-    async with taking_in(platform.adapter(), receive):
+    door = Door(busy_at_first)
+    async with taking_in(platform.adapter(), door):
         await platform.is_heard()
         await platform.writes("first")
         await platform.writes("second")
-        await until(lambda: len(tries) == 3, "it")
+        await until(lambda: len(door.texts) == 3, "it")
 
-    assert tries == ["first", "first", "second"]
+    assert door.texts == ["first", "first", "second"]
 
 
 async def test_a_long_text_that_is_refused_half_way_goes_on_there(

@@ -106,10 +106,15 @@ def test_a_piece_has_the_same_nonce_in_every_try_and_no_other_has_it() -> None:
     assert all(len(post.nonce) <= 25 for post in first)
 
 
-def test_a_file_that_goes_out_is_at_least_named() -> None:
-    (post,) = outbound.posts(delivery_to(Channel("discord", "5"), Attachment("ab", name="a.pdf")))
+def test_a_file_comes_after_the_words_and_without_words_alone() -> None:
+    file = Attachment("ab", name="a.pdf")
 
-    assert post.text == "[file a.pdf]"
+    assert [
+        each.said for each in outbound.posts(delivery_to(Channel("discord", "5"), file, "see"))
+    ] == ["see", file]
+    assert [each.said for each in outbound.posts(delivery_to(Channel("discord", "5"), file))] == [
+        file
+    ]
 
 
 def test_a_thread_is_written_to_by_its_own_id() -> None:

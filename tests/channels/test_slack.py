@@ -28,7 +28,7 @@ from hansard.model.entry import Message
 from hansard.model.part import Attachment
 from hansard.model.place import Channel
 from hansard.store.database import Store
-from hansard.testing.adapter_suite import AdapterSuite, SignedSuite
+from hansard.testing.adapter_suite import AdapterSuite, SignedSuite, giving
 from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
 from hansard.testing.fake_slack import (
     ADA,
@@ -52,10 +52,13 @@ class SlackPlatform(FakeSlack):
     chat = Channel("slack", FakeSlack.direct(ADA))
     acknowledges = True
     largest_file: int | None = 1000
+    largest_sent = 1000
 
     def adapter(self, **rules: Any) -> SlackAdapter:
         keys = Keys(Secret(TOKEN), app_token=Secret(APP_TOKEN))
-        return SlackAdapter(keys, Rules(largest_file=1000, **rules), wire=self.wire())
+        return SlackAdapter(
+            keys, Rules(largest_file=1000, largest_sent=1000, **rules), wire=self.wire()
+        )
 
     def wire(self) -> Wire:
         return Wire(TOKEN, app_token=APP_TOKEN, api=self.api, ping_seconds=0.2)
@@ -72,13 +75,21 @@ class SlackPlatform(FakeSlack):
     def seen(self) -> list[str]:
         return self.texts(self.chat.chat_id)
 
+    def given(self) -> list[tuple[str, bytes]]:
+        return [(name, data) for chat, name, data in self.gifts if chat == self.chat.chat_id]
+
+    def fetched(self) -> int:
+        return self.downloads
+
 
 class PostingPlatform(SlackPlatform):
     """The same, but messages are posted to the bot's address, signed."""
 
     def adapter(self, **rules: Any) -> SlackAdapter:
         keys = Keys(Secret(TOKEN), signing_secret=Secret(SIGNING_SECRET))
-        adapter = SlackAdapter(keys, Rules(largest_file=1000, **rules), wire=self.wire())
+        adapter = SlackAdapter(
+            keys, Rules(largest_file=1000, largest_sent=1000, **rules), wire=self.wire()
+        )
         self.door = adapter.webhook
         return adapter
 
@@ -404,3 +415,17 @@ def _without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library would send even loopback there."""
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
+
+
+async def test_without_the_scope_for_files_the_words_come_and_the_file_is_named(
+    store: Store, platform: SlackPlatform
+) -> None:
+    platform.may_give = False
+    world = ChannelWorld(store, platform, agent_for=giving(b"bytes"))
+    async with world.running() as engine:
+        await platform.says("hello", number=1)
+        await world.until(lambda: len(platform.seen()) == 2, "two messages")
+        await world.settle(engine)
+
+    assert platform.seen()[0] == "Here it is."
+    assert "files:write" in platform.seen()[1]

@@ -45,7 +45,7 @@ def test_telegram_takes_every_rendering(text: str) -> None:
 
 @hypothesis.given(strategies.text(max_size=200))
 def test_every_word_is_still_there(text: str) -> None:
-    for piece in outbound.pieces((Text(text),)):
+    for piece in outbound.texts(text):
         assert piece.plain.strip()
         piece.plain.encode()
 
@@ -53,7 +53,7 @@ def test_every_word_is_still_there(text: str) -> None:
 def test_a_long_text_is_cut_into_messages_that_fit() -> None:
     text = "\n\n".join(f"paragraph {number} " + "word " * 50 for number in range(60))
 
-    pieces = outbound.pieces((Text(text),))
+    pieces = outbound.texts(text)
 
     assert len(pieces) > 3
     assert all(utf16_units(piece.plain) <= outbound.LONGEST for piece in pieces)
@@ -63,7 +63,7 @@ def test_a_long_text_is_cut_into_messages_that_fit() -> None:
 def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
     code = "\n".join(f"line({number})" for number in range(1000))
 
-    pieces = outbound.pieces((Text(f"See:\n```python\n{code}\n```"),))
+    pieces = outbound.texts(f"See:\n```python\n{code}\n```")
 
     assert len(pieces) > 1
     for piece in pieces:
@@ -74,7 +74,7 @@ def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
 
 
 def test_emoji_are_counted_as_telegram_counts_them() -> None:
-    pieces = outbound.pieces((Text("😀" * 3000),))
+    pieces = outbound.texts("😀" * 3000)
 
     assert [utf16_units(piece.plain) <= 4096 for piece in pieces] == [True] * len(pieces)
     assert "".join(piece.plain for piece in pieces) == "😀" * 3000
@@ -82,21 +82,22 @@ def test_emoji_are_counted_as_telegram_counts_them() -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n ", "\x00\x01", "\n\n"])
 def test_what_says_nothing_is_not_sent(text: str) -> None:
-    assert outbound.pieces((Text(text),)) == []
+    assert outbound.texts(text) == []
 
 
 def test_half_a_character_is_replaced_visibly() -> None:
-    assert outbound.pieces((Text("a\ud800b"),))[0].plain == "a\ufffdb"
+    assert outbound.texts("a\ud800b")[0].plain == "a\ufffdb"
 
 
-def test_thoughts_are_not_sent_and_files_are_named() -> None:
-    parts: tuple[Part, ...] = (Reasoning("hm"), Text("see"), Attachment("0" * 64, name="a.pdf"))
+def test_thoughts_are_not_sent_and_files_come_last() -> None:
+    file = Attachment("0" * 64, name="a.pdf")
+    parts: tuple[Part, ...] = (Reasoning("hm"), file, Text("see"))
 
-    assert [piece.plain for piece in outbound.pieces(parts)] == ["see\n[file: a.pdf]"]
+    assert outbound.pieces(parts) == [*outbound.texts("see"), file]
 
 
 def test_a_piece_that_was_too_long_comes_in_halves() -> None:
-    piece = outbound.pieces((Text("word " * 500),))[0]
+    piece = outbound.texts("word " * 500)[0]
 
     halves = outbound.halves(piece)
 

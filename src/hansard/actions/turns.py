@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from hansard.actions import log, routing, usage
+from hansard.actions import blobs, log, routing, usage
 from hansard.actions.deliver import DeliveryCame
 from hansard.actions.log import Appended, SessionChanged
 from hansard.clock import Occasion, to_micros
@@ -59,6 +59,7 @@ class Ending:
     messages: tuple[Message, ...] = ()
     usage: tuple[Usage, ...] = ()
     replies: tuple[Reply, ...] = field(default=())
+    files: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 def begin(
@@ -167,9 +168,18 @@ def append(
 
 
 def step(
-    tx: Tx, lease: Lease, said: Message, used: Usage | None, *, profile: str, when: Occasion
+    tx: Tx,
+    lease: Lease,
+    said: Message,
+    used: Usage | None,
+    *,
+    profile: str,
+    when: Occasion,
+    files: tuple[bytes, ...] = (),
 ) -> Appended:
-    """Add a finished step and what it used."""
+    """Add a finished step, the bytes of its files, and what it used."""
+    for data in files:
+        blobs.hold(tx, data)
     done = append(tx, lease, said, profile=profile, at=when.now)
     if used is not None:
         usage.record(tx, lease.session_no, used, profile=profile, when=when, turn_id=lease.turn_id)
@@ -192,6 +202,8 @@ def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
 
 def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -> list[Appended]:
     """Close a turn: its last entries, its usage, its deliveries and its state in one step."""
+    for data in ending.files:
+        blobs.hold(tx, data)
     done = [
         log.append(tx, lease.session_id, said, profile=profile, at=when.now, lease=lease)
         for said in ending.messages

@@ -1,5 +1,8 @@
 """The JSON lines that an agent's program reads and writes; pure, see `command`."""
 
+import base64
+import binascii
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -9,7 +12,7 @@ from hansard.engine.ports import Delta, Event, Step, TurnRequest
 from hansard.errors import AgentFailed, BadInput, RetryLater
 from hansard.model import document
 from hansard.model.entry import Message, Role, message
-from hansard.model.part import Text
+from hansard.model.part import Attachment, Text
 from hansard.model.terminal import one_line
 from hansard.model.usage import TOKEN_FIELDS, CostStatus, Usage
 
@@ -59,6 +62,7 @@ class Answers:
         self._said: list[str] = []
         self._reply: str | None = None
         self._usage: Usage | None = None
+        self._files: list[tuple[Attachment, bytes]] = []
         self._is_silent = True
 
     def read(self, line: bytes) -> Iterator[Event]:
@@ -74,10 +78,9 @@ class Answers:
     def end(self, last_words: str) -> Iterator[Event]:
         """What is left when the program has ended well."""
         text = "".join(self._said) if self._reply is None else self._reply
-        if text or self._reply is not None:
-            said = Message(
-                Role.ASSISTANT, (Text(text),), finish_reason="stop", extra=self._rubbish_mark()
-            )
+        if text or self._reply is not None or self._files:
+            words = (Text(text),) if text or not self._files else ()
+            said = Message(Role.ASSISTANT, words, finish_reason="stop", extra=self._rubbish_mark())
             yield self._step(said)
         elif self._is_silent:
             raise AgentFailed(
@@ -104,6 +107,8 @@ class Answers:
             case {"reply": str(text)}:
                 self._take_usage(given.get("usage"))
                 self._reply = text
+            case {"file": dict(file)}:
+                self._files.append(_file(file))
             case {"usage": dict(used)}:
                 self._take_usage(used)
             case {"error": str(text)}:
@@ -122,7 +127,10 @@ class Answers:
         usage, self._usage = self._usage, None
         self._said.clear()
         self._is_silent = False
-        return Step(said, usage)
+        files, self._files = self._files, []
+        attached = tuple(attachment for attachment, _ in files)
+        with_files = replace(said, parts=(*said.parts, *attached)) if files else said
+        return Step(with_files, usage, tuple(data for _, data in files))
 
     def _take_usage(self, given: Any) -> None:
         if isinstance(given, Mapping):
@@ -152,6 +160,17 @@ def _message(said: dict[str, Any]) -> Message:
     if made.role not in _ROLES:
         raise BadInput("an agent speaks as assistant or tool")
     return made
+
+
+def _file(given: Mapping[str, Any]) -> tuple[Attachment, bytes]:
+    name, kind = given.get("name"), given.get("media_type", "application/octet-stream")
+    if not isinstance(kind, str) or not isinstance(name, str | None):
+        raise BadInput("a file's name and media_type are texts")
+    try:
+        data = base64.b64decode(given.get("data", ""), validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise BadInput("the data of a file is base64") from error
+    return Attachment(hashlib.sha256(data).hexdigest(), kind, name, len(data)), data
 
 
 def _usage(given: Mapping[str, Any]) -> Usage:

@@ -60,9 +60,10 @@ def step(
     profile: str,
     when: Occasion,
     spending: Spending,
+    files: tuple[bytes, ...] = (),
 ) -> Appended:
     """Add a finished step, and count what it used."""
-    done = turns.step(tx, lease, said, used, profile=profile, when=when)
+    done = turns.step(tx, lease, said, used, profile=profile, when=when, files=files)
     if used is not None:
         _count(tx, used, spending, profile=profile)
     return done

@@ -9,6 +9,7 @@ from hansard.engine.asking import Accepted
 from hansard.engine.commands import FollowUp
 from hansard.engine.compaction import Compactor
 from hansard.engine.desk import OutboxDesk
+from hansard.engine.entrance import Entrance
 from hansard.engine.intake import Intake, Received
 from hansard.engine.loop import TurnLoop
 from hansard.engine.outbox import Outbox
@@ -106,10 +107,7 @@ class Engine:
             )
 
     def _channel(self, adapter: Adapter) -> Callable[[], Awaitable[None]]:
-        async def receive(source: Source, said: Message, *, files: Sequence[bytes] = ()) -> str:
-            received = await self.receive(source, said, files=files)
-            return received.arrival_id or ""
-
+        receive = Entrance(self.parts, self.receive)
         attach = getattr(adapter, "attach", None)
         if attach is not None:
             attach(OutboxDesk(self.parts, adapter.platform))

@@ -59,7 +59,7 @@ def take_in_with(
     when: Occasion,
 ) -> Received:
     """`take_in` with the bytes that the message names; nothing of a stranger is kept."""
-    if files and _may_enter(tx, parts, source):
+    if files and may_enter(tx, parts, source):
         for data in files:
             blobs.hold(tx, data)
     return take_in(tx, parts, source, said, idem=idem, code=code, when=when)
@@ -80,7 +80,7 @@ def take_in(
 
     `vouched`: someone who may do so lets this message in.
     """
-    if not vouched and not _may_enter(tx, parts, source):
+    if not vouched and not may_enter(tx, parts, source):
         return _turn_away(tx, parts, source, code=code, when=when)
     key = parts.key(source)
     arrival, new = receive.receive(tx, key, source, said, when=when, idem=idem)
@@ -104,7 +104,7 @@ def _interrupt(tx: Tx, key: SessionKey) -> None:
         turns.ask_to_stop(tx, head.no, reason=notices.NEWER_MESSAGE)
 
 
-def _may_enter(tx: Tx, parts: Parts, source: Source) -> bool:
+def may_enter(tx: Tx, parts: Parts, source: Source) -> bool:
     """Allow or refuse; what is not configured is refused."""
     if source.platform in TRUSTED:
         return True

@@ -35,10 +35,14 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A finished piece of the turn: an assistant's message, or a tool's answer."""
+    """A finished piece of the turn: an assistant's message, or a tool's answer.
+
+    `files` are bytes that its attachments name by their SHA-256 and that are new to the store.
+    """
 
     message: Message
     usage: Usage | None = None
+    files: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 Event = Delta | Step
@@ -114,6 +118,9 @@ class Receive(Protocol):
         When this returns the message is durable: its arrival's id, or "" for someone who may
         not enter, of whom nothing is kept.
         """
+
+    async def admits(self, source: Source, /) -> bool:
+        """Whether this person may enter: ask before files of theirs are fetched."""
 
 
 @runtime_checkable

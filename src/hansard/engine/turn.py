@@ -17,7 +17,7 @@ from hansard.engine.pieces import for_platform
 from hansard.engine.ports import Agent, Delta, Step, TurnRequest
 from hansard.errors import BadInput, HansardError, RetryLater, StoreUnavailable, TurnLost
 from hansard.model.entry import Message, Role
-from hansard.model.part import Text, ToolCall
+from hansard.model.part import Attachment, Part, Text, ToolCall
 from hansard.model.place import Channel, Source
 from hansard.model.reset import ResetReason
 from hansard.model.schedule import SILENT
@@ -59,6 +59,7 @@ class _Course:
     said: int = 0
     events: int = 0
     reply: str = ""
+    files: list[Attachment] = field(default_factory=list)
 
 
 class TurnRun:
@@ -218,8 +219,9 @@ class TurnRun:
             # What was streamed of it has been counted.
             self._count(max(1, len(said.text) - course.streamed))
             course.streamed = 0
-            if said.role is Role.ASSISTANT and said.text:
-                course.reply = said.text
+            if said.role is Role.ASSISTANT:
+                course.reply = said.text or course.reply
+                course.files += [part for part in said.parts if isinstance(part, Attachment)]
             course.held = step
             course.draft = "".join(course.partial)
             course.partial.clear()
@@ -256,6 +258,7 @@ class TurnRun:
             profile=self._profile,
             when=self._parts.occasion(),
             spending=self._spending(),
+            files=step.files,
         )
         try:
             await _to_the_end(write)
@@ -279,7 +282,8 @@ class TurnRun:
             messages += (Message(Role.ASSISTANT, (Text(unfinished),), finish_reason=mark),)
             course.reply = unfinished
         used = () if step is None or step.usage is None else (parts.priced(step.usage),)
-        ending = Ending(state, reason, messages, used, self._replies(state, reason))
+        files = () if step is None else step.files
+        ending = Ending(state, reason, messages, used, self._replies(state, reason), files)
         error = await self._put_end(ending)
         if isinstance(error, Exception) and not isinstance(
             error, TurnLost | RetryLater | StoreUnavailable
@@ -317,17 +321,22 @@ class TurnRun:
         return write.exception()
 
     def _replies(self, state: TurnState, reason: str | None) -> tuple[Reply, ...]:
-        to, said = self._errand.to, self._course.reply
+        to, said, files = self._errand.to, self._course.reply, tuple(self._course.files)
         if to is None or reason == NEWER_MESSAGE:
             return ()
         if state is not TurnState.DONE:
+            files = ()
             name = self._errand.source.chat_name or ""
             is_job = self._errand.is_job
             said = notices.run_failed(name, reason) if is_job else notices.unfinished(state, reason)
         elif self._errand.is_job and said.strip() == SILENT:
             return ()
-        pieces = for_platform(said or notices.NOTHING_SAID, to.platform, self._parts)
-        return tuple(Reply(to, (Text(text),)) for text in pieces)
+        said = said or ("" if files else notices.NOTHING_SAID)
+        pieces = for_platform(said, to.platform, self._parts)
+        *first, last = [(Text(text),) if text else () for text in pieces]
+        # What the agent gives out goes with its last words.
+        said_last: tuple[Part, ...] = (*last, *files)
+        return tuple(Reply(to, parts) for parts in (*first, said_last))
 
     def _reset_reason(self) -> ResetReason | None:
         """Why the session before this one was over: the agent is told once, in the first turn."""

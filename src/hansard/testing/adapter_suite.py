@@ -11,16 +11,21 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from hashlib import sha256
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from hansard.actions import schedule, stats
+from hansard.agents.registry import Agent
 from hansard.clock import Occasion
+from hansard.engine.ports import Step
 from hansard.errors import NotAllowed, RetryLater, Unreachable
 from hansard.model.entry import message
+from hansard.model.part import Attachment, Text
 from hansard.model.place import Source
 from hansard.model.reset import Policies, ResetMode, ResetPolicy
 from hansard.model.schedule import Timing
@@ -34,6 +39,7 @@ from hansard.testing.channel_world import (
     taking_in,
     until,
 )
+from hansard.testing.scripted import ScriptedRunner, scripted_agent
 
 WEIRD = [
     "Zażółć gęślą jaźń",
@@ -45,6 +51,7 @@ WEIRD = [
     "```python\nprint('*')\n```",
 ]
 WAIT_SECONDS = 37
+GIFT = bytes(range(256))
 
 
 class AdapterSuite:
@@ -223,6 +230,48 @@ class AdapterSuite:
             await world.until(lambda: world.platform.seen()[-1] == "still there?", "an answer")
             await world.settle(engine)
 
+    async def test_a_file_of_a_stranger_is_not_fetched(self, world: ChannelWorld) -> None:
+        largest = world.platform.largest_file
+        if largest is None:
+            return
+        async with world.running() as engine:
+            await world.platform.says("look", number=1, person="666", file=b"x" * largest)
+            await world.platform.says("hello", number=2)
+            await world.until_seen("hello")
+            assert world.platform.fetched() == 0
+
+            await world.platform.says("look", number=3, file=b"x" * largest)
+            await world.until(lambda: len(world.platform.seen()) == 2, "an answer")
+            await world.settle(engine)
+
+        assert world.platform.fetched() >= 1
+
+    async def test_a_file_of_the_agent_reaches_the_person(
+        self, store: Store, platform: Platform
+    ) -> None:
+        world = ChannelWorld(store, platform, agent_for=giving(GIFT))
+        async with world.running() as engine:
+            await platform.says("give me the notes", number=1)
+            await world.until(lambda: bool(platform.given()), "the file")
+            await world.settle(engine)
+
+        assert platform.given() == [("notes.pdf", GIFT)]
+        assert platform.seen() == ["Here it is."]
+
+    async def test_a_file_of_the_agent_that_is_too_large_is_named_instead(
+        self, store: Store, platform: Platform
+    ) -> None:
+        agent = giving(b"x" * (platform.largest_sent + 1))
+        world = ChannelWorld(store, platform, agent_for=agent)
+        async with world.running() as engine:
+            await platform.says("give me the notes", number=1)
+            await world.until(lambda: "too large" in " ".join(platform.seen()), "a word about it")
+            await world.settle(engine)
+
+        assert platform.given() == []
+        assert "Here it is." in platform.seen()[0]
+        assert "notes.pdf" in platform.seen()[-1]
+
     async def test_closing_twice_is_closing(self, platform: Platform) -> None:
         adapter = platform.adapter()
 
@@ -325,6 +374,14 @@ def _has(door: Door, count: int) -> bool:
 
 def _ended_or_has(task: "asyncio.Task[None]", door: Door, count: int) -> bool:
     return task.done() or _has(door, count)
+
+
+def giving(data: bytes) -> Callable[[Source, str | None], Agent]:
+    """An agent that answers with a file."""
+    file = Attachment(sha256(data).hexdigest(), "application/pdf", "notes.pdf", len(data))
+    said = message("assistant", [Text("Here it is."), file])
+    agent = scripted_agent(ScriptedRunner(lambda _: [Step(said, files=(data,))]))
+    return lambda _, __: agent
 
 
 async def _wait(event: asyncio.Event) -> None:

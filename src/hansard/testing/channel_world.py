@@ -34,7 +34,8 @@ class Platform(Protocol):
     """A platform, fake or real: people write there, the bot is seen there, it can be ill.
 
     `chat` is the direct chat of `known`, who may enter. `acknowledges` is false where a platform
-    has no way to be told that a message was taken. `largest_file` is None where no files come in.
+    has no way to be told that a message was taken. `largest_file` is None where no files come in;
+    `largest_sent` is how large a file of the agent may be.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Platform(Protocol):
     known: str
     acknowledges: bool
     largest_file: int | None
+    largest_sent: int
 
     def adapter(self) -> Adapter:
         """A fresh adapter of this platform, as `build` would make it; not yet running."""
@@ -60,6 +62,12 @@ class Platform(Protocol):
 
     def seen(self) -> list[str]:
         """What the bot has written in `chat` as people read it, in order."""
+
+    def given(self) -> list[tuple[str, bytes]]:
+        """The files that the bot has given in `chat`, in order: their names and bytes."""
+
+    def fetched(self) -> int:
+        """How many files of people the bot has asked for."""
 
     def refuse(self, status: int, *, retry_after: float | None = None, times: int = 1) -> None:
         """Answer the next sendings of messages with an error."""
@@ -184,6 +192,8 @@ class Door:
         self.sources: list[Source] = []
         self.said: list[Message] = []
         self.files: list[Sequence[bytes]] = []
+        self.asked: list[Source] = []
+        self.is_open = True
         self._keep = keep
 
     @property
@@ -201,6 +211,11 @@ class Door:
         if self._keep is not None:
             await self._keep(len(self.said))
         return f"arrival-{len(self.said)}"
+
+    async def admits(self, source: Source, /) -> bool:
+        """Let everyone in, unless told otherwise."""
+        self.asked.append(source)
+        return self.is_open
 
 
 async def until(

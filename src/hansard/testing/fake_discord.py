@@ -38,6 +38,8 @@ class FakeDiscord(PlatformServer):
         self.typed: list[str] = []
         self.edits: list[tuple[str, str]] = []
         self.files: dict[str, bytes] = {}
+        self.gifts: list[tuple[str, str, bytes]] = []
+        self.downloads = 0
         self.channels = {GENERAL, THREAD}
         self.may_read_everything = True
         self._log: list[Json] = []
@@ -224,17 +226,20 @@ class FakeDiscord(PlatformServer):
 
     async def _create_message(self, request: web.Request) -> web.StreamResponse:
         channel, body = request.match_info["id"], await _body(request)
+        files = await _files(request)
         found = self._refusal(request) or self.fault() or self._unknown(channel)
         if found is not None:
             return found
         text = body.get("content") or ""
-        if not text.strip() or len(text) > LONGEST:
+        if not (text.strip() or files) or len(text) > LONGEST:
             return _error(400, 50035 if text.strip() else 50006, "Invalid Form Body")
         made = self._nonces.get(body.get("nonce", ""))
         if made is None or not body.get("enforce_nonce"):
             made = self._message(self._new_id(), channel, text, _user(BOT))
             self._nonces[body.get("nonce", "")] = made
-            self.posts.append(Post(made["id"], channel, text, body))
+            self.gifts += [(channel, name, data) for name, data in files]
+            if text:
+                self.posts.append(Post(made["id"], channel, text, body))
         if self.is_lost(request):
             return web.Response(status=500)
         return _answer(made)
@@ -252,6 +257,7 @@ class FakeDiscord(PlatformServer):
         return web.Response(status=204)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
+        self.downloads += 1
         data = self.files.get(request.match_info["name"])
         return web.Response(status=404) if data is None else web.Response(body=data)
 
@@ -301,6 +307,14 @@ async def _body(request: web.Request) -> Json:
         return found
     form = await request.post()
     return dict(json.loads(str(form["payload_json"])))
+
+
+async def _files(request: web.Request) -> list[tuple[str, bytes]]:
+    if request.content_type != "multipart/form-data":
+        return []
+    form = await request.post()
+    fields = [value for value in form.values() if isinstance(value, web.FileField)]
+    return [(field.filename, field.file.read()) for field in fields]
 
 
 def _mentioned(text: str) -> list[str]:

@@ -1,6 +1,7 @@
 """A program on the other side of the webhook channel: posts signed requests, is called back."""
 
 import asyncio
+import base64
 import json
 import time
 from typing import Any, Self
@@ -24,6 +25,7 @@ class FakeProgram:
     chat = Channel("webhook", "room")
     acknowledges = True
     largest_file: int | None = None
+    largest_sent = 64 * 1024
 
     def __init__(self, **settings: Any) -> None:
         self.called: list[dict[str, Any]] = []
@@ -47,7 +49,8 @@ class FakeProgram:
     @property
     def settings(self) -> WebhookSettings:
         """How both sides sign."""
-        given = {"call_back": f"{self._server.url}/answers", "pause_seconds": 0.01}
+        given: dict[str, Any] = {"call_back": f"{self._server.url}/answers", "pause_seconds": 0.01}
+        given["largest_sent"] = self.largest_sent
         return WebhookSettings(SECRET, **{**given, **self._settings})
 
     def adapter(self) -> WebhookAdapter:
@@ -76,6 +79,15 @@ class FakeProgram:
         """The texts of the call-backs for the room."""
         wanted = self.chat.chat_id
         return [str(each["text"]) for each in self.called if each["chat_id"] == wanted]
+
+    def given(self) -> list[tuple[str, bytes]]:
+        """The files that came with call-backs."""
+        files = [file for each in self.called for file in each.get("files", ())]
+        return [(file["name"], base64.b64decode(file["data"])) for file in files]
+
+    def fetched(self) -> int:
+        """There are no files to be fetched here."""
+        return 0
 
     def refuse(self, status: int, *, retry_after: float | None = None, times: int = 1) -> None:
         """Answer the next call-backs with an error."""

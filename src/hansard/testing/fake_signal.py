@@ -34,12 +34,14 @@ class FakeSignal:
     known = KNOWN
     acknowledges = False
     largest_file: int | None = LARGEST_FILE
+    largest_sent = LARGEST_FILE
 
     def __init__(self, scheme: str = "tcp") -> None:
         self.sent: list[Json] = []
         self.typing: list[Json] = []
         self.files: dict[str, bytes] = {}
-        self.rules = Rules(largest_file=LARGEST_FILE)
+        self.rules = Rules(largest_file=LARGEST_FILE, largest_sent=LARGEST_FILE)
+        self.downloads = 0
         self.listeners = 0
         self.last_event_ids: list[str | None] = []
         self._scheme = scheme
@@ -97,8 +99,23 @@ class FakeSignal:
 
     def seen(self) -> list[str]:
         """What the known person reads."""
+        return [each["message"] for each in self._to_known() if each["message"]]
+
+    def given(self) -> list[tuple[str, bytes]]:
+        """The files that the known person got."""
+        found = []
+        for uri in (uri for each in self._to_known() for uri in each.get("attachments", ())):
+            about, _, data = uri.partition(";base64,")
+            found.append((about.partition(";filename=")[2], base64.b64decode(data)))
+        return found
+
+    def fetched(self) -> int:
+        """How many files the bot has asked for."""
+        return self.downloads
+
+    def _to_known(self) -> list[Json]:
         mine = ([KNOWN_UUID], [KNOWN])
-        return [each["message"] for each in self.sent if each.get("recipient") in mine]
+        return [each for each in self.sent if each.get("recipient") in mine]
 
     def refuse(self, status: int, *, retry_after: float | None = None, times: int = 1) -> None:
         """Answer the next sendings as signal-cli does when Signal takes no more, or is ill."""
@@ -243,6 +260,7 @@ class FakeSignal:
                 status = {"number": ACCOUNT, "uuid": ACCOUNT_UUID, "isRegistered": True}
                 return {"result": [{"recipient": ACCOUNT, **status}]}
             case "getAttachment":
+                self.downloads += 1
                 data = self.files.get(params["id"])
                 if data is None:
                     return _error(-1, "Could not find attachment with ID: " + params["id"])

@@ -40,6 +40,10 @@ class FakeSlack(PlatformServer):
         self.door: Door | None = None
         self.answers: list[int | str] = []
         self.files: dict[str, bytes] = {}
+        self.gifts: list[tuple[str, str, bytes]] = []
+        self.downloads = 0
+        self.may_give = True
+        self._uploads: dict[str, tuple[str, bytes]] = {}
         self.edits: list[tuple[str, str]] = []
         self.refuses_blocks = False
         self.asked: list[str] = []
@@ -61,6 +65,7 @@ class FakeSlack(PlatformServer):
             web.get("/api/{method}", self._called),
             web.get("/socket", self._socket),
             web.get("/files/{name}", self._file),
+            web.post("/upload/{id}", self._uploaded),
         ]
 
     async def __aexit__(self, *_: object) -> None:
@@ -209,6 +214,10 @@ class FakeSlack(PlatformServer):
                 return _ok(channel={"name": "general", "topic": {"value": "All sorts"}})
             case "chat.postMessage":
                 return await self._post_message(request, given)
+            case "files.getUploadURLExternal":
+                return self._offer_upload(given)
+            case "files.completeUploadExternal":
+                return self._share(given)
             case "chat.update":
                 self.edits.append((given["ts"], given["text"]))
                 return _ok(ts=given["ts"])
@@ -232,9 +241,32 @@ class FakeSlack(PlatformServer):
             return web.Response(status=500)
         return _ok(ts=ts, channel=channel, message={"ts": ts, "text": given["text"]})
 
+    def _offer_upload(self, given: Json) -> web.StreamResponse:
+        if not self.may_give:
+            body = {"ok": False, "error": "missing_scope", "needed": "files:write"}
+            return web.json_response(body)
+        id = f"F{len(self._uploads) + 1}"
+        self._uploads[id] = (given["filename"], b"")
+        return _ok(upload_url=f"http://{HOST}:{self.port}/upload/{id}", file_id=id)
+
+    async def _uploaded(self, request: web.Request) -> web.StreamResponse:
+        id = request.match_info["id"]
+        self._uploads[id] = (self._uploads[id][0], await request.read())
+        return web.Response(text="OK")
+
+    def _share(self, given: Json) -> web.StreamResponse:
+        found = self.fault() or _unwritable(given["channel_id"])
+        if found is not None:
+            return found
+        files = given["files"]
+        shared = json.loads(files) if isinstance(files, str) else files
+        self.gifts += [(given["channel_id"], *self._uploads[each["id"]]) for each in shared]
+        return _ok(files=[{"id": each["id"]} for each in shared])
+
     async def _file(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return web.Response(text="<html>Sign in</html>", content_type="text/html")
+        self.downloads += 1
         data = self.files.get(request.match_info["name"])
         if data is None:
             return web.Response(status=404)

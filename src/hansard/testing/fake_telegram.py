@@ -41,11 +41,13 @@ class FakeTelegram:
     chat = Channel("telegram", "7")
     acknowledges = True
     largest_file: int | None = 64 * 1024
+    largest_sent = 64 * 1024
 
     def __init__(self, **settings: Any) -> None:
         self.calls: list[tuple[str, _Wire]] = []
         self.messages: dict[int, _Wire] = {}
         self.files: dict[str, bytes] = {}
+        self.gifts: list[tuple[str, str, bytes]] = []
         self.migrated: dict[str, int] = {}
         self.blocked: set[str] = set()
         self.webhook: _Wire = {}
@@ -79,6 +81,7 @@ class FakeTelegram:
             "poll_seconds": 1,
             "pause_seconds": 0.01,
             "largest_file": self.largest_file,
+            "largest_sent": self.largest_sent,
             **self._settings,
             **more,
         }
@@ -132,6 +135,14 @@ class FakeTelegram:
         """What the bot has written in a chat, as people read it."""
         return [each["shown"] for each in self.messages.values() if each["chat"] == chat]
 
+    def given(self) -> list[tuple[str, bytes]]:
+        """The files that the bot gave to the known person."""
+        return [(name, data) for chat, name, data in self.gifts if chat == self.known]
+
+    def fetched(self) -> int:
+        """How many files the bot has asked for."""
+        return len(self.sent("getFile"))
+
     def sent(self, method: str = "sendMessage") -> list[_Wire]:
         """The parameters of all calls of a method."""
         return [given for name, given in self.calls if name == method]
@@ -173,6 +184,8 @@ class FakeTelegram:
             return _error(404, "Not Found")
         form = dict(request.form)
         self.calls.append((method, form))
+        if method.lower() in _GIFTS:
+            return self._give(form, request.files)
         return await answer(self, form)
 
     async def _get_me(self, _: _Wire) -> Response:
@@ -204,6 +217,16 @@ class FakeTelegram:
 
     async def _send(self, form: _Wire) -> Response:
         return self._put(form, form["chat_id"])
+
+    def _give(self, form: _Wire, files: list[tuple[str, bytes]]) -> Response:
+        refused = self._refused(form, form["chat_id"])
+        if refused is not None:
+            return refused
+        name, data = files[0]
+        self.gifts.append((form["chat_id"], name, data))
+        where = {"id": int(form["chat_id"]), "type": "private"}
+        self._next_sent += 1
+        return _ok({"message_id": self._next_sent, "date": 1, "chat": where, "from": BOT})
 
     async def _edit(self, form: _Wire) -> Response:
         old = self.messages.get(int(form["message_id"]))
@@ -311,6 +334,7 @@ class PostingTelegram(FakeTelegram):
         return 404 if door is None else await door({SECRET_HEADER: secret}, body)
 
 
+_GIFTS = ("senddocument", "sendphoto")
 _METHODS: dict[str, Callable[[FakeTelegram, _Wire], Awaitable[Response]]] = {
     "getme": FakeTelegram._get_me,
     "getupdates": FakeTelegram._get_updates,
@@ -318,6 +342,8 @@ _METHODS: dict[str, Callable[[FakeTelegram, _Wire], Awaitable[Response]]] = {
     "deletewebhook": FakeTelegram._set_webhook,
     "getwebhookinfo": FakeTelegram._webhook_info,
     "sendmessage": FakeTelegram._send,
+    "senddocument": FakeTelegram._send,
+    "sendphoto": FakeTelegram._send,
     "editmessagetext": FakeTelegram._edit,
     "sendchataction": FakeTelegram._action,
     "setmycommands": FakeTelegram._action,

@@ -37,12 +37,15 @@ class FakeWhatsApp:
     known = KNOWN
     acknowledges = True
     largest_file: int | None = LARGEST_FILE
+    largest_sent = LARGEST_FILE
 
     def __init__(self) -> None:
         self.posts: list[dict[str, Any]] = []
         self.typing: list[str] = []
         self.media: dict[str, tuple[bytes, str]] = {}
-        self.rules = Rules(largest_file=LARGEST_FILE)
+        self.rules = Rules(largest_file=LARGEST_FILE, largest_sent=LARGEST_FILE)
+        self.uploads: dict[str, tuple[str, bytes]] = {}
+        self.downloads = 0
         self.current: Posted | None = None
         self.made: WhatsAppAdapter | None = None
         self._server = HttpServer(self._answer)
@@ -131,6 +134,15 @@ class FakeWhatsApp:
             if post.get("to") == KNOWN and post["type"] == "text"
         ]
 
+    def given(self) -> list[tuple[str, bytes]]:
+        """The files that the known person got."""
+        mine = [post for post in self.posts if post.get("to") == KNOWN and post["type"] != "text"]
+        return [self.uploads[post[post["type"]]["id"]] for post in mine]
+
+    def fetched(self) -> int:
+        """How many files the bot has asked for."""
+        return self.downloads
+
     def refuse(self, status: int, *, retry_after: float | None = None, times: int = 1) -> None:
         """Answer the next sendings as WhatsApp answers too many of them, or when it is ill."""
         headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
@@ -181,6 +193,7 @@ class FakeWhatsApp:
             return json_response(graph_error(190), 401)
         match request.path.strip("/").split("/"):
             case ["file", media_id]:
+                self.downloads += 1
                 data, media_type = self.media[media_id]
                 return Response(200, data, {"content-type": media_type})
             case [_, number_id] if number_id == NUMBER_ID:
@@ -189,7 +202,9 @@ class FakeWhatsApp:
             case [_, number_id, "messages"] if number_id == NUMBER_ID:
                 return self._take(json.loads(request.body))
             case [_, number_id, "media"] if number_id == NUMBER_ID:
-                return json_response({"id": self.keep(request.body, "multipart/form-data")})
+                media_id = self.keep(request.body, "multipart/form-data")
+                self.uploads[media_id] = request.files[0]
+                return json_response({"id": media_id})
             case [_, media_id] if media_id in self.media:
                 return json_response(self._about(media_id))
             case _:

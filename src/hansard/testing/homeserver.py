@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 from aiohttp import ClientSession, web
 
 from hansard.channels import registry
+from hansard.channels.files import MEGABYTE
 from hansard.engine.ports import Adapter
 from hansard.model.place import Channel
 from hansard.testing.synapse import Synapse
@@ -36,6 +37,7 @@ class MatrixPlatform:
     name = "matrix"
     acknowledges = True
     largest_file: int | None = LARGEST_FILE
+    largest_sent = LARGEST_FILE
 
     def __init__(self, synapse: Synapse) -> None:
         self.synapse = synapse
@@ -49,6 +51,7 @@ class MatrixPlatform:
         self._refusals: list[web.Response] = []
         self._to_lose = 0
         self._losing: dict[str, float] = {}
+        self.downloads = 0
         self.taken: list[tuple[str, str]] = []
         self._sends = 0
         self._seen: tuple[int, list[str]] = (-1, [])
@@ -101,6 +104,7 @@ class MatrixPlatform:
             "token_env": "TOKEN",
             "invites_from": [self.known],
             "largest_file_bytes": LARGEST_FILE,
+            "largest_sent_mb": LARGEST_FILE / MEGABYTE,
             **settings,
         }
         return registry.build("matrix", values, {"TOKEN": self.token})
@@ -111,14 +115,14 @@ class MatrixPlatform:
         """Ada writes; or a stranger, in a room of their own with the bot."""
         if number in self._events:
             return self._offer_again(number)
-        if person is not None:
-            _, token = self.synapse.register(f"{person}-{uuid.uuid4().hex[:8]}")
-            self.put({"msgtype": "m.text", "body": text}, room=self.make_room(token), token=token)
-            return None
         content: dict[str, Any] = {"msgtype": "m.text", "body": text}
         if file is not None:
             content = {"msgtype": "m.image", "body": text, "filename": "picture.png"}
             content |= {"url": await self.upload(file), "info": {"size": len(file)}}
+        if person is not None:
+            _, token = self.synapse.register(f"{person}-{uuid.uuid4().hex[:8]}")
+            self.put(content, room=self.make_room(token), token=token)
+            return None
         self._events[number] = self.put(content)
         return None
 
@@ -138,8 +142,22 @@ class MatrixPlatform:
     def seen(self) -> list[str]:
         """What the bot has written in the room, as the homeserver has it."""
         if self._seen[0] != self._sends:
-            self._seen = (self._sends, [each["body"] for each in self.written()])
+            said = [each["body"] for each in self.written() if each["msgtype"] == "m.text"]
+            self._seen = (self._sends, said)
         return self._seen[1]
+
+    def given(self) -> list[tuple[str, bytes]]:
+        """The files that the bot has given in the room, as the homeserver has them."""
+        found = [each for each in self.written() if "url" in each]
+        return [(each["body"], self._bytes(each["url"])) for each in found]
+
+    def fetched(self) -> int:
+        """How many files the bot has asked for."""
+        return self.downloads
+
+    def _bytes(self, url: str) -> bytes:
+        path = f"/_matrix/client/v1/media/download/{url.removeprefix('mxc://')}"
+        return self.synapse.fetch(path, token=self.ada)
 
     def written(self, room: str | None = None) -> list[dict[str, Any]]:
         """The contents of what the bot has written in a room."""
@@ -194,6 +212,8 @@ class MatrixPlatform:
             return await self._pass_sending(request)
         if request.path.endswith("/sync"):
             return await self._pass_sync(request)
+        if "/download/" in request.path:
+            self.downloads += 1
         if "/receipt/" in request.path:
             self._read.add(unquote(request.path.rpartition("/")[2]))
         return await self._forward(request)

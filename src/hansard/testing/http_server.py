@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import email
+import email.policy
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote
@@ -24,9 +26,28 @@ class Request:
     @property
     def form(self) -> dict[str, str]:
         """The fields of a form, or of a JSON object."""
-        if self.headers.get("content-type", "").startswith("application/json"):
+        kind = self.headers.get("content-type", "")
+        if kind.startswith("application/json"):
             return dict(json.loads(self.body or b"{}"))
+        if kind.startswith("multipart/"):
+            return {name: data.decode() for name, file, data in self._pieces() if file is None}
         return dict(parse_qsl(self.body.decode(), keep_blank_values=True))
+
+    @property
+    def files(self) -> list[tuple[str, bytes]]:
+        """The files of a form: their names and bytes."""
+        return [(file, data) for _, file, data in self._pieces() if file is not None]
+
+    def _pieces(self) -> Iterator[tuple[str, str | None, bytes]]:
+        kind = self.headers.get("content-type", "")
+        if not kind.startswith("multipart/"):
+            return
+        head = f"content-type: {kind}\r\n\r\n".encode()
+        parsed = email.message_from_bytes(head + self.body, policy=email.policy.HTTP)
+        for piece in parsed.iter_parts():
+            name = str(piece.get_param("name", header="content-disposition"))
+            data = piece.get_payload(decode=True)
+            yield name, piece.get_filename(), data if isinstance(data, bytes) else b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any, cast
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from hansard.channels import registry
+from hansard.channels.files import MEGABYTE
 from hansard.engine.ports import Adapter
 from hansard.model.place import Channel
 from hansard.testing.dovecot import Dovecot
@@ -31,7 +32,9 @@ class Taken:
     @property
     def text(self) -> str:
         """Its words."""
-        return str(self.mail.get_content()).replace("\r\n", "\n").rstrip("\n")
+        body = self.mail.get_body(("plain",))
+        assert body is not None
+        return str(body.get_content()).replace("\r\n", "\n").rstrip("\n")
 
 
 class MailPlatform:
@@ -40,6 +43,7 @@ class MailPlatform:
     name = "email"
     acknowledges = True
     largest_file: int | None = LARGEST_FILE
+    largest_sent = LARGEST_FILE
 
     def __init__(self, dovecot: Dovecot) -> None:
         user = f"bot-{uuid.uuid4().hex[:8]}"
@@ -79,6 +83,7 @@ class MailPlatform:
             "smtp_security": "none",
             "trust_from": True,
             "largest_file_bytes": LARGEST_FILE,
+            "largest_sent_mb": LARGEST_FILE / MEGABYTE,
             # The server tells of a new mail half a second late; looking more often is quicker.
             "idle_seconds": 0.1,
         }
@@ -120,6 +125,16 @@ class MailPlatform:
     def seen(self) -> list[str]:
         """What Ada was sent."""
         return [taken.text for taken in self.sent if taken.to == self.known]
+
+    def given(self) -> list[tuple[str, bytes]]:
+        """The files that Ada was sent."""
+        mails = [taken.mail for taken in self.sent if taken.to == self.known]
+        files = [file for mail in mails for file in mail.iter_attachments()]
+        return [(str(file.get_filename()), file.get_content()) for file in files]
+
+    def fetched(self) -> int:
+        """How many mails with a large file the bot can have read."""
+        return self.imap.passed // LARGEST_FILE
 
     def refuse(self, status: int, *, retry_after: float | None = None, times: int = 1) -> None:
         """Answer the next mails with an error."""

@@ -11,6 +11,7 @@ class Proxy:
 
     def __init__(self, target: int) -> None:
         self.port = 0
+        self.passed = 0
         self._target = target
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -33,16 +34,20 @@ class Proxy:
         try:
             onward, back = await asyncio.open_connection("127.0.0.1", self._target)
             self._open.add(back)
-            await asyncio.gather(self._pour(reader, back), self._pour(onward, writer))
+            back_again = self._pour(onward, writer, counted=True)
+            await asyncio.gather(self._pour(reader, back), back_again)
             self._open.discard(back)
         except OSError:
             writer.transport.abort()
         finally:
             self._open.discard(writer)
 
-    async def _pour(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pour(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool = False
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_AT_ONCE):
+                self.passed += len(data) if counted else 0
                 writer.write(data)
                 await writer.drain()
         writer.close()

@@ -69,6 +69,14 @@ class Synapse:
             said: dict[str, Any] = json.loads(answer.read())
             return said
 
+    def fetch(self, path: str, *, token: str) -> bytes:
+        """The bytes at a path."""
+        headers = {"Authorization": f"Bearer {token}"}
+        asked = urllib.request.Request(self.url + path, headers=headers)
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            found: bytes = answer.read()
+            return found
+
     def _settings(self, home: Path) -> dict[str, Any]:
         listener = {
             "port": self.port,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from hansard.channels.discord.adapter import DiscordAdapter
 from hansard.channels.discord.client import Servers
 from hansard.channels.discord.inbound import DEFAULT_LARGEST_FILE, Rules
+from hansard.channels.enclosures import largest_sent
 from hansard.channels.files import MEGABYTE
 from hansard.config.table import Table
 from hansard.engine.ports import Adapter
@@ -23,6 +24,7 @@ def build(table: Table, environ: Mapping[str, str]) -> DiscordAdapter:
         observe=table.flag("observe", default=False),
         commands=table.flag("slash_commands", default=True),
         largest_file=round(most * MEGABYTE),
+        largest_sent=largest_sent(table, DEFAULT_LARGEST_FILE),
     )
     servers = Servers(_address(table, "base_url"), _address(table, "gateway_url"))
     return DiscordAdapter(token, rules, servers=servers)

@@ -6,15 +6,18 @@ import logging
 from hansard.channels.discord import inbound, outbound
 from hansard.channels.discord.client import Servers, Wire
 from hansard.channels.discord.inbound import Heard, Rules
+from hansard.channels.discord.outbound import Post
+from hansard.channels.enclosures import Enclosures
 from hansard.channels.files import fetched
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
 from hansard.config.secret import Secret
 from hansard.engine import verbs
 from hansard.engine.commands import REGISTRY
-from hansard.engine.ports import Receive, Sent
+from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import BadInput, HansardError, RetryLater, StoreUnavailable
 from hansard.model.delivery import Delivery
+from hansard.model.part import Attachment
 from hansard.model.place import Channel
 
 COMING = "Received; the answer follows here."
@@ -40,6 +43,11 @@ class DiscordAdapter:
         self._pending: Heard | None = None
         self._observed = Observed()
         self._progress = Progress()
+        self._enclosures = Enclosures(self._rules.largest_sent)
+
+    def attach(self, desk: Desk) -> None:
+        """Know where the bytes of files are."""
+        self._enclosures.desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Listen at the gateway until cancelled or refused."""
@@ -62,10 +70,9 @@ class DiscordAdapter:
     async def send(self, delivery: Delivery) -> Sent:
         """Write a delivery's messages; after a failure the next try goes on where this stopped."""
         wire = await self._logged_in()
-        to = outbound.target(delivery.channel)
         sent = self._progress.sent(delivery.id)
         for post in outbound.posts(delivery)[len(sent) :]:
-            sent.append(await wire.post(to, post.text, nonce=post.nonce))
+            sent.append(await self._post(wire, delivery, post))
         self._progress.finish(delivery.id)
         return Sent(sent[-1])
 
@@ -88,6 +95,17 @@ class DiscordAdapter:
         """The bot's name, if Discord takes its token."""
         wire = await self._logged_in()
         return f"{wire.name} (id {wire.me.id})"
+
+    async def _post(self, wire: Wire, delivery: Delivery, post: Post) -> str:
+        to, said = outbound.target(delivery.channel), post.said
+        if isinstance(said, Attachment):
+            return await self._enclosures.hand_over(
+                delivery,
+                said,
+                give=lambda file: wire.post_file(to, file, nonce=post.nonce),
+                say=lambda words: wire.post(to, words, nonce=post.nonce),
+            )
+        return await wire.post(to, said, nonce=post.nonce)
 
     async def _logged_in(self) -> Wire:
         async with self._logging_in:
@@ -140,7 +158,8 @@ class DiscordAdapter:
             if self._rules.observe:
                 self._observed.note(where, source.speaker or "", heard.text)
             return
-        parts, files = await fetched(heard.files, self._rules.largest_file, wire.fetch)
+        known = heard.files if heard.files and await receive.admits(source) else ()
+        parts, files = await fetched(known, self._rules.largest_file, wire.fetch)
         said = inbound.message_of(heard, me, parts)
         if verbs.find(said.text) is None:
             said = with_observed(said, self._observed.lines(where))

@@ -1,6 +1,7 @@
 """The wire to Discord: the only module that knows discord.py."""
 
 import contextlib
+import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ with warnings.catch_warnings():
     import discord
 
 from hansard.channels.discord.inbound import Heard, Me, Place
+from hansard.channels.enclosures import Enclosure, FileRefused
 from hansard.channels.files import File
 from hansard.errors import HansardError, NotAllowed, RetryLater, Unreachable
 
@@ -26,6 +28,7 @@ _BUCKET_SECONDS = 30.0
 _SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
 _BAD_REQUEST, _SERVER_FAULT = 400, 500
+_TOO_LARGE, _FILE_TOO_LARGE, _LACKS_PERMISSIONS = 413, 40005, 50013
 _WRONG_TOKEN, _WRONG_INTENTS = 4004, 4013
 _LONGEST_DESCRIPTION = 100
 TOKEN_REFUSED = (
@@ -110,6 +113,19 @@ class Wire:
         """Write a message; its id."""
         with translated(channel_id):
             sent = await self._place(channel_id).send(text, nonce=nonce)
+        return str(sent.id)
+
+    async def post_file(self, channel_id: str, file: Enclosure, *, nonce: str) -> str:
+        """Write a message that is a file; its id."""
+        given = discord.File(io.BytesIO(file.data), filename=file.name)
+        try:
+            with translated(channel_id):
+                sent = await self._place(channel_id).send(file=given, nonce=nonce)
+        except Unreachable as error:
+            cause = error.__cause__
+            if isinstance(cause, discord.HTTPException) and _is_about_the_file(cause):
+                raise FileRefused(cause.text or "Discord does not take it") from error
+            raise
         return str(sent.id)
 
     async def edit(self, channel_id: str, message_id: str, text: str) -> None:
@@ -226,6 +242,11 @@ def _refused(error: discord.HTTPException, where: str) -> HansardError:
     if _BAD_REQUEST <= error.status < _SERVER_FAULT:
         return Unreachable(f"Discord does not take this: {why}.", where)
     return HansardError(f"Discord failed with status {error.status}.", committed="unknown")
+
+
+def _is_about_the_file(error: discord.HTTPException) -> bool:
+    """It is too large for this server, or the bot may write there but attach nothing."""
+    return error.status == _TOO_LARGE or error.code in (_FILE_TOO_LARGE, _LACKS_PERMISSIONS)
 
 
 def _leave_waiting_to_the_outbox(http: discord.http.HTTPClient) -> None:

@@ -51,6 +51,7 @@ class Rules:
     observe: bool = False
     commands: bool = True
     largest_file: int = DEFAULT_LARGEST_FILE
+    largest_sent: int = DEFAULT_LARGEST_FILE
 
 
 @dataclass(frozen=True, slots=True)

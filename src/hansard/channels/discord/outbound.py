@@ -3,13 +3,13 @@
 import hashlib
 from dataclasses import dataclass
 
+from hansard.channels.enclosures import files_of
 from hansard.channels.split import split_text, utf16_units
 from hansard.engine.ports import Capabilities
 from hansard.model import document
 from hansard.model.delivery import Delivery
 from hansard.model.part import Attachment, text_of
 from hansard.model.place import Channel
-from hansard.model.terminal import one_line
 
 LONGEST = 2000
 NOTHING = "(An empty message.)"
@@ -34,7 +34,7 @@ CAPABILITIES = Capabilities(
 class Post:
     """One message to be written. Discord takes the same nonce only once within some minutes."""
 
-    text: str
+    said: str | Attachment
     nonce: str
 
 
@@ -44,12 +44,11 @@ def target(channel: Channel) -> str:
 
 
 def posts(delivery: Delivery) -> list[Post]:
-    """The messages of a delivery, in order; at least one."""
-    names = [part.name or part.media_type for part in delivery.parts if type(part) is Attachment]
-    # The outbox hands us no bytes: a file is at least named.
-    said = [text_of(delivery.parts), *(f"[file {one_line(name, 100)}]" for name in names)]
-    pieces = pieces_of("\n".join(each for each in said if each))
-    return [Post(text, nonce(delivery.id, index)) for index, text in enumerate(pieces)]
+    """The messages of a delivery, in order, its files last; at least one."""
+    files, text = files_of(delivery.parts), text_of(delivery.parts)
+    pieces = pieces_of(text) if text.strip() or not files else []
+    said: list[str | Attachment] = [*pieces, *files]
+    return [Post(each, nonce(delivery.id, index)) for index, each in enumerate(said)]
 
 
 def pieces_of(text: str) -> list[str]:

@@ -6,6 +6,8 @@ from hansard.channels.email import server
 from hansard.channels.email.adapter import EmailAdapter, Options, who
 from hansard.channels.email.client import Account
 from hansard.channels.email.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_MAIL, Rules
+from hansard.channels.email.outbound import DEFAULT_LARGEST_SENT
+from hansard.channels.enclosures import largest_sent
 from hansard.config.table import Table
 from hansard.engine.ports import Adapter
 from hansard.errors import BadInput
@@ -31,6 +33,7 @@ def build(table: Table, environ: Mapping[str, str]) -> Adapter:
         rules=_rules(table, address),
         name=table.text("name"),
         largest_mail=table.whole("largest_mail_bytes") or DEFAULT_LARGEST_MAIL,
+        largest_sent=largest_sent(table, DEFAULT_LARGEST_SENT),
         idle_seconds=table.number("idle_seconds", 240),
         poll_seconds=table.number("poll_seconds", 30),
     )

@@ -9,7 +9,8 @@ from hansard.channels.email import client, inbound, outbound
 from hansard.channels.email.client import Account, Mailbox
 from hansard.channels.email.inbound import Ignored, Mail, Rules
 from hansard.channels.email.outbound import Identity, Thread
-from hansard.engine.ports import Receive, Sent
+from hansard.channels.enclosures import Enclosure, Enclosures, files_of, too_large
+from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import HansardError, RetryLater
 from hansard.model.delivery import Delivery
 from hansard.model.place import Channel
@@ -17,6 +18,7 @@ from hansard.model.terminal import one_line
 
 MOST_THREADS = 1000
 LONGEST_PAUSE = 60.0
+_SMALL = 64 * 1024
 _LOOKED_AT = 20
 _LOOK_SECONDS = 10.0
 log = logging.getLogger("hansard.email")
@@ -29,6 +31,7 @@ class Options:
     rules: Rules
     name: str | None = None
     largest_mail: int = inbound.DEFAULT_LARGEST_MAIL
+    largest_sent: int = outbound.DEFAULT_LARGEST_SENT
     idle_seconds: float = 240.0
     poll_seconds: float = 30.0
 
@@ -43,7 +46,12 @@ class EmailAdapter:
         self.account = account
         self.options = options
         self._threads: OrderedDict[tuple[str, str], Thread] = OrderedDict()
+        self._enclosures = Enclosures(options.largest_sent)
         self._failures = 0
+
+    def attach(self, desk: Desk) -> None:
+        """Know where the bytes of files are."""
+        self._enclosures.desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Take new mails in until cancelled; each is marked as seen once it is durable."""
@@ -68,7 +76,7 @@ class EmailAdapter:
         """Send a mail, below the one that it answers."""
         thread = await self._thread(delivery.channel)
         me = Identity(self.account.address, self.options.name)
-        mail = outbound.compose(delivery, me, thread)
+        mail = outbound.compose(delivery, me, thread, await self._files(delivery))
         to = delivery.channel.chat_id
         await client.send(self.account, mail, to=to, channel=str(delivery.channel))
         return Sent(str(mail["Message-ID"]))
@@ -79,12 +87,21 @@ class EmailAdapter:
     async def close(self) -> None:
         """Nothing is held between two runs."""
 
+    async def _files(self, delivery: Delivery) -> list[Enclosure | str]:
+        """The files of a delivery, as many as one mail may hold."""
+        found: list[Enclosure | str] = []
+        left = self._enclosures.largest
+        for file in files_of(delivery.parts):
+            each = await self._enclosures.find(delivery, file)
+            size = len(each.data) if isinstance(each, Enclosure) else 0
+            found.append(each if size <= left else too_large(file, self._enclosures.largest))
+            left -= size if size <= left else 0
+        return found
+
     async def _take_in(self, mailbox: Mailbox, uid: int, receive: Receive) -> None:
-        fetched = await mailbox.fetch(uid, self.options.largest_mail)
-        if fetched is None:
+        mail = await self._read(mailbox, uid, receive)
+        if mail is None:
             return
-        cut_from = fetched.size if fetched.is_cut else None
-        mail = inbound.read(fetched.raw, self.options.rules, cut_from=cut_from)
         if isinstance(mail, Ignored):
             log.warning("email: mail %d is not taken in: %s", uid, mail.reason)
         else:
@@ -93,6 +110,21 @@ class EmailAdapter:
             if not await receive(inbound.source_of(mail), said, files=files):
                 self._threads.pop((mail.sender, mail.root), None)
         await mailbox.mark_seen(uid)
+
+    async def _read(self, mailbox: Mailbox, uid: int, receive: Receive) -> Mail | Ignored | None:
+        """A mail; of a large one only the beginning until it is known that its sender may enter."""
+        mail: Mail | Ignored | None = None
+        for largest in sorted({min(_SMALL, self.options.largest_mail), self.options.largest_mail}):
+            fetched = await mailbox.fetch(uid, largest)
+            if fetched is None:
+                return None
+            cut_from = fetched.size if fetched.is_cut else None
+            mail = inbound.read(fetched.raw, self.options.rules, cut_from=cut_from)
+            if not fetched.is_cut or isinstance(mail, Ignored):
+                return mail
+            if not await receive.admits(inbound.source_of(mail)):
+                return mail
+        return mail
 
     def _remember(self, mail: Mail) -> None:
         """Know what an answer in this thread has to name."""

@@ -8,6 +8,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 
 from hansard.channels.email.inbound import bare_subject
+from hansard.channels.enclosures import Enclosure
 from hansard.engine.ports import Capabilities
 from hansard.errors import Unreachable
 from hansard.model import document
@@ -17,6 +18,8 @@ from hansard.model.terminal import one_line
 
 NOTHING = "(An empty message.)"
 DEFAULT_SUBJECT = "A message from your agent"
+# Most servers take 25 MB, and a file grows by a third on the way.
+DEFAULT_LARGEST_SENT = 18 * 1024 * 1024
 _MOST_REFERENCES = 20
 # Lines as long as SMTP allows: a long id that had to be folded would be encoded, and lost.
 _POLICY = SMTP.clone(max_line_length=998, cte_type="7bit")
@@ -47,7 +50,9 @@ class Identity:
     name: str | None = None
 
 
-def compose(delivery: Delivery, me: Identity, thread: Thread) -> EmailMessage:
+def compose(
+    delivery: Delivery, me: Identity, thread: Thread, files: Sequence[Enclosure | str] = ()
+) -> EmailMessage:
     """The mail of a delivery. It has the same id in every try, so that a copy is known as one."""
     mail = EmailMessage(policy=_POLICY)
     mail["From"] = _from(me)
@@ -65,7 +70,13 @@ def compose(delivery: Delivery, me: Identity, thread: Thread) -> EmailMessage:
     # What other robots look at, and what we look at when one sends our own mail back.
     mail["X-Auto-Response-Suppress"] = "All"
     mail["X-Loop"] = me.address
-    mail.set_content(_words(text_of(delivery.parts)))
+    # What stands in the place of a file is said below the words.
+    said = [text_of(delivery.parts), *(each for each in files if isinstance(each, str))]
+    mail.set_content(_words("\n\n".join(each for each in said if each), has_files=bool(files)))
+    for file in files:
+        if isinstance(file, Enclosure):
+            kind, _, form = file.media_type.partition("/")
+            mail.add_attachment(file.data, maintype=kind, subtype=form, filename=file.name)
     return mail
 
 
@@ -74,9 +85,9 @@ def message_id(delivery_id: str, address: str) -> str:
     return f"<{delivery_id}@{address.rpartition('@')[2]}>"
 
 
-def _words(text: str) -> str:
+def _words(text: str, *, has_files: bool) -> str:
     sayable = "".join(char for char in document.speakable(text) if char >= " " or char in "\n\t")
-    return sayable if sayable.strip() else NOTHING
+    return sayable if sayable.strip() or has_files else NOTHING
 
 
 def _subject(thread: Thread) -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from hansard.channels.enclosures import largest_sent
 from hansard.channels.matrix.adapter import MatrixAdapter, who
 from hansard.channels.matrix.client import Client
-from hansard.channels.matrix.inbound import DEFAULT_LARGEST_FILE, Rules
+from hansard.channels.matrix.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_SENT, Rules
 from hansard.config.table import Table
 from hansard.engine.ports import Adapter
 from hansard.errors import BadInput
@@ -26,6 +27,7 @@ def build(table: Table, environ: Mapping[str, str]) -> Adapter:
         observe=table.flag("observe", default=False),
         invites_from=frozenset(table.texts("invites_from", ())),
         largest_file=table.whole("largest_file_bytes") or DEFAULT_LARGEST_FILE,
+        largest_sent=largest_sent(table, DEFAULT_LARGEST_SENT),
     )
     return MatrixAdapter(Client(homeserver, table.required_secret("token", environ)), rules)
 

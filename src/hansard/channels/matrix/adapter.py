@@ -8,16 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from hansard.channels import files
+from hansard.channels.enclosures import Enclosure, Enclosures
 from hansard.channels.files import File
 from hansard.channels.matrix import inbound, outbound
 from hansard.channels.matrix.client import Client
 from hansard.channels.matrix.inbound import Event, Heard, Me, Room, Rules
+from hansard.channels.matrix.outbound import Post
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
-from hansard.engine.ports import Receive, Sent
+from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import HansardError, NotAllowed, RetryLater, Unreachable
 from hansard.model.delivery import Delivery
 from hansard.model.entry import Message, Role
+from hansard.model.part import Attachment
 from hansard.model.place import Channel
 from hansard.model.terminal import one_line
 
@@ -45,8 +48,13 @@ class MatrixAdapter:
         self._state: dict[str, Any] = {}
         self._observed = Observed()
         self._progress = Progress()
+        self._enclosures = Enclosures(rules.largest_sent)
         self._own: OrderedDict[str, None] = OrderedDict()
         self._failures = 0
+
+    def attach(self, desk: Desk) -> None:
+        """Know where the bytes of files are."""
+        self._enclosures.desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Take messages in until cancelled; our place is moved once they are durable."""
@@ -72,8 +80,9 @@ class MatrixAdapter:
         """Send a delivery, in as many messages as it needs."""
         sent = self._progress.sent(delivery.id)
         for post in outbound.posts(delivery)[len(sent) :]:
+            content = await self._content(delivery, post)
             room = delivery.channel.chat_id
-            sent.append(await self.client.send(room, post.content, post.transaction))
+            sent.append(await self.client.send(room, content, post.transaction))
             self._note_own(sent[-1])
         self._progress.finish(delivery.id)
         return Sent(sent[-1])
@@ -86,6 +95,19 @@ class MatrixAdapter:
     async def close(self) -> None:
         """Let go of connections."""
         await self.client.close()
+
+    async def _content(self, delivery: Delivery, post: Post) -> dict[str, Any]:
+        thread = delivery.channel.thread_id
+
+        async def give(file: Enclosure) -> dict[str, Any]:
+            return outbound.file_content(file, await self.client.upload(file), thread)
+
+        async def say(words: str) -> dict[str, Any]:
+            return outbound.content_of(words, thread)
+
+        if isinstance(post.said, Attachment):
+            return await self._enclosures.hand_over(delivery, post.said, give=give, say=say)
+        return await say(post.said)
 
     async def _take_in_all(self, news: Any, since: str | None, receive: Receive) -> None:
         for room_id, invitation in news.rooms.invite.items():
@@ -112,7 +134,8 @@ class MatrixAdapter:
             if self.rules.observe:
                 self._observed.note(place, source.speaker or heard.sender, heard.words)
             return
-        said, held = await self._message(heard)
+        is_known = heard.file is None or await receive.admits(source)
+        said, held = await self._message(heard if is_known else replace(heard, file=None))
         lines = self._observed.lines(place)
         if await receive(source, with_observed(said, lines), files=held):
             self._observed.forget(place)

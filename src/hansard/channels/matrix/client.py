@@ -1,5 +1,6 @@
 """What touches the wire: the library's client, every failure an error of ours."""
 
+import io
 import json
 from collections.abc import Awaitable
 from typing import Any
@@ -8,6 +9,7 @@ from urllib.parse import quote
 import nio  # type: ignore[import-untyped]
 from aiohttp import ClientConnectorError, ClientError
 
+from hansard.channels.enclosures import Enclosure, FileRefused
 from hansard.config.secret import Secret
 from hansard.errors import NotAllowed, NotFound, RetryLater, Unreachable
 
@@ -77,6 +79,24 @@ class Client:
             return str((await self._answer(asked, room)).event_id)
         except ClientConnectorError as error:
             raise RetryLater(f"The homeserver cannot be reached: {error}", after=10) from error
+
+    async def upload(self, file: Enclosure) -> str:
+        """Give the homeserver a file; its address."""
+        try:
+            return str((await self._ask(self._upload(file))).content_uri)
+        except Unreachable as error:
+            raise FileRefused(str(error)) from error
+
+    async def _upload(self, file: Enclosure) -> Any:
+        if not self._nio.user_id:
+            await self.who()
+        answer, _ = await self._nio.upload(
+            io.BytesIO(file.data),
+            content_type=file.media_type,
+            filename=file.name,
+            filesize=len(file.data),
+        )
+        return answer
 
     async def typing(self, room: str) -> None:
         """Show that we write."""

@@ -12,6 +12,7 @@ from hansard.model.terminal import one_line
 
 PLATFORM = "matrix"
 DEFAULT_LARGEST_FILE = 10 * 1024 * 1024
+DEFAULT_LARGEST_SENT = 50 * 1024 * 1024
 _MEDIA = frozenset({"m.image", "m.file", "m.audio", "m.video"})
 _TEXTS = frozenset({"m.text", "m.emote"})
 _LONGEST_TEXT = 65_536
@@ -45,6 +46,7 @@ class Rules:
     observe: bool = False
     invites_from: frozenset[str] = frozenset()
     largest_file: int = DEFAULT_LARGEST_FILE
+    largest_sent: int = DEFAULT_LARGEST_SENT
 
     def may_invite(self, person: str) -> bool:
         """Whether an invitation of this person is accepted; `*:server` stands for all there."""

@@ -7,15 +7,17 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
+from hansard.channels.enclosures import Enclosure, files_of
 from hansard.channels.split import split_text
 from hansard.engine.ports import Capabilities
 from hansard.model import document
 from hansard.model.delivery import Delivery
-from hansard.model.part import text_of
+from hansard.model.part import Attachment, text_of
 
 LONGEST_BYTES = 16_000
 NOTHING = "(An empty message.)"
 _LARGEST_EVENT = 60_000
+_SHOWN = frozenset({"image", "audio", "video"})
 _PERSON = re.compile(r"(?<![\w/])@[\w.=/+-]+:[\w.-]+(?::\d+)?\b")
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table")
 
@@ -36,17 +38,15 @@ CAPABILITIES = Capabilities(
 class Post:
     """One event to be sent. A homeserver takes the same transaction only once."""
 
-    content: dict[str, Any]
+    said: str | Attachment
     transaction: str
 
 
 def posts(delivery: Delivery) -> list[Post]:
-    """The events of a delivery, in order; at least one."""
-    thread = delivery.channel.thread_id
-    return [
-        Post(content_of(text, thread), f"hansard-{delivery.id}-{index}")
-        for index, text in enumerate(pieces_of(text_of(delivery.parts)))
-    ]
+    """The events of a delivery, in order, its files last; at least one."""
+    files, text = files_of(delivery.parts), text_of(delivery.parts)
+    said: list[str | Attachment] = [*(pieces_of(text) if text.strip() or not files else ()), *files]
+    return [Post(each, f"hansard-{delivery.id}-{index}") for index, each in enumerate(said)]
 
 
 def pieces_of(text: str) -> list[str]:
@@ -57,13 +57,10 @@ def pieces_of(text: str) -> list[str]:
 
 def content_of(text: str, thread: str | None) -> dict[str, Any]:
     """What is sent for a text: its words, and the same as HTML where that says more."""
-    content: dict[str, Any] = {"msgtype": "m.text", "body": text}
+    content: dict[str, Any] = {"msgtype": "m.text", "body": text, **_in_thread(thread)}
     people = sorted(set(_PERSON.findall(text)))
     # Named even when empty: programs would else look for names in the text.
     content["m.mentions"] = {"user_ids": people} if people else {}
-    if thread is not None:
-        relation = {"rel_type": "m.thread", "event_id": thread, "is_falling_back": True}
-        content["m.relates_to"] = {**relation, "m.in_reply_to": {"event_id": thread}}
     html = _MARKDOWN.render(text).strip()
     if html != f"<p>{text}</p>":
         rich = {**content, "format": "org.matrix.custom.html", "formatted_body": html}
@@ -72,9 +69,29 @@ def content_of(text: str, thread: str | None) -> dict[str, Any]:
     return content
 
 
+def file_content(file: Enclosure, url: str, thread: str | None) -> dict[str, Any]:
+    """What is sent for a file that the homeserver has already."""
+    return {
+        "msgtype": f"m.{file.kind}" if file.kind in _SHOWN else "m.file",
+        "body": file.name,
+        "filename": file.name,
+        "url": url,
+        "info": {"mimetype": file.media_type, "size": len(file.data)},
+        "m.mentions": {},
+        **_in_thread(thread),
+    }
+
+
 def notice_of(text: str) -> dict[str, Any]:
     """A word of the house that no bot answers."""
     return {"msgtype": "m.notice", "body": text, "m.mentions": {}}
+
+
+def _in_thread(thread: str | None) -> dict[str, Any]:
+    if thread is None:
+        return {}
+    relation = {"rel_type": "m.thread", "event_id": thread, "is_falling_back": True}
+    return {"m.relates_to": {**relation, "m.in_reply_to": {"event_id": thread}}}
 
 
 def _bytes(text: str) -> int:

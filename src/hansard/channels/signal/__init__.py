@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping
 
+from hansard.channels.enclosures import largest_sent
 from hansard.channels.signal.adapter import SignalAdapter
 from hansard.channels.signal.client import Daemon, address_of
 from hansard.channels.signal.http import HttpDaemon
-from hansard.channels.signal.inbound import DEFAULT_LARGEST_FILE, Rules
+from hansard.channels.signal.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_SENT, Rules
 from hansard.channels.signal.tcp import TcpDaemon
 from hansard.config.table import Table
 from hansard.engine.ports import Adapter
@@ -27,6 +28,7 @@ def build(table: Table, _: Mapping[str, str]) -> SignalAdapter:
         always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
         observe=table.flag("observe", default=False),
         largest_file=round(most * _MEGABYTE),
+        largest_sent=largest_sent(table, DEFAULT_LARGEST_SENT),
     )
     address = table.text("address", ADDRESS) or ADDRESS
     return SignalAdapter(daemon_at(address, account, rules.largest_file), account, rules)

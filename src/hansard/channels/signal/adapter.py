@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from hansard.channels.enclosures import Enclosures, files_of
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
 from hansard.channels.signal import inbound, outbound
@@ -20,7 +21,6 @@ from hansard.errors import (
     BadInput,
     HansardError,
     NotAllowed,
-    NotFound,
     RetryLater,
     StoreUnavailable,
     Unreachable,
@@ -50,11 +50,11 @@ class SignalAdapter:
         self._refusal: asyncio.Future[None] | None = None
         self._observed = Observed()
         self._progress = Progress()
-        self._desk: Desk | None = None
+        self._enclosures = Enclosures(self._rules.largest_sent)
 
     def attach(self, desk: Desk) -> None:
         """Know where the bytes of files are."""
-        self._desk = desk
+        self._enclosures.desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Listen to the daemon until cancelled or refused; connect again when it was away."""
@@ -156,7 +156,8 @@ class SignalAdapter:
                 self._observed.note(where, source.speaker or "", heard.text)
             return
         parts, files = [], []
-        for file in heard.files:
+        known = heard.files if heard.files and await receive.admits(source) else ()
+        for file in known:
             part, data = await self._fetch(file, heard)
             parts.append(part)
             files += [data] if isinstance(part, Attachment) else []
@@ -199,7 +200,7 @@ class SignalAdapter:
 
     async def _send(self, delivery: Delivery) -> Sent:
         sent = self._progress.sent(delivery.id)
-        texts, files = outbound.texts(delivery), outbound.files(delivery.parts)
+        texts, files = outbound.texts(delivery), files_of(delivery.parts)
         for text in texts[len(sent) :]:
             sent.append(await self._post(delivery, {"message": text}))
         for file in files[max(0, len(sent) - len(texts)) :]:
@@ -214,13 +215,10 @@ class SignalAdapter:
         return outbound.timestamp_of(result) or ""
 
     async def _file(self, file: Attachment, delivery: Delivery) -> Mapping[str, Any]:
-        try:
-            data = b"" if self._desk is None else await self._desk.blob(delivery, file.blob)
-        except NotFound:
-            data = b""
-        if not data:
-            return {"message": outbound.told_of(file)}
-        return {"message": "", "attachments": [outbound.data_uri(file, data)]}
+        found = await self._enclosures.find(delivery, file)
+        if isinstance(found, str):
+            return {"message": found}
+        return {"message": "", "attachments": [outbound.data_uri(found)]}
 
 
 async def _stored(receive: Receive, heard: Heard, said: Message, files: list[bytes]) -> bool:

@@ -13,6 +13,7 @@ from hansard.model.terminal import one_line
 PLATFORM = "signal"
 GROUP = "group:"
 DEFAULT_LARGEST_FILE = 16 * 1024 * 1024
+DEFAULT_LARGEST_SENT = 100 * 1024 * 1024
 LONG_TEXT = "text/x-signal-plain"
 EDITED = "[an earlier message, changed to:]"
 _MEGABYTE = 1024 * 1024
@@ -32,6 +33,7 @@ class Rules:
     always: bool = False
     observe: bool = False
     largest_file: int = DEFAULT_LARGEST_FILE
+    largest_sent: int = DEFAULT_LARGEST_SENT
 
 
 @dataclass(frozen=True, slots=True)

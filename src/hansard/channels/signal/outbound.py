@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hansard.channels.enclosures import Enclosure, files_of
 from hansard.channels.signal.inbound import group_of
 from hansard.channels.split import split_text, utf16_units
 from hansard.engine.ports import Capabilities
 from hansard.errors import HansardError, NotAllowed, RetryLater, Unreachable
 from hansard.model import document
 from hansard.model.delivery import Delivery
-from hansard.model.part import Attachment, Part, text_of
+from hansard.model.part import text_of
 from hansard.model.place import Channel
 from hansard.model.terminal import one_line
 
@@ -51,24 +52,13 @@ def texts(delivery: Delivery) -> list[str]:
     """The words of a delivery, cut into messages; empty when it has only files."""
     said = "".join(char for char in document.speakable(text_of(delivery.parts)) if _is_shown(char))
     pieces = split_text(said, LONGEST, measure=utf16_units)
-    return pieces or ([] if files(delivery.parts) else [NOTHING])
+    return pieces or ([] if files_of(delivery.parts) else [NOTHING])
 
 
-def files(parts: tuple[Part, ...]) -> list[Attachment]:
-    """The files of a delivery."""
-    return [part for part in parts if isinstance(part, Attachment)]
-
-
-def told_of(file: Attachment) -> str:
-    """What is said of a file that cannot be sent."""
-    return f"[file {one_line(file.name or 'without a name', 100)}: see it in the workbench]"
-
-
-def data_uri(file: Attachment, data: bytes) -> str:
+def data_uri(file: Enclosure) -> str:
     """A file as signal-cli takes it from a program that shares no disk with it."""
-    name = _DATA_NAME.sub("_", one_line(file.name or "file", 100))
-    kind = file.media_type.partition(";")[0]
-    return f"data:{kind};filename={name};base64,{base64.b64encode(data).decode()}"
+    name = _DATA_NAME.sub("_", file.name)
+    return f"data:{file.media_type};filename={name};base64,{base64.b64encode(file.data).decode()}"
 
 
 def timestamp_of(result: Any) -> str | None:

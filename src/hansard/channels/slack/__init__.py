@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+from hansard.channels.enclosures import largest_sent
 from hansard.channels.files import MEGABYTE
 from hansard.channels.slack.adapter import Keys, SlackAdapter
 from hansard.channels.slack.client import API, Wire
-from hansard.channels.slack.inbound import DEFAULT_LARGEST_FILE, Rules
+from hansard.channels.slack.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_SENT, Rules
 from hansard.config.table import Table
 from hansard.engine.ports import Adapter
 from hansard.errors import BadInput
@@ -30,6 +31,7 @@ def build(table: Table, environ: Mapping[str, str]) -> SlackAdapter:
         observe=table.flag("observe", default=False),
         threads=table.flag("reply_in_thread", default=True),
         largest_file=round(most * MEGABYTE),
+        largest_sent=largest_sent(table, DEFAULT_LARGEST_SENT),
     )
     return SlackAdapter(keys, rules, wire=_wire(keys, table.text("base_url")))
 

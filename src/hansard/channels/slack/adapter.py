@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
+from hansard.channels.enclosures import Enclosures
 from hansard.channels.files import fetched
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
 from hansard.channels.slack import inbound, outbound, signature
 from hansard.channels.slack.client import Account, Envelope, Wire
 from hansard.channels.slack.inbound import Heard, Names, Rules
+from hansard.channels.slack.outbound import Post
 from hansard.config.secret import Secret
 from hansard.engine import verbs
-from hansard.engine.ports import Receive, Sent
+from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import BadInput, RetryLater, StoreUnavailable
 from hansard.model.delivery import Delivery
+from hansard.model.part import Attachment
 from hansard.model.place import Channel
 
 _OK, _BAD, _NOT_SIGNED, _LATER = 200, 400, 401, 503
@@ -60,10 +63,15 @@ class SlackAdapter:
         self._pending: Envelope | None = None
         self._observed = Observed()
         self._progress = Progress()
+        self._enclosures = Enclosures(self._rules.largest_sent)
         # Without a secret there is no door.
         by_post = keys.signing_secret is not None
         self.webhook: Callable[[Mapping[str, str], bytes], Awaitable[int | str]] | None
         self.webhook = self._webhook if by_post else None
+
+    def attach(self, desk: Desk) -> None:
+        """Know where the bytes of files are."""
+        self._enclosures.desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Take messages in until cancelled or refused."""
@@ -78,10 +86,9 @@ class SlackAdapter:
 
     async def send(self, delivery: Delivery) -> Sent:
         """Write a delivery's messages; after a failure the next try goes on where this stopped."""
-        chat, thread = delivery.channel.chat_id, delivery.channel.thread_id
         sent = self._progress.sent(delivery.id)
         for post in outbound.posts(delivery)[len(sent) :]:
-            sent.append(await self._wire.post(chat, post, thread=thread))
+            sent.append(await self._post(delivery, post))
         self._progress.finish(delivery.id)
         return Sent(sent[-1])
 
@@ -102,6 +109,17 @@ class SlackAdapter:
         if self._keys.app_token is not None:
             await self._wire.socket_address()
         return f"{account.name} (id {account.me.user_id}) in {account.team}"
+
+    async def _post(self, delivery: Delivery, post: Post | Attachment) -> str:
+        chat, thread = delivery.channel.chat_id, delivery.channel.thread_id
+        if isinstance(post, Attachment):
+            return await self._enclosures.hand_over(
+                delivery,
+                post,
+                give=lambda file: self._wire.upload(chat, file, thread=thread),
+                say=lambda said: self._wire.post(chat, outbound.posts_of(said)[0], thread=thread),
+            )
+        return await self._wire.post(chat, post, thread=thread)
 
     async def _listen(self, receive: Receive) -> None:
         taking = asyncio.ensure_future(self._take_in(receive))
@@ -148,7 +166,8 @@ class SlackAdapter:
                 self._observed.note(heard.room, speaker, inbound.as_typed(heard.text))
             return
         source = inbound.source_of(heard, rules, await self._names(heard))
-        parts, files = await fetched(heard.files, rules.largest_file, self._wire.fetch)
+        known = heard.files if heard.files and await receive.admits(source) else ()
+        parts, files = await fetched(known, rules.largest_file, self._wire.fetch)
         said = inbound.message_of(heard, account.me, parts)
         if verbs.find(said.text) is None:
             said = with_observed(said, self._observed.lines(heard.room))

@@ -17,6 +17,7 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
+from hansard.channels.enclosures import Enclosure, FileRefused
 from hansard.channels.files import File
 from hansard.channels.slack.inbound import Me
 from hansard.channels.slack.outbound import Post
@@ -66,6 +67,14 @@ _DEAD_PLACES = frozenset(
 )
 _BAD_BLOCKS = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_too_long"}
+)
+_BAD_FILES = frozenset(
+    {
+        "missing_scope",
+        "file_uploads_disabled",
+        "file_upload_size_restricted",
+        "storage_limit_reached",
+    }
 )
 KEY_REFUSED = (
     "Slack refuses the {key} ({error}). Reinstall the app at api.slack.com/apps and put the new "
@@ -165,6 +174,22 @@ class Wire:
                 raise Unreachable(f"Slack does not take this text: {error}", channel) from error
             return await self.post(channel, post, thread=thread, plainly=True)
         return str(sent["ts"])
+
+    async def upload(self, channel: str, file: Enclosure, *, thread: str | None) -> str:
+        """Share a file; its id."""
+        try:
+            with translated(channel):
+                sent = await self._web().files_upload_v2(
+                    file=file.data, filename=file.name, channel=channel, thread_ts=thread
+                )
+        except HansardError as error:
+            cause = error.__cause__
+            why = cause.response.get("error") if isinstance(cause, SlackApiError) else None
+            if why in _BAD_FILES:
+                raise FileRefused(str(error)) from error
+            raise
+        shared = sent.get("files") or [{}]
+        return str(shared[0].get("id", ""))
 
     async def edit(self, channel: str, ts: str, post: Post) -> None:
         """Put another text into a message of ours."""

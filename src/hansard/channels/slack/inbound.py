@@ -13,6 +13,7 @@ from hansard.model.place import ChatType, Source
 
 PLATFORM = "slack"
 DEFAULT_LARGEST_FILE = 20 * MEGABYTE
+DEFAULT_LARGEST_SENT = 100 * MEGABYTE
 UMBRELLA = "/hansard"
 _SPOKEN = frozenset({None, "file_share", "thread_broadcast", "me_message"})
 _EVENTS = frozenset({"message", "app_mention"})
@@ -57,6 +58,7 @@ class Rules:
     observe: bool = False
     threads: bool = True
     largest_file: int = DEFAULT_LARGEST_FILE
+    largest_sent: int = DEFAULT_LARGEST_SENT
 
 
 @dataclass(frozen=True, slots=True)

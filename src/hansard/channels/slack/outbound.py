@@ -4,12 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from hansard.channels.enclosures import files_of
 from hansard.channels.split import split_text
 from hansard.engine.ports import Capabilities
 from hansard.model import document
 from hansard.model.delivery import Delivery
 from hansard.model.part import Attachment, text_of
-from hansard.model.terminal import one_line
 
 LONGEST_SECTION = 3000
 LONGEST_TEXT = 4000
@@ -60,12 +60,10 @@ class Post:
         return [{"type": "section", "expand": True, "text": text}]
 
 
-def posts(delivery: Delivery) -> list[Post]:
-    """The messages of a delivery, in order; at least one."""
-    names = [part.name or part.media_type for part in delivery.parts if type(part) is Attachment]
-    # The outbox hands us no bytes: a file is at least named.
-    said = [text_of(delivery.parts), *(f"[file {one_line(name, 100)}]" for name in names)]
-    return posts_of("\n".join(each for each in said if each))
+def posts(delivery: Delivery) -> list[Post | Attachment]:
+    """The messages of a delivery, in order, its files last; at least one."""
+    files, text = files_of(delivery.parts), text_of(delivery.parts)
+    return [*(posts_of(text) if text.strip() or not files else ()), *files]
 
 
 def posts_of(text: str) -> list[Post]:

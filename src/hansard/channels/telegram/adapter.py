@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
+from hansard.channels.enclosures import Enclosure, Enclosures, FileRefused
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
 from hansard.channels.telegram import inbound, outbound
@@ -16,7 +17,7 @@ from hansard.channels.telegram.inbound import FileRef, Incoming
 from hansard.channels.telegram.live import Growing
 from hansard.channels.telegram.outbound import Piece
 from hansard.channels.telegram.settings import TelegramSettings
-from hansard.engine.ports import Capabilities, Receive, Sent
+from hansard.engine.ports import Capabilities, Desk, Receive, Sent
 from hansard.errors import BadInput, HansardError, NotAllowed, RetryLater, Unreachable
 from hansard.model.delivery import Delivery
 from hansard.model.part import Attachment, Part
@@ -61,7 +62,12 @@ class TelegramAdapter:
         self._moved: dict[str, str] = {}
         self._quiet_until: dict[str, float] = {}
         self._progress = Progress()
+        self._enclosures = Enclosures(settings.largest_sent)
         self._growing = Growing(self.client, pause_seconds=settings.pause_seconds)
+
+    def attach(self, desk: Desk) -> None:
+        """Know where the bytes of files are."""
+        self._enclosures.desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Take updates in until cancelled."""
@@ -85,6 +91,9 @@ class TelegramAdapter:
         done = self._progress.sent(delivery.id)
         try:
             for piece in outbound.pieces(delivery.parts)[len(done) :]:
+                if isinstance(piece, Attachment):
+                    done.append(await self._send_file(delivery, piece))
+                    continue
                 grown = None if done else await self._grown(delivery, piece)
                 done.append(grown or await self._send(delivery.channel, piece))
         except RetryLater as error:
@@ -165,7 +174,7 @@ class TelegramAdapter:
         if incoming is None or not self._concerns(incoming):
             return
         where = str(incoming.source.channel)
-        parts, files = await self._fetched(incoming)
+        parts, files = await self._fetched(incoming, receive)
         said = inbound.to_message(incoming, parts)
         if not incoming.is_command:
             said = with_observed(said, self._observed.lines(where))
@@ -191,10 +200,14 @@ class TelegramAdapter:
             self._observed.note(str(incoming.source.channel), *inbound.observed_line(incoming))
         return False
 
-    async def _fetched(self, incoming: Incoming) -> tuple[tuple[Part, ...], tuple[bytes, ...]]:
+    async def _fetched(
+        self, incoming: Incoming, receive: Receive
+    ) -> tuple[tuple[Part, ...], tuple[bytes, ...]]:
         """The files of a message: those that may come in, and a note for the others."""
         parts: list[Part] = []
         files: list[bytes] = []
+        if incoming.files and not await receive.admits(incoming.source):
+            return (), ()
         for file in incoming.files:
             part, data = await self._file(file)
             parts.append(part)
@@ -236,17 +249,34 @@ class TelegramAdapter:
         self._growing.forget(delivery.turn_id)
         return None
 
-    async def _send(self, channel: Channel, piece: Piece) -> str:
+    async def _send_file(self, delivery: Delivery, file: Attachment) -> str:
+        to = delivery.channel
+        return await self._enclosures.hand_over(
+            delivery,
+            file,
+            give=lambda found: self._send(to, found),
+            say=lambda words: self._send(to, Piece(words, None)),
+        )
+
+    async def _send(self, channel: Channel, piece: Piece | Enclosure) -> str:
         chat = self._moved.get(channel.chat_id, channel.chat_id)
         self._refuse_while_quiet(chat)
         try:
-            return await self._send_to(chat, channel.thread_id, piece)
+            return await self._put(chat, channel.thread_id, piece)
         except Moved as error:
             self._moved[chat] = self._moved[channel.chat_id] = error.chat_id
-            return await self._send_to(error.chat_id, channel.thread_id, piece)
+            return await self._put(error.chat_id, channel.thread_id, piece)
         except RetryLater as error:
             self._quiet_until[chat] = asyncio.get_running_loop().time() + error.after
             raise
+
+    async def _put(self, chat: str, thread: str | None, piece: Piece | Enclosure) -> str:
+        if isinstance(piece, Piece):
+            return await self._send_to(chat, thread, piece)
+        try:
+            return await self.client.send_file(chat, piece, thread=thread)
+        except Refused as error:
+            raise FileRefused(f"Telegram says: {error}") from error
 
     async def _send_to(self, chat: str, thread: str | None, piece: Piece) -> str:
         """Send with markup; without, if Telegram does not like it; in halves, if it is too long."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hansard.channels.split import split_text, utf16_units
 from hansard.channels.telegram import markdown
-from hansard.model.part import Attachment, Part, Text
+from hansard.model.part import Attachment, Part, text_of
 
 LONGEST = 4096
 
@@ -18,10 +18,16 @@ class Piece:
     markup: str | None
 
 
-def pieces(parts: Sequence[Part]) -> list[Piece]:
-    """What a delivery says, in messages that Telegram takes; none when it says nothing."""
-    text = sayable("\n".join(_words(part) for part in parts).strip())
-    return [_piece(each) for each in split_text(text, LONGEST, measure=utf16_units)]
+def pieces(parts: Sequence[Part]) -> list[Piece | Attachment]:
+    """What a delivery says, in messages that Telegram takes, then its files."""
+    files = [part for part in parts if isinstance(part, Attachment)]
+    return [*texts(text_of(tuple(parts))), *files]
+
+
+def texts(text: str) -> list[Piece]:
+    """A text in messages that Telegram takes; none when it says nothing."""
+    said = sayable(text.strip())
+    return [_piece(each) for each in split_text(said, LONGEST, measure=utf16_units)]
 
 
 def halves(piece: Piece) -> list[Piece]:
@@ -40,13 +46,3 @@ def _piece(text: str) -> Piece:
     made = markdown.render(text)
     is_safe = made.strip() and utf16_units(made) <= 2 * LONGEST
     return Piece(text, made if is_safe else None)
-
-
-def _words(part: Part) -> str:
-    match part:
-        case Text(text):
-            return text
-        case Attachment():
-            return f"[file: {part.name or part.media_type}]"
-        case _:
-            return ""

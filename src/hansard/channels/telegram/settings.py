@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hansard.channels.enclosures import largest_sent
 from hansard.config.secret import Secret
 from hansard.config.table import Table
 from hansard.errors import BadInput
@@ -10,6 +11,7 @@ from hansard.errors import BadInput
 OFFICIAL = "https://api.telegram.org"
 # More is not given out by Telegram's own servers; a server of one's own has no such limit.
 LARGEST_FILE = 20_000_000
+LARGEST_SENT = 50_000_000
 _BYTES_PER_MB = 1_000_000
 
 
@@ -26,6 +28,7 @@ class TelegramSettings:
     edits: bool = True
     stream: bool = False
     largest_file: int = LARGEST_FILE
+    largest_sent: int = LARGEST_SENT
     poll_seconds: int = 30
     pause_seconds: float = 1.0
 
@@ -43,6 +46,7 @@ def read(table: Table, environ: Mapping[str, str]) -> TelegramSettings:
         edits=table.flag("edits", default=True),
         stream=table.flag("stream", default=False),
         largest_file=int(largest * _BYTES_PER_MB),
+        largest_sent=largest_sent(table, LARGEST_SENT),
     )
     if settings.webhook_url is not None and settings.webhook_secret is None:
         raise BadInput(

@@ -5,9 +5,10 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from hansard.channels.enclosures import Enclosures, files_of
 from hansard.channels.webhook import client, inbound, outbound, signing
 from hansard.channels.webhook.settings import WebhookSettings
-from hansard.engine.ports import Capabilities, Receive, Sent
+from hansard.engine.ports import Capabilities, Desk, Receive, Sent
 from hansard.errors import BadInput, RetryLater, StoreUnavailable, Unreachable
 from hansard.model.delivery import Delivery
 from hansard.model.place import Channel
@@ -28,6 +29,11 @@ class WebhookAdapter:
         self.settings = settings
         self._now = now
         self._receive: Receive | None = None
+        self._enclosures = Enclosures(settings.largest_sent)
+
+    def attach(self, desk: Desk) -> None:
+        """Know where the bytes of files are."""
+        self._enclosures.desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Let requests in until cancelled."""
@@ -61,7 +67,8 @@ class WebhookAdapter:
         url = self.settings.call_back
         if url is None:
             raise Unreachable("No call_back is configured; the answer is in the session.")
-        body = outbound.body_of(delivery)
+        files = [await self._enclosures.find(delivery, each) for each in files_of(delivery.parts)]
+        body = outbound.body_of(delivery, files)
         headers = signing.sign(self.settings, body, self._now())
         headers |= {"content-type": "application/json", "x-hansard-delivery": delivery.id}
         try:

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from hansard.channels.enclosures import largest_sent
 from hansard.channels.webhook.template import Template
 from hansard.config.secret import Secret
 from hansard.config.table import Table
 from hansard.errors import BadInput
+
+LARGEST_SENT = 5 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class WebhookSettings:
     timestamp_header: str = "x-hansard-timestamp"
     window_seconds: float = 300.0
     pause_seconds: float = 1.0
+    largest_sent: int = LARGEST_SENT
 
     @property
     def signs_time(self) -> bool:
@@ -59,6 +63,7 @@ def read(table: Table, environ: Mapping[str, str]) -> WebhookSettings:
         signature_header=(table.text("signature_header", "x-hansard-signature") or "").lower(),
         signature_prefix=table.text("signature_prefix", "sha256=") or "",
         timestamp_header=(table.text("timestamp_header", "x-hansard-timestamp") or "").lower(),
+        largest_sent=largest_sent(table, LARGEST_SENT),
         window_seconds=table.number("window_seconds", 300),
     )
     fields.refuse_unknown()

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from hansard.channels.enclosures import largest_sent
 from hansard.channels.whatsapp.adapter import WhatsAppAdapter
 from hansard.channels.whatsapp.client import BASE_URL, VERSION, Graph
-from hansard.channels.whatsapp.inbound import DEFAULT_LARGEST_FILE, Rules
+from hansard.channels.whatsapp.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_SENT, Rules
 from hansard.config.table import Table
 from hansard.engine.ports import Adapter
 from hansard.errors import BadInput
@@ -31,6 +32,7 @@ def build(table: Table, environ: Mapping[str, str]) -> WhatsAppAdapter:
         always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
         observe=table.flag("observe", default=False),
         largest_file=round(most * _MEGABYTE),
+        largest_sent=largest_sent(table, DEFAULT_LARGEST_SENT),
     )
     app_secret = table.required_secret("app_secret", environ)
     verify_token = table.required_secret("verify_token", environ)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from hansard.channels.enclosures import Enclosure, Enclosures, FileRefused, files_of
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
 from hansard.channels.whatsapp import inbound, outbound
@@ -20,7 +21,6 @@ from hansard.errors import (
     BadInput,
     HansardError,
     NotAllowed,
-    NotFound,
     RetryLater,
     StoreUnavailable,
     Unreachable,
@@ -54,11 +54,11 @@ class WhatsAppAdapter:
         self._latest: OrderedDict[str, str] = OrderedDict()
         self._observed = Observed()
         self._progress = Progress()
-        self._desk: Desk | None = None
+        self._enclosures = Enclosures(self._rules.largest_sent)
 
     def attach(self, desk: Desk) -> None:
         """Know where files are, and who hears of a late failure."""
-        self._desk = desk
+        self._enclosures.desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Be open for posts until cancelled, or until the token is refused."""
@@ -151,7 +151,7 @@ class WhatsAppAdapter:
     async def _send(self, delivery: Delivery) -> Sent:
         chat = str(delivery.channel)
         sent = self._progress.sent(delivery.id)
-        texts, files = outbound.texts(delivery), outbound.files(delivery.parts)
+        texts, files = outbound.texts(delivery), files_of(delivery.parts)
         for text in texts[len(sent) :]:
             message = outbound.text_message(text, delivery)
             sent.append(await self._graph.post(message, chat=chat) or "")
@@ -162,14 +162,17 @@ class WhatsAppAdapter:
         return Sent(sent[-1] or None)
 
     async def _file_message(self, file: Attachment, delivery: Delivery) -> dict[str, object]:
-        try:
-            data = b"" if self._desk is None else await self._desk.blob(delivery, file.blob)
-        except NotFound:
-            data = b""
-        if not data:
-            return outbound.text_message(outbound.told_of(file), delivery)
-        media_id = await self._graph.upload(data, file.media_type, file.name or "file")
-        return outbound.file_message(media_id, file, delivery)
+        async def give(found: Enclosure) -> dict[str, object]:
+            try:
+                media_id = await self._graph.upload(found.data, found.media_type, found.name)
+            except Unreachable as error:  # it concerns the file, not the person
+                raise FileRefused(str(error)) from error
+            return outbound.file_message(media_id, found, delivery)
+
+        async def say(words: str) -> dict[str, object]:
+            return outbound.text_message(words, delivery)
+
+        return await self._enclosures.hand_over(delivery, file, give=give, say=say)
 
     async def _take(self, event: inbound.Event) -> None:
         match event:
@@ -191,7 +194,8 @@ class WhatsAppAdapter:
             if rules.observe:
                 self._observed.note(where, source.speaker or "", heard.text)
             return
-        file, files = await self._fetch(heard)
+        is_known = heard.media is None or await receive.admits(source)
+        file, files = await self._fetch(heard) if is_known else (None, ())
         said = inbound.message_of(heard, file)
         lines = () if verbs.find(said.text) is not None else self._observed.lines(where)
         said = with_observed(said, lines)
@@ -225,8 +229,9 @@ class WhatsAppAdapter:
     async def _fail(self, failure: Failure) -> None:
         reason = outbound.reason_of(failure.error)
         log.warning("whatsapp: delivery %s was not delivered: %s", failure.delivery_id, reason)
-        if self._desk is not None and failure.delivery_id is not None:
-            await self._desk.bounced(failure.delivery_id, reason)
+        desk = self._enclosures.desk
+        if desk is not None and failure.delivery_id is not None:
+            await desk.bounced(failure.delivery_id, reason)
 
     def _remember(self, chat: str, message_id: str) -> None:
         self._latest[chat] = message_id

@@ -14,6 +14,7 @@ from hansard.model.terminal import one_line
 
 PLATFORM = "whatsapp"
 DEFAULT_LARGEST_FILE = 16 * 1024 * 1024
+DEFAULT_LARGEST_SENT = 16 * 1024 * 1024
 _MEGABYTE = 1024 * 1024
 _MEDIA = ("image", "audio", "video", "document", "sticker")
 # A thumb under a message and the house-keeping of WhatsApp itself ask for no answer.
@@ -31,6 +32,7 @@ class Rules:
     always: bool = False
     observe: bool = False
     largest_file: int = DEFAULT_LARGEST_FILE
+    largest_sent: int = DEFAULT_LARGEST_SENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hansard.channels.enclosures import Enclosure, files_of
 from hansard.channels.split import split_text, utf16_units
 from hansard.channels.whatsapp.inbound import PLATFORM
 from hansard.engine.ports import Capabilities
 from hansard.errors import HansardError, NotAllowed, RetryLater, Unreachable
 from hansard.model import document
 from hansard.model.delivery import Delivery
-from hansard.model.part import Attachment, Part, text_of
+from hansard.model.part import text_of
 from hansard.model.terminal import one_line
 
 LONGEST = 4096
 NOTHING = "(An empty message.)"
+_LARGEST_IMAGE = 5 * 1024 * 1024
 LONGEST_WAIT_SECONDS = 24 * 3600.0
 
 CAPABILITIES = Capabilities(
@@ -81,17 +83,7 @@ def texts(delivery: Delivery) -> list[str]:
     """The words of a delivery, cut into messages; empty when it has only files."""
     said = "".join(char for char in document.speakable(text_of(delivery.parts)) if _is_shown(char))
     pieces = split_text(formatted(said), LONGEST, measure=utf16_units)
-    return pieces or ([] if files(delivery.parts) else [NOTHING])
-
-
-def files(parts: tuple[Part, ...]) -> list[Attachment]:
-    """The files of a delivery."""
-    return [part for part in parts if isinstance(part, Attachment)]
-
-
-def told_of(file: Attachment) -> str:
-    """What is said of a file that cannot be sent."""
-    return f"[file {one_line(file.name or 'without a name', 100)}: see it in the workbench]"
+    return pieces or ([] if files_of(delivery.parts) else [NOTHING])
 
 
 def text_message(text: str, delivery: Delivery) -> dict[str, Any]:
@@ -99,12 +91,14 @@ def text_message(text: str, delivery: Delivery) -> dict[str, Any]:
     return _addressed(delivery) | {"type": "text", "text": {"body": text, "preview_url": False}}
 
 
-def file_message(media_id: str, file: Attachment, delivery: Delivery) -> dict[str, Any]:
+def file_message(media_id: str, file: Enclosure, delivery: Delivery) -> dict[str, Any]:
     """One message that is a file, which WhatsApp has already."""
     kind = kind_of(file.media_type)
+    if kind == "image" and len(file.data) > _LARGEST_IMAGE:
+        kind = "document"
     about = {"id": media_id}
-    if kind == "document" and file.name:
-        about["filename"] = one_line(file.name, 100)
+    if kind == "document":
+        about["filename"] = file.name
     return _addressed(delivery) | {"type": kind, kind: about}
 
 
