@@ -1,5 +1,7 @@
 """Another program's file is read, and nothing else."""
 
+import os
+import shutil
 from pathlib import Path
 
 import apsw
@@ -63,3 +65,64 @@ def test_rubbish_is_refused_in_words(tmp_path: Path) -> None:
         ForeignDatabase(tmp_path / "nowhere.db")
     assert is_sqlite(rubbish)
     assert not is_sqlite(link)
+
+
+def test_rows_can_be_counted_by_a_value(path: Path) -> None:
+    with ForeignDatabase(path) as database:
+        found = list(database.groups('odd "name', "text", largest=["id", "gone"], sizes=["text"]))
+
+    assert found == [("a", 1, 1, 1.0), ("b", 1, 2, 1.0), ("c", 1, 3, 1.0)]
+
+
+def in_wal_mode(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA journal_mode = wal")
+    connection.execute("CREATE TABLE t (a)")
+    connection.execute("INSERT INTO t VALUES (1)")
+    return connection
+
+
+def test_nothing_is_put_beside_a_file_that_rests(tmp_path: Path) -> None:
+    path = tmp_path / "rests.db"
+    in_wal_mode(path).close()
+
+    with ForeignDatabase(path) as database:
+        assert list(database.rows("t", ["a"])) == [(1,)]
+
+    assert [each.name for each in tmp_path.iterdir()] == ["rests.db"]
+
+
+def test_what_is_only_in_the_log_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "lives.db"
+    connection = in_wal_mode(path)
+    with ForeignDatabase(path) as database:
+        before = list(database.rows("t", ["a"]))
+        connection.execute("INSERT INTO t VALUES (2)")
+        after = list(database.rows("t", ["a"]))
+    connection.close()
+
+    assert (before, after) == ([(1,)], [(1,), (2,)])
+
+
+def test_a_copied_file_with_its_log_is_read_and_left_as_it_is(tmp_path: Path) -> None:
+    path, folder = tmp_path / "lives.db", tmp_path / "copy"
+    folder.mkdir()
+    connection = in_wal_mode(path)
+    for end in ("", "-wal"):
+        shutil.copyfile(f"{path}{end}", folder / f"lives.db{end}")
+    connection.close()
+
+    with ForeignDatabase(folder / "lives.db") as database:
+        assert list(database.rows("t", ["a"])) == [(1,)]
+
+    assert sorted(each.name for each in folder.iterdir()) == ["lives.db", "lives.db-wal"]
+
+
+def test_a_file_that_is_written_meanwhile_is_read_another_time(tmp_path: Path) -> None:
+    path = tmp_path / "rests.db"
+    in_wal_mode(path).close()
+
+    with ForeignDatabase(path) as database:
+        os.utime(path, ns=(1, 1))
+        with pytest.raises(BadInput, match="read another time"):
+            list(database.rows("t", ["a"]))

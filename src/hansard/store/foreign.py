@@ -1,12 +1,16 @@
 """Another program's SQLite file, read and nothing else.
 
 It may be hostile or broken: it is opened read-only, its schema is not trusted, its functions and
-views cannot act, and a question that takes too long is stopped.
+views cannot act, and a question that takes too long is stopped. Nothing is put beside it: SQLite
+would make a `-wal` and a `-shm` for a file in WAL mode even to read it.
 """
 
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +28,8 @@ STEPS = 1_000_000
 MOST_MILLIONS = 20_000
 MAX_VALUE = 64 * 1024 * 1024
 FIRST_BYTES = b"SQLite format 3\x00"
+_MODE_AT = 18
+_WAL_MODE = 2
 
 
 class ForeignDatabase:
@@ -31,14 +37,17 @@ class ForeignDatabase:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._kept = ExitStack()
+        _refuse_odd(path)
         try:
-            self._connection = _open(path)
+            self._connection = self._open()
             self._tables = {
                 name: _columns(self._connection, name)
                 for (name,) in self._connection.execute(queries.foreign()["tables"])
                 if isinstance(name, str)
             }
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
+            self._kept.close()
             raise BadInput(f"{path} cannot be read as a SQLite database ({error}).") from error
 
     def has(self, table: str, *columns: str) -> bool:
@@ -84,9 +93,23 @@ class ForeignDatabase:
         wanted = "".join(largest.format(column=_quoted(each)) for each in known)
         return next(self._ask("fingerprint", (), columns=wanted, table=_quoted(table)), ())
 
+    def groups(
+        self, table: str, by: str, *, largest: Sequence[str] = (), sizes: Sequence[str] = ()
+    ) -> Iterator[Row]:
+        """For each value of a column: how many rows, the largest and the sizes of some others."""
+        if not self.has(table, by):
+            return
+        wanted = "".join(
+            queries.foreign()[name].format(column=_quoted(each))
+            for name, columns in (("largest", largest), ("sizes", sizes))
+            for each in columns
+            if each in self._tables[table]
+        )
+        yield from self._ask("groups", (), by=_quoted(by), columns=wanted, table=_quoted(table))
+
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        self._kept.close()
 
     def __enter__(self) -> Self:
         return self
@@ -116,6 +139,29 @@ class ForeignDatabase:
             raise BadInput(f"{self.path} cannot be read further ({error}).") from error
         finally:
             cursor.close()
+        if self._still is not None and _state(self.path) != self._still:
+            raise BadInput(f"{self.path} was written while it was read; it is read another time.")
+
+    def _open(self) -> apsw.Connection:
+        """Open the file so that nothing is made beside it.
+
+        Without a log a file in WAL mode is taken as it stands, and watched. With one, the index
+        that its owner made is used; if there is none, both are copied to a place of our own.
+        """
+        path, way = self.path, "mode=ro"
+        self._still: tuple[int, int] | None = None
+        if _is_in_wal_mode(path):
+            if _size(_beside(path, "-wal")) == 0:
+                self._still = _state(path)
+                way = "immutable=1"
+            elif _size(_beside(path, "-shm")):
+                way = "mode=ro&readonly_shm=1"
+            else:
+                folder = self._kept.enter_context(tempfile.TemporaryDirectory(prefix="hansard-"))
+                path = _copied(path, Path(folder))
+        connection = _opened(path, way)
+        self._kept.callback(connection.close)
+        return connection
 
 
 def is_sqlite(path: Path) -> bool:
@@ -129,15 +175,54 @@ def is_sqlite(path: Path) -> bool:
         return is_regular and file.read(len(FIRST_BYTES)) == FIRST_BYTES
 
 
-def _open(path: Path) -> apsw.Connection:
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
+def _refuse_odd(path: Path) -> None:
+    """Only regular files are opened: no link, no pipe; neither is the log beside one."""
+    for each in (path, _beside(path, "-wal")):
+        try:
+            found = os.lstat(each)
+        except OSError as error:
+            if each == path:
+                raise BadInput(f"{path} cannot be read ({error.strerror}).") from error
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            raise BadInput(f"{each} is not a regular file; it was left alone.")
+
+
+def _is_in_wal_mode(path: Path) -> bool:
+    """Asked through SQLite: a plain open and close would drop its locks, if it were our own."""
+    connection = _opened(path, "immutable=1")
     try:
-        found = os.lstat(path)
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read ({error.strerror}).") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise BadInput(f"{path} is not a regular file; it was left alone.")
-    connection = apsw.Connection(f"file:{quote(str(path))}?mode=ro", flags=flags)
+        return connection.read("main", 0, _MODE_AT, 1)[1][0] == _WAL_MODE
+    finally:
+        connection.close()
+
+
+def _beside(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _state(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    copy = folder / "copy.db"
+    shutil.copyfile(_beside(path, "-wal"), _beside(copy, "-wal"), follow_symlinks=False)
+    shutil.copyfile(path, copy, follow_symlinks=False)
+    return copy
+
+
+def _opened(path: Path, way: str) -> apsw.Connection:
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW
+    connection = apsw.Connection(f"file:{quote(str(path))}?{way}", flags=flags)
     connection.set_busy_timeout(BUSY_MS)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)

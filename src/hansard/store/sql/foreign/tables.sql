@@ -23,3 +23,9 @@ SELECT COUNT(*){columns} FROM {table};
 
 -- name: largest
 , MAX({column})
+
+-- name: sizes
+, TOTAL(OCTET_LENGTH({column}))
+
+-- name: groups
+SELECT {by}, COUNT(*){columns} FROM {table} GROUP BY {by};
