@@ -69,6 +69,9 @@ WORK = {
     "hansard channels check": ["webhook"],
     "hansard agents list": [],
     "hansard config check": [],
+    "hansard password set": [],
+    "hansard password clear": [],
+    "hansard password hash": [],
     "hansard tokens add": [],
     "hansard tokens list": [],
     "hansard tokens revoke": ["TOKEN"],
@@ -173,7 +176,8 @@ def test_every_command_prints_exactly_one_json_document(
         words["CODE"] = _asks_with_a_code(working.home)
     args = [words.get(word, word) for word in WORK[path]]
 
-    answer = working(*path.split()[1:], *args, "--json")
+    stdin = b"correct horse battery" if " password " in path else b""
+    answer = working(*path.split()[1:], *args, "--json", stdin=stdin)
 
     assert answer.code == 0, answer.err
     assert isinstance(answer.json, dict)

@@ -129,7 +129,6 @@ def test_what_is_written_reaches_the_engine(tmp_path: Path) -> None:
         ("[agents.a]\nkind = 'oracle'", "kind must be one of model, command"),
         ("agent = 'b'\n[agents.a]\nkind = 'echo'", "there is no table [agents.b]"),
         ("[channels.telegram]\nagent = 'b'", "there is no table [agents.b]"),
-        ("[web]\nallowed_host = []", "Did you mean 'allowed_hosts'?"),
         ("agnet = 'a'", "no setting 'agnet'"),
         ("zone = 'Berlin'", "There is no time zone 'Berlin'"),
         ("[reset]\nmode = 'weekly'", "A reset mode is none, idle, daily or both"),

@@ -59,6 +59,9 @@ class Served:
         self.address = ready.address
         self.port = ready.port
         self.login_link = ready.login_link
+        self.webhook_address = ready.webhook_address
+        self.parts: WebParts
+        self.stopped = asyncio.Event()
         self.world = world
         self.engine = engine
         self.http: httpx2.AsyncClient
@@ -117,7 +120,8 @@ async def served(
     if task.done():
         await task
     made = Served(store, ready.result(), world, engine)
-    made.stopping = stop
+    made.stopping, made.parts = stop, parts
+    task.add_done_callback(lambda _: made.stopped.set())
     async with httpx2.AsyncClient(base_url=made.address, timeout=20) as http:
         made.http = http
         try:

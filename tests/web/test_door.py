@@ -5,10 +5,12 @@ import re
 import socket
 from collections.abc import Mapping
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Any, NamedTuple
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
 from hansard.actions import logins
@@ -49,6 +51,10 @@ def routes() -> list[Route]:
     store = open_store("sqlite::memory:", create=True, clock=SystemClock(), ids=RandomIds())
     app = create_app(WebParts(store, webhooks={"sample": webhook}))
     store.close()
+    return routes_of(app)
+
+
+def routes_of(app: FastAPI) -> list[Route]:
     return [
         Route(
             str(each.path),
@@ -211,7 +217,7 @@ async def test_a_proxy_is_believed_only_if_it_is_configured(servers: Any) -> Non
     claim = {"X-Forwarded-Host": "hansard.example", "Host": "inner.example"}
     plain = await servers(allowed_hosts=frozenset({"hansard.example"}))
     proxied = await servers(
-        allowed_hosts=frozenset({"hansard.example"}), trusted_proxies=frozenset({"127.0.0.1"})
+        allowed_hosts=frozenset({"hansard.example"}), trusted_proxies=(ip_network("127.0.0.0/8"),)
     )
 
     outside = await plain.client()

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
 
 from hansard import config
 from hansard.app.engine import Agents, build_engine
 from hansard.app.house import House
 from hansard.channels import registry
 from hansard.config import engine as engine_config
+from hansard.config import web as web_config
+from hansard.config.web import WebTable
 from hansard.engine.ports import Adapter
 from hansard.web import server
 from hansard.web.parts import Challenge, Webhook, WebParts, WebSettings
@@ -34,15 +37,14 @@ async def serve(
 ) -> None:
     """Run the house until it is asked to end; then stop intake, finish or park turns, let go."""
     settings = engine_config.read(house.config)
+    web = web_config.read(house.config, config.environment())
     agents = Agents(settings)
     engine = build_engine(house, adapters=adapters, agents=agents)
     parts = WebParts(
         store=house.store,
         profile=house.profile,
         engine=engine,
-        settings=WebSettings(
-            allowed_hosts=frozenset(settings.allowed_hosts), zone=house.config.zone
-        ),
+        settings=_web_settings(web, house.config.zone),
         policies=house.policies,
         clock=house.machine.clock,
         ids=house.machine.ids,
@@ -64,6 +66,18 @@ async def serve(
     finally:
         await engine.stop()
         await agents.close()
+
+
+def _web_settings(web: WebTable, zone: ZoneInfo) -> WebSettings:
+    """The configuration in the web's own words."""
+    port = web.webhook_port
+    return WebSettings(
+        allowed_hosts=frozenset(web.allowed_hosts),
+        password_hash=None if web.password_hash is None else web.password_hash.reveal(),
+        trusted_proxies=web.trusted_proxies,
+        webhook_address=None if port is None else (web.webhook_host, port),
+        zone=zone,
+    )
 
 
 def channels_of(house: House) -> dict[str, Adapter]:

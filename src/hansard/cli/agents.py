@@ -5,7 +5,7 @@ import importlib
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
 from hansard.cli.tree import command, group, pass_console
-from hansard.config import Config, load
+from hansard.config import Config, environment, load, web
 from hansard.config.engine import read
 
 agents = group(
@@ -57,6 +57,7 @@ def check(console: Console) -> None:
     """Read hansard.toml, look for every secret it names, and say what is wrong."""
     loaded = _load(console)
     settings = read(loaded)
+    web.read(loaded, environment())
     made = importlib.import_module("hansard.app.engine").Agents(settings)
     for name in settings.agents:
         made.get(name)

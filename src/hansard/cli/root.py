@@ -23,6 +23,7 @@ COMMANDS = {
     "agents": ("agents:agents", "The agents of this configuration."),
     "config": ("agents:config", "Check the configuration."),
     "tokens": ("tokens:tokens", "Programs that may use the HTTP interface."),
+    "password": ("password:password", "What lets browsers in."),
     "mcp": ("mcp:mcp", "Serve the record to agents over MCP."),
     "usage": ("usage:usage", "Report tokens and cost."),
     "route": ("route:route", "Say which conversation a message belongs to."),

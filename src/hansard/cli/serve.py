@@ -32,11 +32,13 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
                 "address": found.address,
                 "port": found.port,
                 "login_link": found.login_link,
+                "webhook_address": found.webhook_address,
                 "database": where,
             }
             lines = [
                 f"Hansard serves {where} at {found.address}",
                 f"Open this once, within a minute: {found.login_link}",
+                *_webhooks(found.webhook_address),
                 "Programs come in with a token of: hansard tokens add",
                 "Ctrl-C ends it.",
             ]
@@ -47,3 +49,7 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
         adapters = {} if no_channels else serving.channels_of(house)
         asyncio.run(serving.serve(house, address, adapters=adapters, on_ready=ready))
     console.note("Stopped.")
+
+
+def _webhooks(address: str | None) -> list[str]:
+    return [] if address is None else [f"Webhooks come in at {address}, and nothing else there"]

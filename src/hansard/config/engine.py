@@ -61,7 +61,6 @@ class EngineSettings:
     while_running: str = "queue"
     compact_at_tokens: int | None = None
     finalizer: str | None = None
-    allowed_hosts: tuple[str, ...] = ()
 
 
 def read(config: Config) -> EngineSettings:
@@ -71,7 +70,7 @@ def read(config: Config) -> EngineSettings:
     chosen = table.text("agent")
     if chosen is not None and chosen not in agents:
         raise BadInput(f"agent = {chosen!r}: there is no table [agents.{chosen}].")
-    loops, web = table.table("engine"), table.table("web")
+    loops = table.table("engine")
     channels = dict(table.table("channels").tables())
     settings = EngineSettings(
         agent=chosen or next(iter(agents), None),
@@ -92,10 +91,8 @@ def read(config: Config) -> EngineSettings:
         while_running=loops.word("while_running", "queue", ("queue", "interrupt")),
         compact_at_tokens=loops.whole("compact_at_tokens"),
         finalizer=loops.text("finalizer"),
-        allowed_hosts=web.texts("allowed_hosts", ()),
     )
     loops.refuse_unknown()
-    web.refuse_unknown()
     return settings
 
 

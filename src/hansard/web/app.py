@@ -69,9 +69,8 @@ def create_app(parts: WebParts) -> FastAPI:
     app.state.streams = Streams(parts)
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
-    for name, webhook in parts.webhooks.items():
-        challenge = parts.challenges.get(name)
-        app.include_router(webhooks.router_for(name, webhook, challenge), prefix=PREFIX)
+    if parts.settings.webhook_address is None:
+        _take_webhooks(app, parts)
     app.include_router(health.public, prefix=PREFIX)
     app.include_router(health.public, include_in_schema=False)
     app.include_router(login.pages)
@@ -87,6 +86,22 @@ def create_app(parts: WebParts) -> FastAPI:
     app.add_middleware(Gate, settings=parts.settings)
     app.add_middleware(health.Tally, counts=counts)
     return app
+
+
+def create_webhook_app(parts: WebParts) -> FastAPI:
+    """The paths of webhooks and nothing else, for an address that platforms can reach."""
+    app = FastAPI(title="Hansard", openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.parts = parts
+    _take_webhooks(app, parts)
+    problems.install(app)
+    app.add_middleware(Gate, settings=parts.settings)
+    return app
+
+
+def _take_webhooks(app: FastAPI, parts: WebParts) -> None:
+    for name, webhook in parts.webhooks.items():
+        challenge = parts.challenges.get(name)
+        app.include_router(webhooks.router_for(name, webhook, challenge), prefix=PREFIX)
 
 
 @asynccontextmanager

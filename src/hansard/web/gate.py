@@ -1,5 +1,6 @@
 """The gate before every path: names, origins, sizes, and the headers of every answer."""
 
+import ipaddress
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -58,10 +59,19 @@ class Gate:
         hosts = headers.getlist("host")
         host, scheme = (hosts[0] if len(hosts) == 1 else ""), str(scope["scheme"])
         client = scope.get("client")
-        if client is not None and client[0] in self._settings.trusted_proxies:
+        if client is not None and self._is_trusted(client[0]):
             host = headers.get("x-forwarded-host", host)
             scheme = headers.get("x-forwarded-proto", scheme)
         return host.lower(), scheme
+
+    def _is_trusted(self, peer: str) -> bool:
+        if not self._settings.trusted_proxies:
+            return False
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:  # a socket in the file system has no address
+            return False
+        return any(address in network for network in self._settings.trusted_proxies)
 
 
 def is_known(host: str, known: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hansard.actions import logins
 from hansard.actions.logins import Login
-from hansard.errors import RetryLater
+from hansard.errors import Conflict, RetryLater
 from hansard.model.view import time_text
 from hansard.web.answers import items, json_response, name
 from hansard.web.auth import Admin, Parts, Reader, cookie_name, csrf_of
@@ -120,6 +120,8 @@ async def end_login(login_id: str, parts: Parts, caller: Admin) -> Response:
 async def set_password(request: Request, parts: Parts, caller: Admin) -> Response:
     """Set the password or take it away; every other browser is logged out."""
     body, _ = await read_body(request, PasswordChange)
+    if parts.settings.password_hash is not None and caller.profile == parts.profile:
+        raise Conflict("The password stands in the configuration; change it there.")
     kept = await parts.store.read(logins.password_of, profile=caller.profile)
     if kept is not None:
         await _check(parts, body.old or "", kept, profile=caller.profile)

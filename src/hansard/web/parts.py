@@ -1,5 +1,6 @@
 """What the web is made of: handed to it by the composition root."""
 
+import ipaddress
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from hansard.engine.engine import Engine
 from hansard.model.reset import Policies
 from hansard.store.database import Store
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 # An adapter's door for a platform's webhooks: headers and the raw body in, a status out. It
@@ -44,8 +46,9 @@ class WebSettings:
     """How the web behaves: names it answers to, proxies it believes, limits."""
 
     allowed_hosts: frozenset[str] = frozenset()
-    password_hash: str | None = None
-    trusted_proxies: frozenset[str] = frozenset()
+    password_hash: str | None = field(default=None, repr=False)
+    trusted_proxies: tuple[Network, ...] = ()
+    webhook_address: tuple[str, int] | None = None
     limits: Limits = field(default_factory=Limits)
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
 

@@ -6,13 +6,15 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from hansard.errors import BadInput, Conflict
-from hansard.web.app import create_app
+from hansard.web.app import create_app, create_webhook_app
 from hansard.web.login import has_password, offer_link
 from hansard.web.parts import WebParts
 
@@ -28,6 +30,7 @@ class Ready:
     address: str
     port: int
     login_link: str
+    webhook_address: str | None = None
 
 
 def is_loopback(host: str) -> bool:
@@ -54,27 +57,52 @@ async def serve(
     An address that others can reach needs a password and `exposed`.
     """
     await check_exposure(parts, host, exposed=exposed)
-    listening = _listen(host, port)
-    port_taken = int(listening.getsockname()[1])
-    address = _address(host, port_taken)
-    server = _Server(_config(parts))
-    ending = asyncio.Event() if stop is None else stop
-    with _signals(ending) if stop is None else contextlib.nullcontext():
-        running = asyncio.create_task(server.serve(sockets=[listening]))
-        stopping = asyncio.create_task(_stop_when(ending, server))
-        try:
-            up = asyncio.create_task(server.up.wait())
-            await asyncio.wait({up, running}, return_when=asyncio.FIRST_COMPLETED)
-            up.cancel()
-            if server.started and on_ready is not None:
-                link = await offer_link(parts, address)
-                on_ready(Ready(address, port_taken, link))
-            await running
-        finally:
+    with contextlib.ExitStack() as leaving:
+        own = leaving.enter_context(contextlib.closing(_listen(host, port)))
+        servers = {_Server(_config(parts, create_app(parts))): own}
+        hooks = parts.settings.webhook_address
+        if hooks is not None:
+            door = leaving.enter_context(contextlib.closing(_listen(*hooks)))
+            servers[_Server(_config(parts, create_webhook_app(parts)))] = door
+        ending = asyncio.Event() if stop is None else stop
+        if stop is None:
+            leaving.enter_context(_signals(ending))
+
+        async def ready() -> None:
+            if on_ready is not None:
+                addresses = [_address(each) for each in servers.values()]
+                link = await offer_link(parts, addresses[0])
+                on_ready(Ready(addresses[0], own.getsockname()[1], link, *addresses[1:]))
+
+        await _run(servers, ready, ending)
+
+
+async def _run(
+    servers: "Mapping[_Server, socket.socket]",
+    ready: Callable[[], Awaitable[None]],
+    ending: asyncio.Event,
+) -> None:
+    """Run until it is time to end, or until one of them ends; then all end."""
+    running = [
+        asyncio.create_task(server.serve(sockets=[taken])) for server, taken in servers.items()
+    ]
+    up = asyncio.gather(*(server.up.wait() for server in servers))
+    over = asyncio.create_task(ending.wait())
+    first: set[asyncio.Future[Any]] = {up, *running}
+    then: set[asyncio.Future[Any]] = {over, *running}
+    try:
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if up.done():
+            await ready()
+        await asyncio.wait(then, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for server in servers:
             server.leave()
-            stopping.cancel()
-            await asyncio.gather(running, stopping, return_exceptions=True)
-            listening.close()
+        up.cancel()
+        over.cancel()
+        ended = await asyncio.gather(*running, return_exceptions=True)
+    for error in filter(None, ended):
+        raise error
 
 
 async def check_exposure(parts: WebParts, host: str, *, exposed: bool) -> None:
@@ -106,14 +134,15 @@ class _Server(uvicorn.Server):
 
     def leave(self) -> None:
         """Stop taking requests, end the streams, finish what was begun."""
-        app = self.config.app
-        app.state.streams.close()  # type: ignore[union-attr]
+        app: Any = self.config.app
+        if hasattr(app.state, "streams"):
+            app.state.streams.close()
         self.should_exit = True
 
 
-def _config(parts: WebParts) -> uvicorn.Config:
+def _config(parts: WebParts, app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
-        create_app(parts),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -144,14 +173,9 @@ def _listen(host: str, port: int) -> socket.socket:
     return made
 
 
-def _address(host: str, port: int) -> str:
-    name = f"[{host.strip('[]')}]" if ":" in host else host
-    return f"http://{name}:{port}"
-
-
-async def _stop_when(ending: asyncio.Event, server: _Server) -> None:
-    await ending.wait()
-    server.leave()
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @contextlib.contextmanager

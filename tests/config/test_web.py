@@ -1,0 +1,81 @@
+"""The table [web]: read with care, its example true, its secret kept."""
+
+from dataclasses import fields
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from hansard import config
+from hansard.actions import logins
+from hansard.config.web import WebTable, read
+from hansard.errors import BadInput
+from tests.house.code import ROOT
+
+EXAMPLE = ROOT / "hansard.example.toml"
+HASH = logins.hash_password("correct horse battery", bytes(16))
+
+
+def loaded(folder: Path, text: str, **environ: str) -> WebTable:
+    (folder / config.FILE).write_text(text, encoding="utf-8")
+    return read(config.load(home=str(folder)), environ)
+
+
+def test_the_example_says_the_defaults_and_names_every_setting(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+
+    assert loaded(tmp_path, text) == WebTable()
+    assert [each.name for each in fields(WebTable) if f"{each.name}" not in text] == []
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    found = loaded(
+        tmp_path,
+        f"""
+        [web]
+        allowed_hosts = ["h.example"]
+        trusted_proxies = ["127.0.0.1", "10.0.0.0/8", "::1"]
+        password_hash = "{HASH}"
+        webhook_host = "0.0.0.0"
+        webhook_port = 8742
+        """,
+    )
+
+    assert found.allowed_hosts == ("h.example",)
+    assert found.trusted_proxies == tuple(map(ip_network, ("127.0.0.1", "10.0.0.0/8", "::1")))
+    assert found.password_hash is not None
+    assert found.password_hash.reveal() == HASH
+    assert (found.webhook_host, found.webhook_port) == ("0.0.0.0", 8742)
+    assert HASH not in repr(found)
+
+
+def test_the_hash_may_stand_in_a_file_or_a_variable(tmp_path: Path) -> None:
+    (tmp_path / "hash").write_text(f"{HASH}\n")
+
+    by_file = loaded(tmp_path, f"[web]\npassword_hash_file = '{tmp_path}/hash'")
+    by_variable = loaded(tmp_path, "[web]\npassword_hash_env = 'H'", H=HASH)
+
+    for found in (by_file, by_variable):
+        assert found.password_hash is not None
+        assert found.password_hash.reveal() == HASH
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("allowed_host = []", "Did you mean 'allowed_hosts'?"),
+        ("trusted_proxies = ['proxy.example']", "'proxy.example' is no address and no network"),
+        ("trusted_proxies = ['10.0.0.1/8']", "no network"),
+        ("trusted_proxies = '127.0.0.1'", "must be a list of texts"),
+        ("password_hash = 'correct horse battery'", "hansard password hash"),
+        ("password_hash_env = 'NONE'", "no variable NONE"),
+        ("webhook_port = 70000", "at most 65535"),
+        ("webhook_port = 0", "a whole number above 0"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        loaded(tmp_path, f"[web]\n{text}")
+
+    assert says in str(caught.value)
+    assert "correct horse" not in str(caught.value)

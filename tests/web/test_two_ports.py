@@ -1,0 +1,91 @@
+"""Webhooks on a port of their own: nothing else is there, and they are nowhere else."""
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+import pytest
+
+from hansard.actions import logins
+from hansard.web.app import create_app, create_webhook_app
+from tests.web.conftest import API, Client, Served
+from tests.web.test_door import routes_of
+
+HOOK = f"{API}/channels/sample/webhook"
+
+
+async def sample(headers: Mapping[str, str], raw: bytes) -> int:
+    return 200 if headers.get("x-signature") == "good" else 401
+
+
+@pytest.fixture
+async def two(servers: Any) -> tuple[Served, str]:
+    """A server, and the address of its webhooks."""
+    server: Served = await servers(webhooks={"sample": sample}, webhook_address=("127.0.0.1", 0))
+    assert server.webhook_address is not None
+    return server, server.webhook_address
+
+
+async def test_a_webhook_is_taken_on_its_own_port_alone(two: tuple[Served, str]) -> None:
+    server, door = two
+    good = {"X-Signature": "good"}
+    async with httpx2.AsyncClient(timeout=20) as platform:
+        taken = await platform.post(f"{door}{HOOK}", headers=good)
+        forged = await platform.post(f"{door}{HOOK}")
+        elsewhere = await platform.post(f"{server.address}{HOOK}", headers=good)
+
+    assert [each.status_code for each in (taken, forged, elsewhere)] == [200, 401, 404]
+
+
+async def test_nothing_else_is_behind_the_webhooks_port(two: tuple[Served, str]) -> None:
+    server, door = two
+    admin = await server.client()
+    for route in routes_of(create_app(server.parts)):
+        for method in route.methods:
+            answer = await admin.call(method, door + route.path)
+            assert answer.status_code == 404, (method, route.path)
+
+
+async def test_the_webhooks_application_has_only_their_paths(two: tuple[Served, str]) -> None:
+    server, _ = two
+
+    found = routes_of(create_webhook_app(server.parts))
+
+    assert {route.path for route in found} == {HOOK}
+
+
+async def test_a_foreign_name_is_refused_there_too(two: tuple[Served, str]) -> None:
+    _, door = two
+    async with httpx2.AsyncClient(timeout=20) as platform:
+        refused = await platform.post(f"{door}{HOOK}", headers={"Host": "evil.example"})
+
+    assert refused.status_code == 421
+
+
+async def test_both_ports_are_let_go(servers: Any) -> None:
+    server: Served = await servers(webhooks={"sample": sample}, webhook_address=("127.0.0.1", 0))
+    assert server.webhook_address is not None
+    ports = [int(each.rpartition(":")[2]) for each in (server.address, server.webhook_address)]
+
+    await server.stop()
+    await server.stopped.wait()
+
+    for port in ports:
+        with socket.socket() as made:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(("127.0.0.1", port))
+
+
+async def test_a_configured_password_lets_in_and_is_changed_only_there(servers: Any) -> None:
+    hashed = logins.hash_password("correct horse battery", bytes(16))
+    server: Served = await servers(password_hash=hashed)
+    nobody, admin = Client(await server.fresh(), None), await server.client()
+    door = f"{server.address}{API}/login"
+
+    entered = await nobody.call("POST", door, json={"password": "correct horse battery"})
+    wrong = await nobody.call("POST", door, json={"password": "wrong horse battery"})
+    changed = await admin.call("PUT", "/password", json={"new": "another one entirely"})
+
+    assert (entered.status_code, wrong.status_code, changed.status_code) == (200, 401, 409)
+    assert "configuration" in changed.json()["detail"]
