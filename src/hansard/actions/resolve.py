@@ -1,5 +1,7 @@
 """From what a person typed to one session (rule D-4)."""
 
+import re
+
 from hansard.errors import Ambiguous, BadInput, NotFound
 from hansard.model import document
 from hansard.model.session import SessionHead
@@ -8,6 +10,7 @@ from hansard.store import sessions
 from hansard.store.database import Tx
 
 _SHOWN = 6
+_ID_LIKE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
@@ -18,7 +21,7 @@ def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     head = sessions.get(tx, ref, profile=profile)
     if head is not None:
         return head
-    found = _by_prefix(tx, ref, profile=profile) or _by_title(tx, ref, profile=profile)
+    found = _by_beginning(tx, ref, profile=profile) or _by_title(tx, ref, profile=profile)
     if found is None:
         raise NotFound(f"No session is called {ref!r}, by id or by title.")
     head = sessions.get(tx, found, profile=profile)
@@ -27,10 +30,16 @@ def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     return head
 
 
-def _by_prefix(tx: Tx, ref: str, *, profile: str) -> str | None:
-    if not (ref.isascii() and ref.isalnum()):
-        return None
-    rows = tx.all("ids_by_prefix", profile=profile, first=ref, beyond=ref + "\x7f", limit=_SHOWN)
+def _by_beginning(tx: Tx, ref: str, *, profile: str) -> str | None:
+    return by_prefix(tx, ref, profile=profile) if _ID_LIKE.fullmatch(ref) else None
+
+
+def by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
+    """The only id that begins so; None when there is none, and several are refused."""
+    ref = document.speakable(text)
+    rows = tx.all(
+        "ids_by_prefix", profile=profile, first=ref, beyond=ref + "\U0010ffff", limit=_SHOWN
+    )
     if len(rows) > 1:
         names = [f"{id} ({title})" if title else id for id, title in rows]
         more = "" if len(rows) < _SHOWN else " and more"

@@ -39,6 +39,13 @@ class Wish:
     steps: bool = False
     session: str | None = None
     source: str | None = None
+    sources: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+    def narrow(self, query: Query) -> Query:
+        """The query in the places that are wished for besides those it names."""
+        sources = self.sources if self.source is None else (self.source,)
+        return queries.narrowed(query, sources=sources, roles=self.roles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +99,8 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     if wish.sort not in SORTS:
         raise BadInput(f"Hits are sorted by {' or '.join(SORTS)}, not by {wish.sort!r}.")
     place = None if wish.cursor is None else Cursor.parse(wish.cursor)
-    query = queries.parse(text, now=now)
-    if wish.source is not None:
-        query = queries.from_source(query, wish.source)
+    typed = queries.parse(text, now=now)
+    query = wish.narrow(typed)
     behind = indexing.state(tx).behind
     if query.is_empty:
         return Found((), 0, False, None, query.describe(), behind=behind)
@@ -102,12 +108,8 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     areas = finding.areas(steps=steps)
     finder = _finder(tx, query, profile=profile, wish=wish)
     # What looks like operators may be the text itself: then it is looked for everywhere.
-    literal = queries.literal(query, platform=wish.source)
-    quoted = (
-        []
-        if literal is None
-        else _finder(tx, literal, profile=profile, wish=wish).quoted(literal, areas)
-    )
+    literal = queries.literal(typed)
+    quoted = [] if literal is None else _quoted(tx, wish.narrow(literal), areas, profile, wish)
     candidates, used = _find(finder, query, areas, quoted)
     found = candidates.found
     ranking = Ranking(finder, found, by_relevance=wish.sort == "relevance")
@@ -126,6 +128,12 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
         suggestion=None if page else _suggest(tx, query),
         missing=finder.missing,
     )
+
+
+def _quoted(
+    tx: Tx, literal: Query, areas: Sequence[str], profile: str, wish: Wish
+) -> list[Candidate]:
+    return _finder(tx, literal, profile=profile, wish=wish).quoted(literal, areas)
 
 
 def _finder(tx: Tx, query: Query, *, profile: str, wish: Wish) -> Finder:

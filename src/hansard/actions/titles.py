@@ -3,7 +3,13 @@
 from hansard.actions.log import SessionChanged
 from hansard.errors import Conflict
 from hansard.model.session import SessionHead, TitleBy
-from hansard.model.title import clean_title, next_title, rivals_prefix
+from hansard.model.title import (
+    clean_title,
+    matches_continuation,
+    next_title,
+    numbered_base,
+    rivals_prefix,
+)
 from hansard.store.database import Tx
 
 
@@ -40,6 +46,17 @@ def free_title(tx: Tx, wanted: str, *, profile: str, except_for: str = "") -> st
     prefix = rivals_prefix(wanted)
     rivals = tx.all("titles_from", profile=profile, first=prefix, beyond=prefix + "\U0010ffff")
     return next_title(wanted, {wanted, *(row[0] for row in rivals)})
+
+
+def next_in_lineage(tx: Tx, text: str, *, profile: str) -> str:
+    """The base of a numbered title while nobody has it or a number of it, else its next number."""
+    base, _ = numbered_base(text)
+    prefix = rivals_prefix(base)
+    rivals = tx.all("titles_from", profile=profile, first=prefix, beyond=prefix + "\U0010ffff")
+    holder = tx.one("id_by_title", profile=profile, title=base)
+    taken = {row[0] for row in rivals} | ({base} if holder is not None else set())
+    is_free = base not in taken and all(matches_continuation(base, each) is None for each in taken)
+    return base if is_free else next_title(base, taken)
 
 
 def check_free(tx: Tx, wanted: str, *, profile: str, except_for: str = "") -> None:

@@ -121,17 +121,19 @@ def parse(text: str, *, now: datetime | None = None) -> Query:
     return Query(text, tuple(groups[:MOST_TERMS]), tuple(unwanted[:MOST_TERMS]), filters)
 
 
-def from_source(query: Query, platform: str) -> Query:
-    """The same query, only in what came from one platform."""
-    return replace(query, filters=replace(query.filters, sources=(platform,)))
+def narrowed(query: Query, *, sources: tuple[str, ...] = (), roles: tuple[str, ...] = ()) -> Query:
+    """The same query, only in what came from these platforms and was said in these roles."""
+    filters = query.filters
+    return replace(
+        query,
+        filters=replace(filters, sources=sources or filters.sources, roles=roles or filters.roles),
+    )
 
 
-def literal(query: Query, *, platform: str | None = None) -> Query | None:
+def literal(query: Query) -> Query | None:
     """The whole text as it stands, for those who quote a message that looks like operators."""
     term = _term(query.text, quoted=True) if query.has_operators else None
-    if term is None:
-        return None
-    return Query(query.text, ((term,),), (), Filters(sources=(platform,) if platform else ()))
+    return None if term is None else Query(query.text, ((term,),))
 
 
 def _bounded(text: str) -> str:

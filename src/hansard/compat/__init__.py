@@ -1,0 +1,1 @@
+"""Drop-in names for programs that were written for other systems."""

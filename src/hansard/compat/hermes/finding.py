@@ -1,0 +1,159 @@
+"""Searching messages, with the answers that Hermes programs read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from hansard.actions import search
+from hansard.actions.search import Hit, Wish
+from hansard.compat.hermes import messages, rows
+from hansard.compat.hermes.messages import Json
+from hansard.compat.hermes.opened import Opened
+from hansard.model import transcript
+from hansard.model.entry import Message
+from hansard.model.query import ROLES
+from hansard.model.search_text import TITLE
+from hansard.model.session import Segment, SessionHead
+from hansard.model.snippet import CLOSE, OPEN
+from hansard.store import entries, sessions
+from hansard.store.database import Tx
+
+SORTS = ("newest", "oldest")
+_CONTEXT = 200
+_PAGE = 200
+_MARKS = str.maketrans({OPEN: ">>>", CLOSE: "<<<"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where to look: None means everywhere, and no sources at all means nowhere."""
+
+    sources: Sequence[str] | None = None
+    without: Sequence[str] | None = None
+    roles: Sequence[str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can be found there."""
+        return self.sources is not None and not self.sources
+
+    def has(self, row: Json) -> bool:
+        """Whether a result is wanted."""
+        return row["source"] not in (self.without or ()) and (
+            not self.roles or row["role"] in self.roles
+        )
+
+    def wish(self, sort: str | None) -> Wish:
+        """How the house is asked."""
+        known = tuple(role for role in self.roles or () if role in ROLES)
+        is_known = len(known) == len(self.roles or ())
+        return Wish(
+            sort="newest" if sort in SORTS else "relevance",
+            limit=_PAGE,
+            all_hits=True,
+            steps=True,
+            sources=tuple(self.sources or ()),
+            # A role that we keep under another name is looked for among all.
+            roles=known if is_known else (),
+        )
+
+
+def find(
+    opened: Opened, query: str, scope: Scope, *, limit: int, offset: int, sort: str | None
+) -> list[Json]:
+    """The messages that match, each once, without those that were taken back."""
+    if not query.strip() or scope.is_empty or limit <= 0:
+        return []
+    found: list[Json] = []
+    skip = max(0, offset)
+    for row in _results(opened, query, scope, sort):
+        found.append(row)
+        # The oldest come last: all must be seen before the first can be told.
+        if sort != "oldest" and len(found) >= skip + limit:
+            break
+    if sort == "oldest":
+        found.reverse()
+    return [
+        opened.read(_with_context, row, profile=opened.profile)
+        for row in found[skip : skip + limit]
+    ]
+
+
+def _results(opened: Opened, query: str, scope: Scope, sort: str | None) -> Iterator[Json]:
+    wish = scope.wish(sort)
+    while True:
+        now = opened.occasion().now
+        pending = opened.store.search(_page, query, profile=opened.profile, wish=wish, now=now)
+        page, following = pending.result()
+        yield from (row for row in page if scope.has(row))
+        if following is None:
+            return
+        wish = replace(wish, cursor=following)
+
+
+def _page(
+    tx: Tx, query: str, *, profile: str, wish: Wish, now: datetime
+) -> tuple[list[Json], str | None]:
+    found = search.search(tx, query, profile=profile, wish=wish, now=now)
+    if found.relaxed:
+        # Any of the words instead of all: a caller who cannot be told gets none.
+        return [], None
+    taken_back: dict[int, list[tuple[int, int]]] = {}
+    return [
+        _row(tx, hit) for hit in found if hit.role != TITLE and _stands(tx, hit, taken_back)
+    ], found.next
+
+
+def _stands(tx: Tx, hit: Hit, taken_back: dict[int, list[tuple[int, int]]]) -> bool:
+    no = hit.session.no
+    if no not in taken_back:
+        marks = entries.marks(tx, sessions.segments(tx, no))
+        taken_back[no] = transcript.retracted(marks)
+    return not transcript.is_retracted(hit.seq, taken_back[no])
+
+
+def _row(tx: Tx, hit: Hit) -> Json:
+    head = hit.session
+    owner = _owner(tx, head, hit.seq)
+    [entry] = entries.read(tx, Segment(owner, head.id, hit.seq, hit.seq), limit=1)
+    row = messages.to_row(entries.entry_no(owner, hit.seq), head.id, entry)
+    return {
+        "id": row["id"],
+        "session_id": head.id,
+        "role": row["role"],
+        "snippet": hit.snippet.translate(_MARKS),
+        "timestamp": row["timestamp"],
+        "tool_name": row["tool_name"],
+        "source": head.source.platform,
+        "model": head.model,
+        "session_started": head.began_at.timestamp(),
+    }
+
+
+def _owner(tx: Tx, head: SessionHead, seq: int) -> int:
+    """The number of the session whose log has the entry: a fork reads its parent's."""
+    segments = sessions.segments(tx, head.no)
+    return next(each.no for each in segments if each.first <= seq <= each.last)
+
+
+def _with_context(tx: Tx, row: Json, *, profile: str) -> Json:
+    """The result with what was said right before and after it in the same session."""
+    head = rows.find(tx, row["session_id"], profile=profile)
+    near: list[Json] = []
+    if head is not None:
+        numbered = list(rows.said(tx, head))
+        at = next((n for n, (no, _) in enumerate(numbered) if no == row["id"]), None)
+        if at is not None:
+            near = [
+                {"role": chat["role"], "content": _beginning(entry.body)}
+                for no, entry in numbered[max(0, at - 1) : at + 2]
+                if (chat := messages.to_row(no, head.id, entry))
+            ]
+    return row | {"context": near}
+
+
+def _beginning(said: object) -> str:
+    assert isinstance(said, Message)
+    content = messages.content_of(said)
+    text = content if isinstance(content, str) else said.text
+    return text[:_CONTEXT]
