@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -340,6 +341,41 @@ def test_what_was_taken_back_there_is_taken_back_here(
 
     assert archive.texts("scripted", "s1") == ["a", "c"]
     assert archive.everything() == before
+    archive.check()
+
+
+def test_what_is_taken_back_later_is_taken_back_then(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), said("b"), said("c")]
+    archive.take(scripted, [unit])
+
+    scripted.events.append(TakenBack(after="a", at=NOON))
+    archive.take(scripted, [touched(unit.path)])
+    before = archive.everything()
+    archive.take(scripted, [touched(unit.path)])
+    assert archive.texts("scripted", "s1") == ["a"]
+    assert archive.everything() == before
+
+    scripted.events.append(said("d"))
+    archive.take(scripted, [touched(unit.path)])
+    before = archive.everything()
+    archive.take(scripted, [touched(unit.path)])
+    assert archive.texts("scripted", "s1") == ["a", "d"]
+    assert archive.everything() == before
+    archive.check()
+
+
+def test_what_a_tool_keeps_in_a_profile_stays_apart(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a")]
+    archive.take(scripted, [unit])
+    scripted.events = [Begin(native_id="s2"), said("b")]
+    report = archive.take(scripted, [replace(unit, profile="work")])
+
+    assert sorted(head.profile for head in archive.heads()) == ["main", "work"]
+    assert [note for note in report.notes if "work" in note] == report.notes
     archive.check()
 
 

@@ -52,6 +52,8 @@ class Unit:
     beside: tuple[Path, ...] = ()
     # When its owner will delete it.
     expires_at: datetime | None = None
+    # The profile in which its tool keeps it, if not in its usual one.
+    profile: str | None = None
     # Whatever the importer wants to know when it reads: never from outside the unit.
     hint: Any = None
 

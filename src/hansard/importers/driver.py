@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hansard.actions import weaving
 from hansard.errors import BadInput, Conflict
@@ -84,7 +84,8 @@ def run(
     report = Report()
     own = frozenset(own_files)
     for unit in units:
-        _read(target, importer, unit, report, own=own, progress=progress)
+        to = _profiled(target, unit, report)
+        _read(to, importer, unit, report, own=own, progress=progress)
         progress(report, unit)
     return report
 
@@ -94,14 +95,15 @@ def look(target: Target | None, importer: Importer, units: Iterable[Unit]) -> Re
     report = Report()
     for unit in units:
         report.units += 1
-        known = None if target is None else _known(target, unit)
+        to = None if target is None else _profiled(target, unit, report)
+        known = None if to is None else _known(to, unit)
         if known is not None and known.stamp == unit.stamp:
             report.unchanged_units += 1
             continue
         report.bytes += unit.size
         try:
             for event in importer.read(unit, None):
-                _look_at(event, target, unit, report)
+                _look_at(event, to, unit, report)
         except BadInput as error:
             report.fault(unit, "", str(error))
     return report
@@ -119,6 +121,14 @@ def _look_at(event: Event, target: Target | None, unit: Unit, report: Report) ->
             report.messages += sum(isinstance(item, Said) for item in items)
         case Skipped(where=where, why=why):
             report.fault(unit, where, why)
+
+
+def _profiled(target: Target, unit: Unit, report: Report) -> Target:
+    """Where a unit goes: what its tool keeps in a profile of its own stays apart here too."""
+    if unit.profile in (None, target.profile) or target.is_asked_for:
+        return target
+    report.note(f"What {target.title} keeps in its profile {unit.profile} is in the one here.")
+    return replace(target, profile=unit.profile)
 
 
 def _known(target: Target, unit: Unit) -> ReadUnit | None:

@@ -44,6 +44,8 @@ class Target:
     tool: str
     title: str
     when: Occasion
+    # Whether a person named the profile: then even what its tool keeps in another goes there.
+    is_asked_for: bool = False
 
 
 class Weaver:
@@ -126,10 +128,10 @@ class Weaver:
     def take_back(self, taken: TakenBack) -> None:
         """Take back everything after a message."""
         here = 0 if taken.after is None else self._seq_of(taken.after)
-        if here is None:
+        if here is None or here == self._here or self._go(here):
             return
-        self._go(here)
-        if self._log is None and self._here != self._tip:
+        self._leave_known_log()
+        if self._here != self._tip:
             self._retract(taken.at)
 
     def follow(self, items: Sequence[Said | Compacted], *, is_current: bool) -> None:
@@ -288,15 +290,24 @@ class Weaver:
 
     # Where we are
 
-    def _go(self, here: int) -> None:
-        """Stand on an entry. Going back in a log that is said again uses up its retraction."""
+    def _go(self, here: int) -> bool:
+        """Stand on an entry. Going back in a log that is said again uses up its retraction.
+
+        Say whether there was one.
+        """
         if here == self._here:
-            return
-        self._here = here
-        if self._log is not None and self._rest is None:
-            row = self._next_known()
-            if row is not None and _takes_back_to(row, here):
-                self._log.popleft()
+            return False
+        before, self._here = self._here, here
+        if self._log is None:
+            return False
+        if self._rest is not None:
+            text = document.encode({"after": here, "reason": "branch"})
+            return self._rest.get(("", _digest("retraction", None, text)), 0) > before
+        row = self._next_known()
+        if row is None or not _takes_back_to(row, here):
+            return False
+        self._log.popleft()
+        return True
 
     def _stand_on(self, seq: int, id: str | None) -> None:
         self._here = seq
