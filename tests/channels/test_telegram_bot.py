@@ -184,6 +184,27 @@ async def test_a_group_that_has_moved_is_followed(fake: FakeTelegram) -> None:
     await adapter.close()
 
 
+async def test_a_group_that_becomes_a_supergroup_keeps_its_conversation(
+    store: Store, fake: FakeTelegram
+) -> None:
+    world = ChannelWorld(store, fake)
+    world.adapter = fake.adapter(groups="always")
+    group = {"id": -100, "type": "group", "title": "Kitchen"}
+    supergroup = {"id": -1009, "type": "supergroup", "title": "Kitchen"}
+    async with world.running() as engine:
+        fake.update("message", fake.message("one", number=1, chat=group))
+        await world.until(lambda: len(fake.seen("-100")) == 1, "an answer")
+        moved = fake.message("", number=2, chat=group, migrate_to_chat_id=-1009)
+        fake.update("message", moved)
+        came = fake.message("", number=1, chat=supergroup, migrate_from_chat_id=-100)
+        fake.update("message", came)
+        fake.update("message", fake.message("two", number=2, chat=supergroup))
+        await world.until(lambda: len(fake.seen("-1009")) == 1, "an answer there")
+        await world.settle(engine)
+
+    assert await world.transcripts() == [["one", "one", "two", "two"]]
+
+
 async def test_a_topic_is_answered_in_the_topic(fake: FakeTelegram) -> None:
     adapter = fake.adapter()
 

@@ -1,6 +1,7 @@
 """The outbox as an adapter sees it: the files of deliveries, and news that come late."""
 
-from hansard.actions import blobs, deliver, read
+from hansard.actions import blobs, deliver, moving, read
+from hansard.actions.moving import Move
 from hansard.engine.parts import Parts
 from hansard.errors import NotFound
 from hansard.model.delivery import Delivery
@@ -28,6 +29,14 @@ class OutboxDesk:
             profile=self._parts.profile,
             platform=self._platform,
             reason=reason[:_LONGEST_REASON],
+        )
+
+    async def moved(self, old: str, new: str) -> None:
+        """Let the conversations of the chat go on under its new id."""
+        move = Move(self._platform, old, new)
+        parts = self._parts
+        await parts.store.write(
+            moving.move_chat, move, profile=parts.profile, when=parts.occasion()
         )
 
 

@@ -140,6 +140,9 @@ class Desk(Protocol):
     async def bounced(self, delivery_id: str, reason: str) -> None:
         """Tell that the platform took a delivery and could not deliver it after all."""
 
+    async def moved(self, old: str, new: str) -> None:
+        """Tell that a chat has another id from now on."""
+
 
 class Adapter(Protocol):
     """A platform's channel. `send` raises `RetryLater` or `Unreachable`; else it is unclear."""

@@ -6,11 +6,14 @@ from datetime import timedelta
 import pytest
 
 from hansard.actions import read, routing, sessions, sweep, turns
+from hansard.actions.access import homes, set_home
+from hansard.actions.moving import Move, move_chat
 from hansard.errors import Conflict, NotAllowed, NotFound
 from hansard.model.key import Isolation, key_for
 from hansard.model.place import ChatType, Source
 from hansard.model.reset import Policies, ResetMode, ResetPolicy
 from hansard.model.session import EndReason, Lineage, SessionHead
+from hansard.model.surroundings import HomeChannel
 from hansard.store.database import Tx
 from hansard.testing.suite import Suite, refused
 from hansard.testing.world import ANN, BOB, World
@@ -227,6 +230,64 @@ class RoutingSuite(Suite):
             world.write(routing.reset, world.key(ANN), when=world.when())
         with refused(Conflict, "turn is running", unchanged=world):
             switch(world, ANN, other)
+
+
+class MoveSuite(Suite):
+    """A chat gets another id, as a Telegram group does that becomes a supergroup."""
+
+    OLD = Source("telegram", "-100", chat_type="group", user_id="ann", user_name="Ann")
+    NEW = replace(OLD, chat_id="-1009")
+
+    def move(self, world: World) -> int:
+        move = Move("telegram", "-100", "-1009")
+        return world.write(move_chat, move, profile=world.profile, when=world.when())
+
+    def test_the_conversations_of_a_chat_go_on_under_its_new_id(self, world: World) -> None:
+        bob = replace(self.OLD, user_id="bob")
+        others = (replace(self.OLD, chat_id="-1001"), replace(self.OLD, platform="signal"), ANN)
+        anns, bobs = world.talk("a", source=self.OLD), world.talk("b", source=bob)
+        apart = [world.talk("c", source=other) for other in others]
+
+        assert self.move(world) == 2
+
+        assert world.talk("d", source=self.NEW) == anns
+        assert world.talk("d", source=replace(bob, chat_id="-1009")) == bobs
+        assert [world.talk("d", source=other) for other in others] == apart
+
+    def test_what_waits_goes_with_it_and_the_old_key_is_on_nothing(self, world: World) -> None:
+        session = world.talk("a", source=self.OLD)
+        world.arrive(self.OLD, "written before the move")
+
+        self.move(world)
+
+        begun = world.begin(self.NEW)
+        assert begun is not None
+        world.finish(begun, "hi!")
+        assert world.texts(session) == ["a", "hi!", "written before the move", "hi!"]
+        assert world.current(self.OLD) is None
+
+    def test_a_move_that_is_told_twice_is_done_once(self, world: World) -> None:
+        session = world.talk("a", source=self.OLD)
+
+        assert [self.move(world), self.move(world)] == [1, 0]
+
+        assert world.talk("b", source=self.NEW) == session
+
+    def test_a_conversation_under_the_new_id_is_left_alone(self, world: World) -> None:
+        world.talk("a", source=self.OLD)
+        session = world.talk("b", source=self.NEW)
+
+        assert self.move(world) == 0
+
+        assert world.talk("c", source=self.NEW) == session
+
+    def test_a_home_moves_along(self, world: World) -> None:
+        home = HomeChannel("telegram", "-100", "Kitchen")
+        world.write(set_home, home, profile=world.profile, when=world.when())
+
+        self.move(world)
+
+        assert world.read(homes, profile=world.profile) == [replace(home, chat_id="-1009")]
 
 
 class SwitchSuite(Suite):

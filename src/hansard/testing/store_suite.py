@@ -14,7 +14,7 @@ from hansard.testing.store_folds import CompactionSuite, ForkSuite, ReadingSuite
 from hansard.testing.store_lists import ListSuite, PurgeSuite
 from hansard.testing.store_log import LogSuite
 from hansard.testing.store_outbox import FinalizerSuite, LedgerSuite, OutboxSuite
-from hansard.testing.store_routing import RoutingSuite, SwitchSuite
+from hansard.testing.store_routing import MoveSuite, RoutingSuite, SwitchSuite
 from hansard.testing.store_sessions import SessionSuite, TitleSuite
 from hansard.testing.store_turns import InboxSuite, LeaseSuite, TurnSuite
 
@@ -23,6 +23,7 @@ class StoreSuite(
     LogSuite,
     RoutingSuite,
     SwitchSuite,
+    MoveSuite,
     TitleSuite,
     SessionSuite,
     ForkSuite,

@@ -168,7 +168,7 @@ class TelegramAdapter:
     async def _take(self, update: Wire, receive: Receive) -> None:
         moved = inbound.migration(update)
         if moved is not None:
-            self._moved[moved[0]] = moved[1]
+            await self._follow(*moved)
             return
         incoming = inbound.read(update, await self.client.me())
         if incoming is None or not self._concerns(incoming):
@@ -264,7 +264,8 @@ class TelegramAdapter:
         try:
             return await self._put(chat, channel.thread_id, piece)
         except Moved as error:
-            self._moved[chat] = self._moved[channel.chat_id] = error.chat_id
+            await self._follow(chat, error.chat_id)
+            self._moved[channel.chat_id] = error.chat_id
             return await self._put(error.chat_id, channel.thread_id, piece)
         except RetryLater as error:
             self._quiet_until[chat] = asyncio.get_running_loop().time() + error.after
@@ -297,6 +298,13 @@ class TelegramAdapter:
                 return ""
             where = f"telegram:{chat}"
             raise Unreachable(f"Telegram does not take it: {error}.", where) from error
+
+    async def _follow(self, old: str, new: str) -> None:
+        """A group has become a supergroup, under another id: its conversation goes on there."""
+        self._moved[old] = new
+        if self._enclosures.desk is not None:
+            await self._enclosures.desk.moved(old, new)
+            log.info("telegram: the group %s is now %s", old, new)
 
     def _refuse_while_quiet(self, chat: str) -> None:
         """Telegram counts requests that come too early against the bot."""

@@ -85,9 +85,14 @@ def read(update: Wire, me: Me) -> Incoming | None:
 def migration(update: Wire) -> tuple[str, str] | None:
     """The old and the new id of a group that has become a supergroup."""
     wire = update.get("message")
-    if not isinstance(wire, Mapping) or "migrate_to_chat_id" not in wire:
+    if not isinstance(wire, Mapping):
         return None
-    return str(wire["chat"]["id"]), str(wire["migrate_to_chat_id"])
+    here = str(wire["chat"]["id"])
+    if "migrate_to_chat_id" in wire:
+        return here, str(wire["migrate_to_chat_id"])
+    if "migrate_from_chat_id" in wire:
+        return str(wire["migrate_from_chat_id"]), here
+    return None
 
 
 def to_message(incoming: Incoming, extra: tuple[Part, ...] = ()) -> Message:

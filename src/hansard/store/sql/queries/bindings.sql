@@ -13,6 +13,12 @@ SELECT key, session_no, bound_at FROM bindings
 WHERE profile = :profile AND key > :after AND NOT (key >= :named AND key < :beyond)
 ORDER BY key LIMIT :limit;
 
+-- name: bindings_between
+SELECT key, session_no FROM bindings WHERE profile = :profile AND key >= :first AND key < :beyond ORDER BY key;
+
+-- name: rename_binding
+UPDATE bindings SET key = :new WHERE profile = :profile AND key = :old;
+
 -- name: keys_of_session
 SELECT key FROM bindings WHERE session_no = :session_no ORDER BY key;
 

@@ -31,6 +31,10 @@ WHERE no = :no AND state = 'waiting';
 -- name: rewrite_arrival
 UPDATE arrivals SET message = :message WHERE no = :no AND state = 'waiting';
 
+-- name: rename_arrivals
+-- What waits for a key waits for another one from now on.
+UPDATE arrivals SET key = :new WHERE profile = :profile AND key = :old AND state = 'waiting';
+
 -- name: refuse_arrival
 UPDATE arrivals SET state = 'refused', reason = :reason WHERE no = :no AND state = 'waiting';
 
