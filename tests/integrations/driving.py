@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from dataclasses import dataclass
@@ -35,15 +36,16 @@ def weather_model(ask: Ask) -> Answer:
     words = _words(last.get("content"))
     if last["role"] == "tool" or "tool_result" in words:
         return Reply(f"The report says {_heard(last)}")
-    if "weather in" in words:
-        city = words.rpartition("weather in ")[2].split()[0].strip("?.\"'}]")
+    if cities := re.findall(r"weather in (\w+)", words):
+        city = cities[-1]
         return Reply(calls=(Call(_tool(ask), {"city": city}, id=f"call_{len(ask.messages)}"),))
     return Reply(f"I have read {len(ask.messages)} messages.")
 
 
 def _tool(ask: Ask) -> str:
-    names = [tool.get("name") or tool["function"]["name"] for tool in ask.body.get("tools", ())]
-    return next((name for name in names if name.endswith("weather")), "weather")
+    """The tool for the weather, by the name that it has in this program."""
+    names = re.findall(r'"name": "(\w*weather)"', json.dumps(ask.body.get("tools", ())))
+    return names[0] if names else "weather"
 
 
 def _words(content: Any) -> str:
@@ -122,6 +124,7 @@ class Kept:
     texts: list[str]
     tool_calls: int
     found: int
+    tokens: int
     cost: int | None
     platform: str
 
@@ -134,9 +137,10 @@ def kept(url: str, *, find: str = "Lisbon") -> Kept:
         said = [entry.body for entry in window.entries if isinstance(entry.body, Message)]
         assert broken(house) == []
         return Kept(
-            texts=[one.text for one in said],
+            texts=[one.text.strip() for one in said],
             tool_calls=head.tool_call_count,
             found=len(house.search(find, all_hits=True).hits),
+            tokens=head.usage.input_tokens,
             cost=head.usage.cost_microusd,
             platform=head.source.platform,
         )

@@ -16,15 +16,18 @@ from hansard.errors import BadInput
 from hansard.model import transcript
 from hansard.model.entry import Compaction, Entry, Message, Role
 from hansard.model.key import SessionKey, key_for
-from hansard.model.part import Text
+from hansard.model.part import Text, Unknown
 from hansard.model.place import Source
-from hansard.model.session import Kind, Opening, SessionHead, Shelf
+from hansard.model.session import Kind, Lineage, Opening, SessionHead, Shelf
 from hansard.model.usage import Usage
 from hansard.store import entries
 from hansard.store import sessions as rows
 from hansard.store.database import Tx
+from hansard.store.sessions import Inheritance
 
 PAGE = 200
+# Sorts behind every sign that a printed key may hold.
+_LAST = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,19 @@ def held(tx: Tx, thread: Thread) -> SessionHead | None:
     return _if_open(routing.locked(tx, thread.key))
 
 
-def opened(tx: Tx, thread: Thread, *, when: Occasion) -> SessionHead:
-    """The thread's session, opened if need be; the caller appends in the same transaction."""
+def opened(
+    tx: Tx,
+    thread: Thread,
+    *,
+    when: Occasion,
+    parent: SessionHead | None = None,
+    note: str | None = None,
+) -> SessionHead:
+    """The thread's session, opened if need be; the caller appends in the same transaction.
+
+    `parent`: the session whose agent sent this one's. `note`: nothing may be said for now, and a
+    session has a message from the beginning; this is what it says.
+    """
     found = held(tx, thread)
     if found is not None:
         return found
@@ -72,9 +86,13 @@ def opened(tx: Tx, thread: Thread, *, when: Occasion) -> SessionHead:
         model=thread.model,
         workspace=thread.workspace,
     )
-    id = sessions.open_session(tx, opening, when=when)
-    head = read.head(tx, id, profile=thread.profile)
-    routing.bind(tx, thread.key, head.no, when=when)
+    inherited = None if parent is None else Inheritance(parent.no, Lineage.SUBAGENT)
+    no = rows.insert(tx, when.new_id(), opening, at=when.now, inherited=inherited)
+    routing.bind(tx, thread.key, no, when=when)
+    head = rows.get_by_no(tx, no)
+    if note is not None:
+        said = Message(Role.SYSTEM, (Unknown({"type": note}),))
+        log.append(tx, head.id, said, profile=thread.profile, at=when.now)
     return head
 
 
@@ -96,6 +114,12 @@ def visible(tx: Tx, thread: Thread, *, limit: int | None = None) -> list[Entry]:
         return _last(tx, head, limit)
     shown = read.transcript_of(tx, head.id, profile=thread.profile)
     return _folded(shown, transcript.latest_compaction(shown))
+
+
+def everything(tx: Tx, head: SessionHead) -> list[Message]:
+    """What was said and not taken back, whatever a summary stands for."""
+    shown = read.transcript_of(tx, head.id, profile=head.profile)
+    return [entry.body for entry in shown if isinstance(entry.body, Message)]
 
 
 def message(entry: Entry) -> Message:
@@ -130,19 +154,32 @@ def trash(tx: Tx, thread: Thread, *, when: Occasion) -> None:
     """Put a thread's session into the trash; a thread without one is as it should be."""
     head = held(tx, thread)
     if head is not None:
-        sessions.trash(tx, head.id, profile=thread.profile, when=when)
+        trash_session(tx, head, when=when)
+
+
+def trash_session(tx: Tx, head: SessionHead, *, when: Occasion) -> None:
+    """Put a session into the trash, from where a person may take it back."""
+    sessions.trash(tx, head.id, profile=head.profile, when=when)
+
+
+def prefix(platform: str, beginning: str, *, profile: str) -> str:
+    """How the keys of threads begin whose names begin so."""
+    return str(key_for(named(platform, beginning), profile=profile))
+
+
+def everywhere(platform: str, *, profile: str) -> str:
+    """How the keys of all threads of a platform begin."""
+    return prefix(platform, "-", profile=profile).removesuffix("-")
 
 
 def beginning_with(
-    tx: Tx, prefix: str, *, profile: str
+    tx: Tx, beginning: str, *, profile: str
 ) -> Iterator[tuple[SessionKey, SessionHead]]:
     """The open sessions whose keys begin alike, in the order of the keys."""
-    after = prefix
+    after, beyond = beginning, beginning + _LAST
     while True:
-        page = tx.all("list_bindings", profile=profile, after=after, limit=PAGE)
-        for key, no, _ in page:
-            if not key.startswith(prefix):
-                return
+        page = tx.all("bindings_from", profile=profile, after=after, beyond=beyond, limit=PAGE)
+        for key, no in page:
             head = _if_open(rows.get_by_no(tx, no))
             if head is not None:
                 yield SessionKey.parse(key), head
