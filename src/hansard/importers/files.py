@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
 
@@ -10,6 +11,7 @@ from hansard.errors import BadInput
 from hansard.store.blobs import hash_of
 
 MAX_DEPTH = 12
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Not on every system: a pipe must not hold us up, a link must not lead us away.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -47,6 +49,12 @@ def size_of(*paths: Path) -> int:
         found = _lstat(path)
         total += 0 if found is None else found.st_size
     return total
+
+
+def changed_at(path: Path) -> datetime:
+    """When a file was last written: the time of what names none."""
+    found = _lstat(path)
+    return _EPOCH if found is None else _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
 
 
 def identity(path: Path) -> tuple[int, int] | None:

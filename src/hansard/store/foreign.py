@@ -107,6 +107,23 @@ class ForeignDatabase:
         )
         yield from self._ask("groups", (), by=_quoted(by), columns=wanted, table=_quoted(table))
 
+    def fingerprints(self, table: str, by: str, columns: Sequence[str]) -> dict[Any, Row]:
+        """The fingerprint of the rows that share a value, for each value of a column."""
+        if not self.has(table, by):
+            return {}
+        largest = queries.foreign()["largest"]
+        known = [each for each in columns if each in self._tables[table]]
+        wanted = "".join(largest.format(column=_quoted(each)) for each in known)
+        names = {"by": _quoted(by), "columns": wanted, "table": _quoted(table)}
+        return {row[0]: row[1:] for row in self._ask("fingerprints", (), **names)}
+
+    def measure(self, table: str, column: str, bounds: tuple[Any, Any], *, value: str) -> Row:
+        """How many rows lie between two values of a column, and the bytes of another in them."""
+        if not self.has(table, column, value):
+            return ()
+        names = {"table": _quoted(table), "column": _quoted(column), "value": _quoted(value)}
+        return next(self._ask("measure", bounds, **names), ())
+
     def close(self) -> None:
         """Let go of the file."""
         self._kept.close()

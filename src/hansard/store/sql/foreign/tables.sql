@@ -29,3 +29,9 @@ SELECT COUNT(*){columns} FROM {table};
 
 -- name: groups
 SELECT {by}, COUNT(*){columns} FROM {table} GROUP BY {by};
+
+-- name: fingerprints
+SELECT {by}, COUNT(*){columns} FROM {table} GROUP BY {by};
+
+-- name: measure
+SELECT COUNT(*), TOTAL(OCTET_LENGTH({value})) FROM {table} WHERE {column} >= ? AND {column} < ?;
