@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hansard.actions import log, say
-from hansard.actions.log import Appended, SessionChanged
+from hansard.actions.log import Appended
 from hansard.actions.say import Saying
 from hansard.actions.sessions import locked, restore
 from hansard.clock import Occasion, to_micros
@@ -41,7 +41,7 @@ def open_under(
     inherited = None if parent is None else Inheritance(parent.no, lineage)
     no = sessions.insert(tx, id, opening, at=when.now, inherited=inherited)
     head = sessions.get_by_no(tx, no)
-    _tell(tx, head)
+    log.tell(tx, head)
     return head
 
 
@@ -80,7 +80,7 @@ def set_system_prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> Non
     if text is not None:
         name = blobs.keep_text(tx, text, entry_no=sessions.first_entry_no(head.no))
     tx.run("set_prompt_hash", no=head.no, prompt_hash=name)
-    _tell(tx, head)
+    log.tell(tx, head)
 
 
 def revise(
@@ -98,8 +98,3 @@ def revise(
     if after != before:
         tx.run("set_extra", no=head.no, extra=document.encode(extra | {name: after}))
     return after
-
-
-def _tell(tx: Tx, head: SessionHead) -> None:
-    tx.run("insert_feed", session_no=head.no, seq=0, what="head")
-    tx.after_commit(SessionChanged(head.profile, head.id))

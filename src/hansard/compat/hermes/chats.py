@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from hansard.actions import facts, routing
+from hansard.actions import bindings, facts, routing
 from hansard.clock import Occasion
 from hansard.compat.hermes import rows
 from hansard.compat.hermes.entry import SessionEntry, entry_of
@@ -101,25 +101,28 @@ def switch(tx: Tx, key: SessionKey, target_id: str, *, when: Occasion) -> Sessio
 
 def entries_of(tx: Tx, *, profile: str) -> list[tuple[SessionKey, SessionEntry]]:
     """Every key of a profile with its entry, the last active first."""
-    found = []
-    for key, no in _bound(tx, profile=profile):
-        head = sessions.get_by_no(tx, no)
-        found.append((key, entry_of(head, printed(key), rows.kept_of(tx, head))))
+    found = [
+        (key, entry_of(head, printed(key), rows.kept_of(tx, head)))
+        for key, head in _bound(tx, profile=profile)
+    ]
     return sorted(found, key=lambda pair: pair[1].updated_at, reverse=True)
 
 
-def _bound(tx: Tx, *, profile: str) -> Iterator[tuple[SessionKey, int]]:
-    after = ""
-    while page := tx.all("list_bindings", profile=profile, after=after, limit=_PAGE):
-        after = page[-1][0]
-        yield from ((SessionKey.parse(text), no) for text, no, _ in page)
+def _bound(tx: Tx, *, profile: str) -> Iterator[tuple[SessionKey, SessionHead]]:
+    cursor: str | None = None
+    while True:
+        page = bindings.listing(tx, profile=profile, limit=_PAGE, cursor=cursor, chats_only=True)
+        yield from ((SessionKey.parse(each.key), each.session) for each in page.items)
+        cursor = page.next
+        if cursor is None:
+            return
 
 
 def find_key(tx: Tx, text: str, *, profile: str) -> SessionKey | None:
     """The key that prints so; where several do, the one that was last active."""
     found = [
-        (key, sessions.get_by_no(tx, no).last_active_at)
-        for key, no in _bound(tx, profile=profile)
+        (key, head.last_active_at)
+        for key, head in _bound(tx, profile=profile)
         if printed(key) == text
     ]
     return max(found, key=lambda pair: pair[1])[0] if found else None
