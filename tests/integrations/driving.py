@@ -61,6 +61,13 @@ def _heard(message: dict[str, Any]) -> str:
     return found if isinstance(found, str) else str(found[0]["text"])
 
 
+def environ() -> dict[str, str]:
+    """What a program may know of the machine: nothing of who runs the tests."""
+    known = ("PATH", "LANG", "HANSARD_HOME")
+    kept = {each: os.environ[each] for each in known if each in os.environ}
+    return kept | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))}
+
+
 async def run(
     program: str,
     urls: Urls,
@@ -75,17 +82,13 @@ async def run(
     With `die` it is killed inside its second call of a tool, on all stores at once.
     """
     given = {"urls": urls, "model": server.url, "name": name, "prompts": prompts, "die": die}
-    kept = {
-        each: os.environ[each] for each in ("PATH", "LANG", "HANSARD_HOME") if each in os.environ
-    }
-    environ = kept | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))}
     child = await asyncio.create_subprocess_exec(
         python,
         "-m",
         f"tests.integrations.programs.{program}",
         json.dumps(given),
         cwd=ROOT,
-        env=environ,
+        env=environ(),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A fake model server on loopback that speaks OpenAI's and Anthropic's wire formats.
+"""A fake model server on loopback that speaks OpenAI's, Anthropic's and Gemini's wire formats.
 
     async with ModelServer() as server:
         server.will(Reply("Hello"), Refusal(429, retry_after=1), Reply(calls=(Call("look"),)))
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Self
 
+from hansard.testing.model_gemini import gemini_error, gemini_messages, gemini_whole
 from hansard.testing.model_script import (
     Answer,
     Call,
@@ -32,6 +33,7 @@ from hansard.testing.model_script import (
 
 __all__ = ["Answer", "Ask", "Call", "ModelServer", "Refusal", "Reply", "Tokens"]
 
+_GEMINI = ":generateContent"
 _REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
 
@@ -46,6 +48,8 @@ class Ask:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """What the model was to read."""
+        if self.path.endswith(_GEMINI):
+            return gemini_messages(self.body)
         found: list[dict[str, Any]] = self.body.get("messages", [])
         return found
 
@@ -117,29 +121,45 @@ class ModelServer:
         if isinstance(answer, Refusal):
             if answer.status == 0:
                 return False
-            body = anthropic_error(answer) if is_anthropic else openai_error(answer)
+            body = _error(ask)(answer)
             wait = {} if answer.retry_after is None else {"retry-after": f"{answer.retry_after:g}"}
             _write_whole(writer, answer.status, body, wait | dict(answer.headers))
             await writer.drain()
             return True
-        model = answer.model or str(ask.body.get("model", "fake"))
+        model = answer.model or str(ask.body.get("model") or _model_in(ask.path))
         named = {"model": model, "response_id": f"fake-{next(self._ids)}"}
         if not ask.body.get("stream"):
-            whole = anthropic_whole if is_anthropic else openai_whole
-            _write_whole(writer, 200, whole(answer, **named), {})
+            _write_whole(writer, 200, _whole(ask)(answer, **named), {})
             await writer.drain()
             return True
         stream = anthropic_stream if is_anthropic else openai_stream
         return await _write_stream(writer, list(stream(answer, **named)), answer)
 
     def _next(self, ask: Ask) -> Answer:
-        if not ask.path.endswith(("/chat/completions", "/messages")):
+        if not ask.path.endswith(("/chat/completions", "/messages", _GEMINI)):
             return Refusal(404, f"there is no {ask.path} here")
         if self._answers:
             return self._answers.popleft()
         if self.otherwise is None:
             return Refusal(400, "the script of this server has no further answer")
         return self.otherwise(ask) if callable(self.otherwise) else self.otherwise
+
+
+def _whole(ask: Ask) -> Callable[..., dict[str, Any]]:
+    if ask.path.endswith(_GEMINI):
+        return gemini_whole
+    return anthropic_whole if ask.path.endswith("/messages") else openai_whole
+
+
+def _error(ask: Ask) -> Callable[[Refusal], dict[str, Any]]:
+    if ask.path.endswith(_GEMINI):
+        return gemini_error
+    return anthropic_error if ask.path.endswith("/messages") else openai_error
+
+
+def _model_in(path: str) -> str:
+    """Gemini's clients name the model in the path."""
+    return path.rpartition("/")[2].removesuffix(_GEMINI) if path.endswith(_GEMINI) else "fake"
 
 
 async def _read(reader: asyncio.StreamReader) -> Ask | None:

@@ -5,22 +5,17 @@ import hashlib
 import hmac
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-from hansard.testing.child import Child, ServerUnavailable, answers, free_port
-
-if os.name == "posix":
-    import fcntl
+from hansard.testing.child import Child, answers, free_port
+from hansard.testing.environment import installed
 
 WANTED = "matrix-synapse>=1.150,<2"
 SERVER_NAME = "test"
 START_SECONDS = 60.0
-INSTALL_SECONDS = 600
 _SECRET = "only-for-tests"
 _ANY = {"per_second": 10_000, "burst_count": 10_000}
 _BOTH = {"local": _ANY, "remote": _ANY}
@@ -30,7 +25,7 @@ class Synapse:
     """A homeserver where accounts are made as they are wanted."""
 
     def __init__(self, tools: Path) -> None:
-        python = installed(tools)
+        python = installed(tools, "synapse", (WANTED,))
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         home = Path(tempfile.mkdtemp(prefix="hansard-matrix-")).resolve()
@@ -104,43 +99,3 @@ class Synapse:
             "rc_invites": {"per_room": _ANY, "per_user": _ANY, "per_issuer": _ANY},
             "rc_room_creation": _ANY,
         }
-
-
-def installed(tools: Path) -> Path:
-    """The interpreter of an environment with Synapse in it, made on first use."""
-    environment = tools.resolve() / "synapse"
-    python = environment / "bin" / "python"
-    tools.mkdir(exist_ok=True)
-    with (tools / "synapse.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        done = environment / "hansard-done"
-        if not done.exists() or done.read_text() != WANTED:
-            _install(tools / "bin" / "uv", environment, python)
-            done.write_text(WANTED)
-    return python
-
-
-def _install(uv: Path, environment: Path, python: Path) -> None:
-    if uv.exists():
-        _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, environment])
-        _run([uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, WANTED])
-        return
-    _run([sys.executable, "-m", "venv", "--clear", environment])
-    _run([python, "-m", "pip", "install", "--quiet", WANTED])
-
-
-def _run(command: list[str | Path]) -> None:
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=INSTALL_SECONDS,
-        check=False,
-    )
-    if done.returncode != 0:
-        said = (done.stdout.strip().splitlines() or ["it said nothing"])[-1][:300]
-        raise ServerUnavailable(
-            f"the tests of Matrix need Synapse, and {WANTED} could not be installed: {said}"
-        )

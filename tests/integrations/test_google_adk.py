@@ -1,0 +1,84 @@
+"""Session services of Google's Agent Development Kit, in an environment of its own."""
+
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.app.house import open_house
+from hansard.testing.child import ServerUnavailable
+from hansard.testing.environment import installed
+from hansard.testing.model_server import ModelServer
+from hansard.testing.postgres import Server
+from tests.integrations.driving import ROOT, Urls, environ, kept, tell_kill_and_continue
+
+CHECKS = re.findall(
+    r"^async def (check_\w+)",
+    (Path(__file__).parent / "programs" / "adk_checks.py").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+
+
+@pytest.fixture(scope="session")
+def python() -> Path:
+    """An interpreter that has the kit and what Hansard itself needs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["google-adk"], *extras["postgres"]]
+    try:
+        return installed(ROOT / ".tools", "google-adk", wanted)
+    except ServerUnavailable as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def outcomes(
+    python: Path, postgres: Server, made: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """What became of every check, on both databases."""
+    url = postgres.create_database(template=made)
+    file = tmp_path_factory.mktemp("adk") / "hansard.db"
+    done = subprocess.run(
+        [python, "-m", "tests.integrations.programs.adk_checks", f"sqlite:///{file}", url],
+        cwd=ROOT,
+        env=environ(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    yield found
+    postgres.drop_database(url)
+
+
+@pytest.mark.timeout(600)
+async def test_an_agent_that_is_killed_goes_on_in_another_process(
+    urls: Urls, model: ModelServer, python: Path
+) -> None:
+    asks = await tell_kill_and_continue("google_adk", urls, model, python=python)
+
+    for ask in asks:
+        roles = [message["role"] for message in ask.messages]
+        assert roles[:6] == ["user", "assistant", "user", "assistant", "tool", "assistant"]
+        assert ask.messages[6]["content"] == "And the weather in Porto?"
+    for url in urls:
+        found = kept(url)
+        assert "The report says Lisbon: 21 degrees and sunny" in found.texts
+        assert "And the weather in Porto?" in found.texts
+        assert (found.platform, bool(found.cost), found.tool_calls) == ("google-adk", True, 2)
+        with open_house(url) as house:
+            assert house.search('"name = Ada"').hits
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("place", [0, 1], ids=["sqlite", "postgres"])
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_promise_is_kept(outcomes: dict[str, str], check: str, place: int) -> None:
+    assert outcomes[f"{check}/{place}"] == ""
