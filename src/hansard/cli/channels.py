@@ -12,7 +12,7 @@ from hansard.cli.table import Column, table
 from hansard.cli.tree import command, group, pass_console
 from hansard.config import Config, environment, load
 from hansard.config.engine import EngineSettings, read
-from hansard.errors import BadInput
+from hansard.errors import BadInput, RetryLater, Unreachable
 
 channels = group(
     "channels",
@@ -87,6 +87,12 @@ async def _checked(registry: Any, name: str, values: Mapping[str, Any]) -> str:
     adapter = registry.build(name, values, environment())
     try:
         told: str = await registry.load(name).check(adapter)
+    except RetryLater as error:
+        why = str(error).rstrip(".")
+        raise Unreachable(
+            f"{why}. Is the network there, and is [channels.{name}] right? Nothing was changed; "
+            "try again."
+        ) from error
     finally:
         await adapter.close()
     return told

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +25,10 @@ _FILTER = {
     "account_data": {"types": []},
     "room": {"ephemeral": {"types": []}, "account_data": {"types": []}, "timeline": {"limit": 100}},
 }
+
+
+# It complains of every error that it then gives to us, who say it in our own words.
+logging.getLogger("nio.responses").setLevel(logging.CRITICAL)
 
 
 class Client:
@@ -166,7 +171,8 @@ class Client:
         return answer
 
 
-def _error(code: str, said: str, retry_after_ms: int | None, where: str) -> Exception:
+def _error(code: str, told: str, retry_after_ms: int | None, where: str) -> Exception:
+    said = told.rstrip(".")
     if code in _REFUSED:
         return NotAllowed(
             f"The homeserver does not know the access token any more: {said}. Nothing is lost; "

@@ -48,6 +48,10 @@ def read(table: Table, environ: Mapping[str, str]) -> TelegramSettings:
         largest_file=int(largest * _BYTES_PER_MB),
         largest_sent=largest_sent(table, LARGEST_SENT),
     )
+    if not settings.base_url.startswith(("https://", "http://")):
+        raise BadInput(
+            f"[channels.telegram]: base_url must be an address, not {settings.base_url!r}."
+        )
     if settings.webhook_url is not None and settings.webhook_secret is None:
         raise BadInput(
             "[channels.telegram]: a webhook needs a secret, or anyone could post to it. "
