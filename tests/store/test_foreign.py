@@ -69,9 +69,13 @@ def test_rubbish_is_refused_in_words(tmp_path: Path) -> None:
 
 def test_rows_can_be_counted_by_a_value(path: Path) -> None:
     with ForeignDatabase(path) as database:
-        found = list(database.groups('odd "name', "text", largest=["id", "gone"], sizes=["text"]))
+        found = list(
+            database.groups(
+                'odd "name', "text", largest=["id", "gone"], sizes=["text"], sums=["order"]
+            )
+        )
 
-    assert found == [("a", 1, 1, 1.0), ("b", 1, 2, 1.0), ("c", 1, 3, 1.0)]
+    assert found == [("a", 1, 1, 1.0, 2.0), ("b", 1, 2, 1.0, 1.0), ("c", 1, 3, 1.0, 3.0)]
 
 
 def in_wal_mode(path: Path) -> apsw.Connection:
@@ -126,3 +130,32 @@ def test_a_file_that_is_written_meanwhile_is_read_another_time(tmp_path: Path) -
         os.utime(path, ns=(1, 1))
         with pytest.raises(BadInput, match="read another time"):
             list(database.rows("t", ["a"]))
+
+
+def test_a_directory_is_no_database(tmp_path: Path) -> None:
+    assert not is_sqlite(tmp_path)
+
+
+def test_a_text_that_is_none_is_a_fault_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "bad.db"
+    made = apsw.Connection(str(path))
+    made.execute(
+        "CREATE TABLE notes (id, words); INSERT INTO notes VALUES (1, CAST(X'ff' AS TEXT))"
+    )
+    made.close()
+
+    with ForeignDatabase(path) as database, pytest.raises(BadInput, match="cannot be read further"):
+        list(database.rows("notes", ["words"]))
+
+
+def test_rows_between_two_values_are_measured(tmp_path: Path) -> None:
+    path = tmp_path / "some.db"
+    made = apsw.Connection(str(path))
+    made.execute("CREATE TABLE notes (who, seq, words)")
+    made.executemany(
+        "INSERT INTO notes VALUES (?, ?, ?)", [("a", 1, "x"), ("a", 3, "yy"), ("b", 2, "z")]
+    )
+    made.close()
+
+    with ForeignDatabase(path) as database:
+        assert database.measure("notes", "who", ("a", "b"), value="words") == (2, 3)

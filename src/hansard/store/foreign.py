@@ -46,7 +46,7 @@ class ForeignDatabase:
                 for (name,) in self._connection.execute(queries.foreign()["tables"])
                 if isinstance(name, str)
             }
-        except (apsw.Error, OSError) as error:
+        except (apsw.Error, OSError, UnicodeDecodeError) as error:
             self._kept.close()
             raise BadInput(f"{path} cannot be read as a SQLite database ({error}).") from error
 
@@ -94,28 +94,24 @@ class ForeignDatabase:
         return next(self._ask("fingerprint", (), columns=wanted, table=_quoted(table)), ())
 
     def groups(
-        self, table: str, by: str, *, largest: Sequence[str] = (), sizes: Sequence[str] = ()
+        self,
+        table: str,
+        by: str,
+        *,
+        largest: Sequence[str] = (),
+        sizes: Sequence[str] = (),
+        sums: Sequence[str] = (),
     ) -> Iterator[Row]:
-        """For each value of a column: how many rows, the largest and the sizes of some others."""
+        """For each value of a column: how many rows; largest values, sizes and sums of others."""
         if not self.has(table, by):
             return
         wanted = "".join(
             queries.foreign()[name].format(column=_quoted(each))
-            for name, columns in (("largest", largest), ("sizes", sizes))
+            for name, columns in (("largest", largest), ("sizes", sizes), ("sums", sums))
             for each in columns
             if each in self._tables[table]
         )
         yield from self._ask("groups", (), by=_quoted(by), columns=wanted, table=_quoted(table))
-
-    def fingerprints(self, table: str, by: str, columns: Sequence[str]) -> dict[Any, Row]:
-        """The fingerprint of the rows that share a value, for each value of a column."""
-        if not self.has(table, by):
-            return {}
-        largest = queries.foreign()["largest"]
-        known = [each for each in columns if each in self._tables[table]]
-        wanted = "".join(largest.format(column=_quoted(each)) for each in known)
-        names = {"by": _quoted(by), "columns": wanted, "table": _quoted(table)}
-        return {row[0]: row[1:] for row in self._ask("fingerprints", (), **names)}
 
     def measure(self, table: str, column: str, bounds: tuple[Any, Any], *, value: str) -> Row:
         """How many rows lie between two values of a column, and the bytes of another in them."""
@@ -152,7 +148,7 @@ class ForeignDatabase:
         self._connection.set_progress_handler(too_long, STEPS)
         try:
             yield from cursor.execute(text, params)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise BadInput(f"{self.path} cannot be read further ({error}).") from error
         finally:
             cursor.close()
@@ -187,9 +183,13 @@ def is_sqlite(path: Path) -> bool:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return is_regular and file.read(len(FIRST_BYTES)) == FIRST_BYTES
+        return is_regular and os.read(descriptor, len(FIRST_BYTES)) == FIRST_BYTES
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_odd(path: Path) -> None:

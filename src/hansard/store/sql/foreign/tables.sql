@@ -27,10 +27,10 @@ SELECT COUNT(*){columns} FROM {table};
 -- name: sizes
 , TOTAL(OCTET_LENGTH({column}))
 
--- name: groups
-SELECT {by}, COUNT(*){columns} FROM {table} GROUP BY {by};
+-- name: sums
+, TOTAL({column})
 
--- name: fingerprints
+-- name: groups
 SELECT {by}, COUNT(*){columns} FROM {table} GROUP BY {by};
 
 -- name: measure
