@@ -2,11 +2,12 @@ import { svelte } from '@sveltejs/vite-plugin-svelte'
 import { defineConfig } from 'vite'
 import { compress } from './build/compress.ts'
 import { icons } from './build/icons.ts'
+import { offline } from './build/offline.ts'
 
 const FIRST_LOAD_BYTES = 110_000
 
 export default defineConfig({
-  plugins: [icons(), svelte(), compress(FIRST_LOAD_BYTES)],
+  plugins: [icons(), svelte(), offline(), compress(FIRST_LOAD_BYTES)],
   build: {
     outDir: '../src/hansard/web/dist',
     emptyOutDir: true,

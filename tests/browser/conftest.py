@@ -166,5 +166,6 @@ class Visitor:
 
 def _note(visit: Visit, kind: str, text: str) -> None:
     # A request that fails is told by the browser too; the pages say it in their own words.
-    if kind in ("error", "warning") and "Failed to load resource" not in text:
+    told = ("Failed to load resource", "when fetching the script")
+    if kind in ("error", "warning") and not any(each in text for each in told):
         visit.complaints.append(text)

@@ -69,7 +69,8 @@ def test_what_is_organised_can_be_undone(lived_in: Served, visit: Visitor) -> No
 
     page.locator(".log").focus()
     page.keyboard.press("p")
-    expect(page.locator(".slot").nth(0)).to_contain_text("Pinned")
+    pinned = page.locator(".slot", has_text="Pinned").locator("xpath=following-sibling::*[1]")
+    expect(pinned).to_contain_text(f"{name} renamed")
     expect(page.get_by_role("button", name="Pin", exact=True)).to_have_attribute(
         "aria-pressed", "true"
     )

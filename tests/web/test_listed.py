@@ -2,17 +2,18 @@
 
 from typing import Any
 
-from hansard.actions import read, say
+from hansard.actions import say, sessions
+from hansard.clock import Occasion
 from hansard.model.entry import message
 from hansard.model.place import Source
-from hansard.model.session import Kind, Lineage, Opening
+from hansard.model.session import Kind, Opening
 from hansard.store.database import Tx
 from tests.web.conftest import Client, Served
 from tests.web.test_sessions import begin_elsewhere, opened
 
 
-async def with_job(server: Served, kind: Kind = Kind.JOB) -> str:
-    opening = Opening("main", Source("schedule"), kind=kind)
+async def with_job(server: Served) -> str:
+    opening = Opening("main", Source("schedule"), kind=Kind.JOB)
     when = server.world.parts().occasion()
     saying = say.Saying(message("user", "work"))
     return (await server.store.write(say.say_new, opening, saying, when=when)).session_id
@@ -48,12 +49,19 @@ async def test_several_sources_are_merged_and_paged_in_order(client: Client) -> 
     assert rest["next"] is None
 
 
-async def test_labels_and_being_read_only_narrow_the_list(client: Client) -> None:
+async def test_labels_and_being_read_only_narrow_the_list(server: Served, client: Client) -> None:
     blue = await opened(client, labels=["blue"])
-    await opened(client, labels=["red"])
+    red = await opened(client, labels=["red"])
+    await server.store.write(sessions.seal, red, profile="main")
+
+    refused = await client.call(
+        "POST", f"/sessions/{red}/messages", json={"role": "user", "text": "more"}
+    )
 
     assert ids(await client.get("/sessions?label=blue")) == {blue}
-    assert ids(await client.get("/sessions?read_only=true")) == set()
+    assert ids(await client.get("/sessions?read_only=true")) == {red}
+    assert ids(await client.get("/sessions?read_only=false")) == {blue}
+    assert refused.status_code == 409
 
 
 async def test_a_turn_that_came_to_nothing_is_told(server: Served, client: Client) -> None:
@@ -75,8 +83,7 @@ async def test_subagents_are_counted_and_found_under_their_parent(
 ) -> None:
     parent = await opened(client)
     fork = await client.post(f"/sessions/{parent}/fork", {}, status=201)
-    child = await with_job(server, Kind.SUBAGENT)
-    await server.store.write(adopt, child, parent)
+    child = await server.store.write(worker_of, parent, when=server.world.parts().occasion())
 
     (head,) = [each for each in (await client.get("/sessions"))["items"] if each["id"] == parent]
     children = await client.get(f"/sessions/{parent}/children")
@@ -125,7 +132,8 @@ async def test_what_was_taken_back_is_in_the_log_still(client: Client) -> None:
     ]
 
 
-def adopt(tx: Tx, child: str, parent: str) -> None:
-    """Make one session the subagent of another, as an import does."""
-    nos = [read.head(tx, id, profile="main").no for id in (child, parent)]
-    tx.run("set_lineage", no=nos[0], parent_no=nos[1], lineage=Lineage.SUBAGENT, base_seq=0)
+def worker_of(tx: Tx, parent: str, *, when: Occasion) -> str:
+    """Open the session of a subagent, with its first message."""
+    id = sessions.open_for(tx, parent, Opening("main", Source("web"), title="worker"), when=when)
+    say.say_in(tx, id, say.Saying(message("user", "work")), profile="main", when=when)
+    return id

@@ -4,11 +4,13 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import type { Plugin } from 'vite'
 
+// `blank` keeps the place of an icon.
+const BLANK = '<symbol id="blank" viewBox="0 0 24 24"></symbol>'
 const NAMES = [
-  'archive', 'arrow-down', 'arrow-up', 'bot', 'braces', 'chart-column', 'check', 'chevron-right', 'circle-help',
-  'clock', 'copy', 'download', 'ellipsis', 'file-pen', 'file-text', 'folder', 'git-fork', 'globe', 'hash', 'info', 'link',
-  'list', 'mail', 'menu', 'message-circle', 'message-square', 'minimize-2', 'package', 'pencil', 'phone', 'pin', 'plug',
-  'plus', 'quote', 'radio', 'rotate-ccw', 'search', 'send', 'settings', 'square', 'terminal', 'trash-2', 'undo-2',
+  'archive', 'arrow-down', 'arrow-up', 'bot', 'braces', 'chart-column', 'check', 'chevron-down', 'chevron-left', 'chevron-right', 'circle-help',
+  'clock', 'copy', 'download', 'ellipsis', 'brain', 'file-pen', 'file-text', 'files', 'image', 'folder', 'git-fork', 'globe', 'hash', 'info', 'link',
+  'list', 'mail', 'menu', 'message-circle', 'message-square', 'minimize-2', 'package', 'palette', 'paperclip', 'pencil', 'phone', 'pin', 'plug',
+  'plus', 'quote', 'radio', 'rotate-ccw', 'search', 'send', 'settings', 'square', 'tag', 'terminal', 'trash-2', 'undo-2',
   'upload', 'wrench', 'x',
 ]
 
@@ -30,5 +32,5 @@ function sprite(): string {
     const inner = /<svg[^>]*>([\s\S]*)<\/svg>/.exec(svg)?.[1]?.replace(/\s+/g, ' ').trim() ?? ''
     return `<symbol id="${name}" viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round" stroke-linejoin="round">${inner}</symbol>`
   })
-  return `<svg xmlns="http://www.w3.org/2000/svg">${symbols.join('')}</svg>\n`
+  return `<svg xmlns="http://www.w3.org/2000/svg">${BLANK}${symbols.join('')}</svg>\n`
 }

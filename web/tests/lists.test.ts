@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { rowsOf } from '../src/lib/list.svelte'
 import { parse } from '../src/lib/router.svelte'
+import { rowsOf } from '../src/lib/rows'
 import { queryWords } from '../src/lib/saying'
 import { duration, groupOf, money, shortAge, tokens } from '../src/lib/time'
 import type { Head } from '../src/lib/types'
@@ -15,15 +15,45 @@ test('sessions are grouped by when something last happened', () => {
 })
 
 test('a pinned session stands above and not below again', () => {
-  const rows = rowsOf([head('a', 60)], [head('b', 0), head('a', 60)], [], NOW)
+  const rows = rowsOf({ pinned: [head('a', 60)], items: [head('b', 0), head('a', 60)], closed: [], now: NOW })
 
   expect(rows.map((row) => row.key)).toEqual(['g-pinned', 'pinned-a', 'g-today', 'today-b'])
 })
 
 test('a closed group keeps its heading and its count', () => {
-  const rows = rowsOf([], [head('a', 0), head('b', 0)], ['today'], NOW)
+  const rows = rowsOf({ pinned: [], items: [head('a', 0), head('b', 0)], closed: ['today'], now: NOW })
 
-  expect(rows).toEqual([{ kind: 'group', key: 'g-today', name: 'today', count: 2, closed: true }])
+  expect(rows).toEqual([{ kind: 'group', key: 'g-today', name: 'today', count: 2, more: false, closed: true }])
+})
+
+test('only the last group may have more than it counts', () => {
+  const rows = rowsOf({ pinned: [], items: [head('a', 0), head('b', 4)], closed: [], more: true, now: NOW })
+
+  expect(rows.flatMap((row) => (row.kind === 'group' ? [[row.name, row.more]] : []))).toEqual([['today', false], ['week', true]])
+})
+
+test('a fork stands under what it came from, and alone where that is elsewhere', () => {
+  const fork = (id: string, days: number, parent: string) => ({ ...head(id, days), lineage: 'fork', parent_id: parent })
+  const rows = rowsOf({ pinned: [], items: [fork('b', 0, 'a'), head('a', 0), fork('c', 4, 'a')], closed: [], now: NOW })
+
+  expect(rows.flatMap((row) => (row.kind === 'head' ? [[row.head.id, row.depth]] : []))).toEqual([['a', 0], ['b', 1], ['c', 0]])
+})
+
+test('subagents are one line until someone wants to see them', () => {
+  const parent = { ...head('a', 0), subagents: 2 }
+  const folded = rowsOf({ pinned: [], items: [parent], closed: [], now: NOW })
+  const open = rowsOf({ pinned: [], items: [parent], kids: { a: [head('x', 0), head('y', 0)] }, closed: [], now: NOW })
+
+  expect(folded.map((row) => row.kind)).toEqual(['group', 'head', 'subagents'])
+  expect(open.map((row) => row.kind)).toEqual(['group', 'head', 'subagents', 'head', 'head'])
+})
+
+test('projects stand above everything and can be folded', () => {
+  const project = { id: 'p', name: 'P', colour: null, sessions: 3 }
+  const shown = { pinned: [head('a', 0)], items: [], projects: [project], now: NOW }
+
+  expect(rowsOf({ ...shown, closed: [] }).map((row) => row.key)).toEqual(['g-projects', 'p-p', 'g-pinned', 'pinned-a'])
+  expect(rowsOf({ ...shown, closed: ['projects'] }).map((row) => row.key)).toEqual(['g-projects', 'g-pinned', 'pinned-a'])
 })
 
 test('an address names a page, a session and a message', () => {

@@ -50,11 +50,11 @@ test('a new day, a pause and another model are said', () => {
   expect(found[1]?.model).toBe('m2')
 })
 
-test('a step is described by a verb and its target', () => {
+test('a step is described by what it did and its target', () => {
   const [round] = rounds([entry('assistant', [{ type: 'tool_call', id: '1', name: 'run_command', arguments: '{"command": "ls\\nrm x"}' }])])
   const step = round?.steps[0]
 
-  expect(step?.kind === 'tool' && describe(step)).toEqual({ verb: 'Ran', target: 'ls' })
+  expect(step?.kind === 'tool' && describe(step)).toMatchObject({ family: 'run', target: 'ls' })
 })
 
 test('output in text blocks is joined, and a diff is known by its head', () => {

@@ -47,6 +47,19 @@ def open_session(tx: Tx, opening: Opening, *, when: Occasion, id: str | None = N
     return made
 
 
+def open_for(tx: Tx, parent_id: str, opening: Opening, *, when: Occasion) -> str:
+    """Open the session of a subagent: a history of its own, under the session it works for."""
+    parent = locked(tx, parent_id, profile=opening.profile)
+    made = when.new_id()
+    title = None if opening.title is None else clean_title(opening.title)
+    if title is not None:
+        titles.check_free(tx, title, profile=opening.profile)
+    inherited = Inheritance(parent.no, Lineage.SUBAGENT)
+    told = replace(opening, title=title, kind=Kind.SUBAGENT)
+    sessions.insert(tx, made, told, at=when.now, inherited=inherited)
+    return made
+
+
 def fork(
     tx: Tx,
     id: str,
@@ -122,6 +135,15 @@ def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
     """Keep a session at the top of lists, or no longer."""
     head = locked(tx, id, profile=profile)
     tx.run("set_pinned", no=head.no, pinned=int(pinned))
+    log.tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def seal(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """Let nobody write here any more; it can be continued in a copy."""
+    head = locked(tx, id, profile=profile)
+    _refuse_running(head)
+    tx.run("set_read_only", no=head.no)
     log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
 

@@ -18,6 +18,7 @@ from hansard.app.demo_scenes import (
     THINGS,
     Subject,
 )
+from hansard.app.demo_show import Show
 from hansard.app.house import House
 from hansard.clock import Ids, Occasion, encode_id, to_micros
 from hansard.errors import Conflict
@@ -81,7 +82,13 @@ def fill(house: House, *, count: int = SESSIONS, seed: int = SEED) -> Filled:
         story = _titled(_story(house, chance, place, count=count, now=now), taken)
         house.store.write(_write, story, ids=ids).result()
         messages += len(story.said)
-    return Filled(count, messages)
+    chat = Source("telegram", "204518", chat_name="Mei", chat_type="dm", user_id="204518", user_name="Mei")  # fmt: skip
+
+    def act(tx: Tx) -> Filled:
+        show = Show(tx, profile=house.profile, ids=ids, now=now)
+        return Filled(count + show.write(house.key(chat), chat), messages + show.messages)
+
+    return house.store.write(act).result()
 
 
 def _titled(story: _Story, taken: Counter[str]) -> _Story:

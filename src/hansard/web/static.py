@@ -15,7 +15,7 @@ _SHELL = "index.html"
 # Every page of the workbench is the same shell; the browser reads the address.
 PAGES = ("/", "/s/{session_id}", "/search", "/live", "/usage", "/import", "/settings")
 # What has the same name in every version.
-FILES = ("icon.svg", "login.css", "manifest.webmanifest")
+FILES = ("icon.svg", "login.css", "manifest.webmanifest", "sw.js")
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",

@@ -53,7 +53,7 @@ export async function send<T>(
   return answer<T>(await ask(url(path), init))
 }
 
-function token(): Promise<string> {
+export function token(): Promise<string> {
   csrf ??= get<{ csrf: string }>('/me').then((me) => me.csrf)
   csrf.catch(() => (csrf = null))
   return csrf

@@ -24,10 +24,14 @@ export const COMMANDS: Command[] = [
   { id: 'pin', label: 'cmd.pin', keys: ['p'], group: 'session' },
   { id: 'rename', label: 'cmd.rename', keys: ['r', 'f2'], group: 'session' },
   { id: 'move', label: 'cmd.move', keys: ['m'], group: 'session' },
+  { id: 'label', label: 'cmd.label', keys: ['l'], group: 'session' },
   { id: 'select', label: 'cmd.select', keys: ['x'], group: 'session' },
   { id: 'trash', label: 'cmd.trash', keys: ['#', 'delete'], group: 'session' },
+  { id: 'export', label: 'action.export', keys: [], group: 'session' },
+  { id: 'fork', label: 'head.fork', keys: [], group: 'session' },
   { id: 'undo', label: 'cmd.undo', keys: ['z'], group: 'session' },
   { id: 'find', label: 'cmd.find', keys: ['mod+f'], group: 'view' },
+  { id: 'find-next', label: 'find.next', keys: ['f3'], group: 'view' },
   { id: 'previous-prompt', label: 'cmd.previousPrompt', keys: ['['], group: 'view' },
   { id: 'next-prompt', label: 'cmd.nextPrompt', keys: [']'], group: 'view' },
   { id: 'fold', label: 'cmd.fold', keys: ['t'], group: 'view' },
@@ -74,7 +78,7 @@ export function onKey(event: KeyboardEvent): void {
   const sequence = first && Date.now() - firstAt < 1200 ? `${first} ${name}` : name
   first = ''
   const hasMod = name.startsWith('mod+')
-  if (!hasMod && name !== 'f2' && (inField || !prefs.letters)) return
+  if (!hasMod && !/^f\d/.test(name) && (inField || !prefs.letters)) return
   const found = COMMANDS.find((each) => each.keys.includes(sequence)) ?? COMMANDS.find((each) => each.keys.includes(name))
   if (!found && name === 'g') {
     first = name

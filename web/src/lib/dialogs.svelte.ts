@@ -7,7 +7,11 @@ export interface Choice {
 export interface Question {
   title: string
   text?: string
+  /** Why the last answer was not taken. */
+  problem?: string
   value?: string
+  /** More than one: a box for several lines. */
+  lines?: number
   choices?: Choice[]
   button: string
   dangerous?: boolean
@@ -16,6 +20,8 @@ export interface Question {
 
 class Dialogs {
   question = $state.raw<Question | null>(null)
+  /** The sessions that shall be exported; none of them means all. */
+  exporting = $state.raw<string[] | null>(null)
 
   ask(question: Omit<Question, 'done'>): Promise<string | null> {
     return new Promise((resolve) => {
@@ -27,6 +33,10 @@ class Dialogs {
         },
       }
     })
+  }
+
+  export(ids: string[]): void {
+    this.exporting = ids
   }
 }
 

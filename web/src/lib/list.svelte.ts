@@ -2,38 +2,44 @@
 import { explain, get, isAbort } from './api'
 import { live } from './live.svelte'
 import { router } from './router.svelte'
-import { groupOf } from './time'
+import { sorted } from './rows'
 import type { Head, Page } from './types'
 
-export const SHELVES = ['chats', 'automation', 'archive', 'trash'] as const
-export const FILTERS = ['shelf', 'source', 'project', 'model', 'text'] as const
+export const SHELVES = ['chats', 'automation', 'all', 'archive', 'trash'] as const
+export const FILTERS = ['shelf', 'source', 'project', 'model', 'kind', 'label', 'read_only', 'text'] as const
+type Filters = Record<(typeof FILTERS)[number], string | null>
 
 interface ListPage extends Page<Head> {
   hidden: number
 }
 
-export type Row = { kind: 'group'; key: string; name: string; count: number; closed: boolean } | { kind: 'head'; key: string; head: Head }
-
 class List {
   items = $state.raw<Head[]>([])
   pinned = $state.raw<Head[]>([])
+  kids = $state.raw<Record<string, Head[]>>({})
   hidden = $state(0)
   next = $state<string | null>(null)
   loading = $state(false)
   loaded = $state(false)
   error = $state<string | null>(null)
-  selected = $state<Set<string>>(new Set())
+  selected = $state.raw<Set<string>>(new Set())
   frozen = $state(false)
   private waiting: Head[] = []
   private asked = ''
   private abort: AbortController | null = null
 
-  filters = $derived(Object.fromEntries(FILTERS.map((name) => [name, router.route.query.get(name)])))
+  filters = $derived(Object.fromEntries(FILTERS.map((name) => [name, router.route.query.get(name)])) as Filters)
   isFiltered = $derived(FILTERS.some((name) => router.route.query.get(name)))
-  all = $derived([...this.pinned, ...this.items.filter((head) => !head.pinned || this.shelf !== 'chats')])
+  all = $derived([...this.pinned, ...this.items.filter((head) => !this.pinned.some((each) => each.id === head.id))])
+  chosen = $derived([...this.selected].map((id) => this.find(id)).filter((head): head is Head => !!head))
 
   get shelf(): string {
-    return this.filters['shelf'] ?? 'chats'
+    return this.filters.shelf ?? 'chats'
+  }
+
+  /** The sources that are wanted; none means all. */
+  get sources(): string[] {
+    return (this.filters.source ?? '').split(',').filter(Boolean)
   }
 
   start(): void {
@@ -45,7 +51,7 @@ class List {
   }
 
   async load({ force = false } = {}): Promise<void> {
-    const query = this.filters
+    const query = this.query()
     const wanted = JSON.stringify(query)
     if (!force && wanted === this.asked) return
     this.asked = wanted
@@ -74,11 +80,11 @@ class List {
   }
 
   async more(): Promise<void> {
-    if (!this.next || this.loading) return
+    if (!this.next || this.loading || this.error) return
     this.loading = true
     const asked = this.asked
     try {
-      const page = await get<ListPage>('/sessions', { ...this.filters, limit: 100, cursor: this.next })
+      const page = await get<ListPage>('/sessions', { ...this.query(), limit: 100, cursor: this.next })
       if (asked !== this.asked) return
       const known = new Set(this.items.map((head) => head.id))
       this.items = [...this.items, ...page.items.filter((head) => !known.has(head.id))]
@@ -90,21 +96,34 @@ class List {
     }
   }
 
-  /** A head as it is now: changed in place, moved to where it belongs, or gone from this shelf. */
-  take(head: Head): void {
-    if (this.frozen && !this.items.some((each) => each.id === head.id)) {
-      this.waiting.push(head)
+  /** Show the subagents of a session under it, or fold them away. */
+  async unfold(parent: Head): Promise<void> {
+    if (this.kids[parent.id]) {
+      this.kids = Object.fromEntries(Object.entries(this.kids).filter(([id]) => id !== parent.id))
       return
     }
-    const isPinned = head.pinned && !this.isFiltered && this.fits(head)
-    this.pinned = placed(this.pinned, head, isPinned, this.frozen)
-    this.items = placed(this.items, head, this.fits(head), this.frozen)
+    const page = await get<Page<Head>>(`/sessions/${parent.id}/children`)
+    this.kids = { ...this.kids, [parent.id]: page.items.filter((head) => head.lineage === 'subagent') }
+  }
+
+  /** A head as it is now: changed in place, moved to where it belongs, or gone from this shelf. */
+  take(head: Head): void {
+    const old = this.find(head.id)
+    // Only lists say how many subagents there are; an answer to a change does not.
+    const fresh = { ...(old ? { subagents: old.subagents, failed: old.failed } : {}), ...head } as Head
+    if (this.frozen && !old) {
+      this.waiting.push(fresh)
+      return
+    }
+    const isPinned = fresh.pinned && !this.isFiltered && this.fits(fresh)
+    this.pinned = placed(this.pinned, fresh, isPinned, this.frozen)
+    this.items = placed(this.items, fresh, this.fits(fresh), this.frozen)
   }
 
   remove(id: string): void {
     this.items = this.items.filter((head) => head.id !== id)
     this.pinned = this.pinned.filter((head) => head.id !== id)
-    this.selected.delete(id)
+    this.select(id, false)
   }
 
   /** The pointer has left the list: what waited may move now. */
@@ -115,7 +134,8 @@ class List {
   }
 
   find(id: string): Head | undefined {
-    return this.items.find((head) => head.id === id) ?? this.pinned.find((head) => head.id === id)
+    const same = (head: Head) => head.id === id
+    return this.items.find(same) ?? this.pinned.find(same) ?? Object.values(this.kids).flat().find(same)
   }
 
   select(id: string, on = !this.selected.has(id)): void {
@@ -125,15 +145,26 @@ class List {
     this.selected = fresh
   }
 
+  selectAll(ids: string[]): void {
+    this.selected = new Set([...this.selected, ...ids])
+  }
+
   selectNone(): void {
     this.selected = new Set()
   }
 
+  private query(): Record<string, string | string[] | null> {
+    return { ...this.filters, source: this.sources }
+  }
+
   private fits(head: Head): boolean {
-    const { source, project, model, text } = this.filters
+    const { project, model, kind, label, text, read_only } = this.filters
     const shelf = shelfOf(head)
-    if (shelf !== this.shelf || (source && head.source.platform !== source)) return false
+    const onShelf = this.shelf === 'all' ? shelf === 'chats' || shelf === 'automation' : shelf === this.shelf
+    if (!onShelf || (this.sources.length && !this.sources.includes(head.source.platform))) return false
     if ((project && head.project !== project) || (model && head.model !== model)) return false
+    if ((kind && head.kind !== kind) || (label && !head.labels.includes(label))) return false
+    if (read_only && !head.read_only) return false
     return !text || `${head.title ?? ''}\n${head.preview ?? ''}`.toLowerCase().includes(text.toLowerCase())
   }
 }
@@ -149,31 +180,6 @@ function placed(items: Head[], head: Head, fits: boolean, frozen: boolean): Head
   if (!fits) return place < 0 ? items : items.filter((each) => each.id !== head.id)
   const fresh = place < 0 ? [head, ...items] : items.map((each) => (each.id === head.id ? head : each))
   return frozen ? fresh : sorted(fresh)
-}
-
-function sorted(items: Head[]): Head[] {
-  return [...items].sort((a, b) => (a.last_active_at < b.last_active_at ? 1 : a.last_active_at > b.last_active_at ? -1 : 0))
-}
-
-/** The rows as they stand one under the other: headings and heads. */
-export function rowsOf(pinned: Head[], items: Head[], closed: readonly string[], now: number = Date.now()): Row[] {
-  const groups = new Map<string, Head[]>()
-  if (pinned.length) groups.set('pinned', pinned)
-  const above = new Set(pinned.map((head) => head.id))
-  for (const head of items) {
-    if (above.has(head.id)) continue
-    const name = groupOf(head.last_active_at, now)
-    const group = groups.get(name)
-    if (group) group.push(head)
-    else groups.set(name, [head])
-  }
-  const rows: Row[] = []
-  for (const [name, heads] of groups) {
-    const isClosed = closed.includes(name)
-    rows.push({ kind: 'group', key: `g-${name}`, name, count: heads.length, closed: isClosed })
-    if (!isClosed) for (const head of heads) rows.push({ kind: 'head', key: `${name}-${head.id}`, head })
-  }
-  return rows
 }
 
 export const list = new List()

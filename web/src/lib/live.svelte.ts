@@ -1,5 +1,6 @@
 /** What the server tells as it happens, for this tab. */
 import { Problem, get } from './api'
+import { Leader } from './leader'
 import { Stream, type Link, type Told } from './stream'
 
 type Listener = (name: string, data: unknown) => void
@@ -9,17 +10,19 @@ class Live {
   retryAt = $state(0)
   private listeners = new Set<Listener>()
   private port: MessagePort | null = null
-  private stream: Stream | null = null
+  private stream: Pick<Stream, 'watch' | 'retry'> | null = null
   private watched: string[] = []
   private checked = 0
 
   start(): void {
     if ('SharedWorker' in window) this.share()
+    else if ('locks' in navigator && 'BroadcastChannel' in window) this.stream = new Leader((told) => this.hear(told))
     else this.stream = new Stream((told) => this.hear(told))
     this.watch([])
     addEventListener('pagehide', () => this.post({ bye: true }))
     addEventListener('pageshow', () => this.post({ watch: this.watched }))
     addEventListener('online', () => this.retry())
+    addEventListener('offline', () => (this.link = 'offline'))
   }
 
   listen(listener: Listener): () => void {
@@ -51,7 +54,7 @@ class Live {
 
   private hear(told: Told): void {
     if (told.kind === 'link') {
-      this.link = told.link ?? 'connecting'
+      this.link = told.link === 'waiting' && !navigator.onLine ? 'offline' : (told.link ?? 'connecting')
       this.retryAt = told.retryAt ?? 0
       if (this.link === 'waiting') void this.lookAtLogin()
       return

@@ -10,6 +10,7 @@ interface Kept {
   list: boolean
   inspector: boolean
   listWidth: number
+  inspectorWidth: number
   redact: boolean
   closedGroups: string[]
 }
@@ -24,6 +25,7 @@ const FIRST: Kept = {
   list: true,
   inspector: false,
   listWidth: 300,
+  inspectorWidth: 320,
   redact: true,
   closedGroups: [],
 }

@@ -1,5 +1,6 @@
 /** The session that is open: its head, a window of its transcript, what is being said now. */
 import { Problem, explain, get, isAbort, send } from './api'
+import { partings, readable, type Stretch } from './branches'
 import { live } from './live.svelte'
 import { rounds } from './turns'
 import type { Detail, Entry, EntryWindow, Head, Turn } from './types'
@@ -24,7 +25,13 @@ export class OpenSession {
   errorStatus = $state(0)
   saying = $state<Saying | null>(null)
   ended = $state.raw<Turn | null>(null)
-  rounds = $derived(rounds(this.entries))
+  /** The first entry that was not read when the session was opened. */
+  newFrom = $state<number | null>(null)
+  /** An earlier version that is looked at, instead of what stands now. */
+  branch = $state.raw<{ stretch: Stretch; after: number; entries: Entry[] } | null>(null)
+  partings = $derived(partings(this.detail?.branches ?? []))
+  shown = $derived(this.branch ? [...this.entries.filter((entry) => entry.seq <= (this.branch?.after ?? 0)), ...this.branch.entries] : this.entries)
+  rounds = $derived(rounds(this.shown))
   private stop: () => void
   private abort = new AbortController()
   private held = { text: '', thinking: '', fresh: false }
@@ -46,11 +53,14 @@ export class OpenSession {
     this.loading = true
     this.error = null
     try {
-      const query = { limit: WINDOW, ...(around === null ? {} : { around }) }
-      const [detail, found] = await Promise.all([
+      const [detail, end] = await Promise.all([
         get<Detail>(`/sessions/${this.id}`, {}, this.abort.signal),
-        get<EntryWindow>(`/sessions/${this.id}/entries`, query, this.abort.signal),
+        this.window(around === null ? {} : { around }),
       ])
+      let found = end
+      const isBehind = detail.unread && !detail.running && around === null
+      if (isBehind && detail.read_through > 0 && (end.items[0]?.seq ?? 0) > detail.read_through) found = await this.window({ around: detail.read_through })
+      if (!this.detail && isBehind) this.newFrom = found.items.find((entry) => entry.seq > detail.read_through)?.seq ?? null
       this.detail = detail
       this.entries = found.items
       this.moreBefore = found.more_before
@@ -67,7 +77,7 @@ export class OpenSession {
   }
 
   has(seq: number): boolean {
-    return this.entries.some((entry) => entry.seq === seq)
+    return this.shown.some((entry) => entry.seq === seq)
   }
 
   async older(): Promise<void> {
@@ -86,13 +96,27 @@ export class OpenSession {
     this.moreAfter = found.more_after
   }
 
+  /** Look at what was taken back, named by its last entry; null for what stands now. */
+  async look(last: number | null): Promise<void> {
+    if (last === null) {
+      this.branch = null
+      return
+    }
+    const parting = this.partings.find(({ old }) => old.some((stretch) => stretch[1] === last))
+    const stretch = parting?.old.find((each) => each[1] === last)
+    if (!parting || !stretch) return
+    const query = { view: 'log', after: stretch[0] - 1, limit: Math.min(1000, stretch[1] - stretch[0] + 1) }
+    const raw = await get<EntryWindow>(`/sessions/${this.id}/entries`, query, this.abort.signal)
+    this.branch = { stretch, after: parting.after, entries: readable(raw.items, stretch) }
+  }
+
   async refresh(): Promise<void> {
     this.detail = await get<Detail>(`/sessions/${this.id}`)
   }
 
   async markRead(): Promise<void> {
     const head = this.detail
-    if (!head || !head.unread || this.moreAfter) return
+    if (!head || !head.unread || this.moreAfter || this.branch) return
     await send('PATCH', `/sessions/${this.id}`, { read_through: head.last_seq }).catch(() => undefined)
   }
 

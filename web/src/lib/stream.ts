@@ -1,5 +1,5 @@
 /** One stream of events with its position and its retries; lives in the shared worker or in a tab. */
-export type Link = 'connecting' | 'live' | 'waiting'
+export type Link = 'connecting' | 'live' | 'waiting' | 'offline'
 
 export interface Told {
   kind: 'event' | 'link'

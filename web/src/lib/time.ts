@@ -1,16 +1,18 @@
 /** Times as people say them, in the browser's zone. */
+import { t } from './i18n.svelte'
+
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 
 export function shortAge(at: string, now: number = Date.now()): string {
   const age = Math.max(0, now - Date.parse(at))
-  if (age < MINUTE) return 'now'
-  if (age < HOUR) return `${Math.floor(age / MINUTE)}m`
-  if (age < DAY) return `${Math.floor(age / HOUR)}h`
-  if (age < 30 * DAY) return `${Math.floor(age / DAY)}d`
-  if (age < 365 * DAY) return `${Math.floor(age / (30 * DAY))}mo`
-  return `${Math.floor(age / (365 * DAY))}y`
+  if (age < MINUTE) return t('age.now')
+  if (age < HOUR) return t('age.minutes', { n: Math.floor(age / MINUTE) })
+  if (age < DAY) return t('age.hours', { n: Math.floor(age / HOUR) })
+  if (age < 30 * DAY) return t('age.days', { n: Math.floor(age / DAY) })
+  if (age < 365 * DAY) return t('age.months', { n: Math.floor(age / (30 * DAY)) })
+  return t('age.years', { n: Math.floor(age / (365 * DAY)) })
 }
 
 export function fullTime(at: string, language: string): string {
@@ -44,11 +46,16 @@ export function groupOf(at: string, now: number = Date.now()): string {
 
 export function duration(ms: number): string {
   const seconds = Math.round(ms / 1000)
-  if (seconds < 1) return '<1 s'
-  if (seconds < 60) return `${seconds} s`
   const minutes = Math.floor(seconds / 60)
-  if (minutes < 60) return seconds % 60 ? `${minutes} m ${seconds % 60} s` : `${minutes} m`
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} m`
+  const hours = Math.floor(minutes / 60)
+  if (seconds < 1) return t('time.moment')
+  if (seconds < 60) return t('time.seconds', { n: seconds })
+  if (minutes < 60) return both(t('time.minutes', { n: minutes }), seconds % 60 ? t('time.seconds', { n: seconds % 60 }) : '')
+  return both(t('time.hours', { n: hours }), minutes % 60 ? t('time.minutes', { n: minutes % 60 }) : '')
+}
+
+function both(large: string, small: string): string {
+  return small ? `${large} ${small}` : large
 }
 
 export function gap(before: string, after: string): number | null {

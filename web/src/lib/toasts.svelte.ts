@@ -11,15 +11,28 @@ const SECONDS = 8
 class Toasts {
   items = $state<Toast[]>([])
   private last = 0
+  private timers = new Map<number, ReturnType<typeof setTimeout>>()
 
   show(text: string, undo: (() => Promise<void>) | null = null, isError = false): void {
     const id = ++this.last
     this.items.push({ id, text, undo, isError })
     if (this.items.length > 3) this.items.shift()
-    setTimeout(() => this.drop(id), SECONDS * 1000)
+    this.let(id)
+  }
+
+  /** A note that is looked at does not go away. */
+  hold(id: number): void {
+    clearTimeout(this.timers.get(id))
+  }
+
+  let(id: number): void {
+    this.hold(id)
+    this.timers.set(id, setTimeout(() => this.drop(id), SECONDS * 1000))
   }
 
   drop(id: number): void {
+    this.hold(id)
+    this.timers.delete(id)
     this.items = this.items.filter((each) => each.id !== id)
   }
 

@@ -2,34 +2,41 @@
 import type { Json } from './types'
 import type { ToolStep } from './turns'
 
-export type Viewer = 'terminal' | 'diff' | 'json' | 'file'
+export type Family = 'run' | 'edit' | 'write' | 'read' | 'search' | 'list' | 'fetch' | 'delegate' | 'other'
 
 interface Described {
-  verb: string
+  family: Family
+  icon: string
+  /** What was done; empty when only the tool's own name is known. */
+  name: string
   target: string
 }
 
-const FAMILIES: [RegExp, string, string[]][] = [
-  [/bash|shell|terminal|exec|run_?command|process/i, 'Ran', ['command', 'cmd', 'script', 'code']],
-  [/edit|replace|patch|multiedit/i, 'Edited', ['path', 'file_path', 'file', 'filename']],
-  [/write|create_file/i, 'Wrote', ['path', 'file_path', 'file', 'filename']],
-  [/read|open_file|cat|view/i, 'Read', ['path', 'file_path', 'file', 'filename', 'url']],
-  [/grep|search|find|glob/i, 'Searched', ['pattern', 'query', 'q', 'path']],
-  [/list|ls|dir/i, 'Listed', ['path', 'dir', 'directory']],
-  [/fetch|http|browse|web/i, 'Fetched', ['url', 'query']],
-  [/task|agent|delegate/i, 'Delegated', ['description', 'prompt', 'goal']],
+const ICONS: Record<Family, string> = {
+  run: 'terminal', edit: 'file-pen', write: 'file-pen', read: 'file-text', search: 'search', list: 'files',
+  fetch: 'globe', delegate: 'bot', other: 'wrench',
+}
+const FAMILIES: [RegExp, Family, string[]][] = [
+  [/bash|shell|terminal|exec|run_?command|process/i, 'run', ['command', 'cmd', 'script', 'code']],
+  [/edit|replace|patch|multiedit/i, 'edit', ['path', 'file_path', 'file', 'filename']],
+  [/write|create_file/i, 'write', ['path', 'file_path', 'file', 'filename']],
+  [/read|open_file|cat|view/i, 'read', ['path', 'file_path', 'file', 'filename', 'url']],
+  [/grep|search|find|glob/i, 'search', ['pattern', 'query', 'q', 'path']],
+  [/list|ls|dir/i, 'list', ['path', 'dir', 'directory']],
+  [/fetch|http|browse|web/i, 'fetch', ['url', 'query']],
+  [/task|agent|delegate/i, 'delegate', ['description', 'prompt', 'goal']],
 ]
 
 export function describe(step: ToolStep): Described {
   const name = step.call?.name ?? step.result?.name ?? 'tool'
   const given = asObject(step.call?.arguments)
-  for (const [pattern, verb, names] of FAMILIES) {
+  for (const [pattern, family, names] of FAMILIES) {
     if (!pattern.test(name)) continue
     const target = names.map((each) => given[each]).find((each) => typeof each === 'string')
-    if (typeof target === 'string') return { verb, target: firstLine(target) }
+    if (typeof target === 'string') return { family, icon: ICONS[family], name: '', target: firstLine(target) }
   }
   const first = Object.values(given).find((each) => typeof each === 'string')
-  return { verb: name, target: typeof first === 'string' ? firstLine(first) : '' }
+  return { family: 'other', icon: ICONS.other, name, target: typeof first === 'string' ? firstLine(first) : '' }
 }
 
 export function asObject(given: Json | undefined): Record<string, Json> {
@@ -73,6 +80,26 @@ export function changeOf(step: ToolStep): Change | null {
 
 export function isUnifiedDiff(text: string): boolean {
   return /^(?:diff --git |--- .+\n\+\+\+ )/m.test(text) && /^@@ /m.test(text)
+}
+
+export interface Place {
+  path: string
+  line: string
+  text: string
+}
+
+/** The lines of a search, when they name places as `path:12:text`; else nothing. */
+export function places(text: string): Place[] | null {
+  const lines = text.split('\n').filter((line) => line.trim())
+  const found = lines.map((line) => /^([^\s:][^:]*):(\d+):(.*)$/.exec(line))
+  if (!lines.length || found.some((each) => !each)) return null
+  return found.map((each) => ({ path: each?.[1] ?? '', line: each?.[2] ?? '', text: each?.[3] ?? '' }))
+}
+
+/** Whether a file's text carries line numbers of its own. */
+export function isNumbered(text: string): boolean {
+  const lines = text.split('\n').filter((line) => line.trim()).slice(0, 5)
+  return lines.length > 0 && lines.every((line) => /^\s*\d+[\t→|:]/.test(line))
 }
 
 export function parsedJson(text: string): Json | undefined {

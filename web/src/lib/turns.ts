@@ -19,6 +19,7 @@ export interface NoteStep {
   text: string
   data: Json
   at: string
+  took: number
 }
 
 export type Step = ToolStep | NoteStep
@@ -37,6 +38,7 @@ export interface Round {
   firstSeq: number
   lastSeq: number
   took: number
+  tokens: number
   retracted: boolean
 }
 
@@ -88,7 +90,7 @@ function round(group: Entry[], before: Round | undefined, model: string | null):
   const ask = first.role === 'user' && first.kind === 'message' ? first : null
   const isMark = isAlone(group)
   const rest = isMark || ask ? group.slice(1) : group
-  const { steps, answers } = work(rest)
+  const { steps, answers } = work(rest, first.at)
   const used = [...group].reverse().find((entry) => entry.model)?.model ?? null
   const day = dayKey(first.at)
   return {
@@ -105,12 +107,13 @@ function round(group: Entry[], before: Round | undefined, model: string | null):
     firstSeq: first.seq,
     lastSeq: last.seq,
     took: Date.parse(last.at) - Date.parse(first.at),
+    tokens: group.reduce((sum, entry) => sum + (entry.token_count ?? 0), 0),
     retracted: false,
   }
 }
 
 /** The words of the last messages stay prose; what came before them is the work. */
-function work(entries: Entry[]): { steps: Step[]; answers: Entry[] } {
+function work(entries: Entry[], began: string): { steps: Step[]; answers: Entry[] } {
   const steps: Step[] = []
   const calls = new Map<string, ToolStep>()
   let lastStep = -1
@@ -118,14 +121,23 @@ function work(entries: Entry[]): { steps: Step[]; answers: Entry[] } {
     if ((entry.parts ?? []).some(isStep)) lastStep = place
   })
   const answers = entries.filter((entry, place) => place >= lastStep && entry.role === 'assistant' && hasProse(entry))
+  let before = Date.parse(began)
   for (const entry of entries) {
-    const isAnswer = answers.includes(entry)
-    ;(entry.parts ?? []).forEach((part, place) => take(entry, part, `${entry.seq}.${place}`, isAnswer, steps, calls))
+    const seen: Seen = { entry, isAnswer: answers.includes(entry), took: Date.parse(entry.at) - before }
+    ;(entry.parts ?? []).forEach((part, place) => take(seen, part, `${entry.seq}.${place}`, steps, calls))
+    before = Date.parse(entry.at)
   }
   return { steps, answers }
 }
 
-function take(entry: Entry, part: Part, key: string, isAnswer: boolean, steps: Step[], calls: Map<string, ToolStep>): void {
+interface Seen {
+  entry: Entry
+  isAnswer: boolean
+  /** How long after the entry before it. */
+  took: number
+}
+
+function take({ entry, isAnswer, took }: Seen, part: Part, key: string, steps: Step[], calls: Map<string, ToolStep>): void {
   const at = entry.at
   if (part.type === 'tool_call') {
     const call = part as ToolCallPart
@@ -139,12 +151,12 @@ function take(entry: Entry, part: Part, key: string, isAnswer: boolean, steps: S
     else steps.push({ kind: 'tool', key, seq: entry.seq, call: null, result, at, doneAt: at })
   } else if (part.type === 'reasoning') {
     const text = String(part.text ?? '')
-    if (text.trim()) steps.push({ kind: 'reasoning', key, seq: entry.seq, text, data: null, at })
+    if (text.trim()) steps.push({ kind: 'reasoning', key, seq: entry.seq, text, data: null, at, took })
   } else if (part.type === 'text') {
     const text = String(part.text ?? '')
-    if (!isAnswer && text.trim()) steps.push({ kind: 'note', key, seq: entry.seq, text, data: null, at })
+    if (!isAnswer && text.trim()) steps.push({ kind: 'note', key, seq: entry.seq, text, data: null, at, took })
   } else if (part.type !== 'attachment') {
-    steps.push({ kind: 'unknown', key, seq: entry.seq, text: part.type ?? 'unknown', data: part as Json, at })
+    steps.push({ kind: 'unknown', key, seq: entry.seq, text: part.type ?? 'unknown', data: part as Json, at, took })
   }
 }
 

@@ -42,6 +42,9 @@ export interface Head {
   unread: number | boolean
   parent_id: string | null
   lineage: string | null
+  /** Only where the head comes from a list. */
+  subagents?: number
+  failed?: boolean
 }
 
 export interface Turn {
@@ -59,6 +62,7 @@ export interface Turn {
 export interface Queued {
   id: string
   text: string
+  parts?: Part[]
   received_at: string
 }
 
@@ -67,7 +71,7 @@ export interface Detail extends Head {
   read_through: number
   workspace: unknown
   children: string[]
-  branches: unknown[][]
+  branches: [number, number][]
   queued: Queued[]
   turn: Turn | null
 }
@@ -146,10 +150,22 @@ export interface UsageRow {
   unknown_cost_calls: number
 }
 
+export interface Overview {
+  prompts: { seq: number; text: string; at: string }[]
+  files: { path: string; changed: boolean; seq: number }[]
+  context: { used: number; by_kind: Record<string, number>; compacts_at: number | null; status: string }
+  ancestors: Head[]
+  children: Head[]
+}
+
 export interface Binding {
   key: string
   session: Head
   bound_at: string
+  policy?: { mode: string; idle_minutes: number | null; daily_at: string | null; zone: string }
+  resets_at?: string | null
+  held?: boolean
+  last_reset?: { session_id: string; reason: string; at: string } | null
 }
 
 export interface Project {

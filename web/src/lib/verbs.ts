@@ -5,6 +5,9 @@ import { list } from './list.svelte'
 import { toasts } from './toasts.svelte'
 import type { Head, Json } from './types'
 
+/** The kind of thing that a row is when it is dragged. */
+export const DRAGGED = 'application/x-hansard-sessions'
+
 type Change = Record<string, Json>
 
 async function patch(head: Head, change: Change): Promise<Head> {
@@ -59,15 +62,30 @@ export async function fork(head: Head, at: number | null, title: string | null =
   return made
 }
 
-export function exportPath(ids: string[], format: 'jsonl' | 'md' | 'html'): string {
-  return url('/export', { session: ids, format })
+/** Give each the wanted labels; those that all had and nobody wants any more go. */
+export async function label(heads: Head[], wanted: string[], common: string[]): Promise<void> {
+  const before = heads.map((head) => [head, head.labels] as const)
+  const done = await each(heads, (head) => {
+    const kept = head.labels.filter((one) => !common.includes(one) && !wanted.includes(one))
+    return patch(head, { labels: [...kept, ...wanted] })
+  })
+  if (!done.length) return
+  toasts.show(n('toast.labelled', done.length), async () => {
+    for (const [head, old] of before) await patch(head, { labels: old })
+  })
 }
 
-export function download(ids: string[], format: 'jsonl' | 'md' | 'html'): void {
-  const link = document.createElement('a')
-  link.href = exportPath(ids, format)
-  link.download = `hansard.${format}`
-  link.click()
+export type Format = 'jsonl' | 'md' | 'html'
+
+export interface ExportWish {
+  format: Format
+  tools?: boolean
+  reasoning?: boolean
+  redact?: boolean
+}
+
+export function exportPath(ids: string[], { format, tools = true, reasoning = true, redact = false }: ExportWish): string {
+  return url('/export', { session: ids, format, tools: tools ? null : false, reasoning: reasoning ? null : false, redact: redact || null })
 }
 
 export function nameOf(head: Head): string {

@@ -58,6 +58,9 @@ UPDATE sessions SET pinned = :pinned WHERE no = :no;
 -- name: set_shelf
 UPDATE sessions SET shelf = :shelf, archived = :archived, trashed_at = :trashed_at WHERE no = :no;
 
+-- name: set_read_only
+UPDATE sessions SET read_only = 1 WHERE no = :no;
+
 -- name: set_project
 UPDATE sessions SET project_no = :project_no WHERE no = :no;
 

@@ -1,0 +1,65 @@
+/** One stream for all tabs where there is no shared worker: the tab that holds the lock has it. */
+import { Stream, type Told } from './stream'
+
+const LOCK = 'hansard-stream'
+
+interface Note {
+  /** What the leader heard. */
+  told?: Told
+  /** What a tab wants to see; the leader asks for it when it begins. */
+  tab?: string
+  watch?: string[]
+  retry?: boolean
+  who?: boolean
+}
+
+export class Leader {
+  private readonly channel = new BroadcastChannel('hansard')
+  private readonly tab = crypto.randomUUID()
+  private wishes = new Map<string, string[]>()
+  private mine: string[] = []
+  private stream: Stream | null = null
+
+  constructor(private readonly hear: (told: Told) => void) {
+    this.channel.onmessage = ({ data }: MessageEvent<Note>) => this.note(data)
+    addEventListener('pagehide', () => this.channel.postMessage({ tab: this.tab, watch: [] } satisfies Note))
+    void navigator.locks.request(LOCK, () => this.lead())
+  }
+
+  watch(sessions: string[]): void {
+    this.mine = sessions
+    this.wish(this.tab, sessions)
+    this.channel.postMessage({ tab: this.tab, watch: sessions } satisfies Note)
+  }
+
+  retry(): void {
+    this.stream?.retry()
+    this.channel.postMessage({ retry: true } satisfies Note)
+  }
+
+  /** Hold the lock, and with it the stream, until the tab is closed. */
+  private lead(): Promise<never> {
+    this.stream = new Stream((told) => {
+      this.hear(told)
+      this.channel.postMessage({ told } satisfies Note)
+    })
+    this.channel.postMessage({ who: true } satisfies Note)
+    this.wish(this.tab, this.mine)
+    return new Promise(() => undefined)
+  }
+
+  private note({ told, tab, watch, retry, who }: Note): void {
+    if (told && !this.stream) this.hear(told)
+    if (who) this.channel.postMessage({ tab: this.tab, watch: this.mine } satisfies Note)
+    if (retry) this.stream?.retry()
+    if (tab && watch) {
+      this.wish(tab, watch)
+      if (this.stream) this.channel.postMessage({ told: this.stream.link } satisfies Note)
+    }
+  }
+
+  private wish(tab: string, sessions: string[]): void {
+    this.wishes.set(tab, sessions)
+    this.stream?.watch([...this.wishes.values()].flat())
+  }
+}

@@ -1,0 +1,32 @@
+// The shell of the workbench for a browser without a network. Nothing of the record is kept here:
+// what the server answers under /api, the login and every download go past this file.
+const SHELL = '{shell}'
+const CACHE = 'hansard-{version}'
+
+self.addEventListener('install', (event) => {
+  event.waitUntil(
+    caches
+      .open(CACHE)
+      .then((cache) => cache.addAll(SHELL))
+      .then(() => self.skipWaiting()),
+  )
+})
+
+self.addEventListener('activate', (event) => {
+  event.waitUntil(
+    caches
+      .keys()
+      .then((names) => Promise.all(names.filter((name) => name !== CACHE).map((name) => caches.delete(name))))
+      .then(() => self.clients.claim()),
+  )
+})
+
+self.addEventListener('fetch', (event) => {
+  const { request } = event
+  const { origin, pathname } = new URL(request.url)
+  if (request.method !== 'GET' || origin !== self.location.origin) return
+  if (pathname.startsWith('/api/') || pathname.startsWith('/login')) return
+  // A page comes from the server while there is one: a new version is seen at once.
+  if (request.mode === 'navigate') event.respondWith(fetch(request).catch(() => caches.match('/')))
+  else if (SHELL.includes(pathname)) event.respondWith(caches.match(pathname).then((kept) => kept ?? fetch(request)))
+})
