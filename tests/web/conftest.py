@@ -35,7 +35,8 @@ class Client:
         headers = dict(how.pop("headers", {}))
         if self.token is not None:
             headers.setdefault("Authorization", f"Bearer {self.token}")
-        where = path if path.startswith(("http", "/login", "/healthz", "/readyz")) else API + path
+        is_plain = path.startswith("http") or path in ("/login", "/healthz", "/readyz")
+        where = path if is_plain else API + path
         return await self.http.request(method, where, headers=headers, **how)
 
     async def get(self, path: str, **how: Any) -> Any:

@@ -1,7 +1,6 @@
 """Who comes in: nobody without a token or a login, nobody from another site."""
 
 import asyncio
-import re
 import socket
 from collections.abc import Mapping
 from datetime import timedelta
@@ -98,20 +97,6 @@ def test_whatever_changes_something_needs_more_than_reading() -> None:
     assert weak == [f"{API}/logout"]
 
 
-async def test_without_a_token_every_path_says_the_same(server: Served) -> None:
-    nobody = Client(server.http, None)
-    liar = Client(server.http, "hsd_" + "0" * 64)
-
-    for route in routes():
-        if route.is_public:
-            continue
-        path = re.sub(r"\{\w+\}", "x", route.path)
-        for caller in (nobody, liar):
-            answer = await caller.call(min(route.methods), server.address + path)
-            assert answer.status_code == 401, path
-            assert answer.headers["www-authenticate"] == "Bearer"
-
-
 async def test_health_needs_no_token_and_says_nothing(server: Served) -> None:
     for path in ("/healthz", "/readyz", f"{server.address}{API}/healthz"):
         answer = await Client(server.http, None).call("GET", path)
@@ -136,31 +121,6 @@ async def test_a_token_is_shown_once_and_kept_as_a_hash(server: Served, client: 
     assert made["token"] not in listed.text
     rows = await server.store.read(lambda tx: tx.all("list_tokens", profile="main"))
     assert made["token"] not in str(rows)
-
-
-async def test_another_profile_looks_exactly_like_nothing(server: Served, client: Client) -> None:
-    made = await client.post("/sessions", {"text": "ours", "title": "ours"}, status=201)
-    other = await server.client(profile="other")
-
-    for method, path in [
-        ("GET", "/sessions/{}"),
-        ("GET", "/sessions/{}/entries"),
-        ("GET", "/sessions/{}/entries?view=context"),
-        ("GET", "/events?topics=session:{}"),
-        ("GET", "/export?session={}"),
-        ("PATCH", "/sessions/{}"),
-        ("DELETE", "/sessions/{}"),
-        ("POST", "/sessions/{}/fork"),
-        ("POST", "/sessions/{}/end"),
-        ("POST", "/sessions/{}/stop"),
-    ]:
-        body: dict[str, Any] = {} if method in ("GET", "DELETE") else {"json": {}}
-        foreign = await other.call(method, path.format(made["id"]), **body)
-        missing = await other.call(method, path.format("z" * 26), **body)
-        assert foreign.status_code == missing.status_code == 404, path
-        assert foreign.text.replace(made["id"], "?") == missing.text.replace("z" * 26, "?")
-    assert (await other.get("/sessions"))["items"] == []
-    assert (await other.get("/search?q=ours"))["items"] == []
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "127.0.0.1.nip.io"])

@@ -13,8 +13,10 @@ from hansard.actions.tokens import Scope
 from hansard.engine.bus import Live
 from hansard.engine.ports import Delta, Event, Step, TurnRequest
 from hansard.model.entry import message
+from hansard.web.parts import Limits
 from hansard.web.reading_on import HOLE_SECONDS, FeedReader
 from tests.web.conftest import API, Client, Served
+from tests.web.test_door import logged_in
 
 PATIENCE_SECONDS = 10.0
 
@@ -49,7 +51,8 @@ class Listener:
 
 @asynccontextmanager
 async def listening(client: Client, query: str, **headers: str) -> AsyncIterator[Listener]:
-    headers = {"Authorization": f"Bearer {client.token}", **headers}
+    if client.token is not None:
+        headers = {"Authorization": f"Bearer {client.token}", **headers}
     async with client.http.stream("GET", f"{API}/events?{query}", headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -156,8 +159,10 @@ async def test_a_quiet_stream_is_kept_alive(client: Client) -> None:
     pytest.fail("the stream ended")
 
 
-async def test_a_slow_client_is_dropped_and_slows_nobody(server: Served, client: Client) -> None:
-    id = await opened(client)
+async def deaf(
+    server: Served, client: Client, id: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that listens to a session and then reads no more."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     request = (
         f"GET {API}/events?topics=session:{id} HTTP/1.1\r\nHost: localhost\r\n"
@@ -166,6 +171,12 @@ async def test_a_slow_client_is_dropped_and_slows_nobody(server: Served, client:
     writer.write(request.encode())
     await reader.readuntil(b"event: hello")
     writer.transport.pause_reading()  # type: ignore[attr-defined]
+    return reader, writer
+
+
+async def test_a_slow_client_is_dropped_and_slows_nobody(server: Served, client: Client) -> None:
+    id = await opened(client)
+    _, writer = await deaf(server, client, id)
 
     def flood(request: TurnRequest) -> list[Event]:
         return [*(Delta("x" * 10_000) for _ in range(190)), Step(message("assistant", "done"))]
@@ -182,6 +193,84 @@ async def test_a_slow_client_is_dropped_and_slows_nobody(server: Served, client:
     assert window["items"][0]["text"] == "done"
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_client_that_does_not_read_holds_no_turn_up(servers: Any) -> None:
+    # So patient that a turn which waited for the client would not end within this test.
+    server: Served = await servers(limits=Limits(stream_stall_seconds=600))
+    client = await server.client()
+    id = await opened(client)
+    _, writer = await deaf(server, client, id)
+    server.world.runner.answer = lambda request: [
+        *(Delta("x" * 10_000) for _ in range(1000)),
+        Step(message("assistant", "done")),
+    ]
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await client.post(f"/sessions/{id}/turns", {"text": "flood"}, status=202)
+        await server.settle()
+        async with listening(client, f"topics=session:{id}") as listener:
+            await client.post(f"/sessions/{id}/messages", {"role": "user", "text": "x"}, status=201)
+            assert (await listener.until("entry"))[-1][1]["text"] == "x"
+
+    assert "hansard_streams_open 1" in (await client.call("GET", "/metrics")).text
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_several_tabs_hear_the_same_in_the_same_order(client: Client) -> None:
+    id = await opened(client)
+    topics = f"topics=list,session:{id}"
+    async with listening(client, topics) as one, listening(client, topics) as two:
+        for n in range(20):
+            body = {"role": "user", "text": f"{n}"}
+            await client.post(f"/sessions/{id}/messages", body, status=201)
+        heard = []
+        for tab in (one, two):
+            entries: list[int] = []
+            while len(entries) < 20:
+                entries.append((await tab.until("entry"))[-1][1]["seq"])
+            heard.append((entries, tab.last_id))
+
+    assert heard[0][0] == heard[1][0] == list(range(2, 22))
+
+
+async def test_a_tab_that_comes_back_has_what_the_other_has(client: Client) -> None:
+    id = await opened(client)
+    topics = f"topics=session:{id}"
+    async with listening(client, topics) as stayed:
+        async with listening(client, topics) as left:
+            await client.post(f"/sessions/{id}/messages", {"role": "user", "text": "2"}, status=201)
+            await left.until("entry")
+            seen = left.last_id or ""
+        for n in (3, 4):
+            body = {"role": "user", "text": f"{n}"}
+            await client.post(f"/sessions/{id}/messages", body, status=201)
+        all_of_it = [(await stayed.until("entry"))[-1][1]["seq"] for _ in range(3)]
+    async with listening(client, topics, **{"Last-Event-ID": seen}) as again:
+        rest = [(await again.until("entry"))[-1][1]["seq"] for _ in range(2)]
+
+    assert [2, *rest] == all_of_it == [2, 3, 4]
+
+
+@pytest.mark.parametrize("how", ["logout", "ended by another", "new password"])
+async def test_a_browser_that_is_logged_out_hears_nothing_more(
+    server: Served, client: Client, how: str
+) -> None:
+    browser = await logged_in(server)
+    tab = Client(browser.http, None)
+    async with listening(tab, "topics=list") as listener:
+        if how == "logout":
+            await browser.call("POST", "/logout")
+        elif how == "ended by another":
+            (login,) = (await client.get("/logins"))["items"]
+            await client.call("DELETE", f"/logins/{login['id']}")
+        else:
+            await client.call("PUT", "/password", json={"new": "correct horse battery"})
+        async with asyncio.timeout(2):
+            assert (await listener.next())[0] == "closed"
+            with pytest.raises(EOFError):
+                await listener.next()
 
 
 async def test_a_stopping_server_ends_its_streams(servers: Any) -> None:

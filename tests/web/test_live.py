@@ -7,6 +7,7 @@ import pytest
 
 from hansard.actions import counting, sessions
 from hansard.model.reset import Policies, ResetMode, ResetPolicy
+from hansard.web import heads
 from tests.web.conftest import Client, Served
 from tests.web.test_arrivals import ADA
 from tests.web.test_sessions import opened
@@ -128,3 +129,33 @@ async def test_counting_stops_where_it_says(
 
     assert found["items"] == [{"platform": "api", "sessions": 2}]
     assert (found["shelves"]["chats"], found["most"]) == (2, 2)
+
+
+async def test_a_list_of_few_fields_is_small_and_says_what_there_is_to_say(client: Client) -> None:
+    id = await opened(client, "first words", title="named", labels=["blue"])
+
+    page = await client.get("/sessions?fields=id,title,labels,pinned,model,failed")
+    refused = await client.call("GET", "/sessions?fields=id,secrets")
+
+    assert page["items"] == [{"id": id, "title": "named", "labels": ["blue"]}]
+    assert (refused.status_code, "secrets" in refused.json()["detail"]) == (422, True)
+
+
+async def test_every_field_of_a_head_can_be_asked_for(client: Client) -> None:
+    await opened(client)
+
+    (head,) = (await client.get("/sessions"))["items"]
+
+    assert tuple(head) == heads.FIELDS
+    await client.get(f"/sessions?fields={','.join(head)}")
+
+
+async def test_the_first_page_is_small_whatever_is_in_it(client: Client) -> None:
+    source = {"platform": "telegram", "chat_id": "-1001234567890", "chat_name": "The Harbour Team"}
+    for n in range(35):
+        await opened(client, "How do we get the cranes " * 8, title=f"Cranes {n}", source=source)
+
+    page = await client.call("GET", "/sessions")
+
+    assert len(page.json()["items"]) == 30
+    assert len(page.content) <= 25_000

@@ -10,6 +10,12 @@ from hansard.model.turn import Turn
 from hansard.model.usage import TOKEN_FIELDS, UsageTotal
 
 Json = dict[str, Any]
+HEAD_FIELDS = (
+    "id", "profile", "key", "source", "kind", "title", "preview", "model", "project", "pinned",
+    "archived", "trashed", "read_only", "labels", "began_at", "last_active_at", "ended_at",
+    "end_reason", "last_seq", "message_count", "tool_call_count", *TOKEN_FIELDS, "cost_microusd",
+    "cost_status", "running", "unread", "parent_id", "lineage",
+)  # fmt: skip
 
 
 def time_text(at: datetime | None) -> str | None:

@@ -5,9 +5,12 @@ from typing import Any
 
 from hansard.actions import listing, read
 from hansard.actions.standing import Standing, standings
+from hansard.errors import BadInput
 from hansard.model.session import SessionHead
-from hansard.model.view import head_json
+from hansard.model.view import HEAD_FIELDS, head_json
 from hansard.store.database import Tx
+
+FIELDS = (*HEAD_FIELDS, "subagents", "failed")
 
 
 def listed(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
@@ -28,6 +31,20 @@ def page(
 def children(tx: Tx, id: str, *, profile: str) -> list[dict[str, Any]]:
     """The sessions that came from one, as heads."""
     return listed(tx, read.children(tx, read.head(tx, id, profile=profile)))
+
+
+def fields_of(text: str) -> tuple[str, ...]:
+    """The fields that someone names; one that no head has is refused."""
+    named = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    for each in named:
+        if each not in FIELDS:
+            raise BadInput(f"A head has no field {each[:60]!a}; it has {', '.join(FIELDS)}.")
+    return named
+
+
+def with_fields(head: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """These fields of a head, as far as they say something."""
+    return {name: head[name] for name in fields if head[name]}
 
 
 def _listed(head: SessionHead, standing: Standing) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
@@ -10,8 +9,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hansard.errors import HansardError
 from hansard.store.database import Tx
-from hansard.web.auth import Parts, reading
+from hansard.web.auth import Parts, Reader
 from hansard.web.described import PUBLIC
+from hansard.web.parts import WebParts
 from hansard.web.problems import Refusal
 
 public = APIRouter(tags=["health"])
@@ -53,16 +53,25 @@ async def readyz(parts: Parts) -> Response:
     return PlainTextResponse("ok\n")
 
 
-@router.get("/metrics", dependencies=[reading], responses={200: {"content": {"text/plain": {}}}})
-async def metrics(request: Request, parts: Parts) -> Response:
-    """Numbers in Prometheus' words: no names, no texts."""
-    waiting, sending, running = await parts.store.read(_counts)
+@router.get("/metrics", responses={200: {"content": {"text/plain": {}}}})
+async def metrics(request: Request, parts: Parts, caller: Reader) -> Response:
+    """Numbers in Prometheus' words: no names, no texts.
+
+    Whoever is of the profile that is served here hears of the server too.
+    """
+    waiting, sending, running = await parts.store.read(_counts, profile=caller.profile)
     lines = [
         *_metric("hansard_arrivals_waiting", "gauge", {"": waiting}),
         *_metric("hansard_deliveries_open", "gauge", {"": sending}),
         *_metric("hansard_turns_running", "gauge", {"": running}),
-        *_metric("hansard_streams_open", "gauge", {"": len(request.app.state.streams)}),
     ]
+    if caller.profile == parts.profile:
+        lines += _of_the_server(request, parts)
+    return Response("\n".join([*lines, ""]), media_type=_TEXT)
+
+
+def _of_the_server(request: Request, parts: WebParts) -> list[str]:
+    lines = _metric("hansard_streams_open", "gauge", {"": len(request.app.state.streams)})
     if parts.engine is not None:
         states = {
             f'{{loop="{_label(name)}"}}': int(state == "running")
@@ -73,16 +82,15 @@ async def metrics(request: Request, parts: Parts) -> Response:
         f'{{method="{_label(method)}",status="{status}"}}': count
         for (method, status), count in sorted(request.app.state.counts.items())
     }
-    lines += _metric("hansard_http_answers_total", "counter", answered)
-    return Response("\n".join([*lines, ""]), media_type=_TEXT)
+    return lines + _metric("hansard_http_answers_total", "counter", answered)
 
 
-async def _asked(parts: Any) -> None:
-    await parts.store.read(_counts)
+async def _asked(parts: WebParts) -> None:
+    await parts.store.read(_counts, profile=parts.profile)
 
 
-def _counts(tx: Tx) -> tuple[int, int, int]:
-    row = tx.one("count_waiting")
+def _counts(tx: Tx, *, profile: str) -> tuple[int, int, int]:
+    row = tx.one("count_waiting", profile=profile)
     if row is None:
         raise Refusal(503, "The store does not answer.")
     waiting, sending, running = row

@@ -54,7 +54,8 @@ class ListWish(BaseModel):
     text: str | None = None
     read_only: bool | None = None
     label: str | None = None
-    limit: int = Field(50, ge=1, le=200)
+    fields: str | None = Field(None, description="Names of a head's fields, with commas between.")
+    limit: int = Field(30, ge=1, le=200)
     cursor: str | None = None
 
 
@@ -62,7 +63,11 @@ class ListWish(BaseModel):
 async def list_sessions(
     parts: Parts, caller: Reader, wish: Annotated[ListWish, Query()]
 ) -> Response:
-    """A page of session heads, newest activity first; `all` is chats and automation."""
+    """A page of session heads, newest activity first; `all` is chats and automation.
+
+    With `fields` a head has these alone, without those that are null, false, 0 or empty.
+    """
+    fields = None if wish.fields is None else heads.fields_of(wish.fields)
     if wish.shelf == Shelf.GONE:
         raise BadInput("What was purged is in no list.")
     wanted = listing.Filters(
@@ -87,6 +92,8 @@ async def list_sessions(
         limit=wish.limit,
         cursor=wish.cursor or None,
     )
+    if fields is not None:
+        shown = [heads.with_fields(each, fields) for each in shown]
     return items(shown, following, hidden=hidden)
 
 

@@ -99,10 +99,11 @@ FROM feed f LEFT JOIN sessions s ON s.no = f.session_no
 WHERE f.position > :after ORDER BY f.position LIMIT :limit;
 
 -- name: count_waiting
--- What stands in the inbox and in the outbox: both counts read a small index only.
-SELECT (SELECT COUNT(*) FROM arrivals WHERE state = 'waiting'),
-       (SELECT COUNT(*) FROM deliveries WHERE state IN ('waiting', 'sending')),
-       (SELECT COUNT(*) FROM turns WHERE state = 'running');
+-- What a profile has in the inbox, in the outbox and running: each count reads a small index only.
+SELECT (SELECT COUNT(*) FROM arrivals WHERE state = 'waiting' AND profile = :profile),
+       (SELECT COUNT(*) FROM deliveries WHERE state IN ('waiting', 'sending') AND profile = :profile),
+       (SELECT COUNT(*) FROM turns t JOIN sessions s ON s.no = t.session_no
+        WHERE t.state = 'running' AND s.profile = :profile);
 
 -- name: reply_of_turn
 -- The last words that a turn's agent said.

@@ -1,0 +1,257 @@
+"""Walls: every path is walked, so that a new one cannot be forgotten.
+
+Who is not known gets nothing, another site gets nothing, another profile finds nothing.
+"""
+
+import re
+from typing import Any
+
+import pytest
+
+from hansard.actions.tokens import Scope
+from hansard.web.auth import CSRF_HEADER
+from tests.web.conftest import API, Client, Served
+from tests.web.test_door import Route, logged_in, routes
+from tests.web.test_sessions import begin_elsewhere, end_elsewhere
+
+WORD = "zanzibar"  # what was said
+NAME = "harbour"  # how things are called; an answer may repeat the name that was asked for
+UNSAFE = {"POST", "PATCH", "PUT", "DELETE"}
+PARAMETER = re.compile(r"\{(\w+)\}")
+
+# What a body must say to come as far as the thing that it is about.
+BODIES: dict[str, dict[str, Any]] = {
+    "/arrivals": {"source": {"platform": "api", "chat_id": "1"}, "text": "x"},
+    "/arrivals/{arrival_id}": {"text": "x"},
+    "/sessions": {"text": "x"},
+    "/sessions/{session_id}": {"pinned": True},
+    "/sessions/{session_id}/messages": {"role": "user", "text": "x"},
+    "/sessions/{session_id}/turns": {"text": "x"},
+    "/sessions/{session_id}/retract": {"after": 0},
+    "/sessions/{session_id}/compact": {"summary": "x", "through": 1},
+    "/projects": {"name": "x"},
+    "/projects/{project}": {"name": "x"},
+    "/schedules": {"name": "x", "timing": "@daily", "prompt": "x"},
+    "/schedules/{task}": {"paused": True},
+    "/access": {"platform": "api", "person_id": "x"},
+    "/bindings": {"key": "other/api/dm/chat=x"},
+    "/password": {"new": None},
+}
+
+
+def closed() -> list[Route]:
+    return [route for route in routes() if not route.is_public]
+
+
+def path_of(route: Route, known: dict[str, str] | None = None) -> str:
+    """The path with something in the place of each parameter; an unknown one fails."""
+    found = known or dict.fromkeys(PARAMETER.findall(route.path), "x")
+    return PARAMETER.sub(lambda parameter: found[parameter[1]], route.path)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer hsd_" + "0" * 64},
+        {"Authorization": "Basic YWRtaW46YWRtaW4="},
+        {"Authorization": "Bearer null", "X-Forwarded-For": "127.0.0.1"},
+        {"Cookie": "hansard_{port}=" + "0" * 64, "X-CSRF-Token": "0" * 64},
+    ],
+    ids=["nothing", "no token", "another token", "basic", "null", "another cookie"],
+)
+async def test_who_is_not_known_gets_nothing_on_any_path(
+    server: Served, headers: dict[str, str]
+) -> None:
+    nobody = await server.fresh()
+    said = {name: value.replace("{port}", str(server.port)) for name, value in headers.items()}
+    tried = 0
+    for route in closed():
+        for method in sorted(route.methods):
+            answer = await nobody.request(method, path_of(route), headers=said, json={})
+            assert answer.status_code == 401, (method, route.path)
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert WORD not in answer.text
+            tried += 1
+
+    assert tried > 50
+
+
+async def test_a_token_in_the_address_is_no_token(server: Served) -> None:
+    secret, _ = await server.token()
+    nobody = await server.fresh()
+    for route in closed():
+        for name in ("token", "access_token", "authorization", "code"):
+            answer = await nobody.get(path_of(route), params={name: secret})
+            assert answer.status_code in (401, 405), (route.path, name)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Origin": "http://localhost.evil.example", "Sec-Fetch-Site": "same-site"},
+    ],
+)
+async def test_another_site_changes_nothing_on_any_path(
+    server: Served, origin: dict[str, str]
+) -> None:
+    browser = await logged_in(server)
+    headers = origin | {CSRF_HEADER: browser.csrf}
+    tried = 0
+    for route in routes():
+        for method in sorted(route.methods & UNSAFE):
+            answer = await browser.http.request(method, path_of(route), headers=headers, json={})
+            assert answer.status_code == 403, (method, route.path)
+            tried += 1
+
+    assert tried > 30
+    assert (await browser.call("GET", "/sessions")).json()["items"] == []
+
+
+async def test_a_cookie_without_its_word_changes_nothing_on_any_path(server: Served) -> None:
+    browser = await logged_in(server)
+    for route in closed():
+        for method in sorted(route.methods & UNSAFE):
+            answer = await browser.http.request(method, path_of(route), json={})
+            assert answer.status_code == 403, (method, route.path)
+
+
+@pytest.mark.parametrize("scope", [Scope.READ, Scope.WRITE])
+async def test_a_scope_is_enough_or_nothing_happens(server: Served, scope: Scope) -> None:
+    client = await server.client(scope)
+    for route in closed():
+        if all(scope.allows(Scope(each)) for each in route.scopes):
+            continue
+        for method in sorted(route.methods):
+            answer = await client.call(method, server.address + path_of(route), json={})
+            assert answer.status_code == 403, (method, route.path)
+
+
+class Filled:
+    """A profile that has something of everything, all of it with one word in it."""
+
+    def __init__(self, known: dict[str, str], key: str) -> None:
+        self.known = known
+        self.key = key
+
+
+async def filled(server: Served, client: Client) -> Filled:
+    await logged_in(server)
+    source = {"platform": "api", "chat_id": WORD, "user_name": WORD}
+    told = await client.post("/arrivals", {"source": source, "text": WORD}, status=202)
+    await server.settle()
+    id = told["session_id"]
+    blob = await client.call("POST", f"/blobs?name={WORD}", content=WORD.encode())
+    body = {"role": "user", "parts": [blob.json()]}
+    await client.post(f"/sessions/{id}/messages", body, status=201)
+    await client.post("/projects", {"name": NAME}, status=201)
+    change = {"title": WORD, "labels": [WORD], "draft": WORD, "project": NAME}
+    assert (await client.call("PATCH", f"/sessions/{id}", json=change)).status_code == 200
+    begun = await begin_elsewhere(server, id)
+    waiting = await client.post(f"/sessions/{id}/turns", {"text": WORD}, status=202)
+    await end_elsewhere(server, begun)
+    await server.settle()
+    plan = {"name": NAME, "timing": "@yearly", "prompt": WORD}
+    await client.post("/schedules", plan, status=201)
+    await client.post("/access", {"platform": "api", "person_id": NAME, "name": WORD}, status=201)
+    token = await client.post("/tokens", {"name": WORD}, status=201)
+    (login,) = (await client.get("/logins"))["items"]
+    (binding,) = (await client.get("/bindings"))["items"]
+    known = {
+        "session_id": id,
+        "arrival_id": waiting["arrival_id"],
+        "blob": blob.json()["blob"],
+        "project": NAME,
+        "task": NAME,
+        "platform": "api",
+        "person_id": NAME,
+        "token_id": token["id"],
+        "login_id": login["id"],
+    }
+    return Filled(known, binding["key"])
+
+
+async def record(client: Client) -> dict[str, Any]:
+    """All that a profile can see of itself."""
+    paths = ("/sessions", "/projects", "/schedules", "/access", "/tokens", "/logins", "/bindings")
+    seen = {path: (await client.call("GET", path)).text for path in paths}
+    return seen | {"export": (await client.call("GET", "/export")).text}
+
+
+async def test_another_profile_finds_nothing_and_changes_nothing_on_any_path(
+    server: Served, client: Client
+) -> None:
+    ours = await filled(server, client)
+    before = await record(client)
+    other = await server.client(profile="other")
+    missing = dict.fromkeys(ours.known, "z" * 26) | {"platform": "api"}
+    seen = 0
+    for route in closed():
+        if route.path == f"{API}/events":
+            continue  # it does not end; asked for below
+        for method in sorted(route.methods):
+            body = BODIES.get(route.path.removeprefix(API), {})
+            how: dict[str, Any] = {} if method == "GET" else {"json": body}
+            where = server.address + path_of(route, ours.known)
+            answer = await other.call(method, where, **how)
+            assert WORD not in answer.text, (method, where, answer.text)
+            if PARAMETER.search(route.path):
+                if method == "GET":  # the names are right: who may see it does
+                    assert (await client.call(method, where)).status_code == 200, where
+                nothing = server.address + path_of(route, missing)
+                absent = await other.call(method, nothing, **how)
+                assert answer.status_code == absent.status_code >= 400, (method, route.path)
+                assert shape(answer.text, ours.known) == shape(absent.text, missing)
+            seen += 1
+
+    assert seen > 50
+    assert await record(client) == before
+
+
+def shape(text: str, known: dict[str, str]) -> str:
+    for value in sorted(known.values(), key=len, reverse=True):
+        text = text.replace(value, "?")
+    return text
+
+
+async def test_no_wish_reaches_over_the_wall(server: Served, client: Client) -> None:
+    ours = await filled(server, client)
+    before = await record(client)
+    other = await server.client(profile="other")
+    mine = (await other.post("/sessions", {"text": "mine"}, status=201))["id"]
+    id = ours.known["session_id"]
+    reading: list[str] = [
+        f"/events?topics=session:{id}",
+        f"/export?session={id}",
+        f"/export?session={mine}&session={id}&format=html",
+        f"/search?q={WORD[:4]}*&session={id}",
+        f"/sessions?project={NAME}",
+        f"/sessions?text={WORD[:5]}&shelf=all",
+        f"/sessions/{mine}/blobs/{ours.known['blob']}",
+        "/usage?by=session",
+        "/bindings?cursor=main",
+        "/sources?shelf=all",
+        "/export",
+        "/metrics",
+        f"/search?q={WORD[:4]}*&all_hits=true&steps=true",
+    ]
+    writing: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", "/bindings", {"key": ours.key}),
+        ("POST", "/bindings", {"key": ours.key, "session_id": mine}),
+        ("POST", "/bindings", {"key": "other/api/dm/chat=x", "session_id": id}),
+        ("PATCH", f"/sessions/{mine}", {"project": NAME}),
+        ("PATCH", f"/sessions/{mine}", {"title": WORD}),
+    ]
+    for path in reading:
+        answer = await other.call("GET", path)
+        assert WORD not in answer.text, (path, answer.text)
+    for method, path, body in writing:
+        answer = await other.call(method, path, json=body)
+        assert id not in answer.text.replace(f"There is no session {id}.", ""), path
+
+    assert await record(client) == before
+    assert "hansard_streams_open" not in (await other.call("GET", "/metrics")).text
