@@ -1,5 +1,8 @@
 """What came of an import, as people read it."""
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hansard.actions import verify
@@ -27,9 +30,32 @@ class Archive:
         target = Target(self.store, "main", importer.name, importer.title, when)
         return driver.run(target, importer, units)
 
+    def take_all(self, importer: Importer, place: Path) -> Report:
+        """Import everything that is found in a place."""
+        return self.take(importer, list(importer.find(place)))
+
+    def check_again(self, importer: Importer, place: Path, *touched: Path) -> None:
+        """Nothing changes, whether the place is left unread or all of it is read once more."""
+        before = self.everything()
+        unread = self.take_all(importer, place)
+        assert unread.unchanged_units == unread.units
+        for path in touched:
+            later = path.stat().st_mtime_ns + 1_000_000_000
+            os.utime(path, ns=(later, later))
+        report = self.take_all(importer, place)
+        if touched:
+            assert report.unchanged_units < report.units
+        assert (report.added, report.extended, report.messages) == (0, 0, 0)
+        assert self.everything() == before
+        self.check()
+
     def session(self, tool: str, native_id: str) -> SessionHead:
         """The session that a tool calls so."""
         return self.store.read(_head, tool, native_id).result()
+
+    def extra(self, tool: str, native_id: str) -> Mapping[str, Any]:
+        """What is known of the session besides."""
+        return self.store.read(_extra, tool, native_id).result()
 
     def log(self, tool: str, native_id: str) -> list[Entry]:
         """All that the session's history has, taken back or not."""
@@ -69,6 +95,10 @@ def _found(tx: Tx, tool: str, native_id: str) -> int:
 
 def _head(tx: Tx, tool: str, native_id: str) -> SessionHead:
     return sessions.get_by_no(tx, _found(tx, tool, native_id))
+
+
+def _extra(tx: Tx, tool: str, native_id: str) -> Mapping[str, Any]:
+    return sessions.details(tx, _found(tx, tool, native_id)).extra
 
 
 def _log(tx: Tx, tool: str, native_id: str) -> list[Entry]:

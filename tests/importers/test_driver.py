@@ -1,7 +1,7 @@
 """What holds for every importer, shown with one that says what it is told."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from hansard.importers.base import (
     Facts,
     Mark,
     Parent,
+    Regrown,
     Resume,
     Said,
     Skipped,
@@ -28,6 +29,8 @@ from hansard.importers.base import (
 )
 from hansard.model.entry import Compaction
 from hansard.model.session import Kind, Lineage
+from hansard.store import transfer
+from hansard.store.database import Tx
 from tests.importers.reading import Archive
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -41,7 +44,9 @@ class Scripted:
     title = "Scripted"
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: Iterable[Event] = []
+        # Raised once, when it is asked to read on.
+        self.refusal: Exception | None = None
         self.resumes: list[Resume | None] = []
 
     def places(self, where: Where) -> list[Path]:
@@ -55,6 +60,8 @@ class Scripted:
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         self.resumes.append(resume)
+        if resume is not None and self.refusal is not None:
+            raise self.refusal
         for event in self.events:
             if isinstance(event, Broken):
                 raise BadInput("it is broken")
@@ -129,7 +136,7 @@ def test_what_comes_later_is_added_behind(scripted: Scripted, archive: Archive, 
     scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
     archive.take(scripted, [unit])
 
-    scripted.events += [said("c")]
+    scripted.events = [*scripted.events, said("c")]
     report = archive.take(scripted, [touched(unit.path)])
 
     assert (report.extended, report.messages) == (1, 1)
@@ -183,6 +190,7 @@ def test_a_message_said_differently_is_taken_back_and_said_anew(
     scripted.events = [Begin(native_id="s1"), said("a"), said("half", id="b"), said("c")]
     archive.take(scripted, [unit])
 
+    scripted.events = list(scripted.events)
     scripted.events[2] = said("half and whole", id="b")
     archive.take(scripted, [touched(unit.path)])
     archive.take(scripted, [touched(unit.path)])
@@ -411,6 +419,85 @@ def test_what_could_not_be_read_is_told_and_marked(
 
     assert [(fault.where, fault.why) for fault in report.faults] == [("line 2", "not JSON")]
     assert archive.texts("scripted", "s1") == ["a", "b"]
+
+
+def test_what_could_not_be_read_earlier_stays_marked(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="s1"),
+        said("a"),
+        Skipped(where="line 2", why="not JSON"),
+        Mark(place=unit.size),
+    ]
+    archive.take(scripted, [unit])
+
+    scripted.events = [
+        Begin(native_id="s1"),
+        said("b"),
+        Skipped(where="line 4", why="not JSON"),
+        Mark(place=unit.size + 1),
+    ]
+    archive.take(scripted, [touched(unit.path)])
+
+    assert archive.extra("scripted", "s1")["import"]["skipped"] == 2
+
+
+def test_what_turns_out_to_have_grown_is_read_from_its_beginning(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), Mark(place=unit.size)]
+    archive.take(scripted, [unit])
+
+    scripted.events = [Begin(native_id="s1"), said("a and more", id="a"), Mark(place=unit.size + 1)]
+    scripted.refusal = Regrown()
+    archive.take(scripted, [touched(unit.path)])
+
+    assert [resume is None for resume in scripted.resumes] == [True, False, True]
+    assert archive.texts("scripted", "s1") == ["a and more"]
+    archive.check()
+
+
+def test_who_answers_to_what_was_taken_back_goes_on_at_the_end(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="s1"),
+        said("a", parent=None),
+        said("b", parent="a"),
+        said("x", parent="a"),
+        said("c", parent="b"),
+    ]
+    archive.take(scripted, [unit])
+    before = archive.everything()
+
+    archive.take(scripted, [touched(unit.path)])
+
+    assert archive.texts("scripted", "s1") == ["a", "x", "c"]
+    assert archive.everything() == before
+
+
+def test_a_large_source_without_marks_is_written_in_pieces(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    def seen() -> Iterator[Event]:
+        yield Begin(native_id="s1")
+        for number in range(2500):
+            yield said(f"line {number}")
+        rows = archive.store.read(_entries_there).result()
+        assert rows >= 2000
+
+    scripted.events = seen()
+    archive.take(scripted, [unit])
+
+    assert archive.texts("scripted", "s1") == [f"line {n}" for n in range(2500)]
+    archive.check()
+
+
+def _entries_there(tx: Tx) -> int:
+    row = tx.one("find_imported", profile="main", tool="scripted", native_id="s1")
+    assert row is not None
+    return transfer.last_entry(tx, row[0], base_seq=0)
 
 
 def test_a_session_without_messages_does_not_exist(

@@ -6,9 +6,9 @@ that writes what was read: neither is ever ahead of the other.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hansard.actions import adopting, fold, titles
 from hansard.actions.log import SessionChanged
@@ -83,6 +83,8 @@ class Sheaf:
     # Whether the head must be made from the whole log: something was taken back, or inherited.
     is_involved: bool = False
     is_whole: bool = True
+    # Whether only the end of its source was read.
+    is_resumed: bool = False
     unit: tuple[str, ReadUnit] | None = None
 
 
@@ -240,15 +242,26 @@ def _refresh(tx: Tx, sheaf: Sheaf, session: Imported) -> None:
     """What the tool says anew of the session."""
     line, head = sheaf.line, sessions.get_by_no(tx, session.no)
     is_other = line.model is not None and line.model != head.model
-    if is_other or sessions.details(tx, session.no).extra != line.extra:
-        extra = document.encode(line.extra)
-        tx.run("set_imported_facts", no=session.no, model=line.model, extra=extra)
+    known = sessions.details(tx, session.no).extra
+    extra = _both(known, line.extra) if sheaf.is_resumed else line.extra
+    if is_other or known != extra:
+        text = document.encode(extra)
+        tx.run("set_imported_facts", no=session.no, model=line.model, extra=text)
     if (
         line.title
         and head.title_by is not TitleBy.PERSON
         and not _is_called(head.title, line.title)
     ):
         titles.name_automatically(tx, head, line.title, by=TitleBy.IMPORT)
+
+
+def _both(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """What was known and what the rest of a source adds: what could not be read is counted on."""
+    origin = {**known.get("import", {}), **more.get("import", {})}
+    skipped = sum(each.get("import", {}).get("skipped", 0) for each in (known, more))
+    if skipped:
+        origin["skipped"] = skipped
+    return {**known, **more, "import": origin}
 
 
 def _is_called(title: str | None, wanted: str) -> bool:

@@ -66,6 +66,10 @@ class Resume:
     note: Any = None
 
 
+class Regrown(Exception):
+    """What an earlier reading took for whole has grown: the unit is to be read from its beginning."""
+
+
 class Importer(Protocol):
     """Reads one format."""
 
@@ -82,7 +86,10 @@ class Importer(Protocol):
         """The units of a place or of a path that someone named; parents before their children."""
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator["Event"]:
-        """What a unit says; after `resume`, only what is new. Raises `BadInput` for rubbish."""
+        """What a unit says; after `resume`, only what is new.
+
+        Raises `BadInput` for rubbish, and `Regrown` when it cannot go on from `resume`.
+        """
 
 
 class _Event(msgspec.Struct, kw_only=True, gc=False):

@@ -17,6 +17,7 @@ from hansard.importers.base import (
     Importer,
     LeftOut,
     Mark,
+    Regrown,
     Resume,
     Said,
     Skipped,
@@ -160,7 +161,7 @@ def _read(
         report.bytes += unit.size - (0 if resume is None else resume.place)
         try:
             Reading(target, unit, report, resume=resume, progress=progress).take(importer)
-        except _Unresumable:
+        except (_Unresumable, Regrown):
             Reading(target, unit, report, resume=None, progress=progress).take(importer)
     except (BadInput, Conflict) as error:
         report.fault(unit, "", str(error))
@@ -217,6 +218,7 @@ class Reading:
                 self._is_ahead = True
                 if self._weaver is not None:
                     self._weave(self._weaver, event)
+                    self._flush_unmarked(self._weaver)
             case Mark():
                 self._mark, self._is_ahead = event, False
                 self._flush_if_full()
@@ -263,6 +265,13 @@ class Reading:
         weaver = self._weaver
         if weaver is not None and weaver.is_full:
             weaver.flush(is_whole=False, unit=self._read_so_far())
+            self._progress(self._report, self._unit)
+
+    def _flush_unmarked(self, weaver: Weaver) -> None:
+        """Write what waits of a unit that is always read from its beginning."""
+        if weaver.is_full and self._mark is None and self._resume is None:
+            place = (self._unit.name, ReadUnit("", 0))
+            weaver.flush(is_whole=False, unit=None if self._was_new else place)
             self._progress(self._report, self._unit)
 
     def _read_so_far(self) -> tuple[str, ReadUnit] | None:

@@ -57,6 +57,12 @@ def changed_at(path: Path) -> datetime:
     return _EPOCH if found is None else _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
 
 
+def time_of(path: Path) -> float:
+    """When a file was last written to, in seconds since 1970; 0 when there is none."""
+    found = _lstat(path)
+    return 0.0 if found is None else found.st_mtime
+
+
 def identity(path: Path) -> tuple[int, int] | None:
     """Which file this is, whatever it is called; None when there is none."""
     found = _lstat(path)

@@ -1,11 +1,14 @@
 """Files of one JSON object a line: read in a stream, whatever their size and state."""
 
+import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
 MAX_LINE = 64 * 1024 * 1024
+# Deeper than any tool writes; what is deeper could be read here and not everywhere.
+MAX_DEPTH = 200
 _CHUNK = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder().decode
@@ -77,11 +80,36 @@ def _is_whole(text: bytes) -> bool:
     return _line(0, len(text), text.strip(b" \t\r\n\x00")).data is not None
 
 
+def decode(text: bytes) -> Any:
+    """Read JSON, half of a surrogate pair included; raises ValueError or RecursionError."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(text)
+
+
+def is_deep(data: Any) -> bool:
+    """Whether lists and objects stand deeper in each other than `MAX_DEPTH`."""
+    level = [data]
+    for _ in range(MAX_DEPTH):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(data: Any) -> Iterator[Any]:
+    within = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return (each for each in within if isinstance(each, dict | list))
+
+
 def _line(begin: int, end: int, text: bytes) -> Line:
     try:
-        data = _decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        data = decode(text)
+    except (ValueError, RecursionError) as error:
         return Line(begin, end, None, f"not JSON ({str(error)[:100]})")
     if not isinstance(data, dict):
         return Line(begin, end, None, f"not an object but {type(data).__name__}")
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and is_deep(data):
+        return Line(begin, end, None, f"nested deeper than {MAX_DEPTH} levels")
     return Line(begin, end, data)

@@ -16,6 +16,7 @@ from hansard.actions.weaving import Added, Descent, Row, Sheaf
 from hansard.clock import Occasion, encode_id, to_micros
 from hansard.importers.base import FOLLOWS, Begin, Compacted, Said, TakenBack
 from hansard.importers.facts import line_of
+from hansard.importers.recent import Recent
 from hansard.model import document
 from hansard.model.record import SessionLine
 from hansard.model.session import Lineage, Segment
@@ -30,7 +31,6 @@ from hansard.store.imports import Imported, ReadUnit
 
 ROWS = 1000
 BYTES = 1024 * 1024
-REMEMBERED = 20_000
 SEARCHES = 20
 _PREVIEWED = 400
 
@@ -65,7 +65,10 @@ class Weaver:
         self._usage: list[Usage] = []
         self._blobs: dict[str, bytes] = {}
         self._bytes = 0
-        self._seqs: dict[str, int] = {}
+        self._seqs = Recent[int]()
+        # What was taken back in this reading: nothing is said behind it any more.
+        self._taken: list[tuple[int, int]] = []
+        self._is_resumed = is_resumed
         self._searches = SEARCHES
         self._rest: dict[tuple[str, int], int] | None = None
         self._session = self._find(begin.native_id)
@@ -312,16 +315,16 @@ class Weaver:
     def _stand_on(self, seq: int, id: str | None) -> None:
         self._here = seq
         if id is not None:
-            self._seqs[id] = seq
-            if len(self._seqs) > REMEMBERED:
-                del self._seqs[next(iter(self._seqs))]
+            self._seqs.put(id, seq)
 
     def _place_of(self, parent: str | None) -> int:
         if parent is None:
             # A second root: the conversation was begun anew.
             return 0
         found = self._seq_of(parent)
-        return self._here if found is None else found
+        if found is None or any(first <= found <= last for first, last in self._taken):
+            return self._here
+        return found
 
     def _seq_of(self, native_id: str) -> int | None:
         found = self._seqs.get(native_id)
@@ -334,7 +337,7 @@ class Weaver:
             segments = read(weaving.history, self._session).result()
             found = read(weaving.seq_of, segments, native_id).result()
         if found is not None:
-            self._seqs[native_id] = found
+            self._seqs.put(native_id, found)
         return found
 
     # What is new
@@ -363,7 +366,9 @@ class Weaver:
 
     def _retract(self, at: datetime) -> None:
         text = document.encode({"after": self._here, "reason": "branch"})
-        self._rows.append(Row(self._next_seq(), "retraction", None, to_micros(at), text))
+        seq = self._next_seq()
+        self._rows.append(Row(seq, "retraction", None, to_micros(at), text))
+        self._taken.append((self._here + 1, seq))
         self._tip = self._here
         self._is_involved = True
 
@@ -412,6 +417,7 @@ class Weaver:
             added=self._added,
             is_involved=self._is_involved,
             is_whole=is_whole,
+            is_resumed=self._is_resumed,
             unit=unit,
         )
 

@@ -1,0 +1,175 @@
+"""Claude Code: one file of JSON lines for each session, those of its agents in a folder beside it.
+
+The program deletes its files after a while: what was read here stays.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from hansard.clock import Clock, SystemClock
+from hansard.importers import files, json_lines
+from hansard.importers.base import Event, Json, Resume, Unit, Where
+from hansard.importers.claude_code_answer import TOOL
+from hansard.importers.claude_code_reader import Identity, Reader
+
+# An answer may take so long to write; a file that has been quiet for longer is whole.
+QUIET = timedelta(minutes=2)
+KEPT_DAYS = 30
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_SESSION = re.compile(rb'"(?:sessionId|leafUuid)"\s*:\s*"')
+_LINE = re.compile(rb'"(?:parentUuid|isSidechain|leafUuid|uuid|sessionId)"\s*:')
+_SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
+_HEAD = 16 * 1024
+_UNSETTLED = "~"
+
+
+class ClaudeCode:
+    """Reads the files of Claude Code."""
+
+    name = TOOL
+    title = "Claude Code"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def places(self, where: Where) -> list[Path]:
+        """`CLAUDE_CONFIG_DIR`, else `~/.claude`; and the directory that some versions used."""
+        return [
+            where.path("CLAUDE_CONFIG_DIR", ".claude") / "projects",
+            where.path("XDG_CONFIG_HOME", ".config") / "claude" / "projects",
+        ]
+
+    def recognises(self, path: Path) -> bool:
+        """A session's file, or a directory with some."""
+        if files.is_directory(path):
+            first = next(_sessions(_root(path)), None)
+            return first is not None and self.recognises(first)
+        if path.suffix != ".jsonl" or not files.is_file(path):
+            return False
+        head = files.head(path, _HEAD)
+        return bool(_SESSION.search(head) and _LINE.search(head) and b'"type"' in head)
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """The sessions, those that others were copied from first, then their agents."""
+        if files.is_file(place):
+            yield self._unit(place, _kept_for(place))
+            return
+        root = _root(place)
+        kept = _kept_for(root / "any")
+        found = list(_sessions(root))
+        for path in sorted((each for each in found if not _is_agent(each)), key=_order):
+            yield self._unit(path, kept)
+        for path in found:
+            if _is_agent(path):
+                yield self._unit(path, kept)
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """The session, then the agents whose lines older versions wrote among its own."""
+        at = datetime.fromtimestamp(files.time_of(unit.path), UTC)
+        with files.opened(unit.path) as file:
+            size = os.fstat(file.fileno()).st_size
+            who = _identity(unit.path)
+            is_settled = not unit.stamp.endswith(_UNSETTLED)
+            reader = Reader(who, resume, at=at, size=size, is_settled=is_settled)
+            start = 0 if resume is None else resume.place
+            yield from reader.events(json_lines.raw_lines(file, start))
+            for name, begins in reader.sidechains.items():
+                session_id = reader.native_id or who.session_id
+                agent = Identity(session_id, f"agent-{name}")
+                inner = Reader(agent, at=at)
+                yield from inner.events(_lines_at(file, begins))
+
+    def _unit(self, path: Path, kept: timedelta | None) -> Unit:
+        beside = _meta(path)
+        stamp = files.stamp_of(path, *beside)
+        changed = datetime.fromtimestamp(files.time_of(path), UTC)
+        if self._clock.now() - changed < QUIET:
+            stamp += _UNSETTLED
+        return Unit(
+            name=str(path),
+            path=path,
+            stamp=stamp,
+            size=files.size_of(path),
+            beside=beside,
+            expires_at=None if kept is None else changed + kept,
+        )
+
+
+def _root(place: Path) -> Path:
+    """The directory that has the projects, or the one that someone named."""
+    inside = place / "projects"
+    return inside if files.is_directory(inside) else place
+
+
+def _sessions(root: Path) -> Iterator[Path]:
+    return files.walk(root, suffixes=(".jsonl",))
+
+
+def _is_agent(path: Path) -> bool:
+    return "subagents" in path.parts or path.name.startswith("agent-")
+
+
+def _order(path: Path) -> tuple[bool, float, str]:
+    """Originals before their copies: a copy's first lines name another session, and it is younger."""
+    named = _SESSION_ID.search(files.head(path, _HEAD))
+    is_copy = named is not None and named[1].decode("utf-8", "replace") != path.stem
+    return is_copy, files.time_of(path), path.name
+
+
+def _identity(path: Path) -> Identity:
+    if "subagents" in path.parts:
+        at = len(path.parts) - 1 - path.parts[::-1].index("subagents")
+        within = "/".join((*path.parts[at + 1 : -1], path.stem))
+        return Identity(path.parts[at - 1] if at > 0 else None, within, _agent_title(path))
+    if path.name.startswith("agent-"):
+        return Identity(None, path.stem, _agent_title(path))
+    return Identity(path.stem if _UUID.fullmatch(path.stem) else None)
+
+
+def _meta(path: Path) -> tuple[Path, ...]:
+    if not path.name.startswith("agent-"):
+        return ()
+    beside = path.with_suffix(".meta.json")
+    return (beside,) if files.is_file(beside) else ()
+
+
+def _agent_title(path: Path) -> str | None:
+    """What an agent was asked to do, else of which kind it is."""
+    for beside in _meta(path):
+        told = _object(beside)
+        for name in ("description", "agentType"):
+            if isinstance(told.get(name), str) and told[name].strip():
+                return str(told[name])
+    return None
+
+
+def _kept_for(path: Path) -> timedelta | None:
+    """How long the program keeps a file; None where it does not look."""
+    settings = next(
+        (each.parent / "settings.json" for each in path.parents if each.name == "projects"), None
+    )
+    if settings is None:
+        return None
+    days = _object(settings).get("cleanupPeriodDays", KEPT_DAYS)
+    is_number = isinstance(days, int | float) and not isinstance(days, bool)
+    return timedelta(days=days) if is_number and 0 <= days < 36_500 else None
+
+
+def _object(path: Path) -> Json:
+    try:
+        found: Any = json_lines.decode(files.head(path, 256 * 1024))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _lines_at(file: BinaryIO, begins: Any) -> Iterator[tuple[int, int, bytes | None]]:
+    for begin in begins:
+        yield next(json_lines.raw_lines(file, begin))
+
+
+IMPORTER = ClaudeCode(SystemClock())

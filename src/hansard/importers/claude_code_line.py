@@ -1,0 +1,120 @@
+"""One line of a Claude Code file: what we need of it, whatever else it has."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from hansard.importers import json_lines
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Answer(msgspec.Struct, gc=False):
+    """The message of a line, as the model's interface has it."""
+
+    id: str | None = None
+    model: str | None = None
+    content: Any = None
+    stop_reason: str | None = None
+    usage: dict[str, Any] | None = None
+
+
+class Line(msgspec.Struct, gc=False):
+    """What every line may have."""
+
+    type: str = ""
+    uuid: str | None = None
+    parentUuid: str | None = None  # noqa: N815
+    sessionId: str | None = None  # noqa: N815
+    timestamp: datetime | None = None
+    message: Answer | None = None
+    requestId: str | None = None  # noqa: N815
+    isSidechain: bool | None = None  # noqa: N815
+    isMeta: bool | None = None  # noqa: N815
+    isCompactSummary: bool | None = None  # noqa: N815
+    isApiErrorMessage: bool | None = None  # noqa: N815
+    agentId: str | None = None  # noqa: N815
+    cwd: str | None = None
+    gitBranch: str | None = None  # noqa: N815
+    subtype: str | None = None
+    content: Any = None
+    attachment: Any = None
+    summary: str | None = None
+    leafUuid: str | None = None  # noqa: N815
+    aiTitle: str | None = None  # noqa: N815
+    customTitle: str | None = None  # noqa: N815
+    compactMetadata: Any = None  # noqa: N815
+    forkedFrom: Any = None  # noqa: N815
+
+
+class Unreadable(Exception):
+    """A line that is none: why."""
+
+
+_decode = msgspec.json.Decoder(Line).decode
+_ANSWER = msgspec.json.Decoder(Answer)
+
+
+def line_of(text: bytes) -> Line | None:
+    """A line; None when it is blank. What has the wrong type in it is passed over."""
+    try:
+        line = _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _lenient(text)
+    if text.count(b"{") + text.count(b"[") > json_lines.MAX_DEPTH:
+        _check_depth(raw_of(text))
+    return line
+
+
+def raw_of(text: bytes) -> Any:
+    """All that a line has."""
+    stripped = text.removeprefix(_BOM).strip(b" \t\r\n\x00")
+    try:
+        return json_lines.decode(stripped)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"not JSON ({str(error)[:100]})") from error
+
+
+def _lenient(text: bytes) -> Line | None:
+    if not text.removeprefix(_BOM).strip(b" \t\r\n\x00"):
+        return None
+    data = raw_of(text)
+    if not isinstance(data, dict):
+        raise Unreadable(f"not an object but {type(data).__name__}")
+    _check_depth(data)
+    line: Line = _filled(Line, data)
+    message = data.get("message")
+    line.message = _filled(Answer, message) if isinstance(message, dict) else None
+    return line
+
+
+def _filled(kind: Any, data: dict[str, Any]) -> Any:
+    """The fields that have the right type."""
+    made = kind()
+    for field in msgspec.structs.fields(kind):
+        if field.name in data and field.name != "message":
+            try:
+                setattr(made, field.name, msgspec.convert(data[field.name], field.type))
+            except (msgspec.ValidationError, UnicodeError):
+                continue
+    return made
+
+
+def _check_depth(data: Any) -> None:
+    if json_lines.is_deep(data):
+        raise Unreadable(f"nested deeper than {json_lines.MAX_DEPTH} levels")
+
+
+def time_of(line: Line, otherwise: datetime) -> datetime:
+    """When the line was written."""
+    at = line.timestamp
+    if at is None:
+        return otherwise
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def text_of(data: Any) -> str:
+    """Something as text, to be put into a message."""
+    return data if isinstance(data, str) else json.dumps(data)
