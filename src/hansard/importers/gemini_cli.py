@@ -1,0 +1,217 @@
+"""Gemini CLI: a file of JSON lines a session, or, in older releases, one JSON document.
+
+The lines are a log of changes: a message that comes again replaces the first, `$set` changes what is
+known of the session or its list of messages, `$rewindTo` takes back a message and all after it.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from hansard.errors import BadInput
+from hansard.importers import documents, files, shape, times
+from hansard.importers.base import (
+    Begin,
+    Branch,
+    Compacted,
+    Event,
+    Facts,
+    Json,
+    Parent,
+    Resume,
+    Said,
+    Skipped,
+    Unit,
+    Where,
+)
+from hansard.importers.gemini_messages import said, text_of
+from hansard.importers.json_lines import lines
+from hansard.model.session import Kind, Lineage
+
+SUMMARY = "<state_snapshot>"
+Item = Said | Compacted
+
+
+class GeminiCli:
+    """Reads the sessions of Gemini CLI."""
+
+    name = "gemini-cli"
+    title = "Gemini CLI"
+
+    def places(self, where: Where) -> list[Path]:
+        """Its directory of projects, and that of its fork Qwen Code."""
+        home = where.path("GEMINI_CLI_HOME", ".")
+        return [home / ".gemini" / "tmp", where.home / ".qwen" / "tmp"]
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a file names a session of a project, or a directory has such files."""
+        if files.is_file(path):
+            return path.suffix in (".json", ".jsonl") and _is_session(path)
+        return any(True for _ in _found(path))
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """One unit a file; subagents after the sessions they belong to."""
+        found = [place] if files.is_file(place) else _found(place)
+        for path in sorted(found, key=lambda each: (len(each.parts), each)):
+            root = _project_root(path)
+            yield Unit(
+                str(path), path, files.stamp_of(path), files.size_of(path), (root,), hint=root
+            )
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """The session of a file."""
+        del resume
+        session = _Session(unit.path)
+        yield from session.fill()
+        id = shape.name(session.facts.get("sessionId"))
+        if id is None:
+            raise BadInput(f"{unit.path} names no session; it was left alone.")
+        yield _begin(unit.path, id, session.facts)
+        yield Facts(fields=_fields(session.facts, unit.hint))
+        made = _Made(id, files.changed_at(unit.path))
+        for branch in session.left:
+            yield Branch(items=made.items(branch), is_current=False)
+        yield Branch(items=made.items(session.current()), is_current=True)
+
+
+class _Session:
+    """What a file says of a session, after all its changes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.facts: Json = {}
+        self._messages: dict[str, Json] = {}
+        # Each way that was left by going back, as it was then.
+        self.left: list[list[Json]] = []
+
+    def current(self) -> list[Json]:
+        return list(self._messages.values())
+
+    def fill(self) -> Iterator[Skipped]:
+        """Take all that the file says; tell what cannot be read."""
+        if self._path.suffix == ".json":
+            document = documents.read(self._path)
+            self._change(shape.record(document))
+            return
+        with files.opened(self._path) as file:
+            for line in lines(file):
+                if line.data is None:
+                    yield Skipped(where=f"byte {line.start}", why=line.why or "")
+                else:
+                    self._take(line.data)
+
+    def _take(self, record: Json) -> None:
+        if isinstance(record.get("$rewindTo"), str):
+            self._rewind(record["$rewindTo"])
+        elif isinstance(record.get("$set"), dict):
+            self._change(record["$set"])
+        elif isinstance(record.get("id"), str) and "type" in record:
+            self._messages[record["id"]] = record
+        else:
+            self._change(record)
+
+    def _change(self, patch: Json) -> None:
+        self.facts |= {name: value for name, value in patch.items() if name != "messages"}
+        if isinstance(patch.get("messages"), list):
+            self._replace(patch["messages"])
+
+    def _replace(self, given: list[object]) -> None:
+        """A new list of messages: one taken back to, one made shorter for the model, or one that grew."""
+        messages = {each["id"]: each for each in shape.records(given) if shape.name(each.get("id"))}
+        known = list(self._messages)
+        if list(messages) == known[: len(messages)] and len(messages) < len(known):
+            self._rewind(known[len(messages)])
+            return
+        first = next(iter(messages.values()), {})
+        if known and first.get("id") not in self._messages and SUMMARY in text_of(first):
+            self._compact(messages)
+            return
+        self._messages |= messages
+
+    def _compact(self, messages: dict[str, Json]) -> None:
+        """The model read a summary from here on; people read on."""
+        new = [each for each in messages.values() if each["id"] not in self._messages]
+        summary, *rest = new
+        self._messages[summary["id"]] = {**summary, "type": SUMMARY}
+        # The model's thanks for the summary are nobody's words.
+        self._messages |= {each["id"]: each for each in rest[1:]}
+
+    def _rewind(self, id: str) -> None:
+        ids = list(self._messages)
+        at = ids.index(id) if id in self._messages else 0
+        self.left.append(self.current())
+        for each in ids[at:]:
+            del self._messages[each]
+
+
+class _Made:
+    """Messages made once, however many branches share them."""
+
+    def __init__(self, session_id: str, otherwise: datetime) -> None:
+        self._session_id = session_id
+        self._at = otherwise
+        self._known: dict[int, Sequence[Item]] = {}
+
+    def items(self, messages: list[Json]) -> list[Item]:
+        return [item for message in messages for item in self._items(message)]
+
+    def _items(self, message: Json) -> Sequence[Item]:
+        found = self._known.get(id(message))
+        if found is None:
+            self._at = times.of(message.get("timestamp")) or self._at
+            if message.get("type") == SUMMARY:
+                found = (Compacted(summary=text_of(message), at=self._at),)
+            else:
+                found = tuple(said(message, self._at, session_id=self._session_id))
+            self._known[id(message)] = found
+        return found
+
+
+def _found(place: Path) -> Iterator[Path]:
+    for path in files.walk(place, suffixes=(".json", ".jsonl"), depth=4):
+        if "chats" in path.parts[len(place.parts) - 1 :] and _is_session(path):
+            yield path
+
+
+def _is_session(path: Path) -> bool:
+    first = files.head(path, 2048)
+    return b'"sessionId"' in first and (b'"projectHash"' in first or b'"startTime"' in first)
+
+
+def _parent_of(path: Path) -> str | None:
+    """The session whose directory a subagent's file stands in."""
+    folder = path.parent
+    return folder.name if folder.parent.name == "chats" else None
+
+
+def _project_root(path: Path) -> Path:
+    """The file in which the tool notes where a project is."""
+    chats = next((each for each in path.parents if each.name == "chats"), path.parent)
+    return chats.parent / ".project_root"
+
+
+def _begin(path: Path, id: str, facts: Json) -> Begin:
+    parent = _parent_of(path)
+    is_subagent = facts.get("kind") == "subagent" or parent is not None
+    named = Parent(native_id=parent, lineage=Lineage.SUBAGENT) if parent and parent != id else None
+    return Begin(
+        native_id=id,
+        began_at=times.of(facts.get("startTime")),
+        kind=Kind.SUBAGENT if is_subagent else Kind.IMPORT,
+        parent=named,
+    )
+
+
+def _fields(facts: Json, root: Path | None) -> Json:
+    fields: Json = {}
+    if shape.name(facts.get("summary")):
+        fields["title"] = facts["summary"]
+    given = shape.items(facts.get("directories"))
+    noted = b"" if root is None else files.head(root)
+    folder = shape.name(given[0]) if given else shape.name(noted.decode("utf-8", "replace").strip())
+    if folder:
+        fields["workspace"] = {"path": folder}
+    return fields
+
+
+IMPORTER = GeminiCli()

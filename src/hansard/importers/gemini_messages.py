@@ -1,0 +1,127 @@
+"""The messages of Gemini CLI, and the parts of Google's interface in them."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from hansard.importers import calls, parts, shape
+from hansard.importers.base import Json, Said
+from hansard.importers.content import Content
+from hansard.model.usage import Usage
+
+_ROLES = {"user": "user", "gemini": "assistant", "model": "assistant"}
+
+
+def said(message: Json, at: datetime, *, session_id: str) -> Iterator[Said]:
+    """A message, and behind it what its tools answered."""
+    id = shape.words(message.get("id"))
+    kind = message.get("type")
+    content = Content()
+    for thought in shape.records(message.get("thoughts")):
+        told = (shape.words(thought.get("subject")), shape.words(thought.get("description")))
+        content.think("\n".join(filter(None, told)))
+    add(content, message.get("content"))
+    results = Content()
+    for call in shape.records(message.get("toolCalls")):
+        _add_call(content, results, call)
+    role = _ROLES.get(kind, "system") if isinstance(kind, str) else "system"
+    yield content.said(
+        role,
+        at,
+        id=id,
+        model=shape.name(message.get("model")),
+        extra={"level": kind} if role == "system" else _shown(message),
+        usage=_usage(message, at, call_id=f"{session_id}:{id}"),
+    )
+    if results:
+        yield results.said("tool", at, id=f"{id}:results")
+
+
+def text_of(message: Json) -> str:
+    """The words of a message."""
+    content = Content()
+    add(content, message.get("content"))
+    return "\n".join(part["text"] for part in content.parts if part["type"] == "text")
+
+
+def add(content: Content, given: object) -> None:
+    """Add a text, a part, or a list of them."""
+    for part in given if isinstance(given, list) else [given]:
+        _add_part(content, part)
+
+
+def _add_part(content: Content, part: object) -> None:
+    match part:
+        case None:
+            return
+        case str():
+            content.say(part)
+        case {"text": str(words), "thought": True}:
+            content.think(words)
+        case {"text": str(words)}:
+            content.say(words)
+        case {"inlineData": {"data": str(data), **rest}} if content.attach_base64(
+            data, rest.get("mimeType"), rest.get("displayName")
+        ):
+            return
+        case {"functionCall": {"name": str(name), **rest}}:
+            content.add(parts.tool_call(shape.words(rest.get("id")), name, rest.get("args")))
+        case {"functionResponse": {**response}}:
+            id, tool = shape.words(response.get("id")), shape.name(response.get("name"))
+            content.add(parts.tool_result(id, _answer(response.get("response")), name=tool))
+        case _:
+            content.keep({"type": "gemini", "native": part})
+
+
+def _add_call(content: Content, results: Content, call: Json) -> None:
+    id, name = shape.words(call.get("id")), shape.words(call.get("name"))
+    content.add(parts.tool_call(id, name, call.get("args")))
+    status = call.get("status")
+    if call.get("result") is None and status not in ("success", "error", "cancelled"):
+        return
+    answer = Content()
+    add(answer, call.get("result"))
+    told = [part for part in answer.parts if part["type"] != "attachment"]
+    files = [part for part in answer.parts if part["type"] == "attachment"]
+    is_error = status in ("error", "cancelled")
+    results.add(parts.tool_result(id, _told(told), name=name or None, is_error=is_error), *files)
+    results.blobs.extend(answer.blobs)
+
+
+def _told(answers: list[Json]) -> Any:
+    """What a tool's parts say: their words when they are words, else the parts."""
+    said: list[Any] = [each.get("content", each.get("text", "")) for each in answers]
+    if len(said) == 1:
+        return said[0]
+    return "\n".join(said) if all(isinstance(each, str) for each in said) else answers
+
+
+def _answer(response: object) -> Any:
+    if isinstance(response, dict):
+        for name in ("output", "error"):
+            if isinstance(response.get(name), str):
+                return response[name]
+    return "" if response is None else response
+
+
+def _shown(message: Json) -> Json | None:
+    """What the person saw of a message, where it was something else."""
+    shown = message.get("displayContent")
+    return None if shown is None or shown == message.get("content") else {"shown": shown}
+
+
+def _usage(message: Json, at: datetime, *, call_id: str) -> tuple[Usage, ...]:
+    """Cached tokens are a part of the input here, and thoughts stand apart from the output."""
+    tokens = shape.record(message.get("tokens"))
+    cached, thoughts = shape.count(tokens.get("cached")), shape.count(tokens.get("thoughts"))
+    sent = shape.count(tokens.get("input")) + shape.count(tokens.get("tool"))
+    return calls.one(
+        "gemini-cli",
+        call_id,
+        model=shape.name(message.get("model")),
+        at=at,
+        input=max(0, sent - cached),
+        cache_read=cached,
+        output=shape.count(tokens.get("output")) + thoughts,
+        reasoning=thoughts,
+    )

@@ -1,0 +1,150 @@
+"""Gemini CLI's sessions, after all the changes their files tell of."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hansard.importers.gemini_cli import IMPORTER
+from hansard.model.entry import Compaction, Message
+from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from hansard.model.session import Kind, Lineage
+from hansard.store.blobs import hash_of
+from tests.importers import rubbish
+from tests.importers.reading import Archive
+from tests.importers.write_gemini_cli import PICTURE, GeminiSession, a_day_at_the_mill
+
+ID = "0a1b2c3d-0000-4000-8000-000000000001"
+CURRENT = ["Signed in.", "What is in a.txt?", "", "", "Flour.", "Buy bread.", "Bought."]
+
+
+@pytest.fixture
+def session() -> GeminiSession:
+    made = GeminiSession(ID)
+    a_day_at_the_mill(made)
+    return made
+
+
+def test_a_session_comes_over_as_it_became(
+    archive: Archive, session: GeminiSession, tmp_path: Path
+) -> None:
+    path = session.write(tmp_path / "gemini")
+
+    report = archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    head = archive.session("gemini-cli", ID)
+    assert (report.added, report.skipped) == (1, 0)
+    assert archive.texts("gemini-cli", ID) == CURRENT
+    said = [part for message in archive.messages("gemini-cli", ID) for part in message.parts]
+    assert said[1:6] == [
+        *archive.messages("gemini-cli", ID)[1].parts[:1],
+        Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE)),
+        Reasoning("Reading\nI read it."),
+        ToolCall("c1", "read_file", {"path": "a.txt"}),
+        ToolResult("c1", "flour", "read_file"),
+    ]
+    assert (head.title, head.model) == ("The mill", "gemini-2.5-pro")
+    archive.check_again(IMPORTER, tmp_path / "gemini", path)
+
+
+def test_tokens_are_counted_in_our_way_and_once(
+    archive: Archive, session: GeminiSession, tmp_path: Path
+) -> None:
+    session.write(tmp_path / "gemini")
+
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    used = archive.session("gemini-cli", ID).usage
+    assert (used.calls, used.input_tokens, used.cache_read_tokens) == (4, 4 * 71, 4 * 30)
+    assert (used.output_tokens, used.reasoning_tokens) == (4 * 25, 4 * 5)
+
+
+def test_what_was_taken_back_stays_in_the_log(
+    archive: Archive, session: GeminiSession, tmp_path: Path
+) -> None:
+    session.write(tmp_path / "gemini")
+
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    bodies = [entry.body for entry in archive.log("gemini-cli", ID)]
+    all_texts = [body.text for body in bodies if isinstance(body, Message)]
+    assert all_texts == [*CURRENT[:5], "Grind it.", "No.", *CURRENT[5:]]
+
+
+def test_a_session_that_grew_gains_only_what_is_new(
+    archive: Archive, session: GeminiSession, tmp_path: Path
+) -> None:
+    session.write(tmp_path / "gemini")
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    session.message("user", "And butter.")
+    session.write(tmp_path / "gemini")
+    report = archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    assert (report.extended, report.messages) == (1, 1)
+    assert archive.texts("gemini-cli", ID) == [*CURRENT, "And butter."]
+    archive.check()
+
+
+def test_a_summary_for_the_model_hides_nothing_from_people(
+    archive: Archive, session: GeminiSession, tmp_path: Path
+) -> None:
+    summary = {"id": "s1", "type": "user", "content": "<state_snapshot>All of it</state_snapshot>"}
+    thanks = {"id": "s2", "type": "gemini", "content": "Got it."}
+    kept = [line for line in session.lines if line.get("content") == "Bought."]
+    session.control(set={"messages": [summary, thanks, *kept]})
+    session.message("user", "And butter.")
+    session.write(tmp_path / "gemini")
+
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    assert archive.texts("gemini-cli", ID) == [*CURRENT, "And butter."]
+    bodies = [entry.body for entry in archive.log("gemini-cli", ID)]
+    (mark,) = [body for body in bodies if isinstance(body, Compaction)]
+    assert "All of it" in mark.summary
+
+
+def test_a_subagent_hangs_on_its_session(
+    archive: Archive, session: GeminiSession, tmp_path: Path
+) -> None:
+    session.write(tmp_path / "gemini")
+    child = GeminiSession("aaaa", kind="subagent")
+    child.message("user", "Dig.")
+    child.write(tmp_path / "gemini", parent=ID)
+
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    head = archive.session("gemini-cli", "aaaa")
+    assert (head.kind, head.lineage) == (Kind.SUBAGENT, Lineage.SUBAGENT)
+    assert head.parent_id == archive.session("gemini-cli", ID).id
+
+
+def test_the_older_document_is_read_too(archive: Archive, tmp_path: Path) -> None:
+    session = GeminiSession(ID)
+    session.message("user", "a")
+    session.reply("b")
+    path = session.write_document(tmp_path / "gemini")
+
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    assert archive.texts("gemini-cli", ID) == ["a", "b"]
+    archive.check_again(IMPORTER, tmp_path / "gemini", path)
+
+
+def test_damage_is_survived(session: GeminiSession, tmp_path: Path) -> None:
+    session.write(tmp_path / "gemini")
+    other = GeminiSession("bbbb")
+    a_day_at_the_mill(other)
+    other.write_document(tmp_path / "gemini")
+
+    rubbish.survives(IMPORTER, tmp_path / "gemini", tmp_path)
+
+
+def test_it_is_recognised(session: GeminiSession, tmp_path: Path) -> None:
+    path = session.write(tmp_path / "gemini")
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"a": 1}))
+
+    assert IMPORTER.recognises(path)
+    assert IMPORTER.recognises(tmp_path / "gemini")
+    assert not IMPORTER.recognises(other)
