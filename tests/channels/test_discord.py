@@ -34,6 +34,7 @@ from hansard.testing.fake_discord import (
     TOKEN,
     FakeDiscord,
 )
+from hansard.testing.growing_suite import GrowingSuite
 
 PLACE = Channel("discord", GENERAL)
 
@@ -79,12 +80,33 @@ class DiscordPlatform(FakeDiscord):
 @pytest.fixture
 async def platform(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DiscordPlatform]:
     async with DiscordPlatform() as fake:
-        monkeypatch.setattr(discord.http.Route, "BASE", fake.rest)
-        gateway = yarl.URL(fake.gateway)
-        monkeypatch.setattr(discord.gateway.DiscordWebSocket, "DEFAULT_GATEWAY", gateway)
-        # It waits for seconds before it connects again.
-        monkeypatch.setattr(discord.backoff.ExponentialBackoff, "delay", lambda _: 0.01)
+        _point_at(fake, monkeypatch)
         yield fake
+
+
+def _point_at(fake: FakeDiscord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discord.http.Route, "BASE", fake.rest)
+    gateway = yarl.URL(fake.gateway)
+    monkeypatch.setattr(discord.gateway.DiscordWebSocket, "DEFAULT_GATEWAY", gateway)
+    # It waits for seconds before it connects again.
+    monkeypatch.setattr(discord.backoff.ExponentialBackoff, "delay", lambda _: 0.01)
+
+
+class GrowingDiscord(DiscordPlatform):
+    """The same, with answers that grow."""
+
+    def adapter(self, **rules: Any) -> DiscordAdapter:
+        return super().adapter(stream=True, show_seconds=0.01, **rules)
+
+
+class TestDiscordGrows(GrowingSuite):
+    """Everything that an adapter keeps to that lets answers grow."""
+
+    @pytest.fixture
+    async def platform(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GrowingDiscord]:
+        async with GrowingDiscord() as fake:
+            _point_at(fake, monkeypatch)
+            yield fake
 
 
 class Ear:

@@ -40,6 +40,7 @@ from hansard.testing.fake_slack import (
     TOKEN,
     FakeSlack,
 )
+from hansard.testing.growing_suite import GrowingSuite
 
 PLACE = Channel("slack", GENERAL)
 
@@ -126,6 +127,23 @@ async def posting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostingPlatf
 @pytest.fixture
 def world(store: Store, platform: SlackPlatform) -> ChannelWorld:
     return ChannelWorld(store, platform)
+
+
+class GrowingSlack(SlackPlatform):
+    """The same, with answers that grow."""
+
+    def adapter(self, **rules: Any) -> SlackAdapter:
+        return super().adapter(stream=True, show_seconds=0.01, **rules)
+
+
+class TestSlackGrows(GrowingSuite):
+    """Everything that an adapter keeps to that lets answers grow."""
+
+    @pytest.fixture
+    async def platform(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GrowingSlack]:
+        _without_proxies(monkeypatch)
+        async with GrowingSlack() as fake:
+            yield fake
 
 
 class TestSlackBySocket(AdapterSuite):

@@ -1,6 +1,5 @@
 """While the agent answers: typing, and a message that grows."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,28 +7,11 @@ import pytest
 from hansard.agents.registry import Agent
 from hansard.agents.summarize import ExtractiveSummarizer
 from hansard.agents.titles import Titler
-from hansard.engine.ports import Delta, Event, Step, TurnRequest
 from hansard.engine.settings import Door, Settings
-from hansard.model.entry import message
 from hansard.store.database import Store
 from hansard.testing.channel_world import ChannelWorld
 from hansard.testing.fake_telegram import FakeTelegram
-
-
-class SlowRunner:
-    """Says half a sentence, waits to be told to go on, and finishes."""
-
-    def __init__(self) -> None:
-        self.may_finish = asyncio.Event()
-
-    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
-        yield Delta("Once **upon** ")
-        await self.may_finish.wait()
-        yield Delta("a time")
-        yield Step(message("assistant", "Once **upon** a time"))
-
-    async def close(self) -> None:
-        """Nothing is held."""
+from hansard.testing.growing_suite import GrowingSuite, SlowRunner
 
 
 def quick(store: Store, fake: FakeTelegram, runner: SlowRunner) -> ChannelWorld:
@@ -45,10 +27,19 @@ async def fake() -> AsyncIterator[FakeTelegram]:
         yield made
 
 
-async def test_an_answer_grows_and_its_delivery_is_the_last_edit(
+class TestTelegramGrows(GrowingSuite):
+    """Everything that an adapter keeps to."""
+
+    @pytest.fixture
+    async def platform(self) -> AsyncIterator[FakeTelegram]:
+        async with FakeTelegram(stream=True) as fake:
+            yield fake
+
+
+async def test_a_growing_answer_is_plain_and_its_delivery_has_markup(
     store: Store, fake: FakeTelegram
 ) -> None:
-    runner = SlowRunner()
+    runner = SlowRunner("Once **upon** ", "a time")
     world = quick(store, fake, runner)
     async with world.running() as engine:
         await fake.says("a story", number=1)
@@ -60,32 +51,6 @@ async def test_an_answer_grows_and_its_delivery_is_the_last_edit(
         await world.settle(engine)
 
     assert len(fake.sent()) == 1
-
-
-async def test_an_answer_whose_growth_cannot_be_shown_comes_all_the_same(
-    store: Store, fake: FakeTelegram
-) -> None:
-    runner = SlowRunner()
-    world = quick(store, fake, runner)
-    async with world.running():
-        fake.refuse(429, retry_after=1000)
-        await fake.says("a story", number=1)
-        await world.until(lambda: len(fake.sent()) == 1, "a try to show it")
-        runner.may_finish.set()
-        await world.until_seen("Once upon a time")
-
-
-async def test_a_message_that_grew_and_was_deleted_comes_anew(
-    store: Store, fake: FakeTelegram
-) -> None:
-    runner = SlowRunner()
-    world = quick(store, fake, runner)
-    async with world.running():
-        await fake.says("a story", number=1)
-        await world.until_seen("Once **upon** …")
-        fake.messages.clear()
-        runner.may_finish.set()
-        await world.until_seen("Once upon a time")
 
 
 async def test_without_streaming_only_typing_is_shown(store: Store) -> None:

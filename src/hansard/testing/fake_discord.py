@@ -246,7 +246,9 @@ class FakeDiscord(PlatformServer):
 
     async def _edit_message(self, request: web.Request) -> web.StreamResponse:
         text, id = (await request.json())["content"], request.match_info["message"]
-        found = self._refusal(request)
+        found = self._refusal(request) or self.fault()
+        if found is None and not self.rewrite(id, text):
+            found = _error(404, 10008, "Unknown Message")
         if found is None:
             self.edits.append((id, text))
         made = self._message(id, request.match_info["id"], text, _user(BOT))

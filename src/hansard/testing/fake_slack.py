@@ -219,8 +219,7 @@ class FakeSlack(PlatformServer):
             case "files.completeUploadExternal":
                 return self._share(given)
             case "chat.update":
-                self.edits.append((given["ts"], given["text"]))
-                return _ok(ts=given["ts"])
+                return self._update(given)
         return _error("unknown_method")
 
     async def _post_message(self, request: web.Request, given: Json) -> web.StreamResponse:
@@ -228,10 +227,8 @@ class FakeSlack(PlatformServer):
         found = self.fault() or _unwritable(channel)
         if found is not None:
             return found
-        blocks = given.get("blocks") or []
-        blocks = json.loads(blocks) if isinstance(blocks, str) else blocks
-        shown = "".join(each["text"]["text"] for each in blocks) if blocks else given["text"]
-        if blocks and (self.refuses_blocks or len(shown) > 3000):
+        shown = self._shown(given)
+        if shown is None:
             return _error("invalid_blocks")
         if not shown.strip():
             return _error("no_text")
@@ -240,6 +237,26 @@ class FakeSlack(PlatformServer):
         if self.is_lost(request):
             return web.Response(status=500)
         return _ok(ts=ts, channel=channel, message={"ts": ts, "text": given["text"]})
+
+    def _update(self, given: Json) -> web.StreamResponse:
+        found, shown = self.fault(), self._shown(given)
+        if found is not None:
+            return found
+        if shown is None:
+            return _error("invalid_blocks")
+        if not self.rewrite(given["ts"], html.unescape(shown)):
+            return _error("message_not_found")
+        self.edits.append((given["ts"], given["text"]))
+        return _ok(ts=given["ts"])
+
+    def _shown(self, given: Json) -> str | None:
+        """What people read of a message; None when its blocks are not taken."""
+        blocks = given.get("blocks") or []
+        blocks = json.loads(blocks) if isinstance(blocks, str) else blocks
+        if not blocks:
+            return str(given["text"])
+        shown = "".join(each["text"]["text"] for each in blocks)
+        return None if self.refuses_blocks or len(shown) > 3000 else shown
 
     def _offer_upload(self, given: Json) -> web.StreamResponse:
         if not self.may_give:

@@ -135,6 +135,10 @@ class FakeTelegram:
         """What the bot has written in a chat, as people read it."""
         return [each["shown"] for each in self.messages.values() if each["chat"] == chat]
 
+    def forget(self) -> None:
+        """Delete everything that the bot has written."""
+        self.messages.clear()
+
     def given(self) -> list[tuple[str, bytes]]:
         """The files that the bot gave to the known person."""
         return [(name, data) for chat, name, data in self.gifts if chat == self.known]

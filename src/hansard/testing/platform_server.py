@@ -3,7 +3,7 @@
 import asyncio
 import collections
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from aiohttp import web
@@ -103,6 +103,18 @@ class PlatformServer:
         if request.transport is not None:
             request.transport.abort()
         return True
+
+    def forget(self) -> None:
+        """Delete everything that the bot has written."""
+        self.posts.clear()
+
+    def rewrite(self, id: str, text: str) -> bool:
+        """Put another text into a message of the bot; False when it is not there."""
+        for index, post in enumerate(self.posts):
+            if post.id == id:
+                self.posts[index] = replace(post, text=text)
+                return True
+        return False
 
     def texts(self, channel: str) -> list[str]:
         """What the bot wrote into a channel, in order."""

@@ -24,6 +24,7 @@ def build(table: Table, environ: Mapping[str, str]) -> DiscordAdapter:
         observe=table.flag("observe", default=False),
         commands=table.flag("slash_commands", default=True),
         largest_file=round(most * MEGABYTE),
+        stream=table.flag("stream", default=False),
         largest_sent=largest_sent(table, DEFAULT_LARGEST_FILE),
     )
     servers = Servers(_address(table, "base_url"), _address(table, "gateway_url"))

@@ -9,6 +9,7 @@ from hansard.channels.discord.inbound import Heard, Rules
 from hansard.channels.discord.outbound import Post
 from hansard.channels.enclosures import Enclosures
 from hansard.channels.files import fetched
+from hansard.channels.growing import Growing
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
 from hansard.config.secret import Secret
@@ -44,6 +45,7 @@ class DiscordAdapter:
         self._observed = Observed()
         self._progress = Progress()
         self._enclosures = Enclosures(self._rules.largest_sent)
+        self._growing = Growing(self._put, pause_of=lambda _: self._rules.show_seconds)
 
     def attach(self, desk: Desk) -> None:
         """Know where the bytes of files are."""
@@ -72,7 +74,8 @@ class DiscordAdapter:
         wire = await self._logged_in()
         sent = self._progress.sent(delivery.id)
         for post in outbound.posts(delivery)[len(sent) :]:
-            sent.append(await self._post(wire, delivery, post))
+            grown = None if sent else await self._grown(wire, delivery, post)
+            sent.append(grown or await self._post(wire, delivery, post))
         self._progress.finish(delivery.id)
         return Sent(sent[-1])
 
@@ -81,6 +84,11 @@ class DiscordAdapter:
         wire = await self._logged_in()
         first = outbound.pieces_of(text)[0]
         await wire.edit(outbound.target(channel), message_id, first)
+
+    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
+        """Let the answer grow in the channel, where that is wanted."""
+        if self._rules.stream:
+            await self._growing.show(channel, turn_id, text)
 
     async def typing(self, channel: Channel) -> None:
         """Show that an answer is being written."""
@@ -106,6 +114,23 @@ class DiscordAdapter:
                 say=lambda words: wire.post(to, words, nonce=post.nonce),
             )
         return await wire.post(to, said, nonce=post.nonce)
+
+    async def _grown(self, wire: Wire, delivery: Delivery, post: Post) -> str | None:
+        """Make the first message of a delivery the last edit of the one that grew, if one did."""
+        to, said = outbound.target(delivery.channel), post.said
+        if isinstance(said, Attachment):
+            return None
+        return await self._growing.finish(
+            delivery.turn_id, lambda number: wire.edit(to, number, said)
+        )
+
+    async def _put(self, channel: Channel, number: str | None, text: str) -> str:
+        wire, to = await self._logged_in(), outbound.target(channel)
+        shown = outbound.preview_of(text)
+        if number is None:
+            return await wire.post(to, shown, nonce=outbound.nonce(shown, 0))
+        await wire.edit(to, number, shown)
+        return number
 
     async def _logged_in(self) -> Wire:
         async with self._logging_in:

@@ -12,6 +12,8 @@ from hansard.model.place import ChatType, Source
 
 PLATFORM = "discord"
 DEFAULT_LARGEST_FILE = 10 * MEGABYTE
+# Discord takes about five messages or edits in five seconds in a channel.
+SHOW_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Rules:
     commands: bool = True
     largest_file: int = DEFAULT_LARGEST_FILE
     largest_sent: int = DEFAULT_LARGEST_FILE
+    stream: bool = False
+    show_seconds: float = SHOW_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

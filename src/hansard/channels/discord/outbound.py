@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 
 from hansard.channels.enclosures import files_of
+from hansard.channels.growing import preview
 from hansard.channels.split import split_text, utf16_units
 from hansard.engine.ports import Capabilities
 from hansard.model import document
@@ -53,8 +54,12 @@ def posts(delivery: Delivery) -> list[Post]:
 
 def pieces_of(text: str) -> list[str]:
     """A text in pieces that are short enough and not empty."""
-    sayable = "".join(char for char in document.speakable(text) if _is_visible_or_space(char))
-    return split_text(sayable, LONGEST, measure=utf16_units) or [NOTHING]
+    return split_text(_sayable(text), LONGEST, measure=utf16_units) or [NOTHING]
+
+
+def preview_of(text: str) -> str:
+    """As much of a growing answer as one message holds."""
+    return preview(_sayable(text), LONGEST, measure=utf16_units)
 
 
 def nonce(delivery_id: str, index: int) -> str:
@@ -63,5 +68,5 @@ def nonce(delivery_id: str, index: int) -> str:
     return hashlib.sha256(named).hexdigest()[:_LONGEST_NONCE]
 
 
-def _is_visible_or_space(char: str) -> bool:
-    return char >= " " or char in "\n\t"
+def _sayable(text: str) -> str:
+    return "".join(char for char in document.speakable(text) if char >= " " or char in "\n\t")

@@ -31,6 +31,7 @@ def build(table: Table, environ: Mapping[str, str]) -> SlackAdapter:
         observe=table.flag("observe", default=False),
         threads=table.flag("reply_in_thread", default=True),
         largest_file=round(most * MEGABYTE),
+        stream=table.flag("stream", default=False),
         largest_sent=largest_sent(table, DEFAULT_LARGEST_SENT),
     )
     return SlackAdapter(keys, rules, wire=_wire(keys, table.text("base_url")))

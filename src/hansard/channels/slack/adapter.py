@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from hansard.channels.enclosures import Enclosures
 from hansard.channels.files import fetched
+from hansard.channels.growing import Growing
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
 from hansard.channels.slack import inbound, outbound, signature
@@ -64,6 +65,7 @@ class SlackAdapter:
         self._observed = Observed()
         self._progress = Progress()
         self._enclosures = Enclosures(self._rules.largest_sent)
+        self._growing = Growing(self._put, pause_of=lambda _: self._rules.show_seconds)
         # Without a secret there is no door.
         by_post = keys.signing_secret is not None
         self.webhook: Callable[[Mapping[str, str], bytes], Awaitable[int | str]] | None
@@ -88,13 +90,19 @@ class SlackAdapter:
         """Write a delivery's messages; after a failure the next try goes on where this stopped."""
         sent = self._progress.sent(delivery.id)
         for post in outbound.posts(delivery)[len(sent) :]:
-            sent.append(await self._post(delivery, post))
+            grown = None if sent else await self._grown(delivery, post)
+            sent.append(grown or await self._post(delivery, post))
         self._progress.finish(delivery.id)
         return Sent(sent[-1])
 
     async def edit(self, channel: Channel, message_id: str, text: str) -> None:
         """Put another text into a message of ours, as far as it fits into one."""
         await self._wire.edit(channel.chat_id, message_id, outbound.posts_of(text)[0])
+
+    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
+        """Let the answer grow in the channel, where that is wanted."""
+        if self._rules.stream:
+            await self._growing.show(channel, turn_id, text)
 
     async def typing(self, channel: Channel) -> None:
         """Slack has nothing for that."""
@@ -120,6 +128,22 @@ class SlackAdapter:
                 say=lambda said: self._wire.post(chat, outbound.posts_of(said)[0], thread=thread),
             )
         return await self._wire.post(chat, post, thread=thread)
+
+    async def _grown(self, delivery: Delivery, post: Post | Attachment) -> str | None:
+        """Make the first message of a delivery the last edit of the one that grew, if one did."""
+        chat = delivery.channel.chat_id
+        if isinstance(post, Attachment):
+            return None
+        return await self._growing.finish(
+            delivery.turn_id, lambda number: self._wire.edit(chat, number, post)
+        )
+
+    async def _put(self, channel: Channel, number: str | None, text: str) -> str:
+        shown = outbound.preview_of(text)
+        if number is None:
+            return await self._wire.post(channel.chat_id, shown, thread=channel.thread_id)
+        await self._wire.edit(channel.chat_id, number, shown)
+        return number
 
     async def _listen(self, receive: Receive) -> None:
         taking = asyncio.ensure_future(self._take_in(receive))

@@ -191,12 +191,19 @@ class Wire:
         shared = sent.get("files") or [{}]
         return str(shared[0].get("id", ""))
 
-    async def edit(self, channel: str, ts: str, post: Post) -> None:
-        """Put another text into a message of ours."""
-        with translated(channel):
-            await self._web().chat_update(
-                channel=channel, ts=ts, text=post.plain, blocks=post.blocks
-            )
+    async def edit(self, channel: str, ts: str, post: Post, *, plainly: bool = False) -> None:
+        """Put another text into a message of ours; what blocks cannot show is written plainly."""
+        # Without blocks the old ones would stay.
+        blocks: list[dict[str, Any]] = [] if plainly else post.blocks
+        try:
+            with translated(channel):
+                await self._web().chat_update(
+                    channel=channel, ts=ts, text=post.plain, blocks=blocks
+                )
+        except BadInput as error:
+            if plainly:
+                raise Unreachable(f"Slack does not take this text: {error}", channel) from error
+            await self.edit(channel, ts, post, plainly=True)
 
     async def person(self, id: str) -> Mapping[str, Any]:
         """What Slack tells of a person, as far as the bot may know it; asked once."""

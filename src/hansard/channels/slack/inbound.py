@@ -14,6 +14,8 @@ from hansard.model.place import ChatType, Source
 PLATFORM = "slack"
 DEFAULT_LARGEST_FILE = 20 * MEGABYTE
 DEFAULT_LARGEST_SENT = 100 * MEGABYTE
+# Slack takes about 50 edits a minute from an app.
+SHOW_SECONDS = 1.5
 UMBRELLA = "/hansard"
 _SPOKEN = frozenset({None, "file_share", "thread_broadcast", "me_message"})
 _EVENTS = frozenset({"message", "app_mention"})
@@ -59,6 +61,8 @@ class Rules:
     threads: bool = True
     largest_file: int = DEFAULT_LARGEST_FILE
     largest_sent: int = DEFAULT_LARGEST_SENT
+    stream: bool = False
+    show_seconds: float = SHOW_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

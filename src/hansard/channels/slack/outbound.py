@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hansard.channels.enclosures import files_of
+from hansard.channels.growing import preview
 from hansard.channels.split import split_text
 from hansard.engine.ports import Capabilities
 from hansard.model import document
@@ -15,6 +16,8 @@ LONGEST_SECTION = 3000
 LONGEST_TEXT = 4000
 NOTHING = "(An empty message.)"
 _SMALLEST = 200
+# Signs become entities of up to five letters.
+_PREVIEW = LONGEST_SECTION // 5
 
 CAPABILITIES = Capabilities(
     # Several messages: we cut between code fences ourselves.
@@ -68,10 +71,13 @@ def posts(delivery: Delivery) -> list[Post | Attachment]:
 
 def posts_of(text: str) -> list[Post]:
     """A text in pieces that are short enough and not empty."""
-    sayable = "".join(
-        char for char in document.speakable(text) if char >= " " or char in ("\n", "\t")
-    )
-    return _cut(sayable, LONGEST_SECTION) or [Post(NOTHING, NOTHING)]
+    return _cut(_sayable(text), LONGEST_SECTION) or [Post(NOTHING, NOTHING)]
+
+
+def preview_of(text: str) -> Post:
+    """As much of a growing answer as one message holds, without formatting."""
+    said = escaped(preview(_sayable(text), _PREVIEW))
+    return Post(said, said)
 
 
 def _cut(text: str, longest: int) -> list[Post]:
@@ -84,6 +90,10 @@ def _cut(text: str, longest: int) -> list[Post]:
         else:
             made.append(Post(escaped(piece), rendered))
     return made
+
+
+def _sayable(text: str) -> str:
+    return "".join(char for char in document.speakable(text) if char >= " " or char in "\n\t")
 
 
 def mrkdwn(text: str) -> str:

@@ -9,12 +9,13 @@ from hashlib import sha256
 from typing import Any
 
 from hansard.channels.enclosures import Enclosure, Enclosures, FileRefused
+from hansard.channels.growing import Growing, preview
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
+from hansard.channels.split import utf16_units
 from hansard.channels.telegram import inbound, outbound
 from hansard.channels.telegram.client import Client, Moved, Refused
 from hansard.channels.telegram.inbound import FileRef, Incoming
-from hansard.channels.telegram.live import Growing
 from hansard.channels.telegram.outbound import Piece
 from hansard.channels.telegram.settings import TelegramSettings
 from hansard.engine.ports import Capabilities, Desk, Receive, Sent
@@ -25,6 +26,8 @@ from hansard.model.place import Channel, ChatType
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 LONGEST_PAUSE_SECONDS = 300.0
+# Telegram takes about one message a second in a chat, and 20 a minute in a group.
+DIRECT_PAUSES, GROUP_PAUSES = 1.1, 3.5
 _LONGEST_DELIVERY = 40_000
 _NOTES = (
     "Messages are Telegram messages: short paragraphs read best; tables are shown as plain text.",
@@ -63,7 +66,7 @@ class TelegramAdapter:
         self._quiet_until: dict[str, float] = {}
         self._progress = Progress()
         self._enclosures = Enclosures(settings.largest_sent)
-        self._growing = Growing(self.client, pause_seconds=settings.pause_seconds)
+        self._growing = Growing(self._put_preview, pause_of=self._pause_of)
 
     def attach(self, desk: Desk) -> None:
         """Know where the bytes of files are."""
@@ -114,8 +117,7 @@ class TelegramAdapter:
     async def show(self, channel: Channel, turn_id: str, text: str) -> None:
         """Let the answer grow in the chat, where that is wanted."""
         if self.settings.stream:
-            chat = self._moved.get(channel.chat_id, channel.chat_id)
-            await self._growing.show(chat, channel.thread_id, turn_id, text)
+            await self._growing.show(channel, turn_id, text)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -231,23 +233,41 @@ class TelegramAdapter:
 
     async def _grown(self, delivery: Delivery, piece: Piece) -> str | None:
         """Make the delivery the last edit of the message that grew; None when there is none."""
-        number = await self._growing.take(delivery.turn_id)
-        if number is None:
-            return None
         chat = self._moved.get(delivery.channel.chat_id, delivery.channel.chat_id)
-        self._refuse_while_quiet(chat)
-        for text, markup in ((piece.markup, True), (piece.plain, False)):
-            if text is None:
-                continue
-            try:
-                await self.client.edit(chat, number, text, markup=markup)
-            except (Refused, Moved) as error:
-                log.info("telegram: a message that grew cannot be finished: %s", error)
-                continue
-            self._growing.forget(delivery.turn_id)
+
+        async def edit(number: str) -> None:
+            self._refuse_while_quiet(chat)
+            if piece.markup is not None:
+                try:
+                    await self.client.edit(chat, number, piece.markup, markup=True)
+                except Refused as error:
+                    log.info("telegram does not take a markup, it goes out plain: %s", error)
+                else:
+                    return
+            await self._put_text(chat, number, piece.plain)
+
+        return await self._growing.finish(delivery.turn_id, edit)
+
+    async def _put_preview(self, channel: Channel, number: str | None, text: str) -> str:
+        chat = self._moved.get(channel.chat_id, channel.chat_id)
+        shown = preview(outbound.sayable(text), outbound.LONGEST, measure=utf16_units)
+        if number is not None:
+            await self._put_text(chat, number, shown)
             return number
-        self._growing.forget(delivery.turn_id)
-        return None
+        try:
+            return await self.client.send(chat, shown, thread=channel.thread_id, markup=False)
+        except (Refused, Moved) as error:
+            raise Unreachable(str(error)) from error
+
+    async def _put_text(self, chat: str, number: str, text: str) -> None:
+        try:
+            await self.client.edit(chat, number, text, markup=False)
+        except (Refused, Moved) as error:
+            raise Unreachable(str(error)) from error
+
+    def _pause_of(self, channel: Channel) -> float:
+        pauses = GROUP_PAUSES if channel.chat_id.startswith("-") else DIRECT_PAUSES
+        return self.settings.pause_seconds * pauses
 
     async def _send_file(self, delivery: Delivery, file: Attachment) -> str:
         to = delivery.channel

@@ -1,0 +1,109 @@
+"""What every adapter keeps to that lets answers grow, as a suite; `platform` lets them grow.
+
+class TestTelegramGrows(GrowingSuite):
+    @pytest.fixture
+    async def platform(self) -> AsyncIterator[FakeTelegram]:
+        async with FakeTelegram(stream=True) as fake:
+            yield fake
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import pytest
+
+from hansard.engine.ports import Delta, Event, Step, TurnRequest
+from hansard.engine.settings import Door, Settings
+from hansard.model.entry import message
+from hansard.store.database import Store
+from hansard.testing.channel_world import ChannelWorld, Platform
+from hansard.testing.scripted import scripted_agent
+
+
+class ForgettingPlatform(Platform, Protocol):
+    """A platform on which messages can be deleted."""
+
+    def forget(self) -> None:
+        """Delete everything that the bot has written."""
+
+
+class SlowRunner:
+    """Says half a sentence, waits to be told to go on, and finishes."""
+
+    def __init__(self, first: str = "Once upon ", rest: str = "a time") -> None:
+        self._first, self._rest = first, rest
+        self.may_finish = asyncio.Event()
+
+    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+        """Say something, and the rest of it later."""
+        yield Delta(self._first)
+        await self.may_finish.wait()
+        yield Delta(self._rest)
+        yield Step(message("assistant", self._first + self._rest))
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class GrowingSuite:
+    """Whoever runs it gives the fixtures `platform` and `store`."""
+
+    @pytest.fixture
+    def runner(self) -> SlowRunner:
+        return SlowRunner()
+
+    @pytest.fixture
+    def growing(
+        self, store: Store, platform: ForgettingPlatform, runner: SlowRunner
+    ) -> ChannelWorld:
+        agent = scripted_agent(runner)
+        doors = {platform.name: Door(everyone=True)}
+        settings = Settings(poll_seconds=0.02, sweep_seconds=0.02, show_seconds=0.01, doors=doors)
+        return ChannelWorld(store, platform, settings=settings, agent_for=lambda _, __: agent)
+
+    async def test_an_answer_grows_and_its_delivery_is_the_last_edit(
+        self, growing: ChannelWorld, runner: SlowRunner
+    ) -> None:
+        async with growing.running() as engine:
+            await growing.platform.says("a story", number=1)
+            await growing.until_seen("Once upon …")
+            runner.may_finish.set()
+            await growing.until_seen("Once upon a time")
+            await growing.settle(engine)
+
+        assert growing.platform.seen() == ["Once upon a time"]
+
+    async def test_an_answer_whose_growth_cannot_be_shown_comes_all_the_same(
+        self, growing: ChannelWorld, runner: SlowRunner
+    ) -> None:
+        async with growing.running() as engine:
+            growing.platform.refuse(429, retry_after=1000)
+            await growing.platform.says("a story", number=1)
+            await growing.until(lambda: engine.turns.turns == 1, "a turn")
+            await asyncio.sleep(0.1)
+            runner.may_finish.set()
+            await growing.until_seen("Once upon a time")
+
+    async def test_a_message_that_grew_and_was_deleted_comes_anew(
+        self, growing: ChannelWorld, platform: ForgettingPlatform, runner: SlowRunner
+    ) -> None:
+        async with growing.running():
+            await platform.says("a story", number=1)
+            await growing.until_seen("Once upon …")
+            platform.forget()
+            runner.may_finish.set()
+            await growing.until_seen("Once upon a time")
+
+    async def test_a_last_edit_that_is_refused_for_now_is_tried_again(
+        self, growing: ChannelWorld, runner: SlowRunner
+    ) -> None:
+        async with growing.running() as engine:
+            await growing.platform.says("a story", number=1)
+            await growing.until_seen("Once upon …")
+            growing.platform.refuse(429, retry_after=1, times=2)
+            runner.may_finish.set()
+            await growing.until_seen("Once upon a time")
+            await growing.settle(engine)
+
+        assert growing.platform.seen() == ["Once upon a time"]
