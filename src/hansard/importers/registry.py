@@ -7,7 +7,7 @@ from hansard.errors import NotFound
 from hansard.importers.base import Importer
 
 # In the order in which an unknown file is shown to them.
-NAMES: tuple[str, ...] = ("claude-code", "pi")
+NAMES: tuple[str, ...] = ("claude-code", "pi", "hermes")
 
 
 def importer(name: str) -> Importer:

@@ -1,0 +1,93 @@
+"""Hermes: its database of any version, the gateway's transcripts, the web interface's sessions."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+
+from hansard.errors import BadInput
+from hansard.importers import files, hermes_web
+from hansard.importers.base import Event, Resume, Skipped, Unit, Where
+from hansard.importers.hermes_gateway import INDEX, Index
+from hansard.importers.hermes_home import DATABASE, homes_of
+from hansard.importers.hermes_talk import Talk
+from hansard.importers.hermes_web import FOLDERS
+from hansard.store.foreign import ForeignDatabase, is_sqlite
+
+
+class Hermes:
+    """Reads the records of Hermes Agent and of its web interface."""
+
+    name = "hermes"
+    title = "Hermes"
+
+    def __init__(self) -> None:
+        # Where the web interface of a home keeps its state, if elsewhere: the two are read as one.
+        self._web_folders: dict[Path, Path] = {}
+
+    def places(self, where: Where) -> list[Path]:
+        home = where.path("HERMES_HOME", ".hermes")
+        given = where.environment.get("HERMES_WEBUI_STATE_DIR")
+        if not given:
+            return [home]
+        folder = Path(given).expanduser()
+        if folder in (home, *(home / each for each in FOLDERS)):
+            return [home]
+        self._web_folders[home] = folder
+        return [home] if files.is_directory(home) else [folder]
+
+    def recognises(self, path: Path) -> bool:
+        if files.is_file(path):
+            return _is_file_of_hermes(path)
+        known = [path / DATABASE, path / "sessions" / INDEX]
+        for folder in hermes_web.folders_of(path):
+            known += [each.path for each in islice(hermes_web.find(folder), 3)]
+        return any(files.is_file(each) and _is_file_of_hermes(each) for each in known)
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        homes = homes_of(place, self._web_folders.get(place))
+        with ExitStack() as opened:
+            for home in homes:
+                opened.enter_context(home.opened())
+            # A session of the web interface belongs to whichever database knows it.
+            for home in homes:
+                for id in [each for each in homes[0].web if each in home.rows]:
+                    home.web.setdefault(id, homes[0].web[id])
+                    if home is not homes[0]:
+                        del homes[0].web[id]
+            for home in homes:
+                yield from home.units()
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        if isinstance(unit.hint, str):
+            raise BadInput(unit.hint)
+        if isinstance(unit.hint, Index):
+            for key, why in unit.hint.faults:
+                yield Skipped(where=key, why=why)
+            return
+        home, chain = unit.hint
+        with home.database() as database:
+            yield from Talk(home, chain, database).events()
+
+
+def _is_file_of_hermes(path: Path) -> bool:
+    if path.suffix == ".db" and is_sqlite(path):
+        try:
+            with ForeignDatabase(path) as database:
+                return database.has("sessions", "id", "source", "started_at") and database.has(
+                    "messages", "session_id", "role", "content", "tool_call_id"
+                )
+        except BadInput:
+            return False
+    head = files.head(path)
+    if path.name == INDEX:
+        return b'"session_key"' in head
+    if path.suffix == ".json":
+        told = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        return told.startswith(b"{") and b'"session_id"' in told and b'"workspace"' in told
+    if path.suffix == ".jsonl":
+        return files.is_file(path.parent / INDEX) and b'"role"' in head
+    return False
+
+
+IMPORTER = Hermes()
