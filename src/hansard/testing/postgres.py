@@ -116,6 +116,19 @@ class PostgresServer(Server):
         super().__init__("")
 
     @property
+    def binaries(self) -> Path:
+        """Where the programs are that run it."""
+        return self._binaries
+
+    def popen_options(self) -> dict[str, Any]:
+        """How its programs are started: by whom, and where."""
+        return self._account.popen_options()
+
+    def execute(self, statement: str) -> None:
+        """Run one statement as its owner."""
+        _execute(self.url, statement)
+
+    @property
     def home(self) -> Path:
         """The temporary directory that holds the data, the socket and the log."""
         return self._home
@@ -197,9 +210,14 @@ class PostgresServer(Server):
             time.sleep(0.01)
 
     def _is_ready(self, pid: int) -> bool:
-        # The server writes its state into the eighth line of its lock file, as for pg_ctl.
+        return self.state(pid) == "ready"
+
+    def state(self, pid: int) -> str | None:
+        """What the server says of itself; None while it says nothing."""
+        # It writes its state into the eighth line of its lock file, as for pg_ctl.
         lines = _lock_file_lines(self._home)
-        return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
+        is_its = len(lines) >= 8 and lines[0] == str(pid)
+        return lines[7].strip() if is_its else None
 
     def _end(self, how: signal.Signals) -> None:
         if self._postgres is None:

@@ -1,0 +1,99 @@
+"""PostgreSQL fails over to its standby in the middle of the work."""
+
+import threading
+import time
+from urllib.parse import quote
+
+import pytest
+
+import hansard
+from hansard.actions import verify
+from hansard.testing.history import History, Line, Outcome, Reading, judge
+from hansard.testing.postgres import PostgresServer
+from hansard.testing.standby import Standby
+
+WRITERS = 3
+
+
+def write(house: hansard.House, history: History, number: int, stop: threading.Event) -> None:
+    """Append messages; what got no answer is asked again with the same key."""
+    place = f"chat-{number}"
+    chat = house.session(hansard.Source(platform="web", chat_id=place))
+    count = 0
+    while not stop.is_set():
+        count += 1
+        token = f"tok{number}q{count}"
+        while not sent(chat, history, token, place) and not stop.is_set():
+            time.sleep(0.1)
+
+
+def sent(chat: hansard.Session, history: History, token: str, place: str) -> bool:
+    with history.attempt(token, place) as attempt:
+        try:
+            done = chat.append("user", f"{token} hello", idempotency_key=token)
+        except hansard.HansardError as error:
+            if getattr(error, "committed", None) == "no":
+                attempt.refused()
+            return False
+        attempt.answered(done.session_id, done.seq)
+    return True
+
+
+def read(house: hansard.House) -> Reading:
+    heads = house.sessions(limit=100).items
+    lines = {
+        head.id: [
+            Line(seq, chat["role"], str(chat["content"]))
+            for seq, chat in enumerate(house.find(head.id).context(), 1)
+        ]
+        for head in heads
+    }
+    return Reading(lines, {head.id: head.message_count for head in heads})
+
+
+def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
+    postgres_to_break: PostgresServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """F23, with a synchronous standby."""
+    primary = postgres_to_break
+    url = primary.create_database()
+    hansard.open(url).close()
+    standby = Standby(primary)
+    standby.start()
+    try:
+        name = url.split("@/", 1)[1].split("?", 1)[0]
+        hosts = quote(f"{primary.home},{standby.home}", safe=",/")
+        both = f"postgresql://hansard@/{name}?host={hosts}&target_session_attrs=read-write"
+        history, stop = History(), threading.Event()
+        with hansard.open(both) as house:
+            writers = [
+                threading.Thread(target=write, args=(house, history, number, stop))
+                for number in range(WRITERS)
+            ]
+            for each in writers:
+                each.start()
+            wait_for(history, 60)
+            primary.kill()
+            standby.promote()
+            wait_for(history, history.count(Outcome.OK) + 60)
+            stop.set()
+            for each in writers:
+                each.join(60)
+            broken = judge(history.attempts, read(house))
+            damage = verify.verify(house.store).broken
+    finally:
+        standby.stop()
+
+    with capsys.disabled():
+        acknowledged = history.count(Outcome.OK)
+        print(f"\nfailovers=1 acknowledged={acknowledged} broken={len(broken)}")
+    assert broken == []
+    assert damage == ()
+    assert len(history.attempts) > history.count(Outcome.OK), "nothing was cut off"
+
+
+def wait_for(history: History, answers: int) -> None:
+    until = time.monotonic() + 60
+    while history.count(Outcome.OK) < answers:
+        assert time.monotonic() < until, "the writers got no answers"
+        time.sleep(0.05)
