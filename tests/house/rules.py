@@ -40,7 +40,7 @@ MESSENGERS: frozenset[str] = frozenset(
 NOT_USED = {"save", "saved", "manager", "managers", "helper", "helpers", "util", "utils", "legacy"}
 
 # Rooms that speak someone else's words.
-SPEAK_FOREIGN = ("hansard.compat",)
+SPEAK_FOREIGN = ("hansard.compat", "hansard.integrations")
 
 BROAD = {"Exception", "BaseException"}
 SHOUTED_SQL = re.compile(

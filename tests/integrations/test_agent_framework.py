@@ -1,0 +1,137 @@
+"""History providers of Microsoft's Agent Framework."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from agent_framework import AgentResponse, AgentSession, Content, Message, SessionContext
+
+from hansard.app.house import House
+from hansard.errors import BadInput
+from hansard.integrations.agent_framework import HansardHistoryProvider
+from hansard.testing.model_server import ModelServer
+from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
+
+SAID = [
+    Message("system", ["Be kind."]),
+    Message(
+        "user", ["Where is this?", Content.from_uri("https://x.test/a.png", media_type="image/png")]
+    ),
+    Message(
+        "assistant",
+        [
+            Content.from_text_reasoning(text="Hm."),
+            Content.from_function_call("c1", "look", arguments={"at": "harbour"}),
+        ],
+        author_name="guide",
+        additional_properties={"mood": [1, 2.5, None]},
+    ),
+    Message("tool", [Content.from_function_result("c1", result="three ships")]),
+    Message("assistant", ["There are three ships."]),
+]
+
+
+@pytest.fixture
+def provider(house: House) -> HansardHistoryProvider:
+    return HansardHistoryProvider(house, model=MODEL)
+
+
+async def test_an_agent_that_is_killed_goes_on_in_another_process(
+    urls: Urls, model: ModelServer
+) -> None:
+    asks = await tell_kill_and_continue("agent_framework", urls, model)
+
+    for ask in asks:
+        roles = [message["role"] for message in ask.messages]
+        assert roles == [
+            "system",
+            "user",
+            "assistant",
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+        ]
+    for url in urls:
+        found = kept(url)
+        assert "The report says Lisbon: 21 degrees and sunny" in found.texts
+        assert (found.platform, bool(found.cost)) == ("agent-framework", True)
+        assert (found.tool_calls, found.found >= 3) == (1, True)
+
+
+async def test_messages_come_back_as_they_were_and_people_read_them(
+    house: House, provider: HansardHistoryProvider
+) -> None:
+    await provider.save_messages("s", SAID)
+
+    found = await provider.get_messages("s")
+
+    assert [each.to_dict() for each in found] == [each.to_dict() for each in SAID]
+    (head,) = house.sessions().items
+    assert (head.preview, head.tool_call_count) == ("Where is this?", 1)
+    chat = house.find(head.id).context()
+    assert [each["role"] for each in chat] == ["system", "user", "assistant", "tool", "assistant"]
+    assert house.search("ships").hits
+
+
+async def test_what_a_person_adds_in_the_workbench_the_agent_reads(
+    house: House, provider: HansardHistoryProvider
+) -> None:
+    await provider.save_messages("s", SAID[:2])
+    chat = house.find(house.sessions().items[0].id)
+    chat.append("assistant", [{"type": "tool_call", "id": "c", "name": "look", "arguments": "{}"}])
+    chat.append("tool", [{"type": "tool_result", "call_id": "c", "content": "fog"}])
+
+    *_, call, result = await provider.get_messages("s")
+
+    assert (call.contents[0].name, result.contents[0].result) == ("look", "fog")
+
+
+async def test_two_runs_and_a_cancelled_one_lose_nothing(
+    house: House, provider: HansardHistoryProvider
+) -> None:
+    await asyncio.gather(*(provider.save_messages("s", SAID) for _ in range(10)))
+    for number in range(10):
+        task = asyncio.create_task(provider.save_messages("s", SAID))
+        for _ in range(number % 3):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    count = len(await provider.get_messages("s"))
+    assert count >= 10 * len(SAID)
+    assert count % len(SAID) == 0
+    assert broken(house) == []
+
+
+async def test_a_recorder_of_what_others_keep_only_writes(house: House) -> None:
+    recorder = HansardHistoryProvider(house, "audit", load_messages=False, store_inputs=False)
+    context = SessionContext(session_id="s", input_messages=[Message("user", ["hello"])])
+    used: Any = {
+        "input_token_count": 100,
+        "cache_read_input_token_count": 30,
+        "output_token_count": 7,
+    }
+    answer = AgentResponse(
+        messages=SAID[-1:],
+        response_id="r1",
+        usage_details=used,
+        raw_representation=SimpleNamespace(model=MODEL),
+    )
+    context._response = answer
+    for _ in range(2):
+        await recorder.after_run(agent=None, session=AgentSession(), context=context, state={})
+
+    (head,) = house.sessions().items
+    assert head.message_count == 2
+    assert (head.usage.calls, head.usage.input_tokens, head.usage.cache_read_tokens) == (1, 70, 30)
+    assert head.usage.cost_microusd
+
+
+async def test_a_run_without_a_session_is_refused_in_one_line(
+    provider: HansardHistoryProvider,
+) -> None:
+    with pytest.raises(BadInput, match="needs a session"):
+        await provider.get_messages(None)
