@@ -15,7 +15,16 @@ from hansard.errors import BadInput, StoreUnavailable
 
 FILE = "hansard.toml"
 DATABASE = "hansard.db"
-ENGINE_TABLES = ("agent", "agents", "channels", "access", "budget", "engine", "web")
+ENGINE_TABLES = (
+    "agent",
+    "agents",
+    "channels",
+    "access",
+    "budget",
+    "engine",
+    "web",
+    "telemetry",
+)
 COMPLETION_VARIABLE = "_HANSARD_COMPLETE"
 
 
@@ -79,6 +88,11 @@ def load(
 def environment() -> Mapping[str, str]:
     """The environment, for whoever was told the name of a variable that holds a secret."""
     return os.environ
+
+
+def user_home() -> Path:
+    """The home directory of whoever runs the program, where other tools keep their records."""
+    return Path.home()
 
 
 def completion_instruction() -> str | None:

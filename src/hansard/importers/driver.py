@@ -1,7 +1,7 @@
 """Reads units of any format into the store: once, in order, and no more than is new."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from hansard.actions import weaving
@@ -101,13 +101,21 @@ def look(target: Target | None, importer: Importer, units: Iterable[Unit]) -> Re
         if known is not None and known.stamp == unit.stamp:
             report.unchanged_units += 1
             continue
-        report.bytes += unit.size
         try:
-            for event in importer.read(unit, None):
+            resume = _resume(known, unit)
+            report.bytes += unit.size - (0 if resume is None else resume.place)
+            for event in _events(importer, unit, resume):
                 _look_at(event, to, unit, report)
         except BadInput as error:
             report.fault(unit, "", str(error))
     return report
+
+
+def _events(importer: Importer, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    try:
+        yield from importer.read(unit, resume)
+    except Regrown:
+        yield from importer.read(unit, None)
 
 
 def _look_at(event: Event, target: Target | None, unit: Unit, report: Report) -> None:
@@ -122,6 +130,8 @@ def _look_at(event: Event, target: Target | None, unit: Unit, report: Report) ->
             report.messages += sum(isinstance(item, Said) for item in items)
         case Skipped(where=where, why=why):
             report.fault(unit, where, why)
+        case LeftOut(what=what, count=count):
+            report.left_out[what] += count
 
 
 def _profiled(target: Target, unit: Unit, report: Report) -> Target:
@@ -130,6 +140,14 @@ def _profiled(target: Target, unit: Unit, report: Report) -> Target:
         return target
     report.note(f"What {target.title} keeps in its profile {unit.profile} is in the one here.")
     return replace(target, profile=unit.profile)
+
+
+def ahead(target: Target | None, unit: Unit) -> int | None:
+    """How many bytes of a unit an import would read; None when nothing in it is new."""
+    known = None if target is None else _known(_profiled(target, unit, Report()), unit)
+    if known is None:
+        return unit.size
+    return None if known.stamp == unit.stamp else max(0, unit.size - known.place)
 
 
 def _known(target: Target, unit: Unit) -> ReadUnit | None:
@@ -158,7 +176,6 @@ def _read(
         return
     try:
         resume = _resume(known, unit)
-        report.bytes += unit.size - (0 if resume is None else resume.place)
         try:
             Reading(target, unit, report, resume=resume, progress=progress).take(importer)
         except (_Unresumable, Regrown):
@@ -202,6 +219,9 @@ class Reading:
         self._weaver: Weaver | None = None
         self._was_new = False
         self._mark: Mark | None = None
+        # What the report has been told: up to which byte, and how many of the session's messages.
+        self._told_bytes = 0 if resume is None else resume.place
+        self._told_messages = 0
         # Whether something was said that no mark covers: then there is no place to read on from.
         self._is_ahead = False
 
@@ -210,6 +230,7 @@ class Reading:
         for event in importer.read(self._unit, self._resume):
             self._take(event)
         self._end()
+        self._tell_bytes(self._unit.size)
         self._note_unit()
 
     def _take(self, event: Event) -> None:
@@ -265,14 +286,28 @@ class Reading:
         weaver = self._weaver
         if weaver is not None and weaver.is_full:
             weaver.flush(is_whole=False, unit=self._read_so_far())
-            self._progress(self._report, self._unit)
+            self._tell_progress(weaver)
 
     def _flush_unmarked(self, weaver: Weaver) -> None:
         """Write what waits of a unit that is always read from its beginning."""
         if weaver.is_full and self._mark is None and self._resume is None:
             place = (self._unit.name, ReadUnit("", 0))
             weaver.flush(is_whole=False, unit=None if self._was_new else place)
-            self._progress(self._report, self._unit)
+            self._tell_progress(weaver)
+
+    def _tell_progress(self, weaver: Weaver) -> None:
+        if self._mark is not None:
+            self._tell_bytes(self._mark.place)
+        self._tell_messages(weaver)
+        self._progress(self._report, self._unit)
+
+    def _tell_bytes(self, place: int) -> None:
+        self._report.bytes += max(0, place - self._told_bytes)
+        self._told_bytes = max(place, self._told_bytes)
+
+    def _tell_messages(self, weaver: Weaver) -> None:
+        self._report.messages += weaver.messages - self._told_messages
+        self._told_messages = weaver.messages
 
     def _read_so_far(self) -> tuple[str, ReadUnit] | None:
         """Not with the stamp of the whole: that is written when the unit was read to its end."""
@@ -296,7 +331,8 @@ class Reading:
         place = None if self._mark is None else (self._unit.name, self._read(""))
         is_there = weaver.flush(is_whole=True, unit=place)
         report = self._report
-        report.messages += weaver.messages
+        self._tell_messages(weaver)
+        self._told_messages = 0
         for text in weaver.notes:
             report.note(text)
         if not is_there:
