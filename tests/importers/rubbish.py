@@ -100,7 +100,9 @@ def _spoil_cell(path: Path, chance: random.Random) -> None:
     base = sqlite3.connect(path)
     with base:
         tables = [
-            name for (name,) in base.execute("SELECT name FROM sqlite_schema WHERE type='table'")
+            name
+            for (name,) in base.execute("SELECT name FROM sqlite_schema WHERE type='table'")
+            if "_fts" not in name
         ]
         table = chance.choice(tables)
         rows = base.execute(f'SELECT rowid, * FROM "{table}"').fetchall()

@@ -1,7 +1,6 @@
 """What Hermes wrote is read back: every version of its database, and all its files as one."""
 
 import json
-import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from hansard.importers.base import Where
 from hansard.importers.driver import Report
-from hansard.importers.hermes import IMPORTER, Hermes
+from hansard.importers.hermes import IMPORTER
 from hansard.model.entry import Compaction, Message
 from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 from hansard.model.session import Kind, Lineage
@@ -264,121 +262,6 @@ def test_what_was_rewound_is_taken_back_and_stays_reachable(archive: Archive, ho
     as_before(archive, home)
 
 
-def test_transcript_and_database_are_merged(archive: Archive, home: Path) -> None:
-    database = StateDb(home / "state.db", 22)
-    both = texts("a", "b", "yes", "c", "yes", "d")
-    database.session("s1", [*both[:4], *both[5:], message("user", "only in the database")])
-    database.close()
-    lines = [{"role": "session_meta", "model": "m"}, *both[:2], message("user", "only in the file")]
-    path = write.transcript(home / "sessions" / "s1.jsonl", [*lines, *both[2:]])
-    path.write_text(path.read_text() + '{"role": "user", "cont\n{"role": "user", "con')
-
-    report = take(archive, home)
-
-    assert archive.texts("hermes", "s1") == [
-        "a",
-        "b",
-        "only in the file",
-        "yes",
-        "c",
-        "yes",
-        "d",
-        "only in the database",
-    ]
-    assert [(fault.where, fault.why[:8]) for fault in report.faults] == [
-        ("s1.jsonl line 9", "not JSON")
-    ]
-    assert report.left_out["session_meta lines"] == 1
-    as_before(archive, home)
-
-
-def test_a_chat_of_the_gateway_tells_where_it_was_held(archive: Archive, home: Path) -> None:
-    write.transcript(home / "sessions" / "20260301_1_aa.jsonl", texts("hello", "hi"))
-    key = "agent:main:telegram:dm:12345"
-    usage = {"input_tokens": 10, "output_tokens": 5}
-    entries = {
-        key: write.entry(key, "20260301_1_aa", **usage),
-        "broken": "not an object",
-        "agent:main:slack:channel:C1": {"session_id": 7},
-    }
-    write.index(home / "sessions" / "sessions.json", entries)
-
-    report = take(archive, home)
-
-    head = archive.session("hermes", "20260301_1_aa")
-    assert (head.source.platform, head.source.chat_id) == ("telegram", "12345")
-    assert (head.source.user_id, head.source.user_name) == ("777", "Anna")
-    assert (head.usage.input_tokens, head.usage.cost_microusd) == (10, None)
-    assert sorted(fault.where for fault in report.faults) == [
-        "agent:main:slack:channel:C1",
-        "broken",
-    ]
-
-
-def test_a_key_alone_tells_the_platform_and_the_chat(archive: Archive, home: Path) -> None:
-    database = StateDb(home / "state.db", 16)
-    facts = {"source": "discord", "session_key": "agent:main:discord:group:99:7:u1"}
-    database.session("s1", texts("hello"), **facts)
-    database.close()
-
-    take(archive, home)
-
-    source = archive.session("hermes", "s1").source
-    assert (source.platform, source.chat_type, source.chat_id) == ("discord", "group", "99")
-
-
-def test_web_session_and_database_are_one_and_its_title_wins(archive: Archive, home: Path) -> None:
-    database = StateDb(home / "state.db", 22)
-    prompt = message("user", "[Workspace: /home/anna/project]\nhello")
-    database.session("s1", [prompt, *texts("hello", "hi")[1:]], title="From the terminal")
-    database.close()
-    projects = [{"project_id": "p1", "name": "Garden", "color": "#12ab34"}]
-    (home / "webui" / "sessions").mkdir(parents=True)
-    (home / "webui" / "projects.json").write_text(json.dumps(projects))
-    facts = {"title": "From the web", "project_id": "p1", "pinned": True}
-    more = [*texts("hello", "hi"), message("user", "only in the web", attachments=["a.pdf"])]
-    write.web_session(home / "webui", "s1", more, **facts)
-    (home / "webui" / "sessions" / "_index.json").write_text('[{"session_id": "ghost"}]')
-    (home / "webui" / "sessions" / "s1.json.tmp.123").write_text("{")
-
-    report = take(archive, home)
-
-    assert (report.added, report.skipped) == (1, 0)
-    head = archive.session("hermes", "s1")
-    assert (head.title, head.project, head.pinned) == ("From the web", "Garden", True)
-    words = archive.texts("hermes", "s1")
-    assert [each.removeprefix("[Workspace: /home/anna/project]\n") for each in words] == [
-        "hello",
-        "hi",
-        "only in the web",
-    ]
-    as_before(archive, home)
-
-
-def test_the_copy_of_a_session_that_shrank_is_a_branch(archive: Archive, home: Path) -> None:
-    path = write.web_session(home / "webui", "0123456789ab", texts("a", "b", "c", "d"))
-    path.rename(path.with_name(path.name + ".bak"))
-    write.web_session(home / "webui", "0123456789ab", texts("a", "b", "x"))
-
-    take(archive, home)
-
-    assert archive.texts("hermes", "0123456789ab") == ["a", "b", "x"]
-    log = archive.log("hermes", "0123456789ab")
-    assert [e.body.text for e in log if isinstance(e.body, Message)] == ["a", "b", "c", "d", "x"]
-    as_before(archive, home)
-
-
-def test_a_message_that_was_never_answered_is_kept(archive: Archive, home: Path) -> None:
-    pending = {"pending_user_message": "are you there?", "pending_started_at": NOON}
-    write.web_session(home / "webui", "0123456789ab", [], **pending)
-    write.web_session(home / "webui", "ba9876543210", texts("a", "b"), **pending)
-
-    take(archive, home)
-
-    assert archive.texts("hermes", "0123456789ab") == ["are you there?"]
-    assert archive.texts("hermes", "ba9876543210") == ["a", "b", "are you there?"]
-
-
 def test_profiles_stay_apart_and_own_their_web_sessions(archive: Archive, home: Path) -> None:
     StateDb(home / "state.db").session("s1", texts("usual"))
     StateDb(home / "profiles" / "work" / "state.db").session("s2", texts("at work"))
@@ -459,49 +342,6 @@ def test_a_prompt_that_is_kept_apart_is_found(archive: Archive, home: Path) -> N
     line = archive.store.read(_facts, archive.session("hermes", "s1").no).result()
     assert line.system_prompt == "Be kind."
     assert line.workspace == {"path": "/code", "branch": "main"}
-
-
-def test_what_is_broken_is_told_and_the_rest_is_read(archive: Archive, home: Path) -> None:
-    (home / "state.db").write_bytes(b"SQLite format 3\x00" + b"\xff" * 4000)
-    write.transcript(home / "sessions" / "s1.jsonl", texts("a", "b"), ends="")
-    os.symlink("/etc/passwd", home / "sessions" / "s2.jsonl")
-    web = write.web_session(home / "webui", "0123456789ab", texts("c"))
-    web.write_text(web.read_text()[:-20])
-
-    report = take(archive, home)
-
-    assert archive.texts("hermes", "s1") == ["a", "b"]
-    assert archive.count() == 1
-    assert len(report.faults) == 2
-    assert any("not JSON" in fault.why for fault in report.faults)
-
-
-def test_a_web_session_elsewhere_is_read_with_its_home(archive: Archive, tmp_path: Path) -> None:
-    home, web = tmp_path / ".hermes", tmp_path / "elsewhere"
-    StateDb(home / "state.db").session("s1", texts("a", "b"))
-    write.web_session(web, "s1", texts("a", "b", "c"))
-    hermes = Hermes()
-
-    places = hermes.places(Where(tmp_path, {"HERMES_WEBUI_STATE_DIR": str(web)}))
-    archive.take(hermes, [unit for place in places for unit in hermes.find(place)])
-
-    assert places == [home]
-    assert archive.texts("hermes", "s1") == ["a", "b", "c"]
-
-
-def test_each_of_its_files_is_recognised(tmp_path: Path) -> None:
-    home = tmp_path / ".hermes"
-    database = StateDb(home / "state.db", 1).close()
-    web = write.web_session(home / "webui", "0123456789ab", [])
-    index = write.index(home / "sessions" / "sessions.json", {"k": write.entry("k", "s")})
-    lines = write.transcript(home / "sessions" / "s.jsonl", texts("a"))
-    other = tmp_path / "other.json"
-    other.write_text("{}")
-
-    for path in (home, home / "webui", database, web, index, lines):
-        assert IMPORTER.recognises(path), path
-    for path in (tmp_path, other, tmp_path / "nowhere"):
-        assert not IMPORTER.recognises(path), path
 
 
 def _used(archive: Archive, id: str) -> tuple[Any, ...]:

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import files, shape
+from hansard.importers import documents, files, shape
 from hansard.importers.base import Json
 from hansard.model.place import Source
 
@@ -40,7 +39,7 @@ def index(path: Path) -> Index:
     found = Index()
     if not files.is_file(path):
         return found
-    data = read_json(path, MAX_INDEX)
+    data = documents.read(path, most=MAX_INDEX)
     if not isinstance(data, dict):
         found.faults.append(("", "it is no list of sessions"))
         return found
@@ -51,18 +50,6 @@ def index(path: Path) -> Index:
         else:
             found.entries[id] = {"session_key": key, **entry}
     return found
-
-
-def read_json(path: Path, limit: int) -> Any:
-    """The value of a small file; `BadInput` when it is too large or no JSON."""
-    with files.opened(path) as file:
-        text = file.read(limit + 1)
-    if len(text) > limit:
-        raise BadInput(f"{path} is larger than {limit >> 20} MiB.")
-    value = shape.parsed(text.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00"))
-    if value is None:
-        raise BadInput(f"{path} is not JSON.")
-    return value
 
 
 def source_of(facts: Json, entry: Json) -> Json | None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import files, hermes_gateway, hermes_web, shape
-from hansard.importers.base import Json, Unit
+from hansard.importers import documents, files, hermes_gateway, hermes_web, shape
+from hansard.importers.base import Unit
 from hansard.importers.hermes_gateway import Index
 from hansard.importers.hermes_state import Chain, Row, chains_of, rows_of
 from hansard.importers.hermes_web import WebFile
@@ -176,13 +176,7 @@ def _directories(path: Path) -> list[Path]:
 
 def _jobs(path: Path) -> dict[str, str]:
     """What scheduled jobs are called."""
-    if not files.is_file(path):
-        return {}
-    try:
-        found: Json = shape.record(hermes_gateway.read_json(path, hermes_gateway.MAX_INDEX))
-    except BadInput:
-        return {}
-    jobs = shape.records(found.get("jobs"))
+    jobs = shape.records(shape.record(documents.read_if_any(path)).get("jobs"))
     return {str(job.get("id")): job["name"] for job in jobs if shape.name(job.get("name"))}
 
 

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import files, shape, times
+from hansard.importers import documents, files, shape, times
 from hansard.importers.base import Json
-from hansard.importers.hermes_gateway import read_json
 from hansard.importers.hermes_message import words_of
 from hansard.model.record import ProjectFact
 from hansard.model.terminal import one_line
 from hansard.model.title import MAX_TITLE
 
-MAX_FILE = 256 * 1024 * 1024
 FOLDERS = ("webui", "webui-mvp")
 _NO_SESSION = re.compile(r"\A(?:_.*|sessions|session_.*|request_.*)\.json\Z")
 _HEAD = 16_384
@@ -33,6 +31,7 @@ _KEPT = (
     "gateway_routing",
     "context_length",
     "composer_draft",
+    "compression_anchor_summary",
 )
 
 
@@ -90,13 +89,13 @@ def web_file(path: Path) -> WebFile:
 
 def read(file: WebFile) -> WebSession:
     """What a session's file says, and the copy beside it where that says more."""
-    data = read_json(file.path, MAX_FILE)
+    data = documents.read(file.path)
     if not isinstance(data, dict) or "messages" not in data:
         raise BadInput(f"{file.path} is no session of the web interface.")
     found = WebSession(data, list(shape.items(data.get("messages"))))
     _add_pending(found)
     if files.is_file(file.backup):
-        before = shape.record(read_json(file.backup, MAX_FILE)).get("messages")
+        before = shape.record(documents.read(file.backup)).get("messages")
         if len(shape.items(before)) > len(found.messages):
             found.before = shape.items(before)
     return found
@@ -134,13 +133,7 @@ def kept_of(facts: Json) -> Json:
 
 def projects_of(folder: Path) -> dict[str, ProjectFact]:
     """The projects of a web interface, by their names there."""
-    path = folder / "projects.json"
-    if not files.is_file(path):
-        return {}
-    try:
-        found = shape.records(read_json(path, MAX_FILE))
-    except BadInput:
-        return {}
+    found = shape.records(documents.read_if_any(folder / "projects.json"))
     return {each["project_id"]: fact for each in found if (fact := _project(each)) is not None}
 
 
