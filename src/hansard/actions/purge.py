@@ -80,17 +80,17 @@ def expired_trash(tx: Tx, *, now: datetime, limit: int = 100) -> list[str]:
 def _delete_unneeded(tx: Tx, no: int, id: str, *, profile: str) -> Purged:
     needed = _needed_by_children(tx, no)
     prompt_no = sessions.first_entry_no(no)
-    _delete_blobs(tx, prompt_no, prompt_no, profile=profile)
+    delete_blobs(tx, prompt_no, prompt_no, profile=profile)
     first = entries.entry_no(no, needed + 1) if needed else entries.entry_no(no, 0)
     last = entries.entry_no(no + 1, 0) - 1
-    _delete_blobs(tx, first, last, profile=profile)
+    delete_blobs(tx, first, last, profile=profile)
     deleted = tx.run("delete_entries", first=first, last=last)
     if not needed:
         tx.run("delete_turns", no=no)
     return Purged(id, deleted, needed)
 
 
-def _delete_blobs(tx: Tx, first: int, last: int, *, profile: str) -> None:
+def delete_blobs(tx: Tx, first: int, last: int, *, profile: str) -> None:
     """Let go of what these entries refer to; what no other entry needs is deleted."""
     hashes = [row[0] for row in tx.all("blobs_of_entries", first=first, last=last)]
     tx.run("delete_blob_refs", first=first, last=last)

@@ -17,6 +17,7 @@ COMMANDS = {
     "export": ("exporting:export", "Write sessions as JSONL, Markdown or HTML."),
     "import": ("importing:import_", "Read sessions from Hansard JSONL."),
     "prune": ("prune:prune", "Delete sessions that ended long ago."),
+    "erase": ("erase:erase", "Erase a person for ever."),
     "schedule": ("schedule:schedule", "Tasks that run by themselves."),
     "access": ("access:access", "Who may reach the agent."),
     "channels": ("channels:channels", "Where people reach the agent."),

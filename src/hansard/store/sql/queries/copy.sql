@@ -24,6 +24,30 @@ SELECT {{copy_columns_entries}} FROM entries WHERE entry_no > :after_entry_no OR
 -- name: copy_row_entries
 INSERT INTO entries ({{copy_columns_entries}}) VALUES (:entry_no, :kind, :role, :at, :turn_id, :body);
 
+-- name: copy_key_erasing
+entry_no INTEGER
+
+-- name: copy_columns_erasing
+entry_no
+
+-- name: copy_page_erasing
+SELECT {{copy_columns_erasing}} FROM erasing WHERE entry_no > :after_entry_no ORDER BY entry_no LIMIT :limit;
+
+-- name: copy_row_erasing
+INSERT INTO erasing ({{copy_columns_erasing}}) VALUES (:entry_no);
+
+-- name: copy_key_erasures
+id TEXT
+
+-- name: copy_columns_erasures
+id, profile, at, receipt
+
+-- name: copy_page_erasures
+SELECT {{copy_columns_erasures}} FROM erasures WHERE id > :after_id ORDER BY id LIMIT :limit;
+
+-- name: copy_row_erasures
+INSERT INTO erasures ({{copy_columns_erasures}}) VALUES (:id, :profile, :at, :receipt);
+
 -- name: copy_key_feed
 position INTEGER
 

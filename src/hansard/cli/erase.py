@@ -1,0 +1,67 @@
+"""`hansard erase`."""
+
+from dataclasses import asdict
+
+import click
+
+from hansard.actions import erase as erasing
+from hansard.actions.erase import Whom
+from hansard.cli.console import Console
+from hansard.cli.table import count
+from hansard.cli.tree import command, pass_console
+
+
+@command(
+    "erase",
+    example="hansard erase telegram 123456789\nhansard erase telegram 123456789 --apply --json",
+)
+@click.argument("platform")
+@click.argument("person")
+@click.option("--apply", "apply_it", is_flag=True, help="Do it. Without: say what would go.")
+@pass_console
+def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> None:
+    """Erase a person for ever: their messages, files and permissions on a platform.
+
+    PERSON is the platform's id of them. Conversations that only they had are purged; in those with
+    others their messages become empty places. The receipt says what went and what remains.
+    """
+    whom = Whom(platform, person)
+    with console.house() as house:
+
+        def progress(seen: int) -> None:
+            console.progress(f"{seen:,} sessions")
+
+        if not apply_it:
+            found = list(erasing.look(house.store, whom, profile=house.profile, progress=progress))
+            console.end_progress()
+            _tell_plan(console, found)
+            return
+        receipt = erasing.erase(
+            house.store, whom, profile=house.profile, when=house.occasion(), progress=progress
+        )
+    console.end_progress()
+    console.answer(
+        asdict(receipt),
+        f"{count(receipt.sessions_purged, 'session')} purged, "
+        f"{count(receipt.messages_erased, 'message')} erased, "
+        f"{count(receipt.sessions_changed, 'session')} with others kept. "
+        f"Receipt {receipt.id}.\n{receipt.remains}",
+    )
+
+
+def _tell_plan(console: Console, found: list[erasing.Share]) -> None:
+    whole = sum(share.is_whole for share in found)
+    messages = sum(len(share.seqs) for share in found)
+    value = {
+        "applied": False,
+        "sessions_purged": whole,
+        "sessions_changed": len(found) - whole,
+        "messages_erased": messages,
+        "sessions": [share.head.id for share in found],
+    }
+    console.answer(
+        value,
+        f"{count(whole, 'session')} would be purged, {count(messages, 'message')} erased, "
+        f"{count(len(found) - whole, 'session')} with others kept. Nothing was changed: "
+        "give --apply to do it.",
+    )

@@ -1,0 +1,134 @@
+"""A person is erased: their words are nowhere any more, and nobody else lost any."""
+
+from pathlib import Path
+
+import pytest
+
+from hansard.actions import compact, erase, search, verify
+from hansard.actions.erase import Whom
+from hansard.actions.search import Wish
+from hansard.model.entry import Message, Role
+from hansard.model.part import Attachment, Text
+from hansard.model.place import Person, Source
+from hansard.store import blobs
+from hansard.store.database import Store
+from hansard.testing.world import ANN, World
+
+GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
+EVA, BEN = Person("ann", name="Ann"), Person("ben", name="Ben")
+SHE = Whom("telegram", "ann")
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    return World(store)
+
+
+def said(person: Person, text: str) -> Message:
+    return Message(Role.USER, (Text(text),), person=person)
+
+
+def shared(world: World) -> str:
+    """A group in which two people and the agent spoke."""
+    made = world.session("platypus opens the talk", source=GROUP)
+    world.append(made, said(EVA, "okapi from Ann"))
+    world.append(made, said(BEN, "giraffe from Ben"))
+    world.say(made, "an answer", role="assistant")
+    return made
+
+
+def finds(world: World, word: str) -> int:
+    found = world.store.search(
+        search.search, word, profile="main", wish=Wish(), now=world.clock.now()
+    ).result()
+    return len(found.hits)
+
+
+def erased(world: World) -> erase.Receipt:
+    return erase.erase(world.store, SHE, profile="main", when=world.when())
+
+
+def test_what_only_they_said_is_purged(world: World) -> None:
+    own = world.talk("my okapi", "nice!", source=ANN)
+    other = shared(world)
+
+    receipt = erased(world)
+
+    assert (receipt.sessions_purged, receipt.sessions_changed) == (1, 1)
+    assert own in receipt.sessions
+    assert world.texts(other) == ["platypus opens the talk", "", "giraffe from Ben", "an answer"]
+    assert verify.verify(world.store).broken == ()
+
+
+def test_their_words_are_not_found_and_others_are(world: World) -> None:
+    world.talk("my okapi", "nice!", source=ANN)
+    shared(world)
+    assert finds(world, "okapi") == 2
+
+    erased(world)
+
+    assert finds(world, "okapi") == 0
+    assert finds(world, "giraffe") == 1
+
+
+def test_their_words_are_in_no_file(tmp_path: Path, world: World) -> None:
+    """Not in a free page, not in the index: true erasure."""
+    world.talk("my okapi is unique", "nice!", source=ANN)
+    shared(world)
+    erased(world)
+    finds(world, "giraffe")
+    world.store.close()
+
+    for file in filter(Path.is_file, tmp_path.rglob("*")):
+        assert b"okapi" not in file.read_bytes(), file
+
+
+def test_their_files_go_with_their_words(world: World) -> None:
+    made = shared(world)
+    name = world.write(blobs.add, b"a picture of Ann")
+    world.append(made, Message(Role.USER, (Attachment(name),), person=EVA))
+
+    erased(world)
+
+    assert not world.read(blobs.exists, name)
+
+
+def test_a_summary_of_their_words_goes_too(world: World) -> None:
+    made = shared(world)
+    summary, now = "Ann spoke of an okapi", world.clock.now()
+    world.write(compact.compact, made, summary, through=4, profile="main", at=now)
+
+    erased(world)
+
+    assert "okapi" not in str(world.context(made))
+
+
+def test_a_fork_of_their_conversation_keeps_the_answers_only(world: World) -> None:
+    own = world.talk("my okapi", "nice!", source=ANN)
+    branch = world.fork(own, 2).id
+    world.say(branch, "go on", role="assistant")
+
+    erased(world)
+
+    assert world.read(erase.receipts, profile="main")[0]["messages_erased"] == 1
+    assert "okapi" not in str(world.everything())
+
+
+def test_the_receipt_does_not_name_them(world: World) -> None:
+    world.talk("my okapi", "nice!", source=ANN)
+
+    receipt = erased(world)
+
+    assert "ann" not in str(world.read(erase.receipts, profile="main"))
+    assert receipt.person == SHE.digest
+
+
+def test_a_look_changes_nothing(world: World) -> None:
+    world.talk("my okapi", "nice!", source=ANN)
+    shared(world)
+    before = world.everything()
+
+    found = list(erase.look(world.store, SHE, profile="main"))
+
+    assert [(share.is_whole, len(share.seqs)) for share in found] == [(True, 1), (False, 1)]
+    assert world.everything() == before
