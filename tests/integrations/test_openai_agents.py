@@ -126,7 +126,9 @@ async def test_an_item_whose_text_was_spoilt_is_rebuilt_from_what_people_read(ho
     spoilt = house.find(house.sessions().items[0].id)
     spoilt.append("assistant", "Warm.", extra={"openai-agents": '{"role": "assis'})
 
-    assert await session(house).get_items(limit=1) == [{"role": "assistant", "content": "Warm."}]
+    warm = {"role": "assistant", "content": "Warm."}
+    assert await session(house).get_items(limit=1) == [warm]
+    assert await session(house).get_items() == [ITEMS[0], warm]
 
 
 async def test_what_a_person_adds_undoes_or_compacts_in_the_workbench_the_agent_sees(
@@ -145,6 +147,7 @@ async def test_what_a_person_adds_undoes_or_compacts_in_the_workbench_the_agent_
     assert "They counted." in first["content"]
     assert second["content"] == "two"
     assert await one.get_items(limit=1) == [second]
+    assert await one.get_items(limit=9) == [first, second]
 
 
 async def test_the_newest_item_is_popped_and_stays_in_the_log(house: House) -> None:

@@ -30,10 +30,15 @@ def retract(
             f"Session {head.id} has entries 1 to {head.last_seq}; nothing comes after {after}."
         )
     segments = sessions.segments(tx, head.no)
-    before = transcript.retracted(entries.marks(tx, segments))
-    gone = _shown(tx, _clip(segments, after + 1), before)
-    log.append_mark(tx, head.no, Retraction(after, reason), at=at)
-    _keep_head(tx, head, segments=_clip(segments, 1, after), before=before, gone=gone)
+    if after == 0:
+        # Nothing is left: there is nothing to count.
+        log.append_mark(tx, head.no, Retraction(after, reason), at=at)
+        fold.put(tx, head.no, fold.Counts())
+    else:
+        before = transcript.retracted(entries.marks(tx, segments))
+        gone = _shown(tx, _clip(segments, after + 1), before)
+        log.append_mark(tx, head.no, Retraction(after, reason), at=at)
+        _keep_head(tx, head, segments=_clip(segments, 1, after), before=before, gone=gone)
     tx.after_commit(SessionChanged(profile, head.id))
     return sessions.get_by_no(tx, head.no)
 

@@ -14,8 +14,9 @@ from hansard.clock import Occasion
 from hansard.integrations import thread
 from hansard.integrations.extra import wanted
 from hansard.integrations.house import House, settled
-from hansard.integrations.openai_items import Item, items_of, message_of, model_of
+from hansard.integrations.openai_items import NATIVE, Item, item_in, items_of, message_of, model_of
 from hansard.integrations.thread import Thread
+from hansard.model.entry import Entry
 from hansard.model.place import Person
 from hansard.model.usage import Usage
 from hansard.store.database import Tx
@@ -148,14 +149,16 @@ class HansardSession:
 
 
 def _items(tx: Tx, where: Thread, *, limit: int | None) -> list[Item]:
-    if limit is not None and limit <= 0:
+    if limit is None:
+        found = thread.natives(tx, where, NATIVE, item_in)
+        given = [
+            items_of(thread.message(each)) if isinstance(each, Entry) else [each] for each in found
+        ]
+        return [item for items in given for item in items]
+    if limit <= 0:
         return []
-    found = [
-        item
-        for entry in thread.visible(tx, where, limit=limit)
-        for item in items_of(thread.message(entry))
-    ]
-    return found if limit is None else found[-limit:]
+    shown = thread.visible(tx, where, limit=limit)
+    return [item for entry in shown for item in items_of(thread.message(entry))][-limit:]
 
 
 def _add(

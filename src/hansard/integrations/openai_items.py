@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hansard.model import document
 from hansard.model.entry import Message, Role
 from hansard.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
 from hansard.model.transcript import chats_of
@@ -28,15 +29,19 @@ def message_of(item: Mapping[str, Any], *, model: str | None = None) -> Message:
 
 def items_of(said: Message) -> list[Item]:
     """The item as it came; of a message that came another way, the items that say the same."""
-    text = said.extra.get(NATIVE)
-    if isinstance(text, str):
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = None
-        if isinstance(found, dict):
-            return [found]
+    found = item_in(said.extra.get(NATIVE))
+    if found is not None:
+        return [found]
     return [item for chat in chats_of(said) for item in _from_chat(chat)]
+
+
+def item_in(text: Any) -> Item | None:
+    """The item that a text is, as it came; None when it is none, or was spoilt."""
+    try:
+        found = document.decode(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def model_of(item: Mapping[str, Any]) -> str | None:

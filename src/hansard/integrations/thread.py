@@ -12,7 +12,7 @@ from typing import Any
 from hansard.actions import log, read, retract, routing, say, sessions, usage
 from hansard.actions.say import Saying
 from hansard.clock import Occasion
-from hansard.errors import BadInput
+from hansard.errors import BadInput, Conflict
 from hansard.model import transcript
 from hansard.model.entry import Compaction, Entry, Message, Role
 from hansard.model.key import SessionKey, key_for
@@ -21,6 +21,7 @@ from hansard.model.place import Source
 from hansard.model.session import Kind, Lineage, Opening, SessionHead, Shelf
 from hansard.model.usage import Usage
 from hansard.store import entries
+from hansard.store import natives as kept
 from hansard.store import sessions as rows
 from hansard.store.database import Tx
 from hansard.store.sessions import Inheritance
@@ -98,8 +99,21 @@ def opened(
 
 def append(tx: Tx, thread: Thread, said: Sequence[Saying], *, when: Occasion) -> list[log.Appended]:
     """Add messages to a thread, all or none."""
+    found = _open_row(tx, thread)
+    if found is not None:
+        try:
+            return _say(tx, found[1], said, profile=thread.profile, when=when)
+        except Conflict:
+            # It may have ended a moment ago; if it is still open, the conflict is raised again.
+            pass
     head = opened(tx, thread, when=when)
-    return [say.say_in(tx, head.id, each, profile=thread.profile, when=when) for each in said]
+    return _say(tx, head.id, said, profile=thread.profile, when=when)
+
+
+def _say(
+    tx: Tx, id: str, said: Sequence[Saying], *, profile: str, when: Occasion
+) -> list[log.Appended]:
+    return [say.say_in(tx, id, each, profile=profile, when=when) for each in said]
 
 
 def visible(tx: Tx, thread: Thread, *, limit: int | None = None) -> list[Entry]:
@@ -114,6 +128,28 @@ def visible(tx: Tx, thread: Thread, *, limit: int | None = None) -> list[Entry]:
         return _last(tx, head, limit)
     shown = read.transcript_of(tx, head.id, profile=thread.profile)
     return _folded(shown, transcript.latest_compaction(shown))
+
+
+def natives(tx: Tx, thread: Thread, name: str, read: kept.Read) -> list[Any]:
+    """The same as `visible`, but of each message only what `read` makes of what it has under `name`.
+
+    A message that has nothing there that can be read is given as an entry.
+    """
+    found = _open_row(tx, thread)
+    if found is None:
+        return []
+    segments = rows.segments(tx, found[0])
+    marks = entries.marks(tx, segments)
+    gone, mark = transcript.retracted(marks), transcript.latest_compaction(marks)
+    through = _through(mark)
+    shown = [
+        native
+        for seq, native in kept.walk(tx, segments, name, read)
+        if seq > through
+        and not (gone and transcript.is_retracted(seq, gone))
+        and not (isinstance(native, Entry) and not isinstance(native.body, Message))
+    ]
+    return shown if mark is None else [_summary(mark), *shown]
 
 
 def everything(tx: Tx, head: SessionHead) -> list[Message]:
@@ -186,6 +222,11 @@ def beginning_with(
         if len(page) < PAGE:
             return
         after = page[-1][0]
+
+
+def _open_row(tx: Tx, thread: Thread) -> tuple[int, str] | None:
+    row = tx.one("open_thread", profile=thread.profile, key=str(thread.key))
+    return None if row is None else (row[0], row[1])
 
 
 def _if_open(head: SessionHead | None) -> SessionHead | None:
