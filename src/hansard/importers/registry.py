@@ -7,7 +7,13 @@ from hansard.errors import NotFound
 from hansard.importers.base import Importer
 
 # In the order in which an unknown file is shown to them.
-NAMES: tuple[str, ...] = ("claude-code", "pi", "hermes")
+NAMES: tuple[str, ...] = (
+    "claude-code",
+    "pi",
+    "hermes",
+    "chatgpt",
+    "claude-ai",
+)
 
 
 def importer(name: str) -> Importer:

@@ -1,0 +1,70 @@
+"""Trees of messages as the ways through them, each from its root to a leaf."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+# So many messages all ways together may have; a tree of more is told by its current way alone.
+MOST = 1_000_000
+
+
+def ways(
+    parents: Mapping[str, str | None], *, current: str | None = None
+) -> tuple[list[list[str]], list[str]]:
+    """The ways to the leaves that are not current, and the way that is.
+
+    `parents` stands in the order in which the messages were said. Without a current message the
+    last leaf is. A parent that is not there is none, and no cycle is followed.
+    """
+    has_child = {parent for parent in parents.values() if parent in parents}
+    leaves = [each for each in parents if each not in has_child]
+    if current not in parents:
+        current = next(reversed(leaves or list(parents)), None)
+    if current is None:
+        return [], []
+    way = way_to(parents, current)
+    rest: list[list[str]] = []
+    left = MOST - len(way)
+    for leaf in leaves:
+        if leaf == current:
+            continue
+        other = way_to(parents, leaf)
+        left -= len(other)
+        if left < 0:
+            break
+        rest.append(other)
+    return rest, way
+
+
+def way_to(parents: Mapping[str, str | None], leaf: str) -> list[str]:
+    """From the root to a message."""
+    way: dict[str, None] = {}
+    here: str | None = leaf
+    while here is not None and here in parents and here not in way:
+        way[here] = None
+        here = parents[here]
+    return list(reversed(way))
+
+
+def left_out(parents: Mapping[str, str | None], told: list[list[str]]) -> int:
+    """How many messages stand on none of the ways that were told."""
+    return len(parents) - len({each for way in told for each in way})
+
+
+def without(parents: Mapping[str, str | None], gone: set[str]) -> dict[str, str | None]:
+    """The tree without some of its nodes; their children hang on the next above them."""
+    kept: dict[str, str | None] = {}
+    for each, parent in parents.items():
+        if each in gone:
+            continue
+        seen = {each}
+        here = parent
+        while here in gone and here not in seen:
+            seen.add(here)
+            here = parents.get(here)
+        kept[each] = None if here in seen else here
+    return kept
+
+
+def is_line(parents: Mapping[str, str | None]) -> bool:
+    """Whether each message answers the one before it."""
+    return all(parents[after] == before for before, after in pairwise(parents))
