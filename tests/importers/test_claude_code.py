@@ -509,7 +509,7 @@ def test_damage_is_survived(importer: Observed, tape: Tape, home: Path, tmp_path
     tape.write()
     (home / "settings.json").write_text('{"cleanupPeriodDays": 10}')
 
-    rubbish.survives(importer, home, tmp_path, times=300)
+    rubbish.survives(importer, home, tmp_path, times=150)
 
 
 def test_it_is_told_when_the_program_will_delete_a_file(

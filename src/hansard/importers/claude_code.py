@@ -87,7 +87,7 @@ class ClaudeCode:
         beside = _meta(path)
         stamp = files.stamp_of(path, *beside)
         changed = datetime.fromtimestamp(files.time_of(path), UTC)
-        if self._clock.now() - changed < QUIET:
+        if abs(self._clock.now() - changed) < QUIET:
             stamp += _UNSETTLED
         return Unit(
             name=str(path),

@@ -1,0 +1,140 @@
+"""Codex: a rollout of JSON lines for each thread, perhaps packed; older releases wrote one document."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from hansard.clock import Clock, SystemClock
+from hansard.errors import BadInput
+from hansard.importers import files, json_lines, shape, zst
+from hansard.importers.base import Event, Resume, Unit, Where
+from hansard.importers.codex_reader import Reader
+from hansard.importers.json_lines import Line
+from hansard.store.blobs import hash_of
+
+# A model's answer is written piece by piece; a file that has been quiet for longer is whole.
+QUIET = timedelta(minutes=2)
+MAX_DOCUMENT = 64 * 1024 * 1024
+_SUFFIXES = (".jsonl", ".jsonl.zst", ".json")
+_NAME = re.compile(r"rollout-.*")
+_THREAD = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
+_MARKS = (b'"session_meta"', b'"response_item"', b'"turn_context"')
+_ARCHIVED = "archived_sessions"
+_HEAD = 16 * 1024
+_UNSETTLED = "~"
+
+
+class Codex:
+    """Reads the rollouts of Codex."""
+
+    name = "codex"
+    title = "Codex"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def places(self, where: Where) -> list[Path]:
+        """`CODEX_HOME`, else `~/.codex`."""
+        return [where.path("CODEX_HOME", ".codex")]
+
+    def recognises(self, path: Path) -> bool:
+        """A rollout, or a directory with some."""
+        if files.is_directory(path):
+            first = next(_rollouts(path), None)
+            return first is not None and self.recognises(first)
+        if not files.is_file(path) or not path.name.endswith(_SUFFIXES):
+            return False
+        if path.name.endswith(".zst"):
+            return _NAME.match(path.name) is not None
+        head = files.head(path, _HEAD)
+        if path.suffix == ".json":
+            return b'"session"' in head and b'"items"' in head and b'"instructions"' in head
+        return b'"payload"' in head and any(mark in head for mark in _MARKS)
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """The rollouts by the time of their beginning: a copy is younger than what it copies."""
+        if files.is_file(place):
+            yield self._unit(place, {})
+            return
+        titles = _titles(place / "session_index.jsonl")
+        for path in sorted(_rollouts(place), key=lambda each: each.name):
+            yield self._unit(path, titles)
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """The thread that the file holds."""
+        reader = Reader(
+            resume,
+            name=_thread_of(unit.path),
+            title=unit.hint if isinstance(unit.hint, str) else None,
+            at=datetime.fromtimestamp(files.time_of(unit.path), UTC),
+            is_archived=_ARCHIVED in unit.path.parts,
+            is_settled=not unit.stamp.endswith(_UNSETTLED),
+            # Of what is packed no place can be kept, and it no longer grows.
+            size=None if unit.path.suffix != ".jsonl" else unit.size,
+        )
+        with files.opened(unit.path) as file:
+            yield from reader.events(_lines(file, unit.path, resume))
+
+    def _unit(self, path: Path, titles: dict[str, str]) -> Unit:
+        title = titles.get(_thread_of(path) or "")
+        stamp = files.stamp_of(path)
+        if title is not None:
+            stamp += f";{hash_of(title.encode('utf-8', 'surrogatepass'))[:16]}"
+        changed = datetime.fromtimestamp(files.time_of(path), UTC)
+        if abs(self._clock.now() - changed) < QUIET:
+            stamp += _UNSETTLED
+        return Unit(str(path), path, stamp, files.size_of(path), hint=title)
+
+
+def _rollouts(place: Path) -> Iterator[Path]:
+    for path in files.walk(place, suffixes=_SUFFIXES):
+        if _NAME.match(path.name):
+            yield path
+
+
+def _thread_of(path: Path) -> str | None:
+    found = _THREAD.findall(path.name)
+    return found[-1] if found else None
+
+
+def _titles(index: Path) -> dict[str, str]:
+    """What threads are called, where a release wrote that into a list; the last word counts."""
+    found: dict[str, str] = {}
+    if not files.is_file(index):
+        return found
+    with files.opened(index) as file:
+        for line in json_lines.lines(file):
+            told = line.data or {}
+            id, title = shape.name(told.get("id")), shape.name(told.get("thread_name"))
+            if id is not None and title is not None:
+                found[id] = title
+    return found
+
+
+def _lines(file: BinaryIO, path: Path, resume: Resume | None) -> Iterator[Line]:
+    if path.suffix == ".json":
+        return _items(file, path)
+    if path.suffix == ".zst":
+        return json_lines.lines(zst.unpacked(file))
+    return json_lines.lines(file, 0 if resume is None else resume.place)
+
+
+def _items(file: BinaryIO, path: Path) -> Iterator[Line]:
+    """The document of an older release, as the lines it would be now."""
+    text = file.read(MAX_DOCUMENT + 1)
+    if len(text) > MAX_DOCUMENT:
+        raise BadInput(f"{path} is larger than {MAX_DOCUMENT:,} bytes; it was left alone.")
+    try:
+        document = shape.record(json_lines.decode(text))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} is not JSON ({str(error)[:100]}).") from error
+    if json_lines.is_deep(document):
+        raise BadInput(f"{path} is nested too deeply; it was left alone.")
+    yield Line(0, 0, shape.record(document.get("session")))
+    for item in cast(list[object], shape.items(document.get("items"))):
+        yield Line(0, 0, item if isinstance(item, dict) else None, "not an object")
+
+
+IMPORTER = Codex(SystemClock())
