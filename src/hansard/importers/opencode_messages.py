@@ -5,11 +5,11 @@ from datetime import datetime
 
 from hansard.importers import calls, parts, shape, times
 from hansard.importers.base import Compacted, Event, Json, Spent
-from hansard.importers.content import Content
+from hansard.importers.content import Content, Turn
 from hansard.model.usage import Usage
 
 # What belongs to the tool's own bookkeeping of files and steps.
-_BOOKKEEPING = ("snapshot", "patch", "step-start", "step-finish", "retry")
+_BOOKKEEPING = ("snapshot", "patch", "step-start", "step-finish", "retry", "compaction")
 # Where a part stands is said by where it is kept.
 _PLACE = ("id", "sessionID", "messageID")
 
@@ -29,17 +29,13 @@ def said(id: str, message: Json, given: Iterable[Json], at: datetime) -> Iterato
         "extra": {"error": error} if error else None,
         "usage": usage,
     }
-    number = 0
-    for content, results in _segments(given):
-        name = id if number == 0 else f"{id}:{number}"
-        if content:
-            yield content.said(role, at, id=name, **more)
-            more["usage"] = ()
-        if results:
-            yield results.said("tool", at, id=f"{name}:results")
-        number += 1
-    if not number and error:
-        yield Content().said(role, at, id=id, **more)
+    turn = Turn()
+    for part in given:
+        _add(turn, part)
+    made = list(turn.said(role, at, id=id, **more))
+    if not made and error:
+        made = [Content().said(role, at, id=id, **more)]
+    yield from made
 
 
 def time_of(message: Json) -> datetime | None:
@@ -47,36 +43,22 @@ def time_of(message: Json) -> datetime | None:
     return times.of(shape.record(message.get("time")).get("created"))
 
 
-def _segments(given: Iterable[Json]) -> Iterator[tuple[Content, Content]]:
-    """The parts in stretches: some words and calls, and the answers to the calls."""
-    content, results = Content(), Content()
-    for part in given:
-        if part.get("type") in (*_BOOKKEEPING, "compaction"):
-            continue
-        if results and part.get("type") != "tool":
-            yield content, results
-            content, results = Content(), Content()
-        _add(content, results, part)
-    if content or results:
-        yield content, results
-
-
-def _add(content: Content, results: Content, part: Json) -> None:
+def _add(turn: Turn, part: Json) -> None:
     match part:
+        case {"type": kind} if kind in _BOOKKEEPING:
+            pass
+        case {"type": "text", "text": str(words)} if part.get("synthetic") is True:
+            turn.words.add({**parts.text(words), "synthetic": True})
         case {"type": "text", "text": str(words)}:
-            if part.get("synthetic") is True:
-                content.add({**parts.text(words), "synthetic": True})
-            else:
-                content.say(words)
+            turn.words.say(words)
         case {"type": "reasoning", "text": str(words)}:
-            content.think(words, part.get("metadata") or None)
+            turn.words.think(words, part.get("metadata") or None)
         case {"type": "tool", "tool": str(name)}:
-            _add_call(content, results, part, name)
-        case {"type": "file"} if content.attach_url(part.get("url"), part.get("filename")):
+            _add_call(*turn.tools, part, name)
+        case {"type": "file"} if turn.words.attach_url(part.get("url"), part.get("filename")):
             pass
         case _:
-            kept = {key: value for key, value in part.items() if key not in _PLACE}
-            content.keep(kept)
+            turn.words.keep({key: value for key, value in part.items() if key not in _PLACE})
 
 
 def _add_call(content: Content, results: Content, part: Json, name: str) -> None:

@@ -1,0 +1,142 @@
+"""Copilot's conversations, in VS Code and on the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from hansard.importers.copilot import IMPORTER
+from hansard.model.entry import Compaction, Message
+from hansard.model.part import Reasoning, Text, ToolCall, ToolResult
+from tests.importers import rubbish
+from tests.importers.reading import Archive
+from tests.importers.write_copilot import (
+    Chat,
+    Run,
+    a_day_at_the_mill,
+    a_day_on_the_line,
+    request,
+    words,
+)
+
+TEXTS = ["What is in a.txt?", "", "", "There is `flour`.", "Grind it.", ""]
+
+
+@pytest.mark.parametrize("form", ["document", "log"])
+def test_a_chat_comes_over_as_it_was(archive: Archive, tmp_path: Path, form: str) -> None:
+    chat = Chat(tmp_path / "User")
+    if form == "document":
+        path = chat.write_document(a_day_at_the_mill())
+    else:
+        first, second = a_day_at_the_mill()
+        chat.push(first | {"response": [words("Wai")]})
+        chat.put("requests", 0, "response", value=first["response"])
+        chat.push(second)
+        chat.put("customTitle", value="The mill")
+        path = chat.write_log()
+
+    report = archive.take_all(IMPORTER, tmp_path / "User")
+
+    head = archive.session("copilot", "chat-1")
+    assert (report.added, report.skipped) == (1, 0)
+    assert archive.texts("copilot", "chat-1") == TEXTS
+    said = [part for message in archive.messages("copilot", "chat-1") for part in message.parts]
+    assert said[1:5] == [
+        Reasoning("I read it"),
+        ToolCall("c1", "read_file", {"path": "a.txt"}),
+        ToolResult("c1", "flour", "read_file"),
+        Text("There is `flour`."),
+    ]
+    last = archive.messages("copilot", "chat-1")[-1]
+    assert last.extra == {"error": "the mill is broken"}
+    assert (head.title, head.model) == ("The mill", "claude-sonnet-4.5")
+    assert (head.usage.calls, head.usage.input_tokens, head.usage.output_tokens) == (1, 200, 9)
+    archive.check_again(IMPORTER, tmp_path / "User", path)
+
+
+def test_a_question_that_was_asked_anew_leaves_a_branch(archive: Archive, tmp_path: Path) -> None:
+    chat = Chat(tmp_path / "User")
+    chat.push(request(1, "a", words("b")), request(2, "c", words("d")))
+    chat.push(request(3, "x", words("y")), cut=1)
+    chat.write_log()
+    archive.take_all(IMPORTER, tmp_path / "User")
+    assert archive.texts("copilot", "chat-1") == ["a", "b", "x", "y"]
+
+    chat.push(request(4, "more", words("and more")))
+    chat.write_log()
+    report = archive.take_all(IMPORTER, tmp_path / "User")
+
+    assert report.messages == 2
+    assert archive.texts("copilot", "chat-1") == ["a", "b", "x", "y", "more", "and more"]
+    bodies = [entry.body for entry in archive.log("copilot", "chat-1")]
+    assert "d" in [body.text for body in bodies if isinstance(body, Message)]
+    archive.check()
+
+
+def test_a_run_comes_over_as_it_was(archive: Archive, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    a_day_on_the_line(run)
+    path = run.write()
+
+    report = archive.take_all(IMPORTER, tmp_path)
+
+    head = archive.session("copilot", "run-1")
+    assert (report.added, report.skipped) == (1, 0)
+    texts = ["What is in a.txt?", "", "", "Flour.", "The mill is broken."]
+    assert archive.texts("copilot", "run-1") == texts
+    said = [part for message in archive.messages("copilot", "run-1") for part in message.parts]
+    assert said[2:7] == [
+        Reasoning("I read it"),
+        ToolCall("c1", "view", {"path": "a.txt"}),
+        ToolResult("c1", "flour"),
+        Reasoning("Easy"),
+        Text("Flour."),
+    ]
+    bodies = [entry.body for entry in archive.log("copilot", "run-1")]
+    assert [body.summary for body in bodies if isinstance(body, Compaction)] == ["Flour was found."]
+    assert (head.title, head.model) == ("The mill", "claude-sonnet-4.5")
+    used = head.usage
+    assert (used.input_tokens, used.cache_read_tokens, used.output_tokens) == (30, 60, 8)
+    archive.check_again(IMPORTER, tmp_path, path)
+
+
+def test_a_run_is_read_on_from_where_it_ended(archive: Archive, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    a_day_on_the_line(run)
+    run.write()
+    archive.take_all(IMPORTER, tmp_path)
+    size = len(run.text())
+
+    run.event("user.message", content="And butter.")
+    run.event("assistant.message", content="Butter.")
+    path = run.write()
+    report = archive.take_all(IMPORTER, path)
+
+    assert (report.bytes, report.messages) == (len(run.text()) - size, 2)
+    last = archive.messages("copilot", "run-1")[-1]
+    assert (last.text, last.model) == ("Butter.", "claude-sonnet-4.5")
+    archive.check()
+
+
+def test_damage_is_survived(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    Chat(root, "chat-1").write_document(a_day_at_the_mill())
+    chat = Chat(root, "chat-2")
+    chat.push(*a_day_at_the_mill())
+    chat.push(request(3, "x", words("y")), cut=1)
+    chat.put("requests", 0, "modelId", value="m")
+    chat.write_log()
+    run = Run(root)
+    a_day_on_the_line(run)
+    run.write()
+
+    rubbish.survives(IMPORTER, root, tmp_path, times=200)
+
+
+def test_it_is_recognised(tmp_path: Path) -> None:
+    chat = Chat(tmp_path).write_document(a_day_at_the_mill())
+    run = Run(tmp_path)
+
+    assert IMPORTER.recognises(chat)
+    assert IMPORTER.recognises(run.write())
+    assert IMPORTER.recognises(tmp_path)
+    assert not IMPORTER.recognises(tmp_path / "workspaceStorage" / "abc" / "workspace.json")
