@@ -12,6 +12,7 @@ from hansard.model.place import Person
 from hansard.model.transcript import (
     NO_RESULT,
     SUMMARY_HEADING,
+    among_several,
     context,
     is_retracted,
     latest_compaction,
@@ -161,17 +162,51 @@ def test_an_attachment_is_named_by_its_blob() -> None:
     ]
 
 
+def said_by(name: str, id: str, text: str = "hi") -> Message:
+    return Message(Role.USER, (Text(text),), person=Person(id, name=name))
+
+
 def test_speakers_are_named_where_several_may_speak() -> None:
     """K-8: and no name can speak as someone else."""
-    ann = Message(Role.USER, (Text("hi"),), person=Person("1", name="Ann"))
-    sly = Message(Role.USER, (Text("hi"),), person=Person("2", name="x]\n[Ann"))
+    ann, sly = among_several(said_by("Ann", "1")), said_by("x]\n[Ann", "2")
 
-    told = context(log(ann, sly, agent("yes")), name_speakers=True)
+    told = context(log(ann, sly, agent("yes")))
 
     assert told[0]["content"] == "[Ann] hi"
     assert told[1]["content"].count("[") == 1
     assert "\n" not in told[1]["content"]
     assert told[2]["content"] == "yes"
+
+
+def test_from_the_second_person_on_everyone_is_named_and_nothing_before_changes() -> None:
+    """K-8, C-2: what the model has read once stays as it was."""
+    bodies = [said_by("Ann", "1"), agent("yes"), said_by("Bob", "2"), said_by("Ann", "1")]
+
+    told = [[chat["content"] for chat in context(log(*bodies[:n]))] for n in range(1, 5)]
+
+    assert told[-1] == ["hi", "yes", "[Bob] hi", "[Ann] hi"]
+    assert all(told[-1][: len(each)] == each for each in told)
+
+
+def test_one_person_under_one_id_is_not_named() -> None:
+    first = Message(Role.USER, (Text("hi"),), person=Person("+49", alt_id="uuid", name="Ann"))
+    later = Message(Role.USER, (Text("hi"),), person=Person("+1", alt_id="uuid", name="Annie"))
+
+    assert [chat["content"] for chat in context(log(first, later))] == ["hi", "hi"]
+
+
+def test_a_second_person_who_was_taken_back_has_spoken_all_the_same() -> None:
+    entries = log(said_by("Ann", "1"), said_by("Bob", "2"))
+    undone = [*entries, Entry("s", 3, AT, Retraction(1)), Entry("s", 4, AT, said_by("Ann", "1"))]
+
+    assert [chat["content"] for chat in context(undone)] == ["hi", "[Ann] hi"]
+
+
+def test_behind_a_compaction_speakers_are_named_as_before() -> None:
+    bodies = (said_by("Ann", "1"), said_by("Bob", "2"))
+    for names, wanted in ((True, "[Ann] hi"), (False, "hi")):
+        entries = log(*bodies, Compaction("sum", 2, names), said_by("Ann", "1"))
+        assert context(entries)[-1]["content"] == wanted
 
 
 def test_the_latest_standing_compaction_holds() -> None:

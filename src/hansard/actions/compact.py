@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
-from hansard.actions import log
+from hansard.actions import log, read
 from hansard.actions.log import SessionChanged
 from hansard.actions.sessions import locked
 from hansard.errors import BadInput, Conflict, TurnLost
+from hansard.model import transcript
 from hansard.model.entry import Compaction
 from hansard.model.session import SessionHead
 from hansard.model.turn import Lease
@@ -38,7 +39,10 @@ def compact(
             f"Session {head.id} has entries 1 to {head.last_seq}; it cannot be compacted through {through}."
         )
     turn_id = None if lease is None else lease.turn_id
-    log.append_mark(tx, head.no, Compaction(summary, through), at=at, turn_id=turn_id)
+    # What stands before the compaction is not read again: it must say whether speakers are named.
+    named = transcript.named_from(read.since_compaction(tx, head))
+    mark = Compaction(summary, through, names_speakers=named is not None and named <= through)
+    log.append_mark(tx, head.no, mark, at=at, turn_id=turn_id)
     marks = entries.marks(tx, sessions.segments(tx, head.no))
     tx.run("set_compacted", no=head.no, compacted_seq=marks[-1].seq)
     tx.after_commit(SessionChanged(profile, head.id))

@@ -8,8 +8,6 @@ from hansard.actions.listing import check_limit
 from hansard.errors import NotFound
 from hansard.model import transcript
 from hansard.model.entry import Compaction, Entry, Message, Retraction
-from hansard.model.key import SessionKey
-from hansard.model.place import ChatType
 from hansard.model.session import Segment, SessionHead, Shelf
 from hansard.store import blobs, entries, sessions
 from hansard.store.database import Tx
@@ -84,7 +82,11 @@ def log_of(tx: Tx, id: str, *, profile: str, after: int = 0, limit: int = 500) -
 
 def context(tx: Tx, id: str, *, profile: str) -> list[transcript.Chat]:
     """What the model reads: from the last compaction on, repaired so that providers accept it."""
-    found = head(tx, id, profile=profile)
+    return transcript.context(since_compaction(tx, head(tx, id, profile=profile)))
+
+
+def since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
+    """The part of the log that the model's context is folded from."""
     segments = sessions.segments(tx, found.no)
     marks = entries.marks(tx, segments)
     compaction = transcript.latest_compaction(marks)
@@ -96,22 +98,13 @@ def context(tx: Tx, id: str, *, profile: str) -> list[transcript.Chat]:
         for entry in entries.walk(tx, _from(segments, first))
         if isinstance(entry.body, Message)
     ]
-    both = sorted((*said, *marks), key=lambda entry: entry.seq)
-    return transcript.context(both, name_speakers=names_speakers(found))
+    return sorted((*said, *marks), key=lambda entry: entry.seq)
 
 
 def system_prompt(tx: Tx, head: SessionHead) -> str | None:
     """The system prompt a session was begun with."""
     found = sessions.details(tx, head.no).prompt_hash
     return None if found is None else blobs.get_text(tx, found)
-
-
-def names_speakers(head: SessionHead) -> bool:
-    """Whether several people may be behind this session (rule K-8)."""
-    if head.key is None:  # a fork, or one that gave its key away
-        return head.source.chat_type != ChatType.DM
-    key = SessionKey.parse(head.key)
-    return key.person is None and key.chat_type != ChatType.DM
 
 
 def children(tx: Tx, head: SessionHead) -> list[SessionHead]:

@@ -1,12 +1,13 @@
 """Saying something outside a turn: where a source's conversation is, in a named session, or in a new one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hansard.actions import log, read, routing, sessions, turns, usage
 from hansard.actions.log import Appended
 from hansard.clock import Occasion
 from hansard.errors import Conflict
+from hansard.model import transcript
 from hansard.model.entry import Message
 from hansard.model.key import SessionKey
 from hansard.model.place import Source
@@ -34,6 +35,8 @@ def say_here(
     if earlier is not None:
         return earlier
     route = routing.route(tx, key, source, policy=policy, when=when)
+    if key.is_shared:
+        saying = replace(saying, message=transcript.among_several(saying.message))
     return say_in(tx, route.session_id, saying, profile=key.profile, when=when)
 
 

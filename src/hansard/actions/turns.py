@@ -9,7 +9,7 @@ from hansard.actions.deliver import DeliveryCame
 from hansard.actions.log import Appended, SessionChanged
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict, NotFound, TurnLost
-from hansard.model import document
+from hansard.model import document, transcript
 from hansard.model.entry import Message, Role
 from hansard.model.key import SessionKey
 from hansard.model.part import Part, Text
@@ -76,7 +76,7 @@ def begin(
     lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
     prompts = []
     for arrival in waiting:
-        said = _as_said(arrival.message, arrival.source)
+        said = _as_said(arrival.message, arrival.source, key)
         done = log.append(
             tx, route.session_id, said, profile=key.profile, at=arrival.received_at, lease=lease
         )
@@ -128,8 +128,9 @@ def begin_here(
     _refuse_repeat(tx, idem, profile=key.profile)
     route = routing.route(tx, key, source, policy=policy, when=when)
     lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
+    told = transcript.among_several(said) if key.is_shared else said
     prompt = log.append(
-        tx, route.session_id, said, profile=key.profile, at=when.now, idem=idem, lease=lease
+        tx, route.session_id, told, profile=key.profile, at=when.now, idem=idem, lease=lease
     )
     return Begun(lease, route, (prompt,))
 
@@ -305,10 +306,11 @@ def _refuse_repeat(tx: Tx, idem: str | None, *, profile: str) -> None:
         )
 
 
-def _as_said(message: Message, source: Source) -> Message:
+def _as_said(message: Message, source: Source, key: SessionKey) -> Message:
     """The arrival's message with who wrote it and its platform's id."""
-    return replace(
+    said = replace(
         message,
         person=message.person or source.person,
         platform_message_id=message.platform_message_id or source.platform_message_id,
     )
+    return transcript.among_several(said) if key.is_shared else said

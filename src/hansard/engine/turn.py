@@ -16,6 +16,7 @@ from hansard.engine.parts import Parts
 from hansard.engine.pieces import for_platform
 from hansard.engine.ports import Agent, Delta, Step, TurnRequest
 from hansard.errors import BadInput, HansardError, RetryLater, StoreUnavailable, TurnLost
+from hansard.model import transcript
 from hansard.model.entry import Message, Role
 from hansard.model.part import Attachment, Part, Text, ToolCall
 from hansard.model.place import Channel, Source
@@ -369,19 +370,20 @@ def _facts(
 ) -> _Facts:
     """What the agent is told, as of the turn's beginning."""
     head = read.head(tx, session_id, profile=parts.profile)
+    log = read.since_compaction(tx, head)
     adapter = parts.adapters.get(source.platform)
     notes = adapter.capabilities.notes if adapter is not None else ()
     redacts = adapter is None or not adapter.capabilities.ids_needed_for_mentions
     surroundings = Surroundings(
         source=source,
-        shared=read.names_speakers(head),
+        shared=transcript.named_from(log) is not None,
         platform_notes=notes,
         connected=parts.deliverable,
         homes=frozenset(access.homes(tx, profile=parts.profile)),
         redact=parts.redact_people and redacts,
         reset=reset,
     )
-    return _Facts(head, read.context(tx, session_id, profile=parts.profile), surroundings)
+    return _Facts(head, transcript.context(log), surroundings)
 
 
 def _name(

@@ -50,10 +50,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """For the model only: everything up to `through` is replaced by the summary."""
+    """For the model only: everything up to `through` is replaced by the summary.
+
+    `names_speakers`: several people had spoken by then, and the model goes on reading who does.
+    """
 
     summary: str
     through: int
+    names_speakers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +111,9 @@ def body_to_json(body: Body) -> dict[str, Any]:
     match body:
         case Message():
             return _message_to_json(body)
-        case Compaction(summary, through):
-            return {"summary": summary, "through": through}
+        case Compaction(summary, through, names):
+            said = {"summary": summary, "through": through}
+            return {**said, "names_speakers": True} if names else said
         case Retraction(after, reason):
             return {"after": after, "reason": reason}
 
@@ -120,7 +125,8 @@ def body_from_json(kind: str, role: str | None, data: Mapping[str, Any]) -> Body
             known = _ROLES.get(role)
             return _message_from_json(Role(role or "") if known is None else known, data)
         case "compaction":
-            return Compaction(data["summary"], data["through"])
+            names = data.get("names_speakers") is True
+            return Compaction(data["summary"], data["through"], names)
         case "retraction":
             return Retraction(data["after"], data.get("reason", "undo"))
     raise BadInput(f"Unknown kind of entry {kind!r}.")

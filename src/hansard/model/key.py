@@ -66,6 +66,15 @@ class SessionKey:
         """Whether this is the key of someone who named a session, as in the workbench."""
         return self.platform == WEB and (self.chat or "").startswith(NAMED)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several people may be behind this key (rule K-8)."""
+        if self.platform == TERMINAL:
+            return False
+        if self.chat_type == ChatType.DM:
+            return self.chat is None and self.person is None
+        return self.person is None
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read a printed key; refuse what `str` could not have printed."""
@@ -112,12 +121,7 @@ def explain(
 
 def is_shared(source: Source, isolation: Isolation | None = None) -> bool:
     """Whether several people may be behind the source's key."""
-    if source.platform == TERMINAL:
-        return False
-    key = key_for(source, isolation=isolation)
-    if key.chat_type == ChatType.DM:
-        return key.chat is None and key.person is None
-    return key.person is None
+    return key_for(source, isolation=isolation).is_shared
 
 
 def _route(source: Source, *, profile: str, isolation: Isolation) -> tuple[SessionKey, list[str]]:

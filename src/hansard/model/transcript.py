@@ -1,6 +1,7 @@
 """The two folds of the log: what people read, and what the model reads."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hansard.model import document
@@ -10,6 +11,7 @@ from hansard.model.terminal import one_line
 
 LONGEST_NAME = 64
 _BRACKETS = str.maketrans("[]", "()")
+SHARED = "shared"
 NO_RESULT = "[no result was recorded]"
 SUMMARY_HEADING = "[Summary of the conversation up to here]"
 
@@ -56,7 +58,38 @@ def latest_compaction(marks: Sequence[Entry]) -> Entry | None:
     return max(standing, key=lambda mark: mark.seq, default=None)
 
 
-def context(entries: Sequence[Entry], *, name_speakers: bool = False) -> list[Chat]:
+def among_several(said: Message) -> Message:
+    """The message with a mark that several people may have written it: its speaker is named."""
+    if said.role is not Role.USER or said.person is None:
+        return said
+    return replace(said, extra={**said.extra, SHARED: True})
+
+
+def named_from(entries: Sequence[Entry]) -> int | None:
+    """From which entry on speakers are named (rule K-8); None while only one person has spoken.
+
+    It depends on nothing but the log up to there, what was taken back included: a context that
+    was read once stays as it was, wherever the session goes.
+    """
+    mark = latest_compaction(entries)
+    through, first = 0, None
+    if mark is not None and isinstance(mark.body, Compaction):
+        if mark.body.names_speakers:
+            return 0
+        through = mark.body.through
+    for entry in entries:
+        said = entry.body
+        if entry.seq <= through or not isinstance(said, Message) or said.person is None:
+            continue
+        first = first or said.person.stable_id
+        if said.role is Role.USER and (
+            said.extra.get(SHARED) is True or said.person.stable_id != first
+        ):
+            return entry.seq
+    return None
+
+
+def context(entries: Sequence[Entry]) -> list[Chat]:
     """What the model reads, repaired so that providers accept it; the log stays as it is."""
     visible = transcript(entries)
     chats: list[Chat] = []
@@ -65,13 +98,15 @@ def context(entries: Sequence[Entry], *, name_speakers: bool = False) -> list[Ch
     if mark is not None and isinstance(mark.body, Compaction):
         through = mark.body.through
         chats.append({"role": "user", "content": f"{SUMMARY_HEADING}\n{mark.body.summary}"})
-    said = [
-        entry.body for entry in visible if entry.seq > through and isinstance(entry.body, Message)
-    ]
-    for message in said:
+    named = named_from(entries)
+    for entry in visible:
+        message = entry.body
+        if entry.seq <= through or not isinstance(message, Message):
+            continue
         if message.role is Role.SYSTEM and "imported" in message.extra:
             continue  # another system's orders: people read them, no model obeys them
-        chats.extend(_chats(message, name_speakers=name_speakers))
+        is_named = named is not None and entry.seq >= named
+        chats.extend(_chats(message, name_speakers=is_named))
     return _paired(chats)
 
 

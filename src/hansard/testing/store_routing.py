@@ -7,6 +7,7 @@ import pytest
 
 from hansard.actions import read, routing, sessions, sweep, turns
 from hansard.actions.access import homes, set_home
+from hansard.actions.compact import compact
 from hansard.actions.moving import Move, move_chat
 from hansard.errors import Conflict, NotAllowed, NotFound
 from hansard.model.key import Isolation, key_for
@@ -420,3 +421,13 @@ class SwitchSuite(Suite):
         assert [chat["content"] for chat in world.context(session)] == told
         assert [chat["content"] for chat in world.context(fork.id)] == told
         assert world.texts(session) == ["hello", "me too", "hi both"]
+
+        switch(world, ANN, session)
+        world.talk("just us now")
+        assert [chat["content"] for chat in world.context(session)][:3] == told
+        assert world.context(session)[3]["content"] == "[Ann] just us now"
+        world.write(
+            compact, session, "They greeted.", profile=world.profile, through=4, at=world.when().now
+        )
+        world.talk("still here")
+        assert world.context(session)[-2]["content"] == "[Ann] still here"
