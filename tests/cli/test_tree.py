@@ -49,6 +49,7 @@ WORK = {
     "hansard export": ["Capitals"],
     "hansard import": ["FILE"],
     "hansard prune": [],
+    "hansard pack": [],
     "hansard erase": ["telegram", "5"],
     "hansard search": ["hello"],
     "hansard demo": ["--sessions", "3", "--home", "OTHER"],

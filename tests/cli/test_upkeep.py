@@ -240,3 +240,27 @@ def test_a_store_is_not_copied_to_itself(filled: Program) -> None:
 
     assert answer.code == 1
     assert "cannot be copied to itself" in answer.line
+
+
+def test_pack_counts_first_and_then_takes_less_room(filled: Program) -> None:
+    for number in range(20):
+        filled.append("Capitals", f"line {number} " + "of a long story " * 200)
+    before, export = filled.database.stat().st_size, filled("export", "--all").out
+
+    plan = filled("pack", "--older-than", "0d")
+    done = filled("pack", "--older-than", "0d", "--apply", "--shrink", "--json").json
+
+    assert "1 session would be packed" in plan.out
+    assert done["messages"] == 22
+    assert filled.database.stat().st_size < before
+    assert filled("export", "--all").out == export
+    assert filled("verify").code == 0
+
+
+def test_erase_counts_first_and_gives_a_receipt(filled: Program) -> None:
+    told = filled("erase", "telegram", "5")
+    receipt = filled("erase", "telegram", "5", "--apply", "--json").json
+
+    assert "Nothing was changed" in told.out
+    assert receipt["sessions_purged"] == 0
+    assert receipt["person"] != "5"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 
-from hansard.actions import fold, purge
+from hansard.actions import fold, pack, purge
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict
 from hansard.model import document
@@ -162,6 +162,7 @@ def _erase_share(tx: Tx, share: Share, *, profile: str, when: Occasion) -> int:
         raise Conflict(
             f"A turn is running in session {head.id}; it was not erased. Stop it and erase again."
         )
+    pack.unpack(tx, head.no)
     for seq in share.seqs:
         _empty(tx, head, seq)
     if share.is_whole:
@@ -193,11 +194,11 @@ def _mend(tx: Tx, head: SessionHead, seqs: tuple[int, ...]) -> None:
 
 def _replace(tx: Tx, head: SessionHead, entry: Entry, body: Message | Compaction) -> None:
     number = entries.entry_no(head.no, entry.seq)
-    tx.run("mark_erasing", entry_no=number)
+    tx.run("mark_rewriting", entry_no=number)
     purge.delete_blobs(tx, number, number, profile=head.profile)
     tx.run("delete_entries", first=number, last=number)
     entries.put(tx, head.no, entry.seq, at=entry.at, body=body, turn_id=entry.turn_id)
-    tx.run("unmark_erasing", entry_no=number)
+    tx.run("unmark_rewriting", entry_no=number)
 
 
 def _entry(tx: Tx, head: SessionHead, seq: int) -> Entry:

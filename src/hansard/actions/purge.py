@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from hansard.actions import routing
+from hansard.actions import pack, routing
 from hansard.actions.sessions import locked
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict
@@ -31,6 +31,8 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
         raise Conflict(
             f"A turn is running in session {head.id}; nothing was changed. Stop it first."
         )
+    # A pack may hold words that others need beside words that go.
+    pack.unpack(tx, head.no)
     tx.run("bury_session", no=head.no, at=to_micros(when.now), source=NO_SOURCE)
     tx.run("delete_bindings", session_no=head.no)
     for forget in ("delete_draft", "delete_holds", "forget_arrivals", "forget_deliveries"):

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
+
 from hansard.actions import adopting, fold, titles
 from hansard.actions.log import SessionChanged
 from hansard.clock import Occasion, to_micros
@@ -22,6 +24,7 @@ from hansard.model.usage import Usage
 from hansard.store import blobs, entries, imports, ledger, sessions, transfer
 from hansard.store.database import Tx
 from hansard.store.imports import Imported, ReadUnit
+from hansard.store.packs import Unpacker
 
 PAGE = 500
 _NATIVE_ID = re.compile(r'"platform_message_id":("(?:[^"\\]|\\.)*")')
@@ -133,8 +136,9 @@ def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[Row]:
             last=entries.entry_no(segment.no, segment.last),
             limit=PAGE,
         )
+        unpacker = Unpacker(tx)
         return [
-            Row(number & MAX_SEQ, kind, role, at, entries.text_of(tx, text))
+            Row(number & MAX_SEQ, kind, role, at, entries.text_of(tx, number, text, unpacker))
             for number, kind, role, at, _, text in found
         ]
     return []
@@ -201,7 +205,7 @@ def _make(tx: Tx, sheaf: Sheaf) -> Imported:
 
 
 def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion, notes: list[str]) -> None:
-    line = adopting.fitted(tx, sheaf.line, session.no, session.last_seq, notes)
+    line = adopting.fitted(tx, _numbered(tx, sheaf.line), session.no, session.last_seq, notes)
     transfer.show(
         tx,
         session.no,
@@ -213,6 +217,14 @@ def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion, notes: lis
     fold.put(tx, session.no, _counts(tx, sheaf, session))
     transfer.tell_entries(tx, session.no, session.base_seq + 1, session.last_seq)
     _tell(tx, sheaf, session)
+
+
+def _numbered(tx: Tx, line: SessionLine) -> SessionLine:
+    """With a title that is free. Many begin with the same words: that is not worth a note."""
+    if line.title is None:
+        return line
+    free = titles.free_title(tx, line.title, profile=line.profile)
+    return msgspec.structs.replace(line, title=free)
 
 
 def _extend(tx: Tx, sheaf: Sheaf, before: Imported, after: Imported) -> None:

@@ -19,8 +19,9 @@ from hansard.model.entry import (
 )
 from hansard.model.reading import message_entry
 from hansard.model.session import Segment
-from hansard.store import blobs
+from hansard.store import blobs, packs
 from hansard.store.database import Row, Tx
+from hansard.store.packs import Unpacker
 
 PAGE = 500
 MANY = 100
@@ -70,11 +71,8 @@ def put_texts(
 ) -> None:
     """Write lines of the log as they stand there: number, kind, role, time, body. The feed hears later."""
     ready = []
-    for seq, kind, role, at, given in rows:
-        number, text = entry_no(session_no, seq), given
-        if len(text) > blobs.LARGE or '"attachment"' in text or blobs.MARK in text:
-            check_size(text)
-            text = document.encode(blobs.move_out(tx, document.decode(text), entry_no=number))
+    for seq, kind, role, at, text in rows:
+        number = entry_no(session_no, seq)
         ready.append(
             {
                 "entry_no": number,
@@ -82,17 +80,41 @@ def put_texts(
                 "role": role,
                 "at": at,
                 "turn_id": None,
-                "body": text,
+                "body": _moved_out(tx, number, text),
             }
         )
     tx.many("insert_entry", ready)
 
 
-def text_of(tx: Tx, text: str) -> str:
-    """A body's text with its large pieces read in, as it was before it was written."""
+def rewrite(tx: Tx, row: Row, text: str) -> None:
+    """Write an entry anew with other words for the same; its number must be marked for that."""
+    number, kind, role, at, turn_id, _ = row
+    tx.run("delete_entries", first=number, last=number)
+    tx.run(
+        "insert_entry",
+        entry_no=number,
+        kind=kind,
+        role=role,
+        at=at,
+        turn_id=turn_id,
+        body=_moved_out(tx, number, text),
+    )
+
+
+def text_of(tx: Tx, number: int, text: str, unpacker: Unpacker) -> str:
+    """A body's text out of its pack and with its large pieces read in, as it was once given."""
+    if text.startswith(packs.MARK):
+        return unpacker.text(number, text)
     if blobs.MARK not in text:
         return text
     return document.encode(blobs.move_in(tx, document.decode(text)))
+
+
+def _moved_out(tx: Tx, number: int, text: str) -> str:
+    if len(text) <= blobs.LARGE and '"attachment"' not in text and blobs.MARK not in text:
+        return text
+    check_size(text)
+    return document.encode(blobs.move_out(tx, document.decode(text), entry_no=number))
 
 
 def check_size(text: str) -> None:
@@ -144,8 +166,9 @@ def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
 
 def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
     """Rows of the log as values; where there are many, messages of texts take a short way."""
+    unpacker = Unpacker(tx)
     if len(rows) < MANY:
-        return [entry_of(tx, row, session_id) for row in rows]
+        return [entry_of(tx, row, session_id, unpacker) for row in rows]
     decode, failure = reading.reader()
     found = []
     for row in rows:
@@ -155,7 +178,7 @@ def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
         except (failure, UnicodeDecodeError):
             body = None
         if body is None:
-            found.append(entry_of(tx, row, session_id))
+            found.append(entry_of(tx, row, session_id, unpacker))
         else:
             made = message_entry(
                 session_id, number & MAX_SEQ, from_micros(at), turn_id, role=role, body=body
@@ -164,13 +187,16 @@ def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
     return found
 
 
-def entry_of(tx: Tx, row: Row, session_id: str) -> Entry:
-    """A row of the log as a value, its large texts read in."""
+def entry_of(tx: Tx, row: Row, session_id: str, unpacker: Unpacker | None = None) -> Entry:
+    """A row of the log as a value, out of its pack and with its large texts read in."""
     number, kind, role, at, turn_id, text = row
     seq = number & MAX_SEQ
+    is_packed = text.startswith(packs.MARK)
+    if is_packed:
+        text = (unpacker or Unpacker(tx)).text(number, text)
     try:
         data: dict[str, Any] = document.decode(text)
-        if blobs.MARK in text:
+        if blobs.MARK in text and not is_packed:
             data = blobs.move_in(tx, data)
         body = body_from_json(kind, role, data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -12,8 +12,9 @@ from hansard.model.entry import SEQ_BITS
 from hansard.model.query import Query
 from hansard.model.search_text import AREAS, Origin, SearchText
 from hansard.model.words import GAP
-from hansard.store import blobs
+from hansard.store import entries
 from hansard.store.database import Row, Tx
+from hansard.store.packs import Unpacker
 
 BATCH = 400
 MOST_PLACES = 8000
@@ -81,6 +82,7 @@ class _Batch:
         self._tx = tx
         self._docs: list[dict[str, Any]] = []
         self._titles: dict[int, str | None] = {}
+        self._unpacker = Unpacker(tx)
 
     def take(self, row: Row) -> None:
         """Take one change in; the order of changes is kept."""
@@ -91,9 +93,8 @@ class _Batch:
             origin = Origin(profile, platform, session_no, from_micros(at or 0))
             self._name(position, None if purged is not None else title, origin)
             if role is not None and body is not None:
-                data = document.decode(body)
-                if blobs.MARK in body:
-                    data = blobs.move_in(self._tx, data)
+                number = session_no << SEQ_BITS | seq
+                data = document.decode(entries.text_of(self._tx, number, body, self._unpacker))
                 for made in search_text.of_message(role, data, origin):
                     self._add(position, AREAS.index(made.area), seq, at, made)
 

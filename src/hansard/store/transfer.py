@@ -19,6 +19,7 @@ from hansard.model.record import (
 from hansard.model.session import Lineage, Segment, Shelf, shelf_of
 from hansard.store import blobs, entries, ledger, sessions
 from hansard.store.database import Row, Tx
+from hansard.store.packs import Unpacker
 from hansard.store.sessions import column
 
 NO_SOURCE = '{"platform":"import"}'
@@ -139,8 +140,9 @@ def entries_page(tx: Tx, segment: Segment) -> list[Entry | Row]:
         last=entries.entry_no(segment.no, segment.last),
         limit=PAGE,
     )
+    unpacker = Unpacker(tx)
     return [
-        row if blobs.MARK in row[-1] else entries.entry_of(tx, row, segment.session_id)
+        row if blobs.MARK in row[-1] else entries.entry_of(tx, row, segment.session_id, unpacker)
         for row in rows
     ]
 

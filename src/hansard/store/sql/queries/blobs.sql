@@ -18,6 +18,9 @@ SELECT hash FROM blob_refs WHERE entry_no BETWEEN :first AND :last ORDER BY hash
 -- name: delete_blob_refs
 DELETE FROM blob_refs WHERE entry_no BETWEEN :first AND :last;
 
+-- name: delete_blob_ref
+DELETE FROM blob_refs WHERE hash = :hash AND entry_no = :entry_no;
+
 -- name: delete_blob_if_unused
 DELETE FROM blobs WHERE hash = :hash
   AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE hash = :hash)

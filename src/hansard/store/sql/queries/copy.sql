@@ -24,18 +24,6 @@ SELECT {{copy_columns_entries}} FROM entries WHERE entry_no > :after_entry_no OR
 -- name: copy_row_entries
 INSERT INTO entries ({{copy_columns_entries}}) VALUES (:entry_no, :kind, :role, :at, :turn_id, :body);
 
--- name: copy_key_erasing
-entry_no INTEGER
-
--- name: copy_columns_erasing
-entry_no
-
--- name: copy_page_erasing
-SELECT {{copy_columns_erasing}} FROM erasing WHERE entry_no > :after_entry_no ORDER BY entry_no LIMIT :limit;
-
--- name: copy_row_erasing
-INSERT INTO erasing ({{copy_columns_erasing}}) VALUES (:entry_no);
-
 -- name: copy_key_erasures
 id TEXT
 
@@ -216,6 +204,18 @@ SELECT {{copy_columns_requests}} FROM requests WHERE (profile, idem) > (:after_p
 -- name: copy_row_requests
 INSERT INTO requests ({{copy_columns_requests}}) VALUES (:profile, :idem, :fingerprint, :status, :body, :session_id, :answered_at);
 
+-- name: copy_key_rewriting
+entry_no INTEGER
+
+-- name: copy_columns_rewriting
+entry_no
+
+-- name: copy_page_rewriting
+SELECT {{copy_columns_rewriting}} FROM rewriting WHERE entry_no > :after_entry_no ORDER BY entry_no LIMIT :limit;
+
+-- name: copy_row_rewriting
+INSERT INTO rewriting ({{copy_columns_rewriting}}) VALUES (:entry_no);
+
 -- name: copy_key_schedules
 no INTEGER
 
@@ -359,6 +359,18 @@ SELECT {{copy_columns_imported}} FROM imported WHERE (profile, tool, native_id) 
 
 -- name: copy_row_imported
 INSERT INTO imported ({{copy_columns_imported}}) VALUES (:profile, :tool, :native_id, :session_no);
+
+-- name: copy_key_packs
+no INTEGER
+
+-- name: copy_columns_packs
+no, session_no, first_seq, last_seq, size, data
+
+-- name: copy_page_packs
+SELECT {{copy_columns_packs}} FROM packs WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_packs
+INSERT INTO packs ({{copy_columns_packs}}) VALUES (:no, :session_no, :first_seq, :last_seq, :size, :data);
 
 -- name: copy_key_runs
 schedule_no INTEGER, due_at INTEGER

@@ -1,0 +1,147 @@
+"""Pack sessions that have been quiet for long: the same words in less room, read and found as before."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from hansard.clock import to_micros
+from hansard.model import document
+from hansard.model import part as parts_of
+from hansard.model.entry import MAX_SEQ
+from hansard.model.part import Attachment
+from hansard.model.session import SessionHead
+from hansard.store import blobs, entries, packs, sessions
+from hansard.store.database import Row, Store, Tx
+from hansard.store.packs import Unpacker
+
+PAGE = 200
+# What goes into one pack, and into one short transaction.
+ENTRIES = 200
+BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What packing did: sessions and messages, and their bytes before and after."""
+
+    sessions: int = 0
+    messages: int = 0
+    before: int = 0
+    after: int = 0
+
+
+def candidates(store: Store, *, profile: str, before: datetime) -> Iterator[tuple[int, str]]:
+    """Sessions that nobody has spoken in since a time and that are not packed."""
+    after = 0
+    while page := store.read(_page, profile, before, after).result():
+        for no, id in page:
+            after = no
+            yield no, id
+
+
+def pack(
+    store: Store,
+    *,
+    profile: str,
+    before: datetime,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Packed:
+    """Pack every candidate, a short transaction at a time; writers are not held up."""
+    total = Packed()
+    for no, _ in candidates(store, profile=profile, before=before):
+        is_first = True
+        while (step := store.write(_pack_some, no).result()) is not None:
+            total = Packed(
+                total.sessions + is_first,
+                total.messages + step.messages,
+                total.before + step.before,
+                total.after + step.after,
+            )
+            is_first = False
+        progress(total.sessions)
+    return total
+
+
+def unpack(tx: Tx, no: int) -> int:
+    """Put a session's words back into its log; how many packs there were."""
+    found = tx.all("packs_of_session", session_no=no)
+    for pack_no, first, last in found:
+        words = packs.get(tx, pack_no)
+        rows = _rows(tx, no, first, last)
+        packed = [row for row in rows if row[5] == packs.mark(pack_no)]
+        _rewrite(tx, packed, [words[str(row[0] & MAX_SEQ)] for row in packed])
+        tx.run("delete_pack", no=pack_no)
+    return len(found)
+
+
+def _page(tx: Tx, profile: str, before: datetime, after: int) -> list[tuple[int, str]]:
+    rows = tx.all(
+        "page_to_pack", profile=profile, before=to_micros(before), after=after, limit=PAGE
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+def _pack_some(tx: Tx, no: int) -> Packed | None:
+    """Pack the next messages of a session; None when there is nothing left to pack."""
+    tx.one("lock_session_no", no=no)
+    head = sessions.get_by_no(tx, no)
+    if head.running:
+        return None
+    rows = _next_rows(tx, head)
+    if not rows:
+        return None
+    unpacker = Unpacker(tx)
+    texts = {row[0] & MAX_SEQ: entries.text_of(tx, row[0], row[5], unpacker) for row in rows}
+    made = packs.put(tx, no, texts)
+    _rewrite(tx, rows, [packs.mark(made.no)] * len(rows))
+    return Packed(1, len(rows), made.size, made.packed_size)
+
+
+def _next_rows(tx: Tx, head: SessionHead) -> list[Row]:
+    row = tx.one("packed_through", session_no=head.no)
+    first = max(row[0] if row else 0, head.base_seq) + 1
+    chosen: list[Row] = []
+    size = 0
+    for each in _rows(tx, head.no, first, min(head.last_seq, first + ENTRIES - 1)):
+        # Marks are few and asked for by themselves: they stay as they are.
+        if each[1] == "message":
+            chosen.append(each)
+            size += len(each[5])
+        if size > BYTES:
+            break
+    return chosen
+
+
+def _rows(tx: Tx, no: int, first: int, last: int) -> list[Row]:
+    return tx.all(
+        "read_entries",
+        first=entries.entry_no(no, first),
+        last=entries.entry_no(no, last),
+        limit=last - first + 1,
+    )
+
+
+def _rewrite(tx: Tx, rows: Sequence[Row], texts: Sequence[str]) -> None:
+    """Write entries anew with other words for the same: nothing else of them changes."""
+    if not rows:
+        return
+    tx.many("mark_rewriting", [{"entry_no": row[0]} for row in rows])
+    for row, text in zip(rows, texts, strict=True):
+        entries.rewrite(tx, row, text)
+        _release(tx, row[0], row[5], text)
+    tx.run("unmark_rewriting_between", first=rows[0][0], last=rows[-1][0])
+
+
+def _release(tx: Tx, number: int, before: str, after: str) -> None:
+    """Large texts that went into a pack are no longer needed beside the log."""
+    if blobs.MARK not in before or not after.startswith(packs.MARK):
+        return
+    attached = {
+        part.blob
+        for data in document.decode(before)["parts"]
+        if isinstance(part := parts_of.from_json(data), Attachment)
+    }
+    for (name,) in tx.all("blobs_of_entries", first=number, last=number):
+        if name not in attached:
+            tx.run("delete_blob_ref", hash=name, entry_no=number)
+            tx.run("delete_blob_if_unused", hash=name)

@@ -1,0 +1,65 @@
+"""`hansard pack`."""
+
+import click
+
+from hansard.actions import pack as packing
+from hansard.cli import times
+from hansard.cli.console import Console
+from hansard.cli.table import count, size
+from hansard.cli.tree import command, pass_console
+from hansard.store.opening import sqlite_path
+from hansard.store.shrinking import vacuum
+
+WAIT_SECONDS = 60.0
+
+
+@command(
+    "pack", example="hansard pack --older-than 180d\nhansard pack --older-than 1y --apply --shrink"
+)
+@click.option(
+    "--older-than", metavar="SPAN", default="180d", show_default=True, help="Quiet for so long."
+)
+@click.option("--apply", "apply_it", is_flag=True, help="Do it. Without: say what would be packed.")
+@click.option("--shrink", is_flag=True, help="Then write an SQLite file anew, without free room.")
+@pass_console
+def pack(console: Console, *, older_than: str, apply_it: bool, shrink: bool) -> None:
+    """Compress sessions that have been quiet for long.
+
+    They stay where they are: read, searched, exported and continued as before.
+    """
+    times.span(older_than)
+    if shrink and not apply_it:
+        raise click.UsageError("--shrink needs --apply.")
+    with console.house() as house:
+        before = times.moment(older_than, now=house.occasion().now, zone=house.config.zone)
+        if not apply_it:
+            found = sum(
+                1 for _ in packing.candidates(house.store, profile=house.profile, before=before)
+            )
+            console.answer(
+                {"applied": False, "sessions": found},
+                f"{count(found, 'session')} would be packed. Nothing was changed: give --apply.",
+            )
+            return
+        done = packing.pack(
+            house.store,
+            profile=house.profile,
+            before=before,
+            progress=lambda sessions: console.progress(f"{sessions:,} sessions"),
+        )
+        path = sqlite_path(house.config.database)
+    console.end_progress()
+    if shrink and path is not None:
+        vacuum(path, wait_seconds=WAIT_SECONDS)
+    value = {
+        "applied": True,
+        "sessions": done.sessions,
+        "messages": done.messages,
+        "bytes_before": done.before,
+        "bytes_after": done.after,
+    }
+    console.answer(
+        value,
+        f"{count(done.sessions, 'session')} with {count(done.messages, 'message')} packed: "
+        f"{size(done.before)} are {size(done.after)} now.",
+    )

@@ -1,0 +1,135 @@
+"""What is old takes less room, and is read, found, forked, exported and deleted as before."""
+
+from datetime import timedelta
+
+import pytest
+
+from hansard.actions import erase, pack, search, verify
+from hansard.actions.search import Wish
+from hansard.errors import Damaged
+from hansard.model.entry import Message, Role
+from hansard.model.part import Attachment, Text, ToolCall, ToolResult
+from hansard.store import blobs
+from hansard.store.database import Store, Tx
+from hansard.testing.world import ANN, World
+from tests.transfer import HOSTILE, exported
+
+LARGE = "a large text with a wombat " * 3000
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    return World(store)
+
+
+def filled(world: World) -> str:
+    """A session with something of everything."""
+    made = world.session(*(f"message {n} about a numbat" for n in range(300)), source=ANN)
+    picture = world.write(blobs.add, b"a picture")
+    world.append(made, Message(Role.USER, (Text(LARGE), Attachment(picture))))
+    world.append(made, Message(Role.ASSISTANT, (ToolCall("c", "f", {"$blob": "mine"}),)))
+    world.append(made, Message(Role.TOOL, (ToolResult("c", {"$blob": 7}),)))
+    world.say(made, HOSTILE)
+    return made
+
+
+def packed(world: World) -> pack.Packed:
+    before = world.clock.now() + timedelta(days=1)
+    return pack.pack(world.store, profile="main", before=before)
+
+
+def finds(world: World, word: str) -> int:
+    found = world.store.search(
+        search.search, word, profile="main", wish=Wish(all_hits=True), now=world.clock.now()
+    ).result()
+    return len(found.hits)
+
+
+def packs(tx: Tx) -> int:
+    row = tx.one("size_of_packs")
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_packed_session_reads_as_before_and_takes_less_room(world: World) -> None:
+    made = filled(world)
+    before, export = world.everything(), exported(world.store)
+
+    done = packed(world)
+
+    assert (done.sessions, done.messages) == (1, 304)
+    assert done.after * 4 < done.before
+    assert world.everything() == before
+    assert exported(world.store) == export
+    assert len(world.context(made)) > 300
+    assert verify.verify(world.store).broken == ()
+
+
+def test_packing_again_packs_only_what_is_new(world: World) -> None:
+    made = filled(world)
+    packed(world)
+    world.say(made, "one more")
+
+    assert packed(world).messages == 1
+    assert packed(world) == pack.Packed()
+
+
+def test_what_is_packed_is_found_and_the_index_can_be_made_anew(world: World) -> None:
+    filled(world)
+    packed(world)
+
+    assert finds(world, "wombat") == 1
+    world.store.rebuild_index().result()
+    assert finds(world, "wombat") == 1
+
+
+def test_a_session_that_was_spoken_in_lately_is_left_alone(world: World) -> None:
+    filled(world)
+
+    before = world.clock.now() - timedelta(days=1)
+
+    assert pack.pack(world.store, profile="main", before=before) == pack.Packed()
+
+
+def test_unpacking_gives_back_the_log_as_it_was(world: World) -> None:
+    filled(world)
+    before = world.everything()
+    packed(world)
+
+    world.write(pack.unpack, 1)
+
+    assert world.everything() == before
+    assert world.read(packs) == 0
+    assert verify.verify(world.store).broken == ()
+
+
+def test_a_fork_of_a_packed_session_outlives_it(world: World) -> None:
+    made = filled(world)
+    branch = world.fork(made, 10).id
+    world.say(branch, "on my own")
+    packed(world)
+
+    world.purge(made)
+
+    assert world.texts(branch)[-2:] == ["message 9 about a numbat", "on my own"]
+    assert "wombat" not in str(world.everything())
+    assert verify.verify(world.store).broken == ()
+
+
+def test_an_erased_person_is_in_no_pack(world: World) -> None:
+    filled(world)
+    packed(world)
+
+    erase.erase(world.store, erase.Whom("telegram", "ann"), profile="main", when=world.when())
+
+    assert world.read(packs) == 0
+    assert finds(world, "numbat") == 0
+
+
+def test_a_pack_that_is_damaged_is_named(world: World) -> None:
+    made = filled(world)
+    packed(world)
+    world.write(lambda tx: tx.run("delete_pack", no=1))
+
+    with pytest.raises(Damaged, match="Pack 1 is missing"):
+        world.texts(made)
