@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import msgspec
+from hansard.importers import json_lines
 
 Json = dict[str, Any]
-_decode = msgspec.json.Decoder().decode
 _MOST = 2**53
 
 
@@ -42,13 +41,17 @@ def count(value: object) -> int:
 
 
 def parsed(text: object) -> Any:
-    """What a JSON text says; None when it is none."""
-    if not isinstance(text, str | bytes):
+    """What a JSON text says; None when it is none, or nested deeper than anyone writes."""
+    if isinstance(text, str):
+        text = text.encode("utf-8", "surrogatepass")
+    if not isinstance(text, bytes):
         return None
     try:
-        return _decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        found = json_lines.decode(text)
+    except (ValueError, RecursionError):
         return None
+    may_be_deep = text.count(b"{") + text.count(b"[") > json_lines.MAX_DEPTH
+    return None if may_be_deep and json_lines.is_deep(found) else found
 
 
 def parsed_or_text(text: object) -> Any:

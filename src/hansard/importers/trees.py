@@ -1,7 +1,9 @@
 """Trees of messages as the ways through them, each from its root to a leaf."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+
+from hansard.importers.base import Branch, Compacted, Said
 
 # So many messages all ways together may have; a tree of more is told by its current way alone.
 MOST = 1_000_000
@@ -68,3 +70,16 @@ def without(parents: Mapping[str, str | None], gone: set[str]) -> dict[str, str 
 def is_line(parents: Mapping[str, str | None]) -> bool:
     """Whether each message answers the one before it."""
     return all(parents[after] == before for before, after in pairwise(parents))
+
+
+def branches(
+    parents: Mapping[str, str | None],
+    said: Mapping[str, Sequence[Said | Compacted]],
+    *,
+    current: str | None = None,
+) -> Iterator[Branch]:
+    """The tree as its ways, the current one last."""
+    rest, way = ways(parents, current=current)
+    for number, each in enumerate([*rest, way]):
+        items = [item for id in each for item in said.get(id, ())]
+        yield Branch(items=items, is_current=number == len(rest))
