@@ -9,7 +9,8 @@ SELECT setval(pg_get_serial_sequence('projects', 'no'), GREATEST((SELECT MAX(no)
     setval(pg_get_serial_sequence('feed', 'position'), GREATEST((SELECT MAX(position) FROM feed), 1), EXISTS (SELECT 1 FROM feed)),
     setval(pg_get_serial_sequence('usage', 'no'), GREATEST((SELECT MAX(no) FROM usage), 1), EXISTS (SELECT 1 FROM usage)),
     setval(pg_get_serial_sequence('deliveries', 'no'), GREATEST((SELECT MAX(no) FROM deliveries), 1), EXISTS (SELECT 1 FROM deliveries)),
-    setval(pg_get_serial_sequence('schedules', 'no'), GREATEST((SELECT MAX(no) FROM schedules), 1), EXISTS (SELECT 1 FROM schedules));
+    setval(pg_get_serial_sequence('schedules', 'no'), GREATEST((SELECT MAX(no) FROM schedules), 1), EXISTS (SELECT 1 FROM schedules)),
+    setval(pg_get_serial_sequence('packs', 'no'), GREATEST((SELECT MAX(no) FROM packs), 1), EXISTS (SELECT 1 FROM packs));
 
 -- name: list_columns
 -- Every column of every table with its kind, and its place in the key.
