@@ -121,6 +121,24 @@ async def test_only_the_latest_are_given_and_in_order(house: House) -> None:
     assert await settled.get_items() == items[-2:]
 
 
+async def test_the_latest_are_found_whatever_was_taken_back_before(house: House) -> None:
+    one = session(house)
+    kept: list[Any] = []
+    for step in range(30):
+        items: list[Any] = [{"role": "user", "content": f"{step} {n}"} for n in range(step % 4 + 1)]
+        await one.add_items(items)
+        kept += items
+        for _ in range(step % 3):
+            assert await one.pop_item() == kept.pop()
+        if step == 11:
+            await one.clear_session()
+            kept.clear()
+
+    for limit in range(1, len(kept) + 3):
+        assert await one.get_items(limit) == kept[-limit:]
+    assert await one.get_items() == kept
+
+
 async def test_an_item_whose_text_was_spoilt_is_rebuilt_from_what_people_read(house: House) -> None:
     await session(house).add_items(ITEMS[:1])
     spoilt = house.find(house.sessions().items[0].id)

@@ -1,5 +1,6 @@
 """The whole table with one call: each benchmark in its own process, on each disk."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -12,9 +13,11 @@ from hansard.bench import slow_disk, table
 from hansard.bench.measure import AS_IT_IS, SLOW, Row
 from hansard.errors import BadInput, HansardError
 
-NAMES = ("append", "turn", "engine", "list", "load", "open", "postgres", "search")
+NAMES = ("append", "turn", "engine", "list", "load", "open", "postgres", "search", "sdk")
 # Reading syncs nothing: it is measured once.
-WRITING = ("append", "turn", "engine")
+WRITING = ("append", "turn", "engine", "sdk")
+# What an installation may not have, and a benchmark needs.
+SDKS = ("agents", "sqlalchemy", "aiosqlite", "langgraph.checkpoint.sqlite")
 
 
 def main(
@@ -35,7 +38,7 @@ def main(
         say("_ floor   ~ peer   ratios are of the same round; spread: lowest and highest round")
         if library is None:
             say("No C compiler here: the slow disk is left out.")
-        for name in names or NAMES:
+        for name in _there(names, say):
             for disk, environ in _disks(name, library):
                 found = list(_run(name, disk, scale, folder, environ))
                 rows.extend(found)
@@ -44,6 +47,27 @@ def main(
     if output is not None:
         table.write(rows, output)
     return rows
+
+
+def _there(names: Sequence[str], say: Callable[[str], None]) -> Iterator[str]:
+    """The named benchmarks, or all that can run here."""
+    missing = [name for name in SDKS if not _is_there(name)]
+    for name in names or NAMES:
+        if name != "sdk" or not missing:
+            yield name
+        elif names:
+            raise BadInput(
+                f"The benchmark 'sdk' compares with other packages: install {', '.join(missing)}."
+            )
+        else:
+            say(f"Not installed here: {', '.join(missing)}. The benchmark of SDKs is left out.")
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _disks(name: str, library: Path | None) -> Iterator[tuple[str, dict[str, str]]]:

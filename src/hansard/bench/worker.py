@@ -1,5 +1,6 @@
 """Runs one benchmark in a process of its own, and prints its rows as JSON lines."""
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -7,6 +8,13 @@ from pathlib import Path
 
 from hansard.bench import append, listing, load, opening, postgres, search, turn, turn_engine
 from hansard.bench.measure import SCALES, Case, Scale, measure, rows
+
+
+def _sdk(folder: Path, scale: Scale) -> Iterator[Case]:
+    """Loads the SDKs, which the other benchmarks start without."""
+    found: Iterator[Case] = importlib.import_module("hansard.bench.sdk").cases(folder, scale)
+    return found
+
 
 BENCHES: dict[str, Callable[[Path, Scale], Iterator[Case]]] = {
     "append": append.cases,
@@ -17,6 +25,7 @@ BENCHES: dict[str, Callable[[Path, Scale], Iterator[Case]]] = {
     "open": opening.cases,
     "postgres": postgres.cases,
     "search": search.cases,
+    "sdk": _sdk,
 }
 
 

@@ -41,6 +41,9 @@ class About:
     model: str | None = None
 
 
+_NOTHING = About()
+
+
 @dataclass(slots=True)
 class _Run:
     """What of a run's model calls is in the ledger."""
@@ -67,6 +70,7 @@ class HansardSession:
         self._house = house
         self._model = model
         self._about = about
+        self._last: tuple[About, str | None, Thread] | None = None
         self._runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
 
     async def get_items(
@@ -116,16 +120,21 @@ class HansardSession:
 
     def _facts(self, wrapper: "RunContextWrapper[Any] | None") -> About:
         if wrapper is None or self._about is None:
-            return About()
+            return _NOTHING
         return self._about(wrapper.context)
 
     def _thread(self, facts: About, *, model: str | None = None) -> Thread:
+        known = self._last
+        if known is not None and known[:2] == (facts, model):
+            return known[2]
         source, person = self._source, facts.person
         if person is not None:
             source = thread.named(
                 PLATFORM, self.session_id, user_id=person.id, user_name=person.name
             )
-        return Thread(facts.profile or self._house.profile, source, model=model)
+        made = Thread(facts.profile or self._house.profile, source, model=model)
+        self._last = (facts, model, made)
+        return made
 
     def _run(self, wrapper: "RunContextWrapper[Any]") -> _Run:
         if wrapper not in self._runs:
@@ -149,16 +158,14 @@ class HansardSession:
 
 
 def _items(tx: Tx, where: Thread, *, limit: int | None) -> list[Item]:
-    if limit is None:
-        found = thread.natives(tx, where, NATIVE, item_in)
-        given = [
-            items_of(thread.message(each)) if isinstance(each, Entry) else [each] for each in found
-        ]
-        return [item for items in given for item in items]
-    if limit <= 0:
+    if limit is not None and limit <= 0:
         return []
-    shown = thread.visible(tx, where, limit=limit)
-    return [item for entry in shown for item in items_of(thread.message(entry))][-limit:]
+    found = thread.natives(tx, where, NATIVE, item_in, limit=limit)
+    given = [
+        items_of(thread.message(each)) if isinstance(each, Entry) else [each] for each in found
+    ]
+    items = [item for each in given for item in each]
+    return items if limit is None else items[-limit:]
 
 
 def _add(

@@ -6,7 +6,7 @@ lets the program begin afresh under the same name.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hansard.actions import log, read, retract, routing, say, sessions, usage
@@ -18,7 +18,7 @@ from hansard.model.entry import Compaction, Entry, Message, Role
 from hansard.model.key import SessionKey, key_for
 from hansard.model.part import Text, Unknown
 from hansard.model.place import Source
-from hansard.model.session import Kind, Lineage, Opening, SessionHead, Shelf
+from hansard.model.session import Kind, Lineage, Opening, Segment, SessionHead, Shelf
 from hansard.model.usage import Usage
 from hansard.store import entries
 from hansard.store import natives as kept
@@ -40,11 +40,14 @@ class Thread:
     kind: Kind = Kind.CHAT
     model: str | None = None
     workspace: dict[str, Any] | None = field(default=None, hash=False)
+    # What leads to the session, and how it is printed: made once, asked for with every message.
+    key: SessionKey = field(init=False, compare=False)
+    printed: str = field(init=False, compare=False)
 
-    @property
-    def key(self) -> SessionKey:
-        """The name that leads to the session."""
-        return key_for(self.source, profile=self.profile)
+    def __post_init__(self) -> None:
+        key = key_for(self.source, profile=self.profile)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "printed", str(key))
 
 
 def named(platform: str, name: Any, **facts: Any) -> Source:
@@ -130,7 +133,9 @@ def visible(tx: Tx, thread: Thread, *, limit: int | None = None) -> list[Entry]:
     return _folded(shown, transcript.latest_compaction(shown))
 
 
-def natives(tx: Tx, thread: Thread, name: str, read: kept.Read) -> list[Any]:
+def natives(
+    tx: Tx, thread: Thread, name: str, read: kept.Read, *, limit: int | None = None
+) -> list[Any]:
     """The same as `visible`, but of each message only what `read` makes of what it has under `name`.
 
     A message that has nothing there that can be read is given as an entry.
@@ -141,15 +146,35 @@ def natives(tx: Tx, thread: Thread, name: str, read: kept.Read) -> list[Any]:
     segments = rows.segments(tx, found[0])
     marks = entries.marks(tx, segments)
     gone, mark = transcript.retracted(marks), transcript.latest_compaction(marks)
-    through = _through(mark)
+    first = _through(mark) + 1
+    if limit is not None:
+        # Marks are entries too: as many more are looked at.
+        first = max(first, _first_of_last(limit + len(marks), segments, gone))
     shown = [
         native
-        for seq, native in kept.walk(tx, segments, name, read)
-        if seq > through
-        and not (gone and transcript.is_retracted(seq, gone))
+        for seq, native in kept.walk(tx, _from(segments, first), name, read)
+        if not (gone and transcript.is_retracted(seq, gone))
         and not (isinstance(native, Entry) and not isinstance(native.body, Message))
     ]
-    return shown if mark is None else [_summary(mark), *shown]
+    given = shown if mark is None else [_summary(mark), *shown]
+    return given if limit is None else given[-limit:]
+
+
+def _first_of_last(
+    wanted: int, segments: Sequence[Segment], gone: Sequence[tuple[int, int]]
+) -> int:
+    """Where the last so many entries begin that were not taken back."""
+    upper = segments[-1].last if segments else 0
+    for first, last in reversed(gone):
+        if upper - last >= wanted:
+            break
+        wanted -= max(0, upper - last)
+        upper = min(upper, first - 1)
+    return upper - wanted + 1
+
+
+def _from(segments: Sequence[Segment], first: int) -> list[Segment]:
+    return [replace(each, first=max(each.first, first)) for each in segments if each.last >= first]
 
 
 def everything(tx: Tx, head: SessionHead) -> list[Message]:
@@ -225,7 +250,7 @@ def beginning_with(
 
 
 def _open_row(tx: Tx, thread: Thread) -> tuple[int, str] | None:
-    row = tx.one("open_thread", profile=thread.profile, key=str(thread.key))
+    row = tx.one("open_thread", profile=thread.profile, key=thread.printed)
     return None if row is None else (row[0], row[1])
 
 

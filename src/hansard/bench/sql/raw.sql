@@ -22,6 +22,9 @@ SELECT no, last_seq, last_active_at, title FROM sessions ORDER BY last_active_at
 -- name: floor_load
 SELECT role, at, body FROM entries WHERE entry_no BETWEEN ? AND ? ORDER BY entry_no;
 
+-- name: floor_end
+SELECT MAX(entry_no) FROM entries;
+
 -- A store as it is known: one connection, one commit per message, the full-text index in the insert.
 
 -- name: peer_tables
