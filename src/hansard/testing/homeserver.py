@@ -236,6 +236,8 @@ class MatrixPlatform:
         return answer
 
     async def _pass_sync(self, request: web.Request) -> web.StreamResponse:
+        if "since" not in request.query:  # someone who looks around for the first time
+            return await self._forward(request)
         upstream = asyncio.ensure_future(self._forward(request))
         ring = asyncio.ensure_future(self._ring.wait())
         try:

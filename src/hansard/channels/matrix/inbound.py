@@ -163,8 +163,11 @@ def _words(content: Mapping[str, Any]) -> str:
 
 
 def _without_address(words: str, me: Me) -> str:
-    names = [re.escape(each) for each in (me.id, me.name, _local(me.id)) if each]
-    begin = re.compile(rf"^\s*@?(?:{'|'.join(names)})(?:[:,]\s*|\s+(?=/)|$)", re.IGNORECASE)
+    names = "|".join(re.escape(each) for each in (me.name, _local(me.id)) if each)
+    # The whole id comes first: its beginning is the short name, and then a colon.
+    begin = re.compile(
+        rf"^\s*(?:{re.escape(me.id)}|@?(?:{names}))(?:[:,]\s*|\s+(?=/)|$)", re.IGNORECASE
+    )
     return begin.sub("", words, count=1)
 
 
