@@ -14,7 +14,7 @@ ROOMS = [
     {"cli"},
     {"bench"},
     {"app"},
-    {"web", "mcp", "channels", "agents", "importers", "integrations", "compat"},
+    {"web", "mcp", "channels", "agents", "importers", "integrations", "compat", "telemetry"},
     {"engine"},
     {"actions"},
     {"store"},

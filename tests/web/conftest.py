@@ -104,6 +104,7 @@ async def served(
     world = EngineWorld(store, policies=policies)
     engine = await world.started() if with_engine else None
     webhooks = settings.pop("webhooks", {})
+    traces = settings.pop("traces", None)
     parts = WebParts(
         store,
         engine=engine,
@@ -112,6 +113,7 @@ async def served(
         clock=world.clock,
         ids=world.ids,
         webhooks=webhooks,
+        traces=traces,
     )
     stop = asyncio.Event()
     ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()

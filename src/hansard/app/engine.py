@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hansard import config, prices
 from hansard.actions import schedule
@@ -18,6 +19,9 @@ from hansard.errors import BadInput
 from hansard.model.place import Source
 from hansard.model.schedule import Run
 from hansard.model.usage import Usage
+
+if TYPE_CHECKING:
+    from hansard.telemetry.watching import Watch
 
 
 class Agents:
@@ -60,18 +64,24 @@ class Agents:
 
 
 def build_engine(
-    house: House, *, adapters: Mapping[str, Adapter] | None = None, agents: Agents | None = None
+    house: House,
+    *,
+    adapters: Mapping[str, Adapter] | None = None,
+    agents: Agents | None = None,
+    watch: "Watch | None" = None,
 ) -> Engine:
-    """The engine of a house, with the channels that are given to it."""
+    """The engine of a house, with the channels that are given to it; watched, if someone wants."""
     settings = engine_config.read(house.config)
     chosen = agents or Agents(settings)
     channels = dict(adapters or {})
+    if watch is not None:
+        channels = {name: watch.adapter(each) for name, each in channels.items()}
     parts = Parts(
-        store=house.store,
+        store=house.store if watch is None else watch.store(house.store),
         clock=house.machine.clock,
         ids=house.machine.ids,
         holder=house.holder,
-        agent_for=chosen.choose,
+        agent_for=chosen.choose if watch is None else watch.agents(chosen.choose),
         system_prompt=prompt.assemble,
         priced=partial(_priced, house),
         adapters=channels,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from hansard import config
+from hansard.app import telemetry
 from hansard.app.engine import Agents, build_engine
 from hansard.app.house import House
 from hansard.channels import registry
@@ -39,9 +40,11 @@ async def serve(
     settings = engine_config.read(house.config)
     web = web_config.read(house.config, config.environment())
     agents = Agents(settings)
-    engine = build_engine(house, adapters=adapters, agents=agents)
+    export = telemetry.open_export(house)
+    watch = None if export is None else export.watch
+    engine = build_engine(house, adapters=adapters, agents=agents, watch=watch)
     parts = WebParts(
-        store=house.store,
+        store=engine.parts.store,
         profile=house.profile,
         engine=engine,
         settings=_web_settings(web, house.config.zone),
@@ -50,6 +53,7 @@ async def serve(
         ids=house.machine.ids,
         webhooks=_webhooks(engine.parts.adapters),
         challenges=_challenges(engine.parts.adapters),
+        traces=telemetry.traces_of(house),
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
     house.store.index_in_background()
@@ -66,6 +70,9 @@ async def serve(
     finally:
         await engine.stop()
         await agents.close()
+        if export is not None:
+            # It may wait for a collector that does not answer.
+            await asyncio.to_thread(export.close)
 
 
 def _web_settings(web: WebTable, zone: ZoneInfo) -> WebSettings:

@@ -24,6 +24,10 @@ Webhook = Callable[[Mapping[str, str], bytes], Awaitable[int | str]]
 # posts: the query in, the text to answer with out, or None to refuse.
 Challenge = Callable[[Mapping[str, str]], str | None]
 
+# The door for spans: a profile, the raw body, its media type and encoding in; the answer out, or
+# None for what is too large. It answers only when what the spans say is durable.
+Traces = Callable[[str, bytes, str, str | None], Awaitable[bytes | None]]
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -67,6 +71,7 @@ class WebParts:
     chance: Callable[[int], bytes] = os.urandom
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     challenges: Mapping[str, Challenge] = field(default_factory=dict)
+    traces: Traces | None = None
 
     def occasion(self) -> Occasion:
         """Now, and where fresh ids come from."""

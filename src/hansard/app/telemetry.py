@@ -1,0 +1,45 @@
+"""OpenTelemetry for an open house: loaded and running only when someone wants it."""
+
+import importlib
+import logging
+from typing import TYPE_CHECKING
+
+import hansard
+from hansard import config
+from hansard.app.house import House
+from hansard.config import telemetry as settings_of
+from hansard.errors import BadInput
+from hansard.telemetry.taking import SpanIntake
+from hansard.web.parts import Traces
+
+if TYPE_CHECKING:
+    from hansard.telemetry.exporting import Export
+
+log = logging.getLogger("hansard.telemetry")
+_NEEDED = "OpenTelemetry needs an extra: install hansard[otel]"
+
+
+def open_export(house: House) -> "Export | None":
+    """What sends our spans and metrics, or None when they are not wanted."""
+    settings = settings_of.read(house.config, config.environment())
+    if not settings.export:
+        return None
+    try:
+        exporting = importlib.import_module("hansard.telemetry.exporting")
+    except ModuleNotFoundError as error:
+        if settings.is_asked_for:
+            raise BadInput(f"{_NEEDED}, or set export = false in [telemetry].") from error
+        log.warning("%s; the variables OTEL_* name a collector that gets nothing.", _NEEDED)
+        return None
+    made: Export = exporting.Export(
+        endpoint=settings.endpoint, content=settings.content, version=hansard.__version__
+    )
+    return made
+
+
+def traces_of(house: House) -> Traces | None:
+    """The door for other programs' spans, unless it is closed."""
+    settings = settings_of.read(house.config, config.environment())
+    if not settings.receive:
+        return None
+    return SpanIntake(house.store, house.machine.clock, house.machine.ids).take

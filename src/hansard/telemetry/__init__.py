@@ -1,0 +1,1 @@
+"""OpenTelemetry, both ways: the spans of others become sessions, our own go to a collector."""

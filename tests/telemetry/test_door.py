@@ -1,0 +1,203 @@
+"""`POST /v1/traces` on a real server, with the real SDK's exporter."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from pydantic_ai import Agent, InstrumentationSettings
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from hansard.actions.tokens import Scope
+from hansard.store import entries
+from hansard.store.database import Store
+from hansard.telemetry import wire
+from hansard.testing.model_server import Call, ModelServer, Reply, Tokens
+from tests.store.conftest import opened
+from tests.telemetry.conftest import Taking, span
+from tests.telemetry.test_wire import as_json
+from tests.web.conftest import Served, served
+
+PATH = "/v1/traces"
+KINDS = ["sqlite", "postgres"]
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    url = (
+        f"sqlite:///{tmp_path}/hansard.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("emptied")()
+    )
+    made = opened(url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def door(store: Store) -> AsyncIterator[Served]:
+    taking = Taking(store)
+    async with served(store, with_engine=False, traces=taking.intake.take) as running:
+        yield running
+
+
+async def post(door: Served, body: bytes, *, token: str | None = None, **headers: str) -> Any:
+    given = {"Content-Type": "application/json", **headers}
+    if token is not None:
+        given["Authorization"] = f"Bearer {token}"
+    return await door.http.post(door.address + PATH, content=body, headers=given)
+
+
+def provider(door: Served, token: str) -> TracerProvider:
+    exporter = OTLPSpanExporter(
+        endpoint=door.address + PATH,
+        headers={"authorization": f"Bearer {token}"},
+        compression=Compression.Gzip,
+    )
+    made = TracerProvider(resource=Resource.create({"service.name": "shop"}))
+    made.add_span_processor(BatchSpanProcessor(exporter))
+    return made
+
+
+async def test_an_instrumented_agent_needs_no_adapter(door: Served) -> None:
+    token, _ = await door.token(Scope.WRITE)
+    tracing = provider(door, token)
+    async with ModelServer() as models, AsyncExitStack() as ending:
+        models.will(
+            Reply(calls=(Call("look", {"place": "harbour"}),), tokens=Tokens(100, 10, output=1)),
+            Reply("It is at the harbour.", tokens=Tokens(200, 20, output=2)),
+            Reply("You are welcome.", tokens=Tokens(300, 30, output=3)),
+        )
+        http = await ending.enter_async_context(httpx2.AsyncClient())
+        provided = OpenAIProvider(base_url=models.openai_url, api_key="k", http_client=http)
+        model = OpenAIChatModel("gpt-4o", provider=provided)
+        agent = Agent(model, name="guide", instructions="Be brief.")
+        agent.instrument = InstrumentationSettings(tracer_provider=tracing)
+
+        @agent.tool_plain
+        def look(place: str) -> str:
+            """Look somewhere."""
+            return f"found in the {place}"
+
+        first = await agent.run("where is the ship?", conversation_id="voyage")
+        await agent.run("thanks", message_history=first.all_messages(), conversation_id="voyage")
+    await asyncio.to_thread(tracing.shutdown)
+
+    taking = Taking(door.store)
+    assert taking.texts() == [
+        "u:where is the ship?",
+        "a:",
+        "t:",
+        "a:It is at the harbour.",
+        "u:thanks",
+        "a:You are welcome.",
+    ]
+    [head] = taking.heads()
+    assert head.source.chat_id == "voyage"
+    used = head.usage
+    assert (used.calls, used.input_tokens, used.output_tokens) == (3, 600, 6)
+    assert used.cache_read_tokens == 60
+    assert used.cost_microusd
+    assert taking.context()[2]["content"] == "found in the harbour"
+
+
+async def test_a_token_that_may_write_opens_the_door_and_nothing_else_does(door: Served) -> None:
+    body = as_json([span(["a"], ["b"])])
+    reader, _ = await door.token(Scope.READ)
+    writer, _ = await door.token(Scope.WRITE)
+
+    assert (await post(door, body)).status_code == 401
+    assert (await post(door, body, token="guessed")).status_code == 401
+    assert (await post(door, body, token=reader)).status_code == 403
+    assert Taking(door.store).heads() == []
+    response = await post(door, body, token=writer)
+    assert (response.status_code, response.json()) == (200, {})
+    assert Taking(door.store).texts() == ["u:a", "a:b"]
+
+
+async def test_spans_go_into_the_profile_of_the_token(door: Served) -> None:
+    token, _ = await door.token(Scope.WRITE, profile="other")
+    await post(door, as_json([span(["a"], ["b"])]), token=token)
+
+    assert Taking(door.store).heads() == []
+    assert len((await (await door.client(profile="other")).get("/sessions"))["items"]) == 1
+
+
+async def test_rubbish_is_refused_in_words_and_the_server_goes_on(
+    door: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "MOST_BYTES", 1_000_000)
+    token, _ = await door.token(Scope.WRITE)
+    good = as_json([span(["a"], ["b"])])
+    proto = {"Content-Type": "application/x-protobuf"}
+    attempts: list[tuple[bytes, dict[str, str], int]] = [
+        (b"{", {}, 400),
+        (b"\xff\xff\xff", proto, 400),
+        (good, proto, 400),
+        (good, {"Content-Encoding": "gzip"}, 400),
+        (good, {"Content-Encoding": "br"}, 400),
+        (good, {"Content-Type": "text/plain"}, 415),
+        (b"[" * 100_000, {}, 400),
+        (gzip.compress(b"\x00" * 2_000_000), {"Content-Encoding": "gzip"}, 413),
+    ]
+    for body, headers, status in attempts:
+        response = await post(door, body, token=token, **headers)
+        assert response.status_code == status, (body[:20], response.text)
+        assert response.json()["type"].startswith("urn:hansard:problem:")
+        assert "Traceback" not in response.text
+    assert Taking(door.store).heads() == []
+
+    response = await post(door, gzip.compress(good), token=token, **{"Content-Encoding": "gzip"})
+    assert response.status_code == 200
+
+
+async def test_a_conversation_that_cannot_be_kept_does_not_hold_up_the_others(
+    door: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "MAX_BODY", 100_000)
+    token, _ = await door.token(Scope.WRITE)
+    huge = span(["x" * 200_000], ["b"], trace="1" * 32)
+    fine = span(["a"], ["b"], trace="2" * 32)
+
+    body = gzip.compress(as_json([huge, fine]), 1)
+    response = await post(door, body, token=token, **{"Content-Encoding": "gzip"})
+
+    assert response.status_code == 200
+    assert json.loads(response.content)["partialSuccess"]["rejectedSpans"] == "1"
+    assert Taking(door.store).texts() == ["u:a", "a:b"]
+
+
+async def test_many_exporters_at_once_lose_and_double_nothing(door: Served) -> None:
+    token, _ = await door.token(Scope.WRITE)
+    spans = [
+        span([f"q{n}"], [f"a{n}"], at=n, gen_ai__conversation__id=f"c{n % 3}") for n in range(30)
+    ]
+    bodies = [as_json([each]) for each in spans] * 2
+    responses = await asyncio.gather(*(post(door, body, token=token) for body in bodies))
+
+    assert {each.status_code for each in responses} == {200}
+    taking = Taking(door.store)
+    said = [text for head in taking.heads() for text in taking.texts(head)]
+    assert sorted(said) == sorted([f"u:q{n}" for n in range(30)] + [f"a:a{n}" for n in range(30)])
+    assert len(taking.heads()) == 3
+
+
+async def test_without_a_door_there_is_nothing(tmp_path: Path) -> None:
+    store = opened(f"sqlite:///{tmp_path}/closed.db")
+    async with served(store, with_engine=False) as running:
+        token, _ = await running.token(Scope.WRITE)
+        response: httpx2.Response = await post(running, b"{}", token=token)
+    store.close()
+
+    assert response.status_code in (404, 405)

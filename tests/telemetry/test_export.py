@@ -1,0 +1,202 @@
+"""Our own spans and metrics: off unless wanted, and then in the words of the conventions."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+
+from hansard import config
+from hansard.app import telemetry as app_telemetry
+from hansard.app.house import open_house
+from hansard.app.serving import Address, serve
+from hansard.config import telemetry
+from hansard.engine.ports import Receive, Sent
+from hansard.errors import BadInput, RetryLater
+from hansard.model.delivery import Delivery
+from hansard.model.entry import message
+from hansard.model.place import Source
+from hansard.model.session import SessionHead
+from hansard.telemetry import genai, wire
+from hansard.telemetry.span import Span
+from hansard.testing.http_server import HttpServer, Request, Response
+from hansard.testing.loopback import LoopbackAdapter
+from tests.house.code import ROOT
+
+EXAMPLE = ROOT / "hansard.example.toml"
+
+
+def table(folder: Path, text: str, **environ: str) -> telemetry.TelemetryTable:
+    (folder / config.FILE).write_text(text, encoding="utf-8")
+    return telemetry.read(config.load(home=str(folder)), environ)
+
+
+def test_it_is_off_unless_someone_wants_it(tmp_path: Path) -> None:
+    assert not table(tmp_path, "").export
+    assert table(tmp_path, "[telemetry]\nexport = true\n").export
+    named = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+    assert table(tmp_path, "", **named).export
+    assert not table(tmp_path, "[telemetry]\nexport = false\n", **named).export
+    assert not table(tmp_path, "", OTEL_SDK_DISABLED="true", **named).export
+    with pytest.raises(BadInput, match="exprot"):
+        table(tmp_path, "[telemetry]\nexprot = true\n")
+
+
+def test_the_example_says_the_defaults(tmp_path: Path) -> None:
+    said = table(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
+
+    assert said == telemetry.TelemetryTable()
+
+
+def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
+    program = (
+        "import sys, hansard, hansard.app.serving, hansard.app.telemetry as t\n"
+        "from hansard.app.house import open_house\n"
+        "house = open_house()\n"
+        "assert t.open_export(house) is None\n"
+        "house.close()\n"
+        "ours = ('opentelemetry.sdk', 'opentelemetry.exporter', 'hansard.telemetry.watching')\n"
+        "print([name for name in sys.modules if name.startswith(ours)])\n"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**environ, "HANSARD_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_the_extra_the_message_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "hansard.telemetry.exporting", None)
+    (tmp_path / config.FILE).write_text("[telemetry]\nexport = true\n", encoding="utf-8")
+    with open_house(home=str(tmp_path)) as house, pytest.raises(BadInput, match=r"hansard\[otel\]"):
+        app_telemetry.open_export(house)
+    (tmp_path / config.FILE).write_text("", encoding="utf-8")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    with open_house(home=str(tmp_path)) as house:
+        assert app_telemetry.open_export(house) is None
+
+
+class Collector:
+    """A collector on loopback that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.metrics: set[str] = set()
+
+    async def take(self, request: Request) -> Response:
+        body = wire.unpacked(request.body, request.headers.get("content-encoding"))
+        assert body is not None
+        if request.path == "/v1/traces":
+            self.spans += wire.spans_of(body, wire.PROTOBUF)
+        else:
+            asked = ExportMetricsServiceRequest.FromString(body)
+            scopes = (scope for each in asked.resource_metrics for scope in each.scope_metrics)
+            self.metrics |= {metric.name for scope in scopes for metric in scope.metrics}
+        return Response(200, b"", {"content-type": "application/x-protobuf"})
+
+    def named(self, beginning: str) -> list[Span]:
+        return [each for each in self.spans if each.name.startswith(beginning)]
+
+
+class Talker(LoopbackAdapter):
+    """A person on a platform: says something, and waits for the answer."""
+
+    def __init__(self, text: str, *, faults: int = 0) -> None:
+        super().__init__()
+        self._text = text
+        self._faults = faults
+        self.answered = asyncio.Event()
+
+    async def run(self, receive: Receive) -> None:
+        await receive(Source("loopback", "c1", user_id="u1"), message("user", self._text))
+        await asyncio.Event().wait()
+
+    async def send(self, delivery: Delivery) -> Sent:
+        if self._faults:
+            self._faults -= 1
+            raise RetryLater("busy", after=0.01)
+        sent = await super().send(delivery)
+        self.answered.set()
+        return sent
+
+
+async def talk(home: Path, settings: str, adapter: Talker) -> SessionHead:
+    """Serve with these settings until the person has an answer; the session it is in."""
+    text = f'{settings}\n[agents.parrot]\nkind = "echo"\n[access.loopback]\neveryone = true\n'
+    (home / config.FILE).write_text(text, encoding="utf-8")
+    stop = asyncio.Event()
+    with open_house(home=str(home)) as house:
+        adapters = {"loopback": adapter}
+        serving = asyncio.create_task(serve(house, Address(port=0), adapters=adapters, stop=stop))
+        async with asyncio.timeout(20):
+            await adapter.answered.wait()
+        stop.set()
+        await serving
+        [head] = house.sessions().items
+        return head
+
+
+async def test_turns_deliveries_and_transactions_are_told(tmp_path: Path) -> None:
+    collector = Collector()
+    async with HttpServer(collector.take) as server:
+        settings = f'[telemetry]\nexport = true\nendpoint = "{server.url}"\n'
+        head = await talk(tmp_path, settings, Talker("ahoy", faults=1))
+
+    [turn] = collector.named("invoke_agent")
+    assert turn.attributes["gen_ai.operation.name"] == "invoke_agent"
+    assert turn.attributes["gen_ai.agent.name"] == "parrot"
+    assert turn.attributes["gen_ai.conversation.id"] == head.id
+    assert turn.attributes["hansard.turn.state"] == "done"
+    assert not any("ahoy" in str(each.attributes) for each in collector.spans)
+    inside = {each.name for each in collector.spans if each.parent_id == turn.span_id}
+    assert "store budgets.end" in inside
+    sent = collector.named("send loopback")
+    assert [each.error is None for each in sent] == [False, True]
+    assert sent[0].attributes["error.type"] == "retry-later"
+    assert turn.service == "hansard"
+    assert collector.metrics >= {
+        "hansard.turn.duration",
+        "hansard.delivery.duration",
+        "hansard.store.duration",
+        "hansard.store.wait",
+    }
+
+
+async def test_what_is_said_goes_along_only_when_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = Collector()
+    async with HttpServer(collector.take) as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "my-house")
+        await talk(tmp_path, "[telemetry]\ncontent = true\n", Talker("ahoy"))
+
+    [turn] = collector.named("invoke_agent")
+    heard = genai.tell(turn)
+    assert turn.service == "my-house"
+    assert [said.text for said in heard.inputs] == ["ahoy"]
+    assert [str(said.role) for said in heard.outputs] == ["assistant"]
+
+
+async def test_a_collector_that_is_not_there_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    settings = '[telemetry]\nexport = true\nendpoint = "http://127.0.0.1:9"\n'
+    adapter = Talker("ahoy")
+
+    head = await talk(tmp_path, settings, adapter)
+
+    assert (head.message_count, len(adapter.sent)) == (2, 1)

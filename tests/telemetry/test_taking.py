@@ -1,0 +1,258 @@
+"""The spans of an instrumented program become a conversation, once and in order."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from hansard.actions import read, usage
+from hansard.actions import sessions as deeds
+from hansard.clock import Occasion, RandomIds, SystemClock
+from hansard.telemetry import genai
+from hansard.telemetry.span import Span
+from hansard.telemetry.taking import _priced, take, threads_of
+from tests.telemetry.conftest import TRACE, Taking, answer, call, result, span
+
+
+def feed(taking: Taking, *spans: Span) -> None:
+    """Take one request in."""
+    when = Occasion(SystemClock().now(), RandomIds())
+    for thread in threads_of(spans):
+        heard = [_priced(genai.tell(each)) for each in thread.spans]
+        taking.store.write(take, thread, heard, profile="main", when=when).result()
+
+
+def talk() -> list[Span]:
+    """Two turns of one conversation, the first with a tool; every call repeats what came before."""
+    first = ["where is it?", call("c1", q=1)]
+    second = [*first, result("c1", "at home"), answer("At home."), "thanks"]
+    return [
+        span(["where is it?"], [call("c1", q=1)], at=0),
+        span([*first, result("c1", "at home")], [answer("At home.")], at=2),
+        span(second, [answer("Welcome.")], at=4),
+    ]
+
+
+WHOLE = ["u:where is it?", "a:", "t:", "a:At home.", "u:thanks", "a:Welcome."]
+
+
+def test_each_message_of_a_conversation_stands_there_once(taking: Taking) -> None:
+    feed(taking, *talk())
+
+    assert taking.texts() == WHOLE
+    [head] = taking.heads()
+    assert (head.source.platform, head.source.chat_name) == ("otel", "shop")
+    assert (head.message_count, head.tool_call_count) == (6, 1)
+    assert head.began_at.year == 2026
+
+
+def test_a_call_and_its_result_are_a_pair(taking: Taking) -> None:
+    feed(taking, *talk())
+
+    assert taking.context()[1:3] == [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "look", "arguments": '{"q":1}'},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "at home"},
+    ]
+
+
+def test_a_request_that_comes_again_changes_nothing(taking: Taking) -> None:
+    spans = talk()
+    feed(taking, *spans)
+    feed(taking, *spans)
+    for each in spans:
+        feed(taking, each)
+
+    assert taking.texts() == WHOLE
+
+
+def test_requests_that_overtake_each_other_lose_nothing(taking: Taking) -> None:
+    one, two, three = talk()
+    feed(taking, three)
+    feed(taking, two)
+    feed(taking, one)
+
+    assert taking.texts() == WHOLE
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_in_any_order_and_any_number_of_times_the_words_are_the_same(
+    taking: Taking, seed: int
+) -> None:
+    chance = random.Random(seed)
+    spans = talk() * 2
+    chance.shuffle(spans)
+    for first in range(0, len(spans), 2):
+        feed(taking, *spans[first : first + 2])
+
+    assert sorted(taking.texts()) == sorted(WHOLE)
+
+
+def test_a_conversation_goes_on_over_several_traces(taking: Taking) -> None:
+    feed(taking, span(["a"], ["b"], trace="1" * 32, gen_ai__conversation__id="c-1"))
+    feed(taking, span(["c"], ["d"], trace="2" * 32, gen_ai__conversation__id="c-1"))
+    feed(taking, span(["x"], ["y"], trace="3" * 32, gen_ai__conversation__id="c-2"))
+
+    one, other = taking.heads()
+    assert taking.texts(one) == ["u:a", "a:b", "u:c", "a:d"]
+    assert taking.texts(other) == ["u:x", "a:y"]
+
+
+def test_spans_without_a_name_belong_where_their_trace_belongs(taking: Taking) -> None:
+    agent = span(id="1" * 16, gen_ai__operation__name="invoke_agent", gen_ai__conversation__id="c")
+    inner = span(["a"], ["b"], at=1, parent="1" * 16)
+    late = span(["c"], ["d"], at=2)
+    feed(taking, inner)  # a child ends, and comes, before its parent
+    feed(taking, agent)
+    feed(taking, late)
+    feed(taking, span(["e"], ["f"], at=3, trace="b" * 32, gen_ai__conversation__id="c"))
+
+    assert taking.texts() == ["u:a", "a:b", "u:c", "a:d", "u:e", "a:f"]
+
+
+def test_who_asks_the_same_again_is_heard_again(taking: Taking) -> None:
+    feed(taking, span(["hi"], ["hello"], at=0))
+    feed(taking, span(["hi"], ["hello"], at=5))
+
+    assert taking.texts() == ["u:hi", "a:hello", "u:hi", "a:hello"]
+
+
+def test_an_agents_span_repeats_its_calls_and_costs_nothing_more(taking: Taking) -> None:
+    tokens: dict[str, Any] = {"gen_ai__usage__input_tokens": 10, "gen_ai__usage__output_tokens": 5}
+    inner = span(["a"], ["b"], at=1, gen_ai__request__model="gpt-4o", **tokens)
+    outer = span(["a"], ["b"], gen_ai__operation__name="invoke_agent", **tokens)
+    feed(taking, inner, outer)
+    feed(taking, outer)
+
+    assert taking.texts() == ["u:a", "a:b"]
+    assert (taking.heads()[0].usage.calls, taking.heads()[0].usage.input_tokens) == (1, 10)
+
+
+def test_a_tools_span_brings_its_result_before_any_call_repeats_it(taking: Taking) -> None:
+    tool = span(
+        at=1,
+        gen_ai__operation__name="execute_tool",
+        gen_ai__tool__name="look",
+        gen_ai__tool__call__id="c1",
+        gen_ai__tool__call__result="at home",
+    )
+    one, two, three = talk()
+    feed(taking, one, tool)
+    assert taking.context()[-1]["content"] == "at home"
+
+    feed(taking, two, tool, three)
+
+    assert taking.texts() == WHOLE
+
+
+def test_calls_are_priced_once_and_cached_tokens_counted_apart(taking: Taking) -> None:
+    used = span(
+        ["a"],
+        ["b"],
+        gen_ai__provider__name="openai",
+        gen_ai__request__model="gpt-4o",
+        gen_ai__usage__input_tokens=1_000_000,
+        gen_ai__usage__output_tokens=100,
+        gen_ai__usage__cache_read__input_tokens=400_000,
+    )
+    feed(taking, used)
+    feed(taking, used)
+
+    [total] = taking.store.read(usage.report, "model", profile="main").result()
+    assert (total.group, total.calls) == ("gpt-4o", 1)
+    assert (total.input_tokens, total.cache_read_tokens, total.output_tokens) == (
+        600_000,
+        400_000,
+        100,
+    )
+    assert total.cost_microusd is not None
+    assert total.cost_microusd > 1_000_000
+
+
+def test_a_provider_by_another_name_is_priced_by_the_model(taking: Taking) -> None:
+    feed(
+        taking,
+        span(
+            ["a"],
+            ["b"],
+            gen_ai__system="my-gateway",
+            gen_ai__request__model="gpt-4o",
+            gen_ai__usage__input_tokens=1000,
+        ),
+    )
+
+    [head] = taking.heads()
+    assert head.usage.cost_microusd
+
+
+def test_a_call_that_keeps_its_words_to_itself_is_counted(taking: Taking) -> None:
+    silent = span(gen_ai__request__model="gpt-4o", gen_ai__usage__input_tokens=7)
+    feed(taking, silent)
+    feed(taking, silent)
+
+    [head] = taking.heads()
+    assert (head.message_count, head.usage.input_tokens, head.model) == (1, 7, "gpt-4o")
+
+
+def test_a_call_that_failed_says_why_and_its_prompt_stands_once(taking: Taking) -> None:
+    feed(taking, span(["a"], error="no quota", at=0), span(["a"], ["b"], at=2))
+
+    assert taking.texts() == ["u:a", "a:", "a:b"]
+
+
+def test_the_system_prompt_is_the_sessions_and_no_message(taking: Taking) -> None:
+    system = {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]}
+    feed(taking, span([system, "a"], ["b"]))
+    feed(taking, span(["a", answer("b"), "c"], ["d"], at=2, gen_ai__system_instructions="Other."))
+
+    [head] = taking.heads()
+    assert taking.texts() == ["u:a", "a:b", "u:c", "a:d"]
+    assert taking.store.read(read.system_prompt, head).result() == "Be brief."
+
+
+def test_spans_of_other_work_are_nothing_to_us(taking: Taking) -> None:
+    feed(taking, Span(TRACE, "1" * 16, name="GET /", attributes={"http.request.method": "GET"}))
+
+    assert taking.heads() == []
+
+
+def test_what_a_person_has_ended_or_thrown_away_goes_on_in_its_place(taking: Taking) -> None:
+    feed(taking, *talk()[:1])
+    [head] = taking.heads()
+    when = Occasion(SystemClock().now(), RandomIds())
+    taking.store.write(deeds.trash, head.id, profile="main", when=when).result()
+
+    feed(taking, *talk()[1:])
+
+    assert taking.texts() == WHOLE
+    assert taking.heads()[0].trashed_at is None
+
+
+def test_times_that_cannot_be_are_ours(taking: Taking) -> None:
+    strange: Sequence[int] = (0, 2**63, -5)
+    for number, nanos in enumerate(strange):
+        made = span([f"q{number}"], [f"a{number}"], trace=f"{number}" * 32)
+        feed(
+            taking,
+            Span(
+                made.trace_id,
+                made.span_id,
+                start_nanos=nanos,
+                end_nanos=nanos,
+                attributes=made.attributes,
+            ),
+        )
+
+    now = SystemClock().now()
+    assert all(head.last_active_at <= now and head.began_at.year > 2000 for head in taking.heads())
+    assert len(taking.heads()) == 3

@@ -1,0 +1,241 @@
+"""OTLP's bytes: what the real SDK writes is read exactly, anything else is refused in words."""
+
+import contextlib
+import gzip
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from hansard.errors import BadInput
+from hansard.telemetry import protobuf, wire
+from hansard.telemetry.span import Span
+
+ATTRIBUTES: dict[str, Any] = {
+    "text": "äöü ☃",
+    "yes": True,
+    "count": 42,
+    "negative": -7,
+    "ratio": 0.25,
+    "names": ["a", "b"],
+    "numbers": [1, 2**40],
+}
+
+
+def recorded() -> Sequence[ReadableSpan]:
+    """Two spans of the real SDK, parent and child."""
+    memory = InMemorySpanExporter()
+    provider = TracerProvider(resource=Resource.create({"service.name": "shop"}))
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    tracer = provider.get_tracer("t")
+    with tracer.start_as_current_span("outer", attributes=ATTRIBUTES) as outer:
+        outer.add_event("gen_ai.user.message", {"content": "hi"})
+        with tracer.start_as_current_span("inner") as inner:
+            inner.set_status(StatusCode.ERROR, "no quota")
+    return memory.get_finished_spans()
+
+
+def expected(spans: Sequence[ReadableSpan]) -> list[tuple[Any, ...]]:
+    found = []
+    for each in spans:
+        context = each.get_span_context()
+        assert context is not None
+        parent = "" if each.parent is None else f"{each.parent.span_id:016x}"
+        found.append(
+            (
+                f"{context.trace_id:032x}",
+                f"{context.span_id:016x}",
+                parent,
+                each.name,
+                each.start_time,
+            )
+        )
+    return found
+
+
+def facts(spans: Sequence[Span]) -> list[tuple[Any, ...]]:
+    return [(s.trace_id, s.span_id, s.parent_id, s.name, s.start_nanos) for s in spans]
+
+
+def test_what_the_sdk_writes_is_read_exactly() -> None:
+    spans = recorded()
+
+    found = protobuf.spans_of(encode_spans(spans).SerializeToString())
+
+    assert facts(found) == expected(spans)
+    inner, outer = found
+    assert outer.attributes == ATTRIBUTES
+    assert (outer.events[0].name, outer.events[0].attributes) == (
+        "gen_ai.user.message",
+        {"content": "hi"},
+    )
+    assert (inner.error, outer.error, outer.service) == ("no quota", None, "shop")
+
+
+def as_json(spans: Sequence[Span]) -> bytes:
+    """The same in OTLP's JSON, as an exporter in another language writes it."""
+
+    def value(given: Any) -> dict[str, Any]:
+        match given:
+            case bool():
+                return {"boolValue": given}
+            case int():
+                return {"intValue": str(given)}
+            case float():
+                return {"doubleValue": given}
+            case list():
+                return {"arrayValue": {"values": [value(each) for each in given]}}
+        return {"stringValue": given}
+
+    def pairs(attributes: Any) -> list[dict[str, Any]]:
+        return [{"key": name, "value": value(each)} for name, each in attributes.items()]
+
+    return json.dumps(
+        {
+            "resourceSpans": [
+                {
+                    "resource": {"attributes": pairs({"service.name": "shop"})},
+                    "scopeSpans": [
+                        {
+                            "spans": [
+                                {
+                                    "traceId": each.trace_id.upper(),
+                                    "spanId": each.span_id,
+                                    "parentSpanId": each.parent_id,
+                                    "name": each.name,
+                                    "startTimeUnixNano": str(each.start_nanos),
+                                    "endTimeUnixNano": each.end_nanos,
+                                    "attributes": pairs(each.attributes),
+                                    "events": [
+                                        {"name": one.name, "attributes": pairs(one.attributes)}
+                                        for one in each.events
+                                    ],
+                                    "status": {"code": 2, "message": each.error}
+                                    if each.error
+                                    else {},
+                                }
+                                for each in spans
+                            ]
+                        }
+                    ],
+                }
+            ]
+        }
+    ).encode()
+
+
+def test_json_says_the_same_as_protocol_buffers() -> None:
+    spans = protobuf.spans_of(encode_spans(recorded()).SerializeToString())
+
+    assert wire.spans_of(as_json(spans), wire.JSON) == spans
+
+
+def test_gzip_is_unpacked_and_a_bomb_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wire.unpacked(gzip.compress(b"hello"), "gzip") == b"hello"
+    assert wire.unpacked(b"hello", None) == b"hello"
+    monkeypatch.setattr(wire, "MOST_BYTES", 1000)
+    assert wire.unpacked(gzip.compress(b"\x00" * 100_000), "gzip") is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "encoding"),
+    [
+        (b"no gzip", "gzip"),
+        (gzip.compress(b"x" * 100)[:-9], "gzip"),
+        (zlib.compress(b"x"), "gzip"),
+        (b"", "br"),
+    ],
+)
+def test_what_cannot_be_unpacked_is_refused(raw: bytes, encoding: str) -> None:
+    with pytest.raises(BadInput):
+        wire.unpacked(raw, encoding)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null7",
+        b'{"resourceSpans": 5}',
+        b'{"resourceSpans": [5]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "xyz"}]}]}]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": Infinity}]}]}]}',
+        b"[" * 200_000,
+        b'{"resourceSpans": [{"resource": {"attributes": [{"key": "a", "value": '
+        + b'{"arrayValue": {"values": [' * 60
+        + b"]}}" * 60
+        + b"}]}}]}",
+    ],
+)
+def test_json_that_is_no_request_is_refused_in_words(body: bytes) -> None:
+    with pytest.raises(BadInput):
+        wire.spans_of(body, wire.JSON)
+
+
+def test_attributes_that_are_nested_too_deeply_are_refused() -> None:
+    value = b""
+    for _ in range(200):
+        array = b"\x0a" + bytes(protobuf_length(value)) + value
+        value = b"\x2a" + bytes(protobuf_length(array)) + array
+    pair = b"\x0a\x01a\x12" + bytes(protobuf_length(value)) + value
+    message = pair
+    for tag in (b"\x4a", b"\x12", b"\x12", b"\x0a"):  # attribute, span, scope, resource
+        message = tag + bytes(protobuf_length(message)) + message
+
+    with pytest.raises(BadInput, match="deep"):
+        protobuf.spans_of(message)
+
+
+def protobuf_length(raw: bytes) -> list[int]:
+    length, out = len(raw), []
+    while length >= 0x80:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    return [*out, length]
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    for media in wire.MEDIA_TYPES:
+        with contextlib.suppress(BadInput):
+            assert isinstance(wire.spans_of(raw, media), list)
+
+
+@given(st.data())
+def test_a_request_with_a_broken_byte_is_read_or_refused(data: st.DataObject) -> None:
+    raw = bytearray(REQUEST)
+    place = data.draw(st.integers(0, len(raw) - 1))
+    raw[place] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(BadInput):
+        assert isinstance(
+            protobuf.spans_of(bytes(raw[: data.draw(st.integers(0, len(raw)))])), list
+        )
+
+
+REQUEST = encode_spans(recorded()).SerializeToString()
+
+
+def test_the_answer_says_what_was_not_taken() -> None:
+    response = ExportTraceServiceResponse.FromString(
+        wire.answer(wire.PROTOBUF, rejected=300, reason="too long")
+    )
+
+    assert response.partial_success.rejected_spans == 300
+    assert response.partial_success.error_message == "too long"
+    assert wire.answer(wire.PROTOBUF) == b""
+    assert json.loads(wire.answer(wire.JSON)) == {}
+    partial = json.loads(wire.answer(wire.JSON, rejected=2, reason="x"))["partialSuccess"]
+    assert partial == {"rejectedSpans": "2", "errorMessage": "x"}
