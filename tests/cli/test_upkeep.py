@@ -264,3 +264,18 @@ def test_erase_counts_first_and_gives_a_receipt(filled: Program) -> None:
     assert "Nothing was changed" in told.out
     assert receipt["sessions_purged"] == 0
     assert receipt["person"] != "5"
+
+
+def test_backups_by_the_clock_keep_the_newest_and_touch_no_other_file(
+    filled: Program, tmp_path: Path
+) -> None:
+    for name in ("hansard-20250101T000000Z.db", "hansard-20250102T000000Z.db", "notes.db"):
+        (tmp_path / name).write_bytes(b"")
+
+    made = filled("backup", "--into", str(tmp_path), "--keep", "2", "--json").json
+
+    assert made["deleted"] == ["hansard-20250101T000000Z.db"]
+    assert len(list(tmp_path.glob("hansard-*.db"))) == 2
+    assert (tmp_path / "notes.db").exists()
+    assert filled("sessions", "list", "--database", f"sqlite:///{made['file']}").code == 0
+    assert filled("backup").code == filled("backup", "x.db", "--keep", "1").code == 2

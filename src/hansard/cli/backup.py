@@ -1,6 +1,8 @@
 """`hansard backup`."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -8,37 +10,76 @@ from hansard.cli.console import Console
 from hansard.cli.table import count, share, size
 from hansard.cli.tree import command, pass_console
 from hansard.clock import RandomIds, SystemClock
+from hansard.errors import StoreUnavailable
 from hansard.store import backup as making
 
+# The names that --into gives; no other file is ever deleted.
+_OURS = re.compile(r"hansard-[0-9]{8}T[0-9]{6}Z\.db")
 
-@command("backup", example="hansard backup /mnt/safe/hansard-2026-01-31.db")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+
+@command(
+    "backup",
+    example="hansard backup /mnt/safe/hansard-2026-01-31.db\nhansard backup --into /mnt/safe --keep 14",
+)
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--into", "folder", type=click.Path(path_type=Path), help="A folder of backups.")
+@click.option("--keep", type=click.IntRange(min=1), help="Then delete all but the newest in it.")
 @pass_console
-def backup(console: Console, file: Path, *, force: bool) -> None:
+def backup(
+    console: Console, file: Path | None, *, force: bool, folder: Path | None, keep: int | None
+) -> None:
     """Copy the store into a file while it is in use, and check the copy.
 
     The file holds everything that was stored before this began, of all profiles. It is a store
-    itself: `--database FILE` reads it, `hansard restore FILE` puts it in the store's place.
+    itself: `--database FILE` reads it, `hansard restore FILE` puts it in the store's place. With
+    --into the file is named by the time: call that by a timer, and go back to any of those times.
     """
+    if (file is None) is (folder is None):
+        raise click.UsageError("Name a FILE, or a folder with --into.")
+    if keep is not None and folder is None:
+        raise click.UsageError("--keep needs --into.")
     with console.house() as house:
+        target = file if folder is None else _named(folder)
+        assert target is not None
         made = making.backup(
             house.store,
-            file,
+            target,
             clock=SystemClock(),
             ids=RandomIds(),
             overwrite=force,
             progress=lambda done, whole: console.progress(share(done, whole)),
         )
     console.end_progress()
+    deleted = [] if folder is None or keep is None else _delete_older(folder, keep)
+    _tell(console, made, deleted)
+
+
+def _named(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise StoreUnavailable(f"There is no directory {folder}; nothing was made.")
+    return folder / f"hansard-{SystemClock().now():%Y%m%dT%H%M%SZ}.db"
+
+
+def _delete_older(folder: Path, keep: int) -> list[str]:
+    """All but the newest backups; their names sort by time."""
+    ours = sorted(path for path in folder.iterdir() if _OURS.fullmatch(path.name))
+    for path in ours[:-keep]:
+        path.unlink()
+    return [path.name for path in ours[:-keep]]
+
+
+def _tell(console: Console, made: making.BackupReport, deleted: list[str]) -> None:
     held = made.contents
-    value = {
+    value: dict[str, Any] = {
         "file": made.file,
         "bytes": made.bytes,
         "store_id": held.store_id,
         "generation": held.generation,
         "sessions": held.sessions,
         "entries": held.entries,
+        "deleted": deleted,
     }
     told = f"{count(held.sessions, 'session')}, {count(held.entries, 'entry')}"
-    console.answer(value, f"{made.file}: {told}, {size(made.bytes)}, checked.")
+    older = f" {count(len(deleted), 'older backup')} deleted." if deleted else ""
+    console.answer(value, f"{made.file}: {told}, {size(made.bytes)}, checked.{older}")
