@@ -13,6 +13,7 @@ from hansard.channels import registry
 from hansard.channels import telegram as channel
 from hansard.channels.telegram.adapter import TelegramAdapter
 from hansard.errors import BadInput, NotAllowed, RetryLater, Unreachable
+from hansard.model.delivery import Delivery
 from hansard.model.entry import Message
 from hansard.model.part import Attachment
 from hansard.model.place import Channel
@@ -332,3 +333,53 @@ def test_a_configuration_makes_an_adapter() -> None:
 
     assert isinstance(made, TelegramAdapter)
     assert not made.capabilities.ids_needed_for_mentions
+
+
+class Shelf:
+    """A desk with one file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    async def blob(self, delivery: Delivery, name: str) -> bytes:
+        return self.data
+
+    async def bounced(self, delivery_id: str, reason: str) -> None:
+        raise AssertionError(reason)
+
+    async def moved(self, old: str, new: str) -> None:
+        raise AssertionError(new)
+
+
+async def test_a_picture_is_shown_and_one_that_cannot_be_is_a_document(fake: FakeTelegram) -> None:
+    adapter = fake.adapter()
+    adapter.attach(Shelf(b"png"))
+    picture = Attachment("ab", "image/png", "cat.png", 3)
+
+    await adapter.send(delivery_to(Channel("telegram", "7"), picture))
+    fake.refuse_with(400, "Bad Request: PHOTO_INVALID_DIMENSIONS")
+    await adapter.send(delivery_to(Channel("telegram", "7"), picture, id="2"))
+
+    assert fake.given() == [("cat.png", b"png")] * 2
+    assert (len(fake.sent("sendPhoto")), len(fake.sent("sendDocument"))) == (2, 1)
+    await adapter.close()
+
+
+async def test_a_file_that_telegram_refuses_is_named_and_nothing_is_sent_twice(
+    fake: FakeTelegram,
+) -> None:
+    adapter = fake.adapter()
+    adapter.attach(Shelf(b"bytes"))
+    delivery = delivery_to(
+        Channel("telegram", "7"), "see", Attachment("ab", "text/plain", "a.txt", 5)
+    )
+
+    fake.refuse_with(400, "Bad Request: file is too big")
+    fake.let_pass(1)
+    await adapter.send(delivery)
+
+    assert fake.seen()[0] == "see"
+    assert "a.txt" in fake.seen()[1]
+    assert "too big" in fake.seen()[1]
+    assert fake.given() == []
+    await adapter.close()

@@ -71,6 +71,23 @@ def test_a_token_that_is_refused_is_one_line_that_says_what_to_do(
     assert TOKEN not in answer.err
 
 
+def test_when_nobody_answers_one_line_says_what_to_look_at(
+    hansard: Program, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    hansard.home.mkdir()
+    (hansard.home / "hansard.toml").write_text(
+        f'[channels.telegram]\ntoken_file = "{tmp_path / "token"}"\nbase_url = "http://127.0.0.1:9"\n'
+    )
+
+    answer = hansard("channels", "check", "telegram")
+
+    assert answer.code == 1
+    assert (
+        "cannot be reached. Is the network there, and is [channels.telegram] right?" in answer.line
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "words"), [("pigeon", "Known: telegram"), ("telegram", "docs/channels/telegram.md")]
 )

@@ -41,6 +41,8 @@ SHARES = {"telegram": 100, "discord": 90, "slack": 90, "whatsapp": 90, "signal":
 MAIL, ROOMS = 20, 10
 LOOK_SECONDS = 0.02
 PATIENCE_SECONDS = 240.0
+# Measured: 9 MB from the first thousand to the fifth, caches that fill; at 20,000 messages it has
+# been level since 10,000.
 MOST_GROWTH_MB = 32.0
 
 
