@@ -110,10 +110,12 @@ def _spoil_cell(path: Path, chance: random.Random) -> None:
         if rows:
             row, column = chance.choice(rows), chance.randrange(len(columns))
             value = _spoilt_cell(row[column + 1], chance)
-            base.execute(
-                f'UPDATE OR IGNORE "{table}" SET "{columns[column]}"=? WHERE rowid=?',
-                (value, row[0]),
-            )
+            # A number that is the row's own can be nothing else.
+            with contextlib.suppress(sqlite3.IntegrityError):
+                base.execute(
+                    f'UPDATE OR IGNORE "{table}" SET "{columns[column]}"=? WHERE rowid=?',
+                    (value, row[0]),
+                )
     base.close()
 
 

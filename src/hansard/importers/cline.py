@@ -1,0 +1,231 @@
+"""Cline, Roo Code and Kilo Code: a directory for each task."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from hansard.errors import BadInput
+from hansard.importers import anthropic_blocks, calls, documents, files, shape, times
+from hansard.importers.base import (
+    Begin,
+    Compacted,
+    Event,
+    Facts,
+    Json,
+    Parent,
+    Resume,
+    Said,
+    Skipped,
+    Spent,
+    Unit,
+    Where,
+)
+from hansard.importers.content import Content
+from hansard.model.session import Kind, Lineage
+
+TALK, SCREEN = "api_conversation_history.json", "ui_messages.json"
+ITEM, FACTS = "history_item.json", "task_metadata.json"
+_EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.kilo-code")
+_EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
+_OPEN, _CLOSE = "<task>", "</task>"
+_AROUND = "<environment_details>"
+
+
+class Cline:
+    """Reads the tasks of Cline and its sisters."""
+
+    name = "cline"
+    title = "Cline"
+
+    def places(self, where: Where) -> list[Path]:
+        """The directories of each extension in each editor, and that of the command line."""
+        roots = (".config", "Library/Application Support", "AppData/Roaming")
+        users = [where.home / root / name / "User" for root in roots for name in _EDITORS]
+        users.append(where.home / ".vscode-server" / "data" / "User")
+        found = [user / "globalStorage" / each for user in users for each in _EXTENSIONS]
+        return [*found, where.home / ".cline" / "data"]
+
+    def recognises(self, path: Path) -> bool:
+        """Whether it is a task, or a directory of tasks."""
+        return any(True for _ in _tasks(path))
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """One unit a task; those that others began come after them."""
+        found: list[tuple[bool, Unit]] = []
+        for folder in _tasks(place):
+            item = shape.record(documents.read_if_any(folder / ITEM))
+            parent = shape.name(item.get("parentTaskId"))
+            known = [folder / name for name in (TALK, SCREEN, ITEM, FACTS)]
+            beside = tuple(path for path in known if files.is_file(path))
+            size = files.size_of(*beside)
+            unit = Unit(str(folder), beside[0], files.stamp_of(*known), size, beside, hint=parent)
+            found.append((parent is not None, unit))
+        yield from (unit for _, unit in sorted(found, key=lambda each: (each[0], each[1].name)))
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """One task."""
+        del resume
+        yield from _Task(unit.path.parent, unit.hint).events()
+
+
+def _tasks(place: Path) -> Iterator[Path]:
+    if _is_task(place):
+        yield place
+        return
+    inner = place / "tasks"
+    root = inner if files.is_directory(inner) else place
+    found = files.walk(root, suffixes=(TALK, SCREEN), depth=1)
+    yield from sorted({each.parent for each in found})
+
+
+def _is_task(place: Path) -> bool:
+    return files.is_file(place / TALK) or files.is_file(place / SCREEN)
+
+
+class _Task:
+    """One task: what the model read, and what the person saw."""
+
+    def __init__(self, folder: Path, parent: str | None) -> None:
+        self._folder = folder
+        self._parent = parent
+        self._screen = shape.records(_list_of(folder / SCREEN))
+        self._item = shape.record(documents.read_if_any(folder / ITEM))
+        self._facts = shape.record(documents.read_if_any(folder / FACTS))
+        first = self._screen[0].get("ts") if self._screen else None
+        otherwise = files.changed_at(folder / (TALK if files.is_file(folder / TALK) else SCREEN))
+        self._began = times.first(first, folder.name, self._item.get("ts")) or otherwise
+
+    def events(self) -> Iterator[Event]:
+        """All that is known of it."""
+        talk = _list_of(self._folder / TALK)
+        if talk is None and not self._screen:
+            raise BadInput(f"{self._folder} has no messages that can be read.")
+        named = self._parent and Parent(native_id=self._parent, lineage=Lineage.SUBAGENT)
+        yield Begin(
+            native_id=self._folder.name,
+            began_at=self._began,
+            kind=Kind.SUBAGENT if named else Kind.IMPORT,
+            parent=named or None,
+        )
+        yield Facts(fields=self._fields())
+        if talk is None:
+            yield Skipped(where=TALK, why="it is not there or not JSON; the screen was read")
+            yield from self._seen()
+        else:
+            yield from self._said(talk)
+        yield from self._spent()
+
+    def _fields(self) -> Json:
+        first = self._screen[0].get("text") if self._screen else None
+        title = shape.words(self._item.get("task")) or shape.words(first)
+        fields: Json = {"title": title.strip().partition("\n")[0]}
+        folder = self._item.get("workspace") or self._item.get("cwdOnTaskInitialization")
+        if shape.name(folder):
+            fields["workspace"] = {"path": folder}
+        model = self._model_at(None)
+        return fields | ({"model": model} if model else {})
+
+    def _said(self, talk: list[Any]) -> Iterator[Event]:
+        seen = self._times()
+        at = self._began
+        for number, message in enumerate(talk):
+            if not isinstance(message, dict):
+                yield Skipped(where=f"message {number + 1}", why="not an object")
+                continue
+            at = times.of(message.get("ts")) or seen.get(number) or at
+            content = Content()
+            _add(content, message.get("content"))
+            if message.get("isSummary") is True:
+                words = [part["text"] for part in content.parts if part["type"] == "text"]
+                yield Compacted(summary="\n".join(words), at=at)
+            elif content:
+                yield self._message(message, content, number, at)
+
+    def _message(self, message: Json, content: Content, number: int, at: datetime) -> Said:
+        role = "assistant" if message.get("role") == "assistant" else "user"
+        kinds = {part["type"] for part in content.parts}
+        if role == "user" and "tool_result" in kinds and "text" not in kinds:
+            role = "tool"
+        model = self._model_at(at) if role == "assistant" else None
+        return content.said(role, at, id=f"{number}", model=model)
+
+    def _times(self) -> dict[int, datetime]:
+        """When each message of the model's was on the screen."""
+        seen: dict[int, datetime] = {}
+        for message in self._screen:
+            number, at = message.get("conversationHistoryIndex"), times.of(message.get("ts"))
+            if isinstance(number, int) and at is not None:
+                seen.setdefault(number + 1, at)
+        return seen
+
+    def _model_at(self, at: datetime | None) -> str | None:
+        """The model that was used at a time; the last one when no time is asked for."""
+        found = None
+        for used in shape.records(self._facts.get("model_usage")):
+            since = times.of(used.get("ts"))
+            if at is None or found is None or (since is not None and since <= at):
+                found = shape.name(used.get("model_id")) or found
+        return found
+
+    def _seen(self) -> Iterator[Event]:
+        """What the person saw, when nothing else is left."""
+        at = self._began
+        for number, message in enumerate(self._screen):
+            if message.get("partial") is True:
+                continue
+            at = times.of(message.get("ts")) or at
+            kind = message.get("say") or message.get("ask")
+            content = Content()
+            if kind == "reasoning":
+                content.think(message.get("text") or message.get("reasoning"))
+            elif kind in ("task", "text", "user_feedback", "completion_result", "followup"):
+                content.say(message.get("text"))
+            for image in shape.items(message.get("images")):
+                content.attach_url(image)
+            if content:
+                is_person = number == 0 or kind in ("task", "user_feedback")
+                role = "user" if is_person else "assistant"
+                yield content.said(role, at, id=f"screen {number}")
+
+    def _spent(self) -> Iterator[Spent]:
+        for message in self._screen:
+            if message.get("say") != "api_req_started" or message.get("partial") is True:
+                continue
+            used, at = shape.record(shape.parsed(message.get("text"))), times.of(message.get("ts"))
+            call = calls.one(
+                "cline",
+                f"{self._folder.name}:{message.get('ts')}",
+                model=self._model_at(at),
+                at=at,
+                dollars=used.get("cost"),
+                input=used.get("tokensIn"),
+                output=used.get("tokensOut"),
+                cache_read=used.get("cacheReads"),
+                cache_write=used.get("cacheWrites"),
+            )
+            if call:
+                yield Spent(usage=call)
+
+
+def _list_of(path: Path) -> list[Any] | None:
+    found = documents.read_if_any(path)
+    return found if isinstance(found, list) else None
+
+
+def _add(content: Content, given: object) -> None:
+    """What a message says; what the tool tells the model of its surroundings stands apart."""
+    for block in given if isinstance(given, list) else [{"type": "text", "text": given}]:
+        words = shape.record(block).get("text")
+        if not isinstance(words, str) or shape.record(block).get("type") != "text":
+            anthropic_blocks.add_block(content, block)
+        elif words.startswith(_AROUND):
+            content.keep({"type": "environment_details", "text": words})
+        else:
+            bare = words.strip()
+            if bare.startswith(_OPEN) and bare.endswith(_CLOSE):
+                words = bare.removeprefix(_OPEN).removesuffix(_CLOSE).strip("\n")
+            content.say(words)
+
+
+IMPORTER = Cline()

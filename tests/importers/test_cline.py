@@ -1,0 +1,90 @@
+"""The tasks of Cline and Roo Code."""
+
+from pathlib import Path
+
+import pytest
+
+from hansard.importers.cline import IMPORTER
+from hansard.model.entry import Compaction, Role
+from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from hansard.model.session import Kind, Lineage
+from hansard.store.blobs import hash_of
+from tests.importers import rubbish
+from tests.importers.reading import Archive
+from tests.importers.write_cline import PICTURE, Task, a_day_at_the_mill, words
+
+TEXTS = ["What is in a.txt?", "", "", "Flour.", "Grind it."]
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    made = Task(tmp_path / "roo")
+    a_day_at_the_mill(made)
+    made.write()
+    return made
+
+
+def test_a_task_comes_over_as_it_was(archive: Archive, task: Task, tmp_path: Path) -> None:
+    report = archive.take_all(IMPORTER, tmp_path / "roo")
+
+    head = archive.session("cline", task.id)
+    assert (report.added, report.skipped) == (1, 0)
+    assert archive.texts("cline", task.id) == TEXTS
+    messages = archive.messages("cline", task.id)
+    assert [message.role for message in messages[1:3]] == [Role.ASSISTANT, Role.TOOL]
+    said = [part for message in messages for part in message.parts]
+    assert said[0] == Text("What is in a.txt?")
+    assert isinstance(said[1], Unknown)
+    assert said[2:6] == [
+        Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE)),
+        Reasoning("I read it"),
+        ToolCall("c1", "read_file", {"path": "a.txt"}),
+        ToolResult("c1", "flour"),
+    ]
+    bodies = [entry.body for entry in archive.log("cline", task.id)]
+    assert [body.summary for body in bodies if isinstance(body, Compaction)] == ["Flour was found."]
+    assert (head.title, head.model) == ("Look", "claude-sonnet-4-5")
+    assert (head.usage.calls, head.usage.output_tokens, head.usage.cost_microusd) == (2, 30, 3000)
+    archive.check_again(IMPORTER, tmp_path / "roo", task.folder / "ui_messages.json")
+
+
+def test_only_the_task_that_grew_is_read_again(
+    archive: Archive, task: Task, tmp_path: Path
+) -> None:
+    child = Task(tmp_path / "roo", "1769936400001", parent=task.id)
+    child.say("user", words("Dig."))
+    child.write()
+    archive.take_all(IMPORTER, tmp_path / "roo")
+
+    task.say("assistant", words("Ground."))
+    task.write()
+    report = archive.take_all(IMPORTER, tmp_path / "roo" / "tasks")
+
+    assert (report.unchanged_units, report.messages) == (1, 1)
+    assert archive.texts("cline", task.id) == [*TEXTS, "Ground."]
+    head = archive.session("cline", child.id)
+    assert (head.kind, head.lineage) == (Kind.SUBAGENT, Lineage.SUBAGENT)
+    archive.check()
+
+
+def test_the_screen_is_read_when_nothing_else_is_left(archive: Archive, task: Task) -> None:
+    (task.folder / "api_conversation_history.json").write_text("[{")
+
+    report = archive.take_all(IMPORTER, task.folder)
+
+    assert report.skipped == 1
+    assert archive.texts("cline", task.id) == ["Look\nwell"]
+
+
+def test_damage_is_survived(task: Task, tmp_path: Path) -> None:
+    rubbish.survives(IMPORTER, tmp_path / "roo", tmp_path)
+    (task.folder / "api_conversation_history.json").unlink()
+    rubbish.survives(IMPORTER, tmp_path / "roo", tmp_path, times=30)
+
+
+def test_it_is_recognised(task: Task, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    assert IMPORTER.recognises(task.folder)
+    assert IMPORTER.recognises(tmp_path / "roo")
+    assert not IMPORTER.recognises(tmp_path / "empty")
