@@ -181,6 +181,25 @@ def test_each_of_its_files_is_recognised(tmp_path: Path) -> None:
         assert not IMPORTER.recognises(path), path
 
 
+def test_an_export_of_its_own_is_read(archive: Archive, tmp_path: Path) -> None:
+    first = {"id": "c1", "source": "cli", "started_at": NOON, "title": "Long talk"}
+    first |= {"ended_at": NOON + 5, "end_reason": "compression", "system_prompt": "x" * 9000}
+    second = {"id": "c2", "source": "cli", "started_at": NOON + 6, "parent_session_id": "c1"}
+    path = tmp_path / "backup.jsonl"
+    lines = [first | {"messages": texts("a", "b")}, {"id": 7}, second | {"messages": texts("c")}]
+    path.write_text("\n".join(json.dumps(each) for each in lines) + "\n{broken\n")
+
+    report = take(archive, path)
+
+    assert IMPORTER.recognises(path)
+    assert (report.added, archive.texts("hermes", "c1")) == (1, ["a", "b", "c"])
+    assert [fault.where for fault in report.faults] == ["line 2", "line 4"]
+    before = archive.everything()
+    path.write_text(path.read_text().replace("{broken", ""))
+    assert take(archive, path).unchanged == 1
+    assert archive.everything() == before
+
+
 def test_damaged_files_break_nothing(tmp_path: Path) -> None:
     home = tmp_path / ".hermes"
     database = StateDb(home / "state.db", 22)

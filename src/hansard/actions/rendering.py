@@ -18,7 +18,7 @@ def export_markdown(
     """Sessions as Markdown, one document behind the other; without ids all but the trash."""
     for number, head in enumerate(_heads(store, ids, profile)):
         yield ("\n" if number else "") + markdown.opening(head_within(head, extent))
-        for entry in _transcript(store, head, extent):
+        for entry in transcript_of(store, head, extent):
             yield markdown.entry(entry)
 
 
@@ -33,7 +33,7 @@ def export_html(
     yield page.opening(title)
     for head in _heads(store, ids, profile):
         yield page.session_opening(head_within(head, extent))
-        for entry in _transcript(store, head, extent):
+        for entry in transcript_of(store, head, extent):
             pictures = {
                 name: store.read(blobs.get, name).result() for name in page.pictures_of(entry)
             }
@@ -60,7 +60,7 @@ def _page(tx: Tx, profile: str, after: int) -> list[tuple[int, str]]:
     return [(no, shelf) for no, _, shelf in rows]
 
 
-def _transcript(store: Store, head: SessionHead, extent: Extent) -> Iterator[Entry]:
+def transcript_of(store: Store, head: SessionHead, extent: Extent) -> Iterator[Entry]:
     """What people read of a session, in short reads."""
     segments = store.read(sessions.segments, head.no).result()
     stretches = transcript.retracted(store.read(entries.marks, segments).result())

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import files, hermes_web
+from hansard.importers import files, hermes_export, hermes_web
 from hansard.importers.base import Event, Resume, Skipped, Unit, Where
 from hansard.importers.hermes_gateway import INDEX, Index
 from hansard.importers.hermes_home import DATABASE, homes_of
@@ -86,7 +86,8 @@ def _is_file_of_hermes(path: Path) -> bool:
         told = head.lstrip(b"\xef\xbb\xbf \t\r\n")
         return told.startswith(b"{") and b'"session_id"' in told and b'"workspace"' in told
     if path.suffix == ".jsonl":
-        return files.is_file(path.parent / INDEX) and b'"role"' in head
+        is_transcript = files.is_file(path.parent / INDEX) and b'"role"' in head
+        return is_transcript or hermes_export.is_export(path)
     return False
 
 

@@ -32,11 +32,12 @@ class Index:
 
     entries: dict[str, Json] = field(default_factory=dict)
     faults: list[tuple[str, str]] = field(default_factory=list)
+    path: Path | None = None
 
 
 def index(path: Path) -> Index:
     """What a `sessions.json` says; nothing when there is none."""
-    found = Index()
+    found = Index(path=path)
     if not files.is_file(path):
         return found
     data = documents.read(path, most=MAX_INDEX)

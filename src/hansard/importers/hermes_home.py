@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import documents, files, hermes_gateway, hermes_web, shape
+from hansard.importers import documents, files, hermes_export, hermes_gateway, hermes_web, shape
 from hansard.importers.base import Unit
 from hansard.importers.hermes_gateway import Index
 from hansard.importers.hermes_state import Chain, Row, chains_of, rows_of
@@ -32,6 +32,8 @@ class Home:
     web: dict[str, WebFile] = field(default_factory=dict)
     projects: dict[str, ProjectFact] = field(default_factory=dict)
     jobs: dict[str, str] = field(default_factory=dict)
+    # Where sessions stand in an export of Hermes' own.
+    exported: dict[str, tuple[Path, int]] = field(default_factory=dict)
     faults: list[tuple[Path, str]] = field(default_factory=list)
     _open: ForeignDatabase | None = None
 
@@ -43,7 +45,7 @@ class Home:
     @contextmanager
     def database(self) -> Iterator[ForeignDatabase | None]:
         """The database, open; None when there is none."""
-        if self._open is not None or not self.rows:
+        if self._open is not None or not self.rows or self.exported:
             yield self._open
             return
         with ForeignDatabase(self.database_path) as opened:
@@ -52,7 +54,7 @@ class Home:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Keep the database open meanwhile, and know its sessions."""
-        if not files.is_file(self.database_path):
+        if self.exported or not files.is_file(self.database_path):
             yield
             return
         try:
@@ -74,7 +76,7 @@ class Home:
         for path, why in self.faults:
             yield self._unit(path, why, why, path)
         if self.index.faults:
-            path = self.path / "sessions" / hermes_gateway.INDEX
+            path = self.index.path or self.path
             yield self._unit(path, files.stamp_of(path), self.index, path)
         for chain in self._chains():
             yield self._talk(chain)
@@ -95,7 +97,7 @@ class Home:
         told = [(row.facts, row.prints) for row in chain.rows]
         entries = [self.index.entries.get(row.id) for row in chain.rows if not row.facts]
         stamp = hash_of(repr((told, entries)).encode("utf-8", "surrogatepass"))[:32]
-        path = self.database_path if chain.rows[0].facts else beside[0]
+        path = beside[0] if self.exported or not chain.rows[0].facts else self.database_path
         return Unit(
             f"{self.path}#{chain.id}",
             path,
@@ -107,6 +109,8 @@ class Home:
         )
 
     def _files_of(self, id: str) -> Iterator[Path]:
+        if id in self.exported:
+            yield self.exported[id][0]
         if id in self.transcripts:
             yield self.transcripts[id]
         if id in self.web:
@@ -153,7 +157,11 @@ def _home(path: Path, profile: str | None = None) -> Home:
 
 def _of_file(path: Path) -> Home:
     made = Home(path if path.suffix == ".db" else path.parent)
-    if path.suffix == ".jsonl":
+    if path.suffix == ".jsonl" and hermes_export.is_export(path):
+        found = hermes_export.read(path)
+        made.rows, made.index.faults, made.index.path = found.rows, found.faults, path
+        made.exported = {id: (path, place) for id, place in found.places.items()}
+    elif path.suffix == ".jsonl":
         made.transcripts[path.name.removesuffix(".jsonl")] = path
         index = path.parent / hermes_gateway.INDEX
         made.index = hermes_gateway.index(index) if files.is_file(index) else Index()

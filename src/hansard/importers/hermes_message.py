@@ -62,7 +62,12 @@ class Light(NamedTuple):
 
 def from_row(row: tuple[Any, ...]) -> Json:
     """A row with the columns of `COLUMNS` as an object; what it lacks is left out."""
-    found = {name: value for name, value in zip(COLUMNS, row, strict=True) if value is not None}
+    return unpacked(dict(zip(COLUMNS, row, strict=True)))
+
+
+def unpacked(row: Json) -> Json:
+    """A message whose lists and objects may be written as texts."""
+    found = {name: value for name, value in row.items() if value is not None}
     content = found.get("content")
     if isinstance(content, str) and content.startswith(_AS_JSON):
         found["content"] = shape.parsed_or_text(content.removeprefix(_AS_JSON))

@@ -23,7 +23,7 @@ from hansard.importers.hermes_home import Home
 from hansard.importers.hermes_message import local
 from hansard.importers.hermes_plan import Step, joined, name, steps_of, unfolded
 from hansard.importers.hermes_state import Chain
-from hansard.importers.hermes_tapes import Items, Lines, Playback, Table, Tape, survey
+from hansard.importers.hermes_tapes import Exported, Items, Lines, Playback, Table, Tape, survey
 from hansard.importers.hermes_web import WebFile, WebSession
 from hansard.importers.merging import aligned
 from hansard.model.usage import Usage
@@ -68,6 +68,8 @@ class Talk:
             steps: list[Step] = []
             if self._database is not None and row.facts:
                 steps = self._steps(Table(self._database, row.id))
+            if row.id in self._home.exported:
+                steps = self._steps(Exported(*self._home.exported[row.id]))
             if row.id in self._home.transcripts:
                 steps = joined(steps, self._steps(Lines(self._home.transcripts[row.id])))
             segments.append(steps)

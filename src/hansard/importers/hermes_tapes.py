@@ -7,7 +7,7 @@ from typing import Protocol
 from hansard.errors import BadInput
 from hansard.importers import files, json_lines, shape
 from hansard.importers.base import Event, Json, LeftOut, Skipped
-from hansard.importers.hermes_message import COLUMNS, NOT_SAID, Light, from_row, light
+from hansard.importers.hermes_message import COLUMNS, NOT_SAID, Light, from_row, light, unpacked
 from hansard.store.foreign import ForeignDatabase
 
 # What is planned of a conversation is held in memory, a little for each message.
@@ -60,6 +60,21 @@ class Lines:
                     yield Skipped(where=f"{self.path.name} line {number}", why=why)
                 else:
                     yield line.data
+
+
+class Exported:
+    """The messages of one session in a line of an export."""
+
+    def __init__(self, path: Path, place: int) -> None:
+        self.path = path
+        self._place = place
+
+    def raws(self) -> Iterator[Json | Event]:
+        with files.opened(self.path) as file:
+            line = next(json_lines.lines(file, self._place), None)
+        data = {} if line is None else shape.record(line.data)
+        for raw in Items(self.path, data.get("messages")).raws():
+            yield unpacked(raw) if isinstance(raw, dict) else raw
 
 
 class Items:

@@ -1,0 +1,43 @@
+"""What `hermes sessions export` writes: a session a line, its row and its messages in one object."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hansard.importers import files, json_lines, shape
+from hansard.importers.hermes_state import Row
+
+_HEAD = 256 * 1024
+_SIGNS = (b'"id"', b'"source"', b'"started_at"')
+
+
+@dataclass(slots=True)
+class Export:
+    """The sessions of a file, where each begins, and which lines are none."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    faults: list[tuple[str, str]] = field(default_factory=list)
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file is a list of sessions, and not of messages."""
+    head = files.head(path, _HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+    return head.startswith(b"{") and all(sign in head for sign in _SIGNS)
+
+
+def read(path: Path) -> Export:
+    """Everything but the messages."""
+    found = Export()
+    stamp = files.stamp_of(path)
+    with files.opened(path) as file:
+        for number, line in enumerate(json_lines.lines(file), 1):
+            data = shape.record(line.data)
+            id = shape.name(data.get("id"))
+            if id is None or "messages" not in data:
+                found.faults.append((f"line {number}", line.why or "it is no session"))
+                continue
+            said = shape.items(data.pop("messages"))
+            facts = {n: v for n, v in data.items() if n != "id" and v is not None}
+            found.rows[id] = Row(id, facts, len(said), (len(said), stamp))
+            found.places[id] = line.start
+    return found

@@ -1,0 +1,64 @@
+"""`hansard export --as`: a session for another tool."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hansard.model.handover.forms import FORMS
+from tests.cli.conftest import Program
+
+
+@pytest.fixture
+def talking(hansard: Program) -> Program:
+    hansard.append("new", "hello", "--title", "Capitals")
+    hansard.append("Capitals", "hi", "--role", "assistant")
+    return hansard
+
+
+@pytest.mark.parametrize("tool", list(FORMS))
+def test_a_file_is_written_and_the_next_step_is_told(
+    talking: Program, tmp_path: Path, tool: str
+) -> None:
+    path = tmp_path / "session"
+
+    answer = talking("export", "Capitals", "--as", tool, "-o", str(path))
+
+    assert answer.code == 0
+    assert str(path) in answer.out.splitlines()[1]
+    for line in (
+        path.read_text().splitlines() if FORMS[tool].suffix == "jsonl" else [path.read_text()]
+    ):
+        json.loads(line)
+    assert "hello" in path.read_text()
+
+
+def test_a_pipe_gets_the_file_alone(talking: Program) -> None:
+    answer = talking("export", "Capitals", "--as", "openai")
+
+    assert answer.json == [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "hi"},
+    ]
+    assert "messages" in answer.line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--all", "--as", "codex"], "one session"),
+        (["Capitals", "Capitals", "--as", "codex"], "one session"),
+        (["Capitals", "--as", "codex", "--format", "md"], "no --format"),
+        (["Capitals", "--budget", "5"], "goes with --as"),
+        (["Capitals", "--as", "codex", "--budget", "0"], "from 1 up"),
+        (["Nowhere", "--as", "codex"], "Nowhere"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_words(
+    talking: Program, arguments: list[str], why: str
+) -> None:
+    answer = talking("export", *arguments)
+
+    assert answer.code != 0
+    assert why in answer.err
+    assert "Traceback" not in answer.err
