@@ -1,14 +1,17 @@
 """What the tests of integrations share: houses on both databases, and a model that answers."""
 
+import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hansard.app.house import House, open_house
+from hansard.testing.child import ServerUnavailable
+from hansard.testing.environment import installed
 from hansard.testing.model_server import ModelServer
 from hansard.testing.postgres import Server
-from tests.integrations.driving import Urls, weather_model
+from tests.integrations.driving import ROOT, Urls, weather_model
 
 KINDS = ("sqlite", "postgres")
 
@@ -61,3 +64,15 @@ async def model() -> AsyncIterator[ModelServer]:
     async with ModelServer() as server:
         server.otherwise = weather_model
         yield server
+
+
+@pytest.fixture(scope="session")
+def adk_python() -> Path:
+    """An interpreter that has the kit and what Hansard itself needs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["google-adk"], *extras["postgres"]]
+    try:
+        return installed(ROOT / ".tools", "google-adk", wanted)
+    except ServerUnavailable as error:
+        pytest.fail(str(error), pytrace=False)

@@ -3,15 +3,12 @@
 import json
 import re
 import subprocess
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hansard.app.house import open_house
-from hansard.testing.child import ServerUnavailable
-from hansard.testing.environment import installed
 from hansard.testing.model_server import ModelServer
 from hansard.testing.postgres import Server
 from tests.integrations.driving import ROOT, Urls, environ, kept, tell_kill_and_continue
@@ -24,26 +21,14 @@ CHECKS = re.findall(
 
 
 @pytest.fixture(scope="session")
-def python() -> Path:
-    """An interpreter that has the kit and what Hansard itself needs."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["google-adk"], *extras["postgres"]]
-    try:
-        return installed(ROOT / ".tools", "google-adk", wanted)
-    except ServerUnavailable as error:
-        pytest.fail(str(error), pytrace=False)
-
-
-@pytest.fixture(scope="session")
 def outcomes(
-    python: Path, postgres: Server, made: str, tmp_path_factory: pytest.TempPathFactory
+    adk_python: Path, postgres: Server, made: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
     """What became of every check, on both databases."""
     url = postgres.create_database(template=made)
     file = tmp_path_factory.mktemp("adk") / "hansard.db"
     done = subprocess.run(
-        [python, "-m", "tests.integrations.programs.adk_checks", f"sqlite:///{file}", url],
+        [adk_python, "-m", "tests.integrations.programs.adk_checks", f"sqlite:///{file}", url],
         cwd=ROOT,
         env=environ(),
         stdin=subprocess.DEVNULL,
@@ -60,9 +45,9 @@ def outcomes(
 
 @pytest.mark.timeout(600)
 async def test_an_agent_that_is_killed_goes_on_in_another_process(
-    urls: Urls, model: ModelServer, python: Path
+    urls: Urls, model: ModelServer, adk_python: Path
 ) -> None:
-    asks = await tell_kill_and_continue("google_adk", urls, model, python=python)
+    asks = await tell_kill_and_continue("google_adk", urls, model, python=adk_python)
 
     for ask in asks:
         roles = [message["role"] for message in ask.messages]

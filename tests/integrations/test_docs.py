@@ -1,0 +1,83 @@
+"""The examples of docs/integrations.md run as they stand."""
+
+import asyncio
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from hansard.app.house import open_house
+from hansard.testing.model_server import ModelServer
+from tests.integrations.driving import ROOT, environ
+
+PAGE = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
+EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n+```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+PLATFORMS = {
+    "OpenAI Agents SDK": "openai-agents",
+    "Claude Agent SDK": "claude-agent-sdk",
+    "pydantic-ai": "pydantic-ai",
+    "Google ADK": "google-adk",
+    "Microsoft Agent Framework": "agent-framework",
+    "LangChain": "langchain",
+    "LangGraph": "langgraph",
+}
+
+
+@pytest.mark.timeout(600)
+async def test_the_examples_run_and_leave_a_session(
+    model: ModelServer, tmp_path: Path, adk_python: Path
+) -> None:
+    assert set(EXAMPLES) == set(PLATFORMS)
+    google = {"Google ADK"}
+
+    told = await asyncio.gather(
+        _run(sys.executable, set(EXAMPLES) - google, model, tmp_path),
+        _run(adk_python, google, model, tmp_path),
+    )
+
+    assert told[0] | told[1] == dict.fromkeys(EXAMPLES, "")
+    for name, platform in PLATFORMS.items():
+        with open_house(home=str(tmp_path / name)) as house:
+            (head,) = house.sessions().items
+            assert (head.source.platform, head.message_count >= 2) == (platform, True)
+            assert house.search("Alice").hits
+
+
+async def _run(
+    python: str | Path, names: set[str], model: ModelServer, folder: Path
+) -> dict[str, str]:
+    given = {name: (EXAMPLES[name], str(folder / name)) for name in EXAMPLES if name in names}
+    (folder / "work").mkdir(exist_ok=True)
+    child = await asyncio.create_subprocess_exec(
+        python,
+        "-m",
+        "tests.integrations.programs.examples",
+        cwd=folder / "work",
+        env=environ() | _providers(model, folder),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await child.communicate(json.dumps(given).encode())
+    assert child.returncode == 0, err.decode()
+    found: dict[str, str] = json.loads(out.decode().splitlines()[-1])
+    return found
+
+
+def _providers(model: ModelServer, folder: Path) -> dict[str, str]:
+    """Where the SDKs look for their models, by the variables that each of them reads."""
+    return {
+        "HOME": str(folder),
+        "OPENAI_API_KEY": "none",
+        "OPENAI_BASE_URL": model.openai_url,
+        "OPENAI_API_BASE": model.openai_url,
+        "ANTHROPIC_API_KEY": "none",
+        "ANTHROPIC_BASE_URL": model.url,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "GOOGLE_API_KEY": "none",
+        "GOOGLE_GEMINI_BASE_URL": model.url,
+    }
