@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -14,12 +14,14 @@ from agents import (
     OpenAIChatCompletionsModel,
     RunContextWrapper,
     Runner,
+    RunState,
     Session,
     SessionSettings,
     SQLiteSession,
+    function_tool,
     set_tracing_disabled,
 )
-from hansard.actions import exporting
+from hansard.actions import exporting, importing
 from hansard.app.house import House, open_house
 from hansard.errors import BadInput, Conflict
 from hansard.integrations.openai_agents import About, HansardSession
@@ -339,3 +341,41 @@ async def test_the_stock_session_gives_the_same_answers(house: House, tmp_path: 
 
 def _used(*, tokens: int) -> Any:
     return Usage(requests=1, input_tokens=tokens, output_tokens=1, total_tokens=tokens + 1)
+
+
+async def test_an_exported_session_goes_on_in_another_store(
+    house: House, new_url: Callable[[str], str]
+) -> None:
+    await session(house).add_items(ITEMS)
+    lines = [line.encode() for line in exporting.export_jsonl(house.store, None, profile=None)]
+
+    for kind in ("sqlite", "postgres"):
+        with open_house(new_url(kind)) as other:
+            importing.import_jsonl(other.store, lines, when=other.occasion())
+            moved = session(other)
+            await moved.add_items([{"role": "user", "content": "Here I am."}])
+            assert await moved.get_items() == [*ITEMS, {"role": "user", "content": "Here I am."}]
+            assert len(other.sessions().items) == 1
+
+
+async def test_a_run_that_was_interrupted_and_resumed_is_paid_for_once(
+    house: House, model: ModelServer, agent: Agent[Any]
+) -> None:
+    @function_tool(needs_approval=True)
+    def weather(city: str) -> str:
+        """The weather in a city."""
+        return f"{city}: 21 degrees"
+
+    careful = agent.clone(tools=[weather])
+    one = session(house, model=MODEL)
+    first = await Runner.run(careful, "How is the weather in Faro?", session=one)
+    state = await RunState.from_json(careful, first.to_state().to_json())
+    for asked in first.interruptions:
+        state.approve(asked)
+
+    again = await Runner.run(careful, state, session=session(house, model=MODEL))
+
+    assert again.final_output == "The report says Faro: 21 degrees"
+    (head,) = house.sessions().items
+    assert head.usage.calls == len([ask for ask in model.requests if ask.messages]) == 2
+    assert head.message_count == 4
