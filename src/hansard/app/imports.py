@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from hansard import config
-from hansard.app.house import House
+from hansard.app.house import House, Machine
 from hansard.errors import BadInput, NotFound
 from hansard.importers import driver, files, registry
 from hansard.importers.base import Importer, Unit, Where
@@ -91,23 +91,39 @@ def tools() -> list[tuple[str, str]]:
     return [(each.name, each.title) for each in registry.importers()]
 
 
-def default_wishes(where: Where, names: Sequence[str] = ()) -> list[Wish]:
-    """Every place on the machine that has records of the named tools, or of any."""
+def default_wishes(
+    where: Where, names: Sequence[str] = (), *, must_exist: bool = True
+) -> list[Wish]:
+    """Every place on the machine where the named tools, or any, keep their records."""
     importers = [registry.importer(name) for name in names] if names else registry.importers()
     return [
         Wish(importer.name, place)
         for importer in importers
-        for place in dict.fromkeys(importer.places(where))
-        if files.is_directory(place) or files.is_file(place)
+        for place in dict.fromkeys(map(_resolved, importer.places(where)))
+        if not must_exist or files.is_directory(place) or files.is_file(place)
     ]
 
 
 def wish_for(path: Path, tool: str | None = None) -> Wish | None:
     """What someone means who names a path; None when no tool's records are there."""
+    place = _resolved(path)
     if tool is not None:
-        return Wish(registry.importer(tool).name, path)
-    found = registry.recognise(path)
-    return None if found is None else Wish(found.name, path)
+        return Wish(registry.importer(tool).name, place)
+    found = registry.recognise(place)
+    return None if found is None else Wish(found.name, place)
+
+
+def _resolved(path: Path) -> Path:
+    """The place itself: whoever names a link means where it leads. Links inside are not followed."""
+    try:
+        return path.expanduser().resolve()
+    except (OSError, RuntimeError):
+        return path
+
+
+def now(house: House | None) -> datetime:
+    """What time it is, for a house or without one."""
+    return (Machine.real() if house is None else house.machine).clock.now()
 
 
 def discover(house: House | None, where: Where, *, now: datetime) -> list[Discovery]:
@@ -138,12 +154,13 @@ def run(
     return [_outcome(part, _run(house, part, tell)) for part in parts]
 
 
-def refuse_own(house: House | None, path: Path) -> None:
+def refuse_own(database: str | None, path: Path) -> None:
     """Never read the store as if it were someone else's: a plain open and close drops its locks."""
-    for own in _own_paths(house):
-        if files.identity(own) == files.identity(path) is not None:
+    place = _resolved(path)
+    for own in _own_paths(database):
+        if files.identity(own) == files.identity(place) is not None:
             raise BadInput(f"{path} belongs to the store itself; nothing was imported.")
-        if files.is_directory(path) and own.parent.is_relative_to(path.resolve()):
+        if files.is_directory(place) and own.parent.is_relative_to(place):
             raise BadInput(
                 f"The store itself is in {path}; nothing was imported. Name a tool's own directory."
             )
@@ -163,7 +180,7 @@ def _parts(
     house: House | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool
 ) -> Iterator[_Part]:
     for wish in wishes:
-        refuse_own(house, wish.place)
+        refuse_own(_database(house), wish.place)
     for tool in dict.fromkeys(wish.tool for wish in wishes):
         importer = registry.importer(tool)
         places = tuple(wish.place for wish in wishes if wish.tool == tool)
@@ -176,7 +193,11 @@ def _parts(
 
 def _run(house: House, part: _Part, tell: Tell) -> Report:
     assert part.target is not None
-    own = [found for path in _own_paths(house) if (found := files.identity(path)) is not None]
+    own = [
+        found
+        for path in _own_paths(_database(house))
+        if (found := files.identity(path)) is not None
+    ]
     progress = _teller(part, part.target, tell)
     return driver.run(part.target, part.importer, part.units, own_files=own, progress=progress)
 
@@ -254,8 +275,10 @@ def _outcome(part: _Part, report: Report) -> Outcome:
     )
 
 
-def _own_paths(house: House | None) -> list[Path]:
-    path = None if house is None else sqlite_path(house.store.url)
-    if path is None:
-        return []
-    return [Path(path + end).resolve() for end in BESIDE]
+def _database(house: House | None) -> str | None:
+    return None if house is None else house.config.database
+
+
+def _own_paths(database: str | None) -> list[Path]:
+    path = None if database is None else sqlite_path(database)
+    return [] if path is None else [Path(path + end).resolve() for end in BESIDE]

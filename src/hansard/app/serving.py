@@ -1,7 +1,9 @@
 """Everything in one process: engine, channels, index, HTTP."""
 
 import asyncio
+import importlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
@@ -11,6 +13,7 @@ from hansard.app.engine import Agents, build_engine
 from hansard.app.house import House
 from hansard.channels import registry
 from hansard.config import engine as engine_config
+from hansard.config import imports as import_config
 from hansard.config import web as web_config
 from hansard.config.web import WebTable
 from hansard.engine.ports import Adapter
@@ -59,20 +62,32 @@ async def serve(
     house.store.index_in_background()
     await engine.start()
     try:
-        await server.serve(
-            parts,
-            host=address.host,
-            port=address.port,
-            on_ready=on_ready,
-            stop=stop,
-            exposed=address.exposed,
-        )
+        async with watched(house):
+            await server.serve(
+                parts,
+                host=address.host,
+                port=address.port,
+                on_ready=on_ready,
+                stop=stop,
+                exposed=address.exposed,
+            )
     finally:
         await engine.stop()
         await agents.close()
         if export is not None:
             # It may wait for a collector that does not answer.
             await asyncio.to_thread(export.close)
+
+
+def watched(house: House) -> AbstractAsyncContextManager[None]:
+    """Other tools' records are imported as they grow, where the configuration asks for it."""
+    names = import_config.read(house.config).watch
+    if not names:
+        return nullcontext()
+    # What reads them is loaded only where it is needed.
+    watching = importlib.import_module("hansard.app.watching")
+    running: AbstractAsyncContextManager[None] = watching.in_background(house, names)
+    return running
 
 
 def _web_settings(web: WebTable, zone: ZoneInfo) -> WebSettings:

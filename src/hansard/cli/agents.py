@@ -5,7 +5,7 @@ import importlib
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
 from hansard.cli.tree import command, group, pass_console
-from hansard.config import Config, environment, load, telemetry, web
+from hansard.config import Config, environment, imports, load, telemetry, web
 from hansard.config.engine import read
 
 agents = group(
@@ -59,6 +59,8 @@ def check(console: Console) -> None:
     settings = read(loaded)
     web.read(loaded, environment())
     telemetry.read(loaded, environment())
+    for source in imports.read(loaded).watch:
+        importlib.import_module("hansard.importers.registry").importer(source)
     made = importlib.import_module("hansard.app.engine").Agents(settings)
     for name in settings.agents:
         made.get(name)

@@ -1,185 +1,232 @@
 """`hansard import`."""
 
+import importlib
 import os
+import signal
 import stat
-import sys
-import tempfile
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hansard import config
-from hansard.actions import importing
-from hansard.actions.importing import ImportReport
-from hansard.actions.read import head as head_of
+from hansard.app import imports
+from hansard.app.imports import Outcome, Wish
+from hansard.cli import import_lines, import_text
 from hansard.cli.console import Console
-from hansard.cli.table import count
+from hansard.cli.import_lines import STDIN, Total
 from hansard.cli.tree import command, pass_console
-from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.errors import BadInput, HansardError, NotFound
-from hansard.store.filesystem import BESIDE
-from hansard.store.opening import open_store, sqlite_path
+from hansard.errors import BadInput, NotFound
+from hansard.importers import registry
 
 if TYPE_CHECKING:
     from hansard.app.house import House
-    from hansard.store.database import Tx
 
 OURS = "hansard"
-STDIN = "-"
-NOT_YET = ("hermes", "claude-code", "codex", "chatgpt", "claude", "claude.ai", "openclaw")
 
 
 @dataclass(slots=True)
-class Total:
-    """What all files together brought."""
+class Plan:
+    """What a person asked for: records of tools, and files of our own lines."""
 
-    added: int = 0
-    extended: int = 0
-    unchanged: int = 0
-    entries: int = 0
-    refused: list[dict[str, Any]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, report: ImportReport) -> None:
-        """Count one file."""
-        self.added += report.added
-        self.extended += report.extended
-        self.unchanged += report.unchanged
-        self.entries += report.entries
-        self.refused += [asdict(each) for each in report.refused]
-        self.notes += report.notes
+    wishes: list[Wish] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
 
 @command(
     "import",
-    example="hansard import conversations.jsonl --dry-run\n"
+    example="hansard import\nhansard import claude-code\nhansard import --all --watch\n"
+    "hansard import conversations.zip --dry-run\n"
     "ssh other hansard export --all | hansard import -",
 )
 @click.argument("what", nargs=-1, metavar="[SOURCE] [PATH]…")
+@click.option("--all", "is_all", is_flag=True, help="Everything that is found on this machine.")
 @click.option("--dry-run", is_flag=True, help="Read everything, change nothing.")
+@click.option("--watch", is_flag=True, help="Go on importing as the files grow; Ctrl-C ends it.")
 @pass_console
-def import_(console: Console, what: tuple[str, ...], *, dry_run: bool) -> None:
-    """Read sessions from Hansard JSONL; what is here already is not added twice.
+def import_(
+    console: Console, what: tuple[str, ...], *, is_all: bool, dry_run: bool, watch: bool
+) -> None:
+    """Read the records of other tools, or Hansard's own; what is here already is not added twice.
 
-    PATH `-` reads standard input. Each session comes in whole or not at all.
+    Without arguments: what is on this machine. SOURCE is a tool's name, PATH a file or a directory;
+    a PATH alone is recognised. `-` reads Hansard JSONL from standard input. Nothing is ever written
+    to what is read.
     """
-    paths = _paths(what)
-    total = Total()
-    own = sqlite_path(config.load(home=console.home, database=console.database).database)
-    for path in paths:
-        _check(path, own)
-    with _house_if_there(console) if dry_run else console.house(create=True) as house:
-        for path in paths:
-            with _opened(path) as file:
-                report = _look(house, file) if dry_run else _read(console, house, file)
-            total.add(report)
+    if watch and dry_run:
+        raise click.UsageError("--watch imports; it cannot be a --dry-run.")
+    if not what and not is_all and not watch:
+        _discover(console)
+        return
+    plan = _plan(console, what, is_all=is_all or not what)
+    if watch:
+        _watch(console, plan)
+    elif dry_run:
+        _look(console, plan)
+    else:
+        _run(console, plan)
+
+
+def _discover(console: Console) -> None:
+    with _house_if_there(console) as house:
+        now = imports.now(house)
+        found = imports.discover(house, imports.here(), now=now)
+    value = {"items": [import_text.jsonable(each) for each in found]}
+    console.answer(value, import_text.discoveries(found, now=now, width=console.width))
+
+
+def _run(console: Console, plan: Plan) -> None:
+    with console.house(create=True) as house:
+        total = import_lines.read(console, house, plan.lines)
+        outcomes = imports.run(
+            house,
+            plan.wishes,
+            import_text.Meter(console.progress).tell,
+            is_profile_asked_for=console.profile is not None,
+        )
     console.end_progress()
-    console.answer({"dry_run": dry_run, **asdict(total)}, _text(total, dry_run=dry_run))
+    _answer(console, total, outcomes, dry_run=False)
+
+
+def _look(console: Console, plan: Plan) -> None:
+    with _house_if_there(console) as house:
+        total = import_lines.look(house, plan.lines)
+        asked = console.profile is not None
+        outcomes = imports.look(house, plan.wishes, is_profile_asked_for=asked)
+    _answer(console, total, outcomes, dry_run=True)
+
+
+def _answer(console: Console, total: Total, outcomes: list[Outcome], *, dry_run: bool) -> None:
+    value: dict[str, Any] = {"dry_run": dry_run, **asdict(total)}
+    for name in ("added", "extended", "unchanged"):
+        value[name] += sum(getattr(each, name) for each in outcomes)
+    value["messages"] = sum(each.messages for each in outcomes)
+    value["skipped"] = sum(each.skipped for each in outcomes)
+    value["tools"] = [import_text.jsonable(each) for each in outcomes]
+    texts = [import_text.outcome(each, dry_run=dry_run) for each in outcomes]
+    if not outcomes or total.added or total.extended or total.unchanged or total.refused:
+        texts.append(import_lines.text(total, dry_run=dry_run))
+    console.answer(value, "\n".join(texts))
     if total.refused:
         raise click.exceptions.Exit(1)
 
 
-def _paths(what: tuple[str, ...]) -> tuple[str, ...]:
-    if what and what[0] in NOT_YET and not os.path.exists(what[0]):
-        raise BadInput(f"Importing from {what[0]} is not part of this version yet.")
-    paths = what[1:] if what[:1] == (OURS,) else what
-    if not paths:
-        raise click.UsageError("Name a file that `hansard export` wrote, or - for standard input.")
-    return paths
+def _watch(console: Console, plan: Plan) -> None:
+    if plan.lines:
+        raise BadInput("Only the records of other tools can be watched; nothing was imported.")
+    watching = importlib.import_module("hansard.app.watching")
+    stop = threading.Event()
+    sums: dict[str, int] = {"added": 0, "extended": 0, "messages": 0, "skipped": 0}
+
+    def tell(outcome: Outcome) -> None:
+        for name in sums:
+            sums[name] += getattr(outcome, name)
+        console.end_progress()
+        if not console.json:
+            console.print(import_text.outcome(outcome, dry_run=False))
+            console.flush()
+
+    with console.house(create=True) as house:
+        before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+        for each in before:
+            signal.signal(each, lambda *_: stop.set())
+        try:
+            console.note("Watching; Ctrl-C ends it.")
+            meter = import_text.Meter(console.progress)
+            watching.watch(house, plan.wishes, stop=stop, tell=tell, progress=meter.tell)
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+    console.end_progress()
+    if console.json:
+        console.emit(sums)
+    console.note("Stopped; what was read is here.")
+
+
+def _plan(console: Console, what: tuple[str, ...], *, is_all: bool) -> Plan:
+    plan, words = Plan(), list(what)
+    if is_all:
+        if words:
+            raise click.UsageError("--all takes no SOURCE and no PATH.")
+        plan.wishes = imports.default_wishes(imports.here())
+        if not plan.wishes:
+            raise NotFound("No records of other tools were found on this machine.")
+        return plan
+    tool = None
+    if words[0] == OURS and not os.path.lexists(OURS):
+        plan.lines = words[1:]
+        if not plan.lines:
+            raise click.UsageError(
+                "Name a file that `hansard export` wrote, or - for standard input."
+            )
+        words = []
+    elif words[0] in registry.NAMES and not os.path.lexists(words[0]):
+        tool = words.pop(0)
+        plan.wishes = [] if words else _default(tool)
+    database = config.load(home=console.home, database=console.database).database
+    for word in plan.lines:
+        if word != STDIN:
+            _check(word, database)
+    for word in words:
+        _add(plan, word, tool, database)
+    return plan
+
+
+def _default(tool: str) -> list[Wish]:
+    where = imports.here()
+    found = imports.default_wishes(where, [tool])
+    if not found:
+        places = ", ".join(map(str, registry.importer(tool).places(where)))
+        looked = f"Looked in {places}." if places else "It has no place of its own."
+        raise NotFound(
+            f"No records of {registry.importer(tool).title} were found. {looked} "
+            f"Name a path: hansard import {tool} PATH"
+        )
+    return found
+
+
+def _add(plan: Plan, word: str, tool: str | None, database: str) -> None:
+    if word == STDIN:
+        plan.lines.append(word)
+        return
+    _check(word, database)
+    wish = imports.wish_for(Path(word), tool)
+    if wish is not None:
+        plan.wishes.append(wish)
+    elif stat.S_ISREG(os.stat(word).st_mode) and import_lines.looks_ours(word):
+        plan.lines.append(word)
+    else:
+        raise BadInput(
+            f"{word} is no record that is known here; nothing was imported. "
+            f"Say what it is: hansard import SOURCE PATH, SOURCE one of {', '.join(registry.NAMES)}."
+        )
+
+
+def _check(word: str, database: str) -> None:
+    """Refuse what is not there, what never ends, and the store itself."""
+    try:
+        found = os.stat(word)
+    except FileNotFoundError as error:
+        raise NotFound(f"There is no file {word}{_near(word)}; nothing was imported.") from error
+    except ValueError as error:
+        raise BadInput("A path cannot hold that character; nothing was imported.") from error
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise BadInput(f"{word} is neither a file nor a directory; nothing was imported.")
+    imports.refuse_own(database, Path(word))
+
+
+def _near(word: str) -> str:
+    difflib = importlib.import_module("difflib")
+    near = difflib.get_close_matches(word, registry.NAMES, n=2)
+    return f" (did you mean the source {' or '.join(near)}?)" if near else ""
 
 
 def _house_if_there(console: Console) -> "AbstractContextManager[House | None]":
-    """A look at a file needs no store: without one everything in it would be new."""
+    """A look needs no store: without one everything is new."""
     try:
         return console.house()
     except NotFound:
         return nullcontext()
-
-
-def _check(path: str, own: str | None) -> None:
-    """Refuse what is no file: a pipe that never ends, and the store itself."""
-    if path == STDIN:
-        return
-    try:
-        found = os.stat(path)
-    except FileNotFoundError as error:
-        raise NotFound(f"There is no file {path}; nothing was imported.") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise BadInput(f"{path} is not a file; nothing was imported.")
-    for each in () if own is None else (own + end for end in BESIDE):
-        # A plain open and close of a live database would drop its locks.
-        if os.path.exists(each) and os.path.samestat(found, os.stat(each)):
-            raise BadInput(f"{path} belongs to the store itself; nothing was imported.")
-
-
-def _opened(path: str) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdin.buffer) if path == STDIN else open(path, "rb")
-
-
-def _read(console: Console, house: "House | None", file: BinaryIO) -> ImportReport:
-    assert house is not None
-    return importing.import_jsonl(
-        house.store,
-        importing.lines_of(file),
-        when=house.occasion(),
-        profile=console.profile,
-        progress=lambda done: console.progress(f"{done:,} sessions"),
-    )
-
-
-def _look(house: "House | None", file: BinaryIO) -> ImportReport:
-    """Import into a store beside, and compare: what would be new, and what is here already."""
-    clock, ids = SystemClock(), RandomIds()
-    with tempfile.TemporaryDirectory(prefix="hansard-import-") as folder:
-        beside = open_store(str(Path(folder) / "look.db"), create=True, clock=clock, ids=ids)
-        try:
-            report = importing.import_jsonl(
-                beside, importing.lines_of(file), when=Occasion(clock.now(), ids)
-            )
-            heads = beside.read(_all_ids).result()
-        finally:
-            beside.close()
-    here = 0 if house is None else sum(_is_here(house, each) for each in heads)
-    return ImportReport(
-        added=report.added - here,
-        unchanged=here,
-        entries=report.entries,
-        refused=report.refused,
-        notes=report.notes,
-    )
-
-
-def _all_ids(tx: "Tx") -> list[str]:
-    found: list[str] = []
-    after = 0
-    while page := tx.all("page_of_all_sessions", after=after, limit=1000):
-        found += [row[1] for row in page]
-        after = page[-1][0]
-    return found
-
-
-def _is_here(house: "House", session_id: str) -> bool:
-    try:
-        house.reading(head_of, session_id, profile=house.profile).result()
-    except HansardError:
-        return False
-    return True
-
-
-def _text(total: Total, *, dry_run: bool) -> str:
-    lines = [f"{each['session_id']}: left out: {each['reason']}" for each in total.refused]
-    lines += total.notes
-    if dry_run:
-        lines.append(
-            f"{count(total.added, 'session')} would be added; {total.unchanged:,} here already. "
-            "Nothing was changed."
-        )
-    else:
-        lines.append(
-            f"{count(total.added, 'session')} added, {total.extended:,} extended, "
-            f"{total.unchanged:,} unchanged: {count(total.entries, 'entry')} new."
-        )
-    return "\n".join(lines)

@@ -22,6 +22,7 @@ ENGINE_TABLES = (
     "access",
     "budget",
     "engine",
+    "imports",
     "web",
     "telemetry",
 )

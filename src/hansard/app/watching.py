@@ -1,0 +1,164 @@
+"""Other tools' records are read as they grow, until someone says stop."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import watchfiles
+
+from hansard.app import imports
+from hansard.app.house import House
+from hansard.app.imports import Outcome, Progress, Tell, Wish
+from hansard.errors import HansardError
+from hansard.importers import files
+
+# A file system need not tell of every change; and what was held back is read when it is whole.
+SETTLED_SECONDS = 150.0
+LOOK_SECONDS = 600.0
+# Looking takes at most this part of the time.
+SHARE = 0.1
+_TICK_MS = 500
+_DEBOUNCE_MS = 1000
+log = logging.getLogger("hansard.imports")
+
+
+@asynccontextmanager
+async def in_background(house: House, names: Sequence[str]) -> AsyncIterator[None]:
+    """Import the named tools' records for as long as the block lasts."""
+    wishes = imports.default_wishes(imports.here(), names, must_exist=False)
+    stop = threading.Event()
+    work = asyncio.create_task(
+        asyncio.to_thread(watch, house, wishes, stop=stop, tell=_log_outcome, fail=_log_failure)
+    )
+    try:
+        yield
+    finally:
+        stop.set()
+        await work
+
+
+def _log_outcome(done: Outcome) -> None:
+    log.info(
+        "%s: %d sessions added, %d extended, %d messages, %d skipped",
+        *(done.tool, done.added, done.extended, done.messages, done.skipped),
+    )
+
+
+def _log_failure(error: HansardError) -> None:
+    log.warning("An import failed and is tried again: %s", error)
+
+
+class Stopped(Exception):
+    """It was asked to end in the middle of an import; what was read is here."""
+
+
+def watch(
+    house: House,
+    wishes: Sequence[Wish],
+    *,
+    stop: threading.Event,
+    tell: Callable[[Outcome], None],
+    progress: Tell = lambda _: None,
+    fail: Callable[[HansardError], None] | None = None,
+) -> None:
+    """Import what is there, then what is added; returns when `stop` is set.
+
+    A failure is given to `fail`, and tried again later; without one it is raised.
+    """
+    round_ = _Round(house, stop=stop, tell=tell, progress=progress, fail=fail)
+    while not stop.is_set():
+        there = [wish for wish in wishes if _is_there(wish)]
+        if not there:
+            stop.wait(LOOK_SECONDS / 10)
+            continue
+        for changes in watchfiles.watch(
+            *{str(wish.place) for wish in there},
+            watch_filter=None,
+            stop_event=stop,
+            debounce=_DEBOUNCE_MS,
+            rust_timeout=_TICK_MS,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+            ignore_permission_denied=True,
+        ):
+            if stop.is_set():
+                return
+            round_.note(is_changed=bool(changes))
+            # The first time, too: what changes while we look is noticed, for we watch already.
+            if round_.is_due:
+                round_.look(there)
+                if [wish for wish in wishes if _is_there(wish)] != there:
+                    break
+
+
+class _Round:
+    """Looking again and again, not more often than there is reason to."""
+
+    def __init__(
+        self,
+        house: House,
+        *,
+        stop: threading.Event,
+        tell: Callable[[Outcome], None],
+        progress: Tell,
+        fail: Callable[[HansardError], None] | None,
+    ) -> None:
+        self._house, self._stop = house, stop
+        self._tell, self._progress, self._fail = tell, progress, fail
+        self._changed_at: float | None = None
+        self._has_settled = True
+        self._looked_at, self._cost = -LOOK_SECONDS, 0.0
+
+    def note(self, *, is_changed: bool) -> None:
+        """Something has changed, or time has passed."""
+        if is_changed:
+            self._changed_at, self._has_settled = time.monotonic(), False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is a reason to look, and the last look is long enough ago."""
+        now = time.monotonic()
+        since = now - self._looked_at
+        if since < self._cost / SHARE:
+            return False
+        if self._changed_at is not None and self._changed_at > self._looked_at:
+            return True
+        is_settled_now = (
+            not self._has_settled
+            and self._changed_at is not None
+            and now - self._changed_at > SETTLED_SECONDS
+        )
+        return is_settled_now or since > LOOK_SECONDS
+
+    def look(self, wishes: Sequence[Wish]) -> None:
+        """Import what is new now."""
+        self._looked_at = began = time.monotonic()
+        if self._changed_at is not None and began - self._changed_at > SETTLED_SECONDS:
+            self._has_settled = True
+        try:
+            for wish in wishes:
+                self._import(wish)
+        except Stopped:
+            pass
+        except HansardError as error:
+            if self._fail is None:
+                raise
+            self._fail(error)
+        self._cost = time.monotonic() - began
+
+    def _import(self, wish: Wish) -> None:
+        for outcome in imports.run(self._house, [wish], self._on):
+            if outcome.added or outcome.extended or outcome.skipped:
+                self._tell(outcome)
+
+    def _on(self, progress: Progress) -> None:
+        self._progress(progress)
+        if self._stop.is_set():
+            raise Stopped
+
+
+def _is_there(wish: Wish) -> bool:
+    return files.is_directory(wish.place) or files.is_file(wish.place)

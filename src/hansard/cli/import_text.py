@@ -1,0 +1,130 @@
+"""What `hansard import` tells people."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from hansard.app.imports import Discovery, Outcome, Progress
+from hansard.cli.table import Column, count, size, table
+
+SHOWN = 10
+_COLUMNS = (
+    Column("SOURCE"),
+    Column("WHERE", flexible=True),
+    Column("FILES", right=True),
+    Column("SIZE", right=True),
+    Column("NEW", right=True),
+    Column("NEW SIZE", right=True),
+)
+
+
+class Meter:
+    """How far an import is, how fast it goes, how long it will take."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._tool: str | None = None
+        self._began = 0.0
+
+    def tell(self, progress: Progress) -> None:
+        """Show it."""
+        now = time.monotonic()
+        if progress.tool != self._tool:
+            self._tool, self._began = progress.tool, now
+        spent = now - self._began
+        rate = progress.bytes / spent if spent > 0 else 0.0
+        text = f"{progress.tool}: {size(progress.bytes)} of {size(progress.all_bytes)}"
+        text += f", {progress.messages:,} messages"
+        if spent > 1 and rate > 0:
+            left = max(0.0, progress.all_bytes - progress.bytes) / rate
+            text += f", {size(int(rate))}/s, {_span(left)} left"
+        self._show(text)
+
+
+def jsonable(value: Discovery | Outcome) -> dict[str, Any]:
+    """An answer as a dictionary of plain values."""
+    made = asdict(value)
+    for name, each in made.items():
+        if isinstance(each, datetime):
+            made[name] = each.isoformat()
+    return made
+
+
+def discoveries(found: Sequence[Discovery], *, now: datetime, width: int | None) -> str:
+    """What is on the machine, what will be gone soon, and how to import it."""
+    if not found:
+        return (
+            "No records of other tools were found on this machine.\n"
+            "Something that you downloaded: hansard import PATH"
+        )
+    rows = [
+        (
+            each.tool,
+            each.place,
+            f"{each.units:,}",
+            size(each.bytes),
+            f"{each.new_units:,}" if each.new_units else "-",
+            size(each.new_bytes) if each.new_units else "-",
+        )
+        for each in found
+    ]
+    lines = [table(_COLUMNS, rows, width=width), ""]
+    lines += [_warning(each, now=now) for each in found if each.expiring]
+    fresh = list(dict.fromkeys(each.tool for each in found if each.new_units))
+    if not fresh:
+        return "\n".join([*lines, "All of it is here already."])
+    lines.append("Import all of it:  hansard import --all")
+    lines.append(f"Only one source:   hansard import {fresh[0]}")
+    return "\n".join(lines)
+
+
+def outcome(done: Outcome, *, dry_run: bool) -> str:
+    """What an import of one tool's records did, or would do."""
+    lines = [f"{fault.unit}: {_place(fault.where)}{fault.why}" for fault in done.faults[:SHOWN]]
+    if done.skipped > len(lines):
+        lines.append(f"… and {done.skipped - len(lines):,} more that could not be read")
+    lines += done.notes[:SHOWN]
+    if done.left_out:
+        most = sorted(done.left_out.items(), key=lambda each: -each[1])
+        told = ", ".join(f"{number:,} {what}" for what, number in most[:SHOWN])
+        lines.append(f"{done.title}: left out: {told}{', …' if len(most) > SHOWN else ''}")
+    lines.append(_dry(done) if dry_run else _done(done))
+    return "\n".join(lines)
+
+
+def _done(done: Outcome) -> str:
+    told = f"{done.title}: {count(done.added, 'session')} added, {done.extended:,} extended"
+    told += f", {done.unchanged:,} unchanged" if done.unchanged else ""
+    told += f": {count(done.messages, 'new message')}"
+    told += f", {done.skipped:,} skipped" if done.skipped else ""
+    if done.unchanged_units:
+        told += f"; {done.unchanged_units:,} of {count(done.units, 'file')} had not changed"
+    return f"{told}."
+
+
+def _dry(done: Outcome) -> str:
+    told = f"{done.title}: {count(done.added, 'session')} would be added"
+    told += f", {done.extended:,} looked through for more" if done.extended else ""
+    told += f": {count(done.messages, 'message')} read"
+    told += f", {done.skipped:,} skipped" if done.skipped else ""
+    return f"{told}. Nothing was changed."
+
+
+def _warning(found: Discovery, *, now: datetime) -> str:
+    assert found.expires_at is not None
+    left = (found.expires_at - now).total_seconds()
+    when = "the first any time now" if left <= 0 else f"the first in {_span(left)}"
+    return f"{found.title} will delete {count(found.expiring, 'new file')} within a week, {when}."
+
+
+def _place(where: str) -> str:
+    return f"{where}: " if where else ""
+
+
+def _span(seconds: float) -> str:
+    for limit, length, unit in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{max(1, round(seconds / length))} {unit}"
+    return f"{round(seconds / 86_400)} days"

@@ -1,0 +1,119 @@
+"""Other tools' records are read as they grow."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.app import serving, watching
+from hansard.app.house import House, open_house
+from hansard.app.imports import Outcome, Progress, Wish
+from hansard.errors import HansardError, StoreUnavailable
+from tests.importers.write_claude_code import Tape, new_uuid, text
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "mia"))
+    (tmp_path / "hansard").mkdir()
+    (tmp_path / "hansard" / "hansard.toml").write_text('[imports]\nwatch = ["claude-code"]\n')
+    return tmp_path / "mia"
+
+
+@pytest.fixture
+def house(home: Path, tmp_path: Path) -> Iterator[House]:
+    with open_house(home=str(tmp_path / "hansard")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tape(home: Path) -> Tape:
+    id = new_uuid()
+    tape = Tape(home / ".claude" / "projects" / "-garden" / f"{id}.jsonl", id)
+    tape.prompt("What grows in bed 3?")
+    tape.write()
+    return tape
+
+
+def test_what_is_added_while_it_watches_is_read(house: House, tape: Tape) -> None:
+    stop = threading.Event()
+    told: list[Outcome] = []
+
+    def tell(outcome: Outcome) -> None:
+        told.append(outcome)
+        if len(told) == 3:
+            stop.set()
+            return
+        tape.answer(text(f"Answer {len(told)}"))
+        tape.write()
+
+    watching.watch(house, [Wish("claude-code", tape.path.parent)], stop=stop, tell=tell)
+
+    assert [(each.added, each.messages) for each in told] == [(1, 1), (0, 1), (0, 1)]
+
+
+def test_an_import_is_left_in_the_middle_and_gone_on_with_later(house: House, tape: Tape) -> None:
+    for number in range(1500):
+        tape.prompt(f"Line {number} " + "x" * 300)
+    tape.write()
+    stop, wish = threading.Event(), Wish("claude-code", tape.path.parent)
+
+    def interrupt(progress: Progress) -> None:
+        stop.set()
+
+    watching.watch(house, [wish], stop=stop, tell=lambda _: None, progress=interrupt)
+    after = [head.message_count for head in house.sessions().items]
+    again = threading.Event()
+    watching.watch(house, [wish], stop=again, tell=lambda _: again.set())
+
+    assert after == []
+    assert [head.message_count for head in house.sessions().items] == [1501]
+
+
+def test_a_failure_is_told_and_tried_again(house: House, tape: Tape) -> None:
+    stop = threading.Event()
+    failures: list[HansardError] = []
+
+    def refuse(progress: Progress) -> None:
+        raise StoreUnavailable("the disk is away")
+
+    def fail(error: HansardError) -> None:
+        failures.append(error)
+        stop.set()
+
+    watching.watch(
+        house,
+        [Wish("claude-code", tape.path.parent)],
+        stop=stop,
+        tell=lambda _: None,
+        progress=refuse,
+        fail=fail,
+    )
+
+    assert [str(error) for error in failures] == ["the disk is away"]
+
+
+async def test_serve_watches_what_the_configuration_names(house: House, tape: Tape) -> None:
+    done, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            loop.call_soon_threadsafe(done.set)
+
+    heard = Heard()
+    logger = logging.getLogger("hansard.imports")
+    logger.addHandler(heard)
+    logger.setLevel(logging.INFO)
+    try:
+        async with serving.watched(house):
+            await done.wait()
+    finally:
+        logger.removeHandler(heard)
+        logger.setLevel(logging.NOTSET)
+
+    assert len(house.sessions().items) == 1

@@ -1,0 +1,161 @@
+"""`hansard import`: what is on a machine, and how it comes over."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Program
+from tests.importers.write_claude_code import Tape, new_uuid, text
+from tests.importers.write_codex import Rollout
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory in which two tools were used."""
+    home = tmp_path / "mia"
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    a_session(home, days=26)
+    rollout = Rollout(home / ".codex")
+    rollout.turn("And bed 4?")
+    rollout.write()
+    return home
+
+
+def a_session(home: Path, *, days: float) -> Tape:
+    id = new_uuid()
+    tape = Tape(home / ".claude" / "projects" / "-garden" / f"{id}.jsonl", id)
+    tape.prompt("What grows in bed 3?")
+    tape.answer(text("Leeks."))
+    tape.write(at=time.time() - days * 86_400)
+    return tape
+
+
+def test_without_arguments_it_says_what_is_on_the_machine(hansard: Program, machine: Path) -> None:
+    told = hansard("import")
+    found = hansard("import", "--json").json["items"]
+
+    assert "hansard import --all" in told.out
+    assert "Claude Code will delete 1 new file within a week, the first in 4 days." in told.out
+    assert [(each["tool"], each["units"], each["new_units"]) for each in found] == [
+        ("claude-code", 1, 1),
+        ("codex", 1, 1),
+    ]
+    assert found[0]["expiring"] == 1
+    assert not hansard.home.exists()
+
+
+def test_all_of_it_is_imported_once(hansard: Program, machine: Path) -> None:
+    looked = hansard("import", "--all", "--dry-run")
+    assert not hansard.home.exists()
+    first = hansard("import", "--all", "--json").json
+    again = hansard("import", "--all", "--json").json
+    told = hansard("import")
+
+    assert "1 session would be added: 2 messages read. Nothing was changed." in looked.out
+    assert (first["added"], first["messages"]) == (2, 3)
+    assert (again["added"], again["extended"], again["messages"]) == (0, 0, 0)
+    assert "All of it is here already." in told.out
+    assert len(hansard.ids()) == 2
+
+
+def test_a_source_or_a_path_is_enough(hansard: Program, machine: Path, tmp_path: Path) -> None:
+    tape = a_session(tmp_path / "elsewhere", days=3)
+
+    by_path = hansard("import", str(tape.path), "--json").json
+    by_name = hansard("import", "codex", "--json").json
+    both = hansard("import", "claude-code", str(tmp_path / "elsewhere"), "--json").json
+
+    assert [each["tool"] for each in by_path["tools"]] == ["claude-code"]
+    assert (by_path["added"], by_name["added"], both["added"]) == (1, 1, 0)
+
+
+def test_what_could_not_be_read_is_told_with_its_place(hansard: Program, machine: Path) -> None:
+    tape = a_session(machine, days=2)
+    with tape.path.open("ab") as file:
+        file.write(b'{"broken\n')
+
+    answer = hansard("import", "claude-code")
+
+    assert answer.code == 0
+    assert f"{tape.path}: line 3: not JSON" in answer.out
+    assert "1 skipped" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["claude-cod"], "There is no file claude-cod (did you mean the source claude-code"),
+        (["pi"], "No records of Pi were found. Looked in "),
+        (["claude-code", "NOWHERE"], "There is no file "),
+        (["NOTES"], "is no record that is known here; nothing was imported."),
+        (["PIPE"], "is neither a file nor a directory"),
+        (["--all", "codex"], "--all takes no SOURCE and no PATH."),
+        (["--watch", "--dry-run"], "--watch imports; it cannot be a --dry-run."),
+        (["--watch", "-"], "Only the records of other tools can be watched"),
+        (["a\x00b"], "A path cannot hold that character"),
+    ],
+)
+def test_a_mistake_is_explained(
+    hansard: Program, machine: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
+    (tmp_path / "NOTES").write_text("dear diary\n")
+    os.mkfifo(tmp_path / "PIPE")
+    given = [str(tmp_path / word) if word.isupper() else word for word in words]
+
+    answer = hansard("import", *given)
+
+    assert answer.code != 0
+    assert said in answer.line
+
+
+def test_the_store_is_not_read_by_whatever_name(
+    hansard: Program, machine: Path, tmp_path: Path
+) -> None:
+    hansard.append("new", "hello")
+    linked, pointed = tmp_path / "linked.jsonl", tmp_path / "pointed.jsonl"
+    os.link(hansard.database, linked)
+    pointed.symlink_to(hansard.database)
+
+    answers = [
+        hansard("import", str(linked)),
+        hansard("import", "claude-code", str(pointed)),
+        hansard("import", "codex", str(hansard.home)),
+    ]
+
+    assert [answer.code for answer in answers] == [1, 1, 1]
+    assert "belongs to the store itself" in answers[0].line
+    assert "belongs to the store itself" in answers[1].line
+    assert "The store itself is in" in answers[2].line
+
+
+def test_it_goes_on_importing_until_it_is_told_to_stop(hansard: Program, machine: Path) -> None:
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "hansard", "import", "claude-code", "--watch"],
+        env={**os.environ, "HANSARD_HOME": str(hansard.home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert watching.stdout is not None
+    first = watching.stdout.readline()
+    tape = a_session(machine, days=1)
+    second = watching.stdout.readline()
+    tape.prompt("And bed 5?")
+    tape.write()
+    third = watching.stdout.readline()
+    watching.send_signal(signal.SIGTERM)
+    _, told = watching.communicate()
+
+    assert "1 session added" in first
+    assert "1 session added" in second
+    assert "1 extended: 1 new message" in third
+    assert watching.returncode == 0
+    assert "Stopped; what was read is here." in told
+    assert len(hansard.ids()) == 2
