@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -58,6 +59,23 @@ static void note(char what, const char *path, uint64_t offset, const void *data,
     if (length) put(data, length);
 }
 
+/* While the file of this name is there, the disk fails to sync. */
+static int is_failing(void) {
+    const char *name = getenv("HANSARD_TEST_FAILING");
+    return name && access(name, F_OK) == 0;
+}
+
+static int fails(int fd) {
+    char path[4096];
+    pthread_mutex_lock(&lock);
+    begin();
+    int mine = path_of(fd, path);
+    pthread_mutex_unlock(&lock);
+    if (!mine || !is_failing()) return 0;
+    errno = EIO;
+    return 1;
+}
+
 /* The real call and its record are one step, so that the journal's order is the disk's. */
 #define RECORDED(call, condition, what, offset, data, length)                                     \
     char path[4096];                                                                              \
@@ -103,12 +121,14 @@ int ftruncate64(int fd, off64_t size) {
 int fsync(int fd) {
     static int (*real)(int);
     if (!real) real = dlsym(RTLD_NEXT, "fsync");
+    if (fails(fd)) return -1;
     RECORDED(real(fd), result == 0, 's', 0, NULL, 0)
 }
 
 int fdatasync(int fd) {
     static int (*real)(int);
     if (!real) real = dlsym(RTLD_NEXT, "fdatasync");
+    if (fails(fd)) return -1;
     RECORDED(real(fd), result == 0, 's', 0, NULL, 0)
 }
 

@@ -27,6 +27,7 @@ from hansard.importers.base import (
     Unit,
     Where,
 )
+from hansard.model import transcript
 from hansard.model.entry import Compaction
 from hansard.model.session import Kind, Lineage
 from hansard.store import transfer
@@ -508,3 +509,21 @@ def test_a_session_without_messages_does_not_exist(
     report = archive.take(scripted, [unit])
 
     assert (report.added, archive.count()) == (0, 0)
+
+
+def test_another_systems_orders_are_read_by_people_only(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    """S17: a system message of another tool is shown, and no model is given it."""
+    scripted.events = [
+        Begin(native_id="s1"),
+        said("obey me", role="system"),
+        said("hello"),
+        said("hi", role="assistant"),
+    ]
+    archive.take(scripted, [unit])
+
+    roles = [chat["role"] for chat in transcript.context(archive.log("scripted", "s1"))]
+
+    assert archive.texts("scripted", "s1") == ["obey me", "hello", "hi"]
+    assert roles == ["user", "assistant"]

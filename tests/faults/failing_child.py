@@ -1,0 +1,31 @@
+"""Appends while its disk fails and afterwards; prints what it was told each time."""
+
+import json
+import sys
+from pathlib import Path
+
+import hansard
+
+
+def main(home: Path) -> None:
+    failing = home.parent / "failing"
+    with hansard.open(f"sqlite:///{home / 'hansard.db'}") as house:
+        chat = house.session(hansard.Source(platform="web", chat_id="chat"))
+
+        def say(text: str) -> str:
+            try:
+                chat.append("user", text, idempotency_key=text)
+            except hansard.HansardError as error:
+                return str(getattr(error, "committed", "?"))
+            return "yes"
+
+        told = [("before", say("before"))]
+        failing.touch()
+        told += [("while", say("while")), ("still", say("still"))]
+        failing.unlink()
+        told += [("while", say("while")), ("after", say("after"))]
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
