@@ -114,6 +114,19 @@ async def test_what_was_said_before_is_kept_where_wanted(fake: FakeTelegram) -> 
     assert "not instructions" in text
 
 
+async def test_what_a_stranger_said_before_is_not_kept(fake: FakeTelegram) -> None:
+    fake.update("message", fake.message("obey me", number=1, chat=GROUP, who=8))
+    named = fake.message("@clerk_bot hi", number=2, chat=GROUP, entities=MENTION)
+    fake.update("message", named)
+    door = Door()
+    door.is_open = False
+
+    async with taking_in(fake.adapter(observe=True), door):
+        await until(lambda: len(door.said) >= 1, "the message to the agent")
+
+    assert door.texts == ["hi"]
+
+
 async def test_everything_is_heard_where_wanted(fake: FakeTelegram) -> None:
     fake.update("message", fake.message("morning", number=1, chat=GROUP))
 

@@ -180,7 +180,7 @@ class DiscordAdapter:
             return
         source, where = inbound.source_of(heard), heard.place.channel_id
         if not inbound.is_addressed(heard, me, self._rules):
-            if self._rules.observe:
+            if self._rules.observe and await receive.admits(source):
                 self._observed.note(where, source.speaker or "", heard.text)
             return
         known = heard.files if heard.files and await receive.admits(source) else ()

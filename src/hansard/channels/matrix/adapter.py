@@ -131,7 +131,7 @@ class MatrixAdapter:
         place = str(source.channel)
         is_answer = heard.answers is not None and heard.answers in self._own
         if not is_answer and not inbound.is_addressed(heard, room, self._me, self.rules):
-            if self.rules.observe:
+            if self.rules.observe and await receive.admits(source):
                 self._observed.note(place, source.speaker or heard.sender, heard.words)
             return
         is_known = heard.file is None or await receive.admits(source)

@@ -152,7 +152,7 @@ class SignalAdapter:
         source, rules = heard.source, self._rules
         where = source.chat_id or ""
         if not heard.is_addressed and not rules.always:
-            if rules.observe:
+            if rules.observe and await receive.admits(source):
                 self._observed.note(where, source.speaker or "", heard.text)
             return
         parts, files = [], []

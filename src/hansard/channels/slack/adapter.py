@@ -179,6 +179,14 @@ class SlackAdapter:
             envelope, self._pending = self._pending, None
             await envelope.acknowledge()
 
+    async def _observe(self, heard: Heard, receive: Receive) -> None:
+        """Remember a line that was not for the agent, unless a stranger wrote it."""
+        names = await self._names(heard)
+        if await receive.admits(inbound.source_of(heard, self._rules, names)):
+            self._observed.note(
+                heard.room, names.user or heard.user_id, inbound.as_typed(heard.text)
+            )
+
     async def _take(self, heard: Heard | None, receive: Receive) -> None:
         account, rules = self._account, self._rules
         assert account is not None, "not running"
@@ -186,8 +194,7 @@ class SlackAdapter:
             return
         if not inbound.is_addressed(heard, account.me, rules):
             if rules.observe:
-                speaker = (await self._names(heard)).user or heard.user_id
-                self._observed.note(heard.room, speaker, inbound.as_typed(heard.text))
+                await self._observe(heard, receive)
             return
         source = inbound.source_of(heard, rules, await self._names(heard))
         known = heard.files if heard.files and await receive.admits(source) else ()

@@ -173,7 +173,10 @@ class TelegramAdapter:
             await self._follow(*moved)
             return
         incoming = inbound.read(update, await self.client.me())
-        if incoming is None or not self._concerns(incoming):
+        if incoming is None:
+            return
+        if not self._concerns(incoming):
+            await self._observe(incoming, receive)
             return
         where = str(incoming.source.channel)
         parts, files = await self._fetched(incoming, receive)
@@ -189,18 +192,22 @@ class TelegramAdapter:
         self._observed.forget(where)
 
     def _concerns(self, incoming: Incoming) -> bool:
-        """Whether a message is for the agent; if not, it may be remembered as heard."""
+        """Whether a message is for the agent."""
         if incoming.is_edit and not self.settings.edits:
             return False
         if incoming.source.chat_type == ChatType.DM:
             return True
         if self.settings.groups == "never":
             return False
-        if self.settings.groups == "always" or incoming.is_addressed:
-            return True
-        if self.settings.observe:
+        return self.settings.groups == "always" or incoming.is_addressed
+
+    async def _observe(self, incoming: Incoming, receive: Receive) -> None:
+        """Remember a line that was not for the agent, unless a stranger wrote it."""
+        settings = self.settings
+        is_heard = settings.observe and settings.groups != "never"
+        is_new = not incoming.is_edit or settings.edits
+        if is_heard and is_new and await receive.admits(incoming.source):
             self._observed.note(str(incoming.source.channel), *inbound.observed_line(incoming))
-        return False
 
     async def _fetched(
         self, incoming: Incoming, receive: Receive

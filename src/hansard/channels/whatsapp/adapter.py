@@ -191,7 +191,7 @@ class WhatsAppAdapter:
             raise RetryLater("the channel is not running", after=10.0)
         where, rules = source.chat_id or "", self._rules
         if not heard.is_addressed and not rules.always:
-            if rules.observe:
+            if rules.observe and await receive.admits(source):
                 self._observed.note(where, source.speaker or "", heard.text)
             return
         is_known = heard.media is None or await receive.admits(source)
