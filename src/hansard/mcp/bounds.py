@@ -1,14 +1,20 @@
 """Answers that fit: texts cut with a mark, lists cut with a cursor."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from hansard.model.entry import Entry, Message
+from hansard.model import document
+from hansard.model.entry import Compaction, Entry, Message
+from hansard.model.part import Attachment, ToolCall, ToolResult
 from hansard.model.session import SessionHead
 from hansard.model.tokens import estimate
 from hansard.model.view import time_text
 
+Json = dict[str, Any]
 LONGEST_TEXT = 4000
-LONGEST_ANSWER = 60_000
+# An answer of a tool, estimated: agents pay for every one of them.
+MOST_TOKENS = 15_000
+_LONGEST_NAME = 200
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:
@@ -18,18 +24,23 @@ def cut(text: str, longest: int = LONGEST_TEXT) -> str:
     return f"{text[:longest]}… [{len(text) - longest:,} more characters]"
 
 
+def tokens(value: Any) -> int:
+    """About how many tokens a value costs whoever reads it."""
+    return estimate(value)
+
+
 def citation(session_id: str, seq: int) -> str:
     """The name under which a message can be cited and found again."""
     return f"{session_id}#{seq}"
 
 
-def head_of(head: SessionHead) -> dict[str, Any]:
+def head_of(head: SessionHead) -> Json:
     """What an agent needs to choose a session."""
     return {
         "session": head.id,
         "title": head.title,
         "preview": head.preview,
-        "source": head.source.platform,
+        "source": cut(head.source.platform, _LONGEST_NAME),
         "kind": head.kind,
         "project": head.project,
         "messages": head.message_count,
@@ -38,30 +49,45 @@ def head_of(head: SessionHead) -> dict[str, Any]:
     }
 
 
-def message_of(entry: Entry) -> dict[str, Any]:
+def message_of(entry: Entry, longest: int = LONGEST_TEXT) -> Json:
     """One line of a transcript; a compaction is the summary that stands there."""
     said = entry.body
+    item: Json = {"cite": citation(entry.session_id, entry.seq), "seq": entry.seq}
+    if isinstance(said, Compaction):
+        return item | {"kind": "summary", "text": cut(said.summary, longest)}
     if not isinstance(said, Message):
-        return {"cite": citation(entry.session_id, entry.seq), "seq": entry.seq, "kind": "mark"}
-    text = said.text or ("" if not said.tool_calls else f"[{said.tool_calls} tool calls]")
-    return {
-        "cite": citation(entry.session_id, entry.seq),
-        "seq": entry.seq,
-        "role": str(said.role),
-        "at": time_text(entry.at),
-        "text": cut(text),
-    }
+        return item | {"kind": "mark"}
+    item |= {"role": str(said.role), "at": time_text(entry.at)}
+    calls = [part.name for part in said.parts if isinstance(part, ToolCall)]
+    files = [part.name or part.media_type for part in said.parts if isinstance(part, Attachment)]
+    item |= {"calls": calls} if calls else {}
+    item |= {"files": files} if files else {}
+    return item | {"text": cut(said.text or _results(said), longest)}
 
 
-def fitting(
-    items: list[dict[str, Any]], longest: int = LONGEST_ANSWER
-) -> tuple[list[dict[str, Any]], bool]:
-    """As many of the items as an answer holds, and whether some were left out."""
-    kept: list[dict[str, Any]] = []
-    room = longest
-    for item in items:
-        room -= 4 * estimate(item)
+def fitting(items: Sequence[Json], *, from_end: bool = False) -> list[Json]:
+    """As many of the items as an answer holds, from the beginning or from the end; at least one."""
+    kept: list[Json] = []
+    room = MOST_TOKENS
+    for item in reversed(items) if from_end else items:
+        room -= tokens(item)
         if room < 0 and kept:
-            return kept, True
+            break
         kept.append(item)
-    return kept, False
+    return kept[::-1] if from_end else kept
+
+
+def around(items: Sequence[Json], seq: int) -> list[Json]:
+    """As many of the items around a number as an answer holds, the nearest first."""
+    nearest = sorted(items, key=lambda item: abs(int(item["seq"]) - seq))
+    kept = fitting(nearest)
+    return sorted(kept, key=lambda item: int(item["seq"]))
+
+
+def _results(said: Message) -> str:
+    texts = (
+        part.content if isinstance(part.content, str) else document.encode(part.content)
+        for part in said.parts
+        if isinstance(part, ToolResult)
+    )
+    return "\n".join(texts)

@@ -3,19 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hansard.actions import listing, log, read, resolve, say, search, sessions, usage
+from hansard.actions import listing, log, read, resolve, say, sessions, usage
 from hansard.clock import Clock, Ids, Occasion
 from hansard.errors import BadInput
-from hansard.mcp import bounds
-from hansard.model.entry import Compaction, Entry, Message, Role, message
+from hansard.mcp import bounds, finding, packing
+from hansard.mcp.bounds import Json
+from hansard.model.entry import message
 from hansard.model.session import SessionHead, Shelf, TitleBy
-from hansard.model.tokens import estimate
 from hansard.model.view import time_text, usage_json
 from hansard.store.database import Store, Tx
 
-Json = dict[str, Any]
-SMALLEST_BUDGET = 200
-_PACKED = 400
+LONGEST_TRANSCRIPT = 60_000
+_LONGEST_NUMBER = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +29,20 @@ class Tools:
     async def search_sessions(
         self, query: str, limit: int = 10, cursor: str | None = None, sort: str = "relevance"
     ) -> Json:
-        """Find messages in all sessions; one best hit per session, with a citation each."""
-        wish = search.Wish(sort=sort, limit=limit, cursor=cursor)
-        now = self.clock.now()
-        found = await self.store.search(
-            search.search, query, profile=self.profile, wish=wish, now=now
+        """Find messages in all sessions; one best hit per task, with a citation each.
+
+        `cursor` is `next` of an earlier answer. `sort` is relevance or newest.
+        """
+        pending = self.store.search(
+            finding.find,
+            query,
+            profile=self.profile,
+            limit=limit,
+            sort=sort,
+            cursor=cursor,
+            now=self.clock.now(),
         )
-        hits = [
-            {
-                "cite": bounds.citation(hit.session.id, hit.seq),
-                "title": hit.session.title,
-                "role": hit.role,
-                "at": time_text(hit.at),
-                "snippet": hit.snippet,
-                "hits_in_session": hit.in_session,
-            }
-            for hit in found
-        ]
-        kept, cut = bounds.fitting(hits)
-        return {
-            "hits": kept,
-            "total": found.total,
-            "more_than_counted": found.more,
-            "any_word_instead_of_all": found.relaxed,
-            "did_you_mean": found.suggestion,
-            "next": found.next,
-            "cut": cut,
-        }
+        return await pending
 
     async def list_sessions(
         self,
@@ -67,10 +53,9 @@ class Tools:
     ) -> Json:
         """The sessions that were last active, newest first."""
         filters = listing.Filters(shelf=Shelf.CHATS, platform=source, project=project)
-        page = await self.store.read(
-            listing.listing, filters, profile=self.profile, limit=limit, cursor=cursor
+        return await self.store.read(
+            _listed, filters, profile=self.profile, limit=limit, cursor=cursor
         )
-        return {"sessions": [bounds.head_of(head) for head in page.items], "next": page.next}
 
     async def get_session_overview(self, session: str) -> Json:
         """What a session is about: its facts, its first and last messages, its prompts."""
@@ -94,26 +79,34 @@ class Tools:
             after=after,
             limit=limit,
         )
-        kept, cut = bounds.fitting([bounds.message_of(entry) for entry in window.entries])
+        items = [bounds.message_of(entry) for entry in window.entries]
+        kept = (
+            bounds.fitting(items, from_end=after is None)
+            if around is None
+            else bounds.around(items, around)
+        )
+        seqs = [item["seq"] for item in items]
+        shown = [item["seq"] for item in kept]
         return {
             "messages": kept,
-            "more_before": window.more_before,
-            "more_after": window.more_after or cut,
+            "more_before": window.more_before or shown[:1] != seqs[:1],
+            "more_after": window.more_after or shown[-1:] != seqs[-1:],
         }
 
-    async def get_usage_summary(self, by: str = "model") -> Json:
+    async def get_usage_summary(self, by: str = "model", cursor: str | None = None) -> Json:
         """Tokens and cost by day, model, provider, source, project or session."""
         rows = await self.store.read(usage.report, by, profile=self.profile)
-        kept, cut = bounds.fitting([usage_json(row) for row in rows])
-        return {"rows": kept, "cut": cut}
+        begin = _number(cursor)
+        kept = bounds.fitting([usage_json(row) for row in rows[begin:]])
+        end = begin + len(kept)
+        return {"rows": kept, "next": str(end) if end < len(rows) else None}
 
     async def resume_pack(self, session: str, budget_tokens: int = 4000) -> Json:
         """All one needs to go on with a session, within a budget of tokens (an estimate)."""
-        if budget_tokens < SMALLEST_BUDGET:
-            raise BadInput(f"A pack needs at least {SMALLEST_BUDGET} tokens.")
-        return await self.store.read(
-            _pack, session, profile=self.profile, budget=min(budget_tokens, 100_000)
-        )
+        if budget_tokens < packing.SMALLEST_BUDGET:
+            raise BadInput(f"A pack needs at least {packing.SMALLEST_BUDGET} tokens.")
+        budget = min(budget_tokens, packing.LARGEST_BUDGET)
+        return await self.store.read(packing.pack, session, profile=self.profile, budget=budget)
 
     async def append_message(
         self, session: str, role: str, text: str, idempotency_key: str | None = None
@@ -140,7 +133,7 @@ class Tools:
             f"[{item['cite']}] {item.get('role', 'mark')}: {item.get('text', '')}"
             for item in map(bounds.message_of, window.entries)
         ]
-        return bounds.cut("\n\n".join(lines), bounds.LONGEST_ANSWER)
+        return bounds.cut("\n\n".join(lines), LONGEST_TRANSCRIPT)
 
 
 def _window(tx: Tx, /, ref: str, *, profile: str, **where: Any) -> read.Window:
@@ -162,34 +155,23 @@ def _overview(tx: Tx, ref: str, *, profile: str) -> Json:
     }
 
 
-def _pack(tx: Tx, ref: str, *, profile: str, budget: int) -> Json:
-    """The first question, the summary that holds, and as much of the end as fits."""
-    head = resolve.resolve(tx, ref, profile=profile)
-    entries = read.window(tx, head.id, profile=profile, limit=_PACKED).entries
-    summary = next(
-        (e.body.summary for e in reversed(entries) if isinstance(e.body, Compaction)), None
-    )
-    pack: Json = {"session": head.id, "title": head.title, "first_prompt": head.preview}
-    if summary is not None:
-        pack["summary"] = bounds.cut(summary, budget * 2)
-    room = budget - estimate(pack)
-    kept: list[Json] = []
-    for entry in reversed([entry for entry in entries if _worth_packing(entry)]):
-        item = bounds.message_of(entry)
-        room -= estimate(item)
-        if room < 0:
-            break
-        kept.append(item)
-    kept.reverse()
-    left_out = head.message_count - len(kept)
-    return pack | {"messages": kept, "left_out": left_out, "tokens_estimate": budget - max(room, 0)}
+def _listed(
+    tx: Tx, filters: listing.Filters, *, profile: str, limit: int, cursor: str | None
+) -> Json:
+    page = listing.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    kept = bounds.fitting([bounds.head_of(head) for head in page.items])
+    if len(kept) < len(page.items):
+        # A shorter page, so that its cursor is where the next begins.
+        page = listing.listing(tx, filters, profile=profile, limit=len(kept), cursor=cursor)
+    return {"sessions": kept, "next": page.next}
 
 
-def _worth_packing(entry: Entry) -> bool:
-    said = entry.body
-    return (
-        isinstance(said, Message) and said.role in (Role.USER, Role.ASSISTANT) and bool(said.text)
-    )
+def _number(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not cursor.isdecimal() or len(cursor) > _LONGEST_NUMBER:
+        raise BadInput("That cursor is none of ours; begin without one.")
+    return int(cursor)
 
 
 def _append(tx: Tx, ref: str, saying: say.Saying, *, profile: str, when: Occasion) -> log.Appended:

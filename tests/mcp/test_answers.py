@@ -1,0 +1,266 @@
+"""What an agent gets: one hit per task, none of its own searches, and never too much."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from hansard.actions import compact, log
+from hansard.app.house import House, open_house
+from hansard.app.session import Session
+from hansard.clock import SystemClock
+from hansard.mcp import server
+from hansard.mcp.bounds import MOST_TOKENS
+from hansard.mcp.tools import Tools
+from hansard.model.entry import message
+from hansard.model.part import Text, ToolCall, ToolResult
+from hansard.model.place import Source
+from hansard.model.tokens import estimate
+from hansard.model.usage import Usage
+from mcp import Client
+from tests.mcp.test_server import asked
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+    url = None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    with open_house(url, home=str(tmp_path)) as made:
+        yield made
+
+
+@asynccontextmanager
+async def client(house: House) -> AsyncIterator[Client]:
+    tools = Tools(house.store, house.profile, house.machine.clock, house.machine.ids)
+    async with Client(server.build(tools)) as connected:
+        yield connected
+
+
+def session(house: House, name: str, *texts: str) -> Session:
+    chat = house.new_session(Source("web", name), title=name)
+    for place, text in enumerate(texts):
+        chat.append("assistant" if place % 2 else "user", text)
+    return chat
+
+
+async def test_a_task_is_found_once_however_often_it_was_forked(house: House) -> None:
+    root = session(house, "root", "the lighthouse", "it is tall")
+    fork = root.fork()
+    fork.append("user", "how tall is the lighthouse")
+    fork.append("assistant", "the lighthouse has 42 m")
+    session(house, "other", "another lighthouse")
+
+    async with client(house) as caller:
+        found = await asked(caller, "search_sessions", query="lighthouse")
+
+    tasks = [hit["cite"].partition("#")[0] for hit in found["hits"]]
+    assert len(tasks) == 2
+    assert len({root.id, fork.id} & set(tasks)) == 1
+    assert found["next"] is None
+
+
+async def test_earlier_searches_for_the_same_are_not_found(house: House) -> None:
+    session(house, "true", "where is the lighthouse?", "The lighthouse stands on the pier.")
+    for number, name in enumerate(("mcp__hansard__search_sessions", "search_sessions")):
+        chat = house.new_session(Source("web", f"agent {number}"))
+        chat.append("user", "find it")
+        call = ToolCall("c1", name, {"query": "lighthouse"})
+        chat.append(
+            "assistant",
+            [{"type": "tool_call", "id": "c1", "name": name, "arguments": call.arguments}],
+        )
+        answer = ToolResult("c1", "where is the lighthouse?", name)
+        house.store.write(_append, chat.id, message("tool", (answer,))).result()
+        chat.append("assistant", "done")
+    kept = house.new_session(Source("web", "says it too"))
+    kept.append("user", "hm")
+    parts = (Text("I look for the lighthouse."), ToolCall("c2", "search_sessions", {"query": "x"}))
+    house.store.write(_append, kept.id, message("assistant", parts)).result()
+
+    async with client(house) as caller:
+        found = await asked(caller, "search_sessions", query="lighthouse")
+        answers = await asked(caller, "search_sessions", query="lighthouse role:tool")
+
+    cited = {hit["cite"].partition("#")[0] for hit in found["hits"]}
+    assert cited == {house.find("true").id, kept.id}
+    assert answers["hits"] == []
+
+
+def _append(tx: Any, id: str | None, said: Any) -> Any:
+    assert id is not None
+    return log.append(tx, id, said, profile="main", at=SystemClock().now())
+
+
+async def test_pages_of_a_search_follow_each_other_without_gaps_or_repeats(house: House) -> None:
+    for number in range(25):
+        chat = session(house, f"s{number}", "the harbour", "yes", "the harbour again")
+        if number % 5 == 0:
+            chat.fork().append("user", "harbour fork")
+    cited: list[str] = []
+    cursor: str | None = None
+    async with client(house) as caller:
+        for _ in range(10):
+            page = await asked(caller, "search_sessions", query="harbour", limit=4, cursor=cursor)
+            cited += [hit["cite"].partition("#")[0] for hit in page["hits"]]
+            cursor = page["next"]
+            if cursor is None:
+                break
+        wrong = await caller.call_tool("search_sessions", {"query": "x", "cursor": "~!"})
+
+    assert len(cited) == len(set(cited)) == 25
+    assert wrong.is_error
+    assert "cursor" in str(wrong.content[0])
+
+
+async def test_no_answer_is_larger_than_an_agent_can_afford(house: House) -> None:
+    chat = session(house, "long", *(f"word {n} " * 900 for n in range(40)))
+    for number in range(120):
+        session(house, f"{number} " + "t" * 90, "p" * 300)
+
+    async with client(house) as caller:
+        listed = await asked(caller, "list_sessions", limit=1000)
+        end = await asked(caller, "get_messages", session="long", limit=1000)
+        middle = await asked(caller, "get_messages", session="long", around=20, limit=1000)
+        later = await asked(caller, "get_messages", session="long", after=5, limit=1000)
+        overview = await asked(caller, "get_session_overview", session="long")
+
+    for given in (listed, end, middle, later, overview):
+        assert estimate(given) < MOST_TOKENS * 1.1
+    assert end["messages"][-1]["seq"] == 40
+    assert (end["more_before"], end["more_after"]) == (True, False)
+    shown = [item["seq"] for item in middle["messages"]]
+    assert 20 in shown
+    assert (middle["more_before"], middle["more_after"]) == (True, True)
+    assert later["messages"][0]["seq"] == 6
+    assert later["more_after"]
+    assert chat.id == end["messages"][0]["cite"].partition("#")[0]
+
+
+async def test_a_list_that_does_not_fit_goes_on_behind_what_was_shown(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        session(house, f"s{number}", "hello")
+    monkeypatch.setattr("hansard.mcp.bounds.MOST_TOKENS", 400)
+    seen: list[str] = []
+    cursor: str | None = None
+    async with client(house) as caller:
+        while True:
+            page = await asked(caller, "list_sessions", limit=30, cursor=cursor)
+            seen += [each["title"] for each in page["sessions"]]
+            cursor = page["next"]
+            if cursor is None:
+                break
+
+    assert seen == [f"s{number}" for number in reversed(range(30))]
+
+
+async def test_usage_is_summed_page_by_page(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = session(house, "s", "hello")
+    for number in range(20):
+        used = Usage(model=f"m{number:02}", input_tokens=1, cost_microusd=1)
+        chat.append("assistant", "x", usage=used)
+    monkeypatch.setattr("hansard.mcp.bounds.MOST_TOKENS", 300)
+    seen: list[str] = []
+    cursor: str | None = None
+    async with client(house) as caller:
+        while True:
+            page = await asked(caller, "get_usage_summary", by="model", cursor=cursor)
+            seen += [row["group"] for row in page["rows"]]
+            cursor = page["next"]
+            if cursor is None:
+                break
+
+    assert seen == [f"m{number:02}" for number in range(20)]
+
+
+@pytest.mark.parametrize("budget", [200, 1000, 8000])
+async def test_a_pack_keeps_its_budget_whatever_was_said(house: House, budget: int) -> None:
+    texts = ["x" * 20_000, "y" * 20_000, "{" * 500, "字" * 9000, "last question", "z" * 60_000]
+    session(house, "huge", *texts)
+
+    async with client(house) as caller:
+        pack = await asked(caller, "resume_pack", session="huge", budget_tokens=budget)
+
+    assert estimate(pack) <= budget
+    assert pack["tokens_estimate"] <= budget
+    assert pack["messages"][-1]["text"].startswith("z")
+    assert pack["left_out"] == 6 - len(pack["messages"])
+
+
+async def test_a_pack_has_the_first_question_and_the_summary_that_holds(house: House) -> None:
+    chat = session(house, "old", "build me a boat", *(f"step {n}" for n in range(700)))
+    now = house.machine.clock.now()
+    assert chat.id is not None
+    house.store.write(
+        compact.compact, chat.id, "We built the hull.", profile="main", through=10, at=now
+    ).result()
+    for number in range(500):
+        chat.append("user", f"and {number}")
+
+    async with client(house) as caller:
+        pack = await asked(caller, "resume_pack", session="old", budget_tokens=2000)
+        marks = await asked(caller, "get_messages", session="old", around=702, limit=1)
+
+    assert pack["first_prompt"] == "build me a boat"
+    assert pack["summary"] == "We built the hull."
+    assert pack["messages"][-1]["text"] == "and 499"
+    assert marks["messages"][0]["text"] == "We built the hull."
+
+
+async def test_a_message_names_the_tools_it_calls_and_shows_what_they_said(house: House) -> None:
+    chat = session(house, "tools", "look")
+    said = message("assistant", (ToolCall("c", "grep", {"q": 1}),))
+    house.store.write(_append, chat.id, said).result()
+    result = message("tool", (ToolResult("c", "3 lines", "grep"),))
+    house.store.write(_append, chat.id, result).result()
+
+    async with client(house) as caller:
+        shown = (await asked(caller, "get_messages", session="tools"))["messages"]
+
+    assert shown[1]["calls"] == ["grep"]
+    assert shown[2]["text"] == "3 lines"
+
+
+async def test_over_http_only_this_machine_is_answered(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with open_house(home=str(tmp_path)) as house:
+        session(house, "Harbour", "hello harbour")
+    address = f"http://127.0.0.1:{port}/mcp"
+    program = [sys.executable, "-m", "hansard", "mcp", "--http", f"127.0.0.1:{port}"]
+    environ = {**os.environ, "HANSARD_HOME": str(tmp_path)}
+    process = await asyncio.create_subprocess_exec(*program, env=environ)
+    try:
+        await _listening(port)
+        async with Client(address) as caller:
+            found = await asked(caller, "search_sessions", query="harbour")
+        async with httpx2.AsyncClient() as browser:
+            headers = {"Host": "evil.example", "Accept": "application/json"}
+            forged = await browser.post(address, headers=headers, json={})
+    finally:
+        process.terminate()
+        await process.wait()
+
+    assert found["hits"][0]["title"] == "Harbour"
+    assert forged.status_code in (400, 403, 421)
+
+
+async def _listening(port: int) -> None:
+    for _ in range(400):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.02)
+        else:
+            writer.close()
+            await writer.wait_closed()
+            return
+    raise AssertionError("the server does not listen")
