@@ -12,6 +12,7 @@ from openai import AsyncOpenAI
 from agents import (
     Agent,
     OpenAIChatCompletionsModel,
+    OpenAIResponsesCompactionSession,
     RunContextWrapper,
     Runner,
     RunState,
@@ -26,6 +27,7 @@ from hansard.app.house import House, open_house
 from hansard.errors import BadInput, Conflict
 from hansard.integrations.openai_agents import About, HansardSession
 from hansard.model.place import Person
+from hansard.testing.http_server import HttpServer, Request, Response, json_response
 from hansard.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
 
@@ -379,3 +381,42 @@ async def test_a_run_that_was_interrupted_and_resumed_is_paid_for_once(
     (head,) = house.sessions().items
     assert head.usage.calls == len([ask for ask in model.requests if ask.messages]) == 2
     assert head.message_count == 4
+
+
+async def test_the_stock_compaction_replaces_what_the_model_reads_and_loses_nothing(
+    house: House,
+) -> None:
+    short = {"type": "compaction", "id": "cmp_1", "encrypted_content": "short"}
+    used = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
+    details = {
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }
+
+    async def compact(request: Request) -> Response:
+        assert request.path == "/v1/responses/compact"
+        return json_response(
+            {
+                "id": "resp_1",
+                "object": "response.compaction",
+                "created_at": 1,
+                "output": [short],
+                "usage": used | details,
+            }
+        )
+
+    one = session(house)
+    await one.add_items([*ITEMS[:3], ITEMS[4]])
+    async with (
+        HttpServer(compact) as server,
+        AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none") as client,
+    ):
+        compacting = OpenAIResponsesCompactionSession(
+            "alice", one, client=client, compaction_mode="input"
+        )
+        await compacting.run_compaction({"force": True})
+
+    assert await one.get_items() == [short]
+    (head,) = house.sessions().items
+    assert (head.message_count, head.last_seq) == (1, 4 + 1 + 1)
+    assert house.search("Évora").hits
