@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hansard.actions import log
 from hansard.bench import populate
+from hansard.bench.goals import at_least, at_most, steady
 from hansard.bench.measure import Case, Contestant, Goal, Sample, Scale, repeat
 from hansard.bench.raw import TEXT, KnownStore, RawLog, RawSync, SharedRawLog, steadily
 from hansard.clock import SystemClock
@@ -115,14 +116,10 @@ def _many(ours: Product, raw: RawLog, peer: Contestant) -> Case:
             peer,
         ),
         (
-            Goal(
-                "at least 0.6 of the floor",
-                lambda got: got.ratio(OURS, SHARED) >= 0.6,
-                only_slow=True,
-            ),
-            Goal("5,000 a second", lambda got: got.rate(OURS) >= 5000),
-            Goal(
-                "40 times one commit each", lambda got: got.ratio(OURS, KNOWN) >= 40, only_slow=True
+            at_least(0.6, "of the floor", lambda got: got.ratio(OURS, SHARED), only_slow=True),
+            at_least(5000, "a second", lambda got: got.rate(OURS)),
+            at_least(
+                40, "times one commit each", lambda got: got.ratio(OURS, KNOWN), only_slow=True
             ),
         ),
     )
@@ -143,16 +140,10 @@ def _threads(
             peer,
         ),
         (
-            Goal(
-                f"at least {goal} of the floor",
-                lambda got: got.ratio(OURS, THREADS_SHARE) >= goal,
-                only_slow=True,
+            at_least(
+                goal, "of the floor", lambda got: got.ratio(OURS, THREADS_SHARE), only_slow=True
             ),
-            Goal(
-                "p99 at most 3 times p50",
-                lambda got: got.p99(OURS) <= 3 * got.p50(OURS),
-                only_slow=True,
-            ),
+            steady(OURS),
         ),
     )
 
@@ -166,16 +157,8 @@ def _alone(ours: Product, raw: RawLog, *peers: Contestant) -> Case:
             *peers,
         ),
         (
-            Goal(
-                "at least 0.9 of the floor",
-                lambda got: got.ratio(OURS, ALONE) >= 0.9,
-                only_slow=True,
-            ),
-            Goal(
-                "p99 at most 3 times p50",
-                lambda got: got.p99(OURS) <= 3 * got.p50(OURS),
-                only_slow=True,
-            ),
+            at_least(0.9, "of the floor", lambda got: got.ratio(OURS, ALONE), only_slow=True),
+            steady(OURS),
         ),
     )
 
@@ -191,13 +174,7 @@ def _steady(ours: Product, raw: RawLog, known: KnownStore) -> Case:
             Contestant(ALONE, "floor", at_rate(lambda: raw.append(1))),
             Contestant(KNOWN, "peer", at_rate(known.append)),
         ),
-        (
-            Goal(
-                "p99 at most 1.5 times the floor's",
-                lambda got: got.p99(OURS) <= 1.5 * got.p99(ALONE),
-                only_slow=True,
-            ),
-        ),
+        (_near_the_floor(1.5),),
         by="p50",
     )
 
@@ -233,14 +210,18 @@ def _four_processes(path: Path, raw: RawLog) -> Case:
                 lambda seconds: steadily(lambda: raw.append(1), STEADY_RATE, max(0.1, 2 * seconds)),
             ),
         ),
-        (
-            Goal(
-                "p99 at most twice the floor's",
-                lambda got: got.p99(OURS) <= 2 * got.p99(ALONE),
-                only_slow=True,
-            ),
-        ),
+        (_near_the_floor(2),),
         by="p50",
+    )
+
+
+def _near_the_floor(times: float) -> Goal:
+    return at_most(
+        times,
+        "times the floor's",
+        lambda got: got.p99(OURS) / got.p99(ALONE),
+        of="p99",
+        only_slow=True,
     )
 
 

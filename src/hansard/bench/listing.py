@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hansard.actions.listing import Filters, listing
 from hansard.bench import populate
+from hansard.bench.goals import at_most
 from hansard.bench.measure import Case, Contestant, Goal, Results, Scale, repeat
 from hansard.bench.raw import KnownStore, RawLog
 from hansard.bench.texts import sql
@@ -42,7 +43,7 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
                     repeat(partial(_made, known)),
                 ),
             )
-            goal = Goal("at most 1 ms in the store", lambda got: got.p50(WITHIN) <= 0.001)
+            goal = at_most(1, "ms in the store", lambda got: got.p50(WITHIN) * 1000)
             yield Case(f"{size:,} sessions", contestants, (goal,), by="p50")
             name = f"{WITHIN}, {size:,} sessions"
             compared.append(Contestant(name, "product", repeat(partial(_within, within))))
@@ -50,10 +51,10 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
 
 
 def _flat(compared: list[Contestant]) -> Goal:
-    def is_flat(got: Results) -> bool:
-        return got.ratio(compared[-1].name, compared[0].name, "p50") <= 1.2
+    def grown(got: Results) -> float:
+        return got.ratio(compared[-1].name, compared[0].name, "p50")
 
-    return Goal("within 20 % from the smallest to the largest", is_flat)
+    return at_most(1.2, "times the smallest", grown, of="the largest")
 
 
 def _through(store: Store) -> None:

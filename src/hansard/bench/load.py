@@ -8,7 +8,8 @@ from typing import Any
 
 from hansard.actions import read
 from hansard.bench import populate
-from hansard.bench.measure import Case, Contestant, Goal, Scale, repeat
+from hansard.bench.goals import at_most
+from hansard.bench.measure import Case, Contestant, Scale, repeat
 from hansard.bench.raw import BODY, TEXT, KnownStore, RawLog
 from hansard.bench.texts import sql
 from hansard.model import document
@@ -44,8 +45,8 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
                 Contestant(KNOWN, "peer", repeat(lambda: _select(known, count))),
             ),
             (
-                Goal("all: at most twice the floor", lambda got: got.ratio(ALL, FLOOR, "p50") <= 2),
-                Goal("the last 200: at most 2 ms", lambda got: got.p50(LAST) <= 0.002),
+                at_most(2, "times the floor", lambda got: got.ratio(ALL, FLOOR, "p50"), of="all"),
+                at_most(2, "ms", lambda got: got.p50(LAST) * 1000, of="the last 200"),
             ),
             by="p50",
         )

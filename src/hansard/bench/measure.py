@@ -4,7 +4,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 AS_IT_IS = "as it is"
@@ -65,6 +65,7 @@ class Goal:
     text: str
     is_met: Callable[["Results"], bool]
     only_slow: bool = False
+    figure: Callable[["Results"], str] = lambda _: ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ class Row:
     highest: float | None = None
     goal: str = ""
     met: str = ""
+    figure: str = ""
+    load: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The row as a dictionary."""
@@ -179,7 +182,8 @@ def rows(bench: str, disk: str, case: Case, results: Results) -> list[Row]:
         if goal.only_slow and disk != SLOW:
             continue  # set for a disk on which a sync costs something
         met = "met" if goal.is_met(results) else "not met"
-        out.append(Row(bench, disk, case.name, "", "goal", 0, 0, 0, goal=goal.text, met=met))
+        goal_row = Row(bench, disk, case.name, "", "goal", 0, 0, 0, goal=goal.text, met=met)
+        out.append(replace(goal_row, figure=goal.figure(results)))
     return out
 
 

@@ -8,6 +8,7 @@ import apsw
 
 from hansard.actions.listing import Filters, listing
 from hansard.bench import populate
+from hansard.bench.goals import at_most
 from hansard.bench.measure import Case, Contestant, Goal, Scale, repeat
 from hansard.bench.raw import RawLog
 from hansard.bench.texts import sql
@@ -31,7 +32,7 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
 
 
 def _quick(size: int, name: str) -> Goal:
-    return Goal(f"{size:,}: at most 20 ms", lambda got: got.p50(name) <= 0.020)
+    return at_most(20, "ms", lambda got: got.p50(name) * 1000, of=f"{size:,} sessions")
 
 
 def _open(path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from hansard.bench import populate
 from hansard.bench.append import OURS, Product, in_threads
-from hansard.bench.measure import Case, Contestant, Goal, Sample, Scale
+from hansard.bench.goals import at_least
+from hansard.bench.measure import Case, Contestant, Sample, Scale
 from hansard.bench.raw import BODY
 from hansard.bench.texts import sql
 from hansard.clock import RandomIds, SystemClock
@@ -39,7 +40,7 @@ def cases(_: Path, __: Scale) -> Iterator[Case]:
                     Contestant(OURS, "product", ours.threads(count)),
                     Contestant(FLOOR, "floor", bare.threads(count)),
                 ),
-                (Goal("at least 0.6 of the floor", lambda got: got.ratio(OURS, FLOOR) >= 0.6),),
+                (at_least(0.6, "of the floor", lambda got: got.ratio(OURS, FLOOR)),),
             )
 
 

@@ -22,7 +22,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agents import SQLiteSession
 from hansard.app.house import open_house
-from hansard.bench.measure import Case, Contestant, Goal, Results, Sample, Scale, repeat
+from hansard.bench.goals import at_least, at_most
+from hansard.bench.measure import Case, Contestant, Goal, Sample, Scale, repeat
 from hansard.bench.raw import TEXT, RawLog
 from hansard.bench.texts import sql
 from hansard.integrations.openai_agents import HansardSession
@@ -132,23 +133,16 @@ def _many(field: Field, sessions_at_once: int) -> Case:
             Contestant(LANGGRAPH, "peer", repeat(lambda: field.threads.add("many"))),
         ),
         (
-            Goal("5,000 a second with the index on", lambda got: got.rate(OURS) >= 5000),
+            at_least(5000, "a second with the index on", lambda got: got.rate(OURS)),
             _times(40, SQLITE),
             _times(40, LANGGRAPH),
-            Goal(
-                "at least 0.6 of the floor",
-                lambda got: got.ratio(OURS, SHARED) >= 0.6,
-                only_slow=True,
-            ),
+            at_least(0.6, "of the floor", lambda got: got.ratio(OURS, SHARED), only_slow=True),
         ),
     )
 
 
 def _times(factor: int, peer: str) -> Goal:
-    def met(got: Results) -> bool:
-        return got.ratio(OURS, peer) >= factor
-
-    return Goal(f"{factor} times {peer}", met, only_slow=True)
+    return at_least(factor, f"times {peer}", lambda got: got.ratio(OURS, peer), only_slow=True)
 
 
 def _alone(field: Field) -> Case:
@@ -162,13 +156,7 @@ def _alone(field: Field) -> Case:
             Contestant(ALCHEMY, "peer", field.together([alchemy])),
             Contestant(LANGGRAPH, "peer", repeat(lambda: field.threads.add("one"))),
         ),
-        (
-            Goal(
-                "at least 0.9 of the floor",
-                lambda got: got.ratio(OURS, ALONE) >= 0.9,
-                only_slow=True,
-            ),
-        ),
+        (at_least(0.9, "of the floor", lambda got: got.ratio(OURS, ALONE), only_slow=True),),
     )
 
 
@@ -198,7 +186,7 @@ def _whole(field: Field, names: dict[str, Any], messages: int) -> Case:
             Contestant(ALCHEMY, "peer", field.waiting(names[ALCHEMY].get_items)),
             Contestant(LANGGRAPH, "peer", repeat(lambda: _said(field.threads.get("long")))),
         ),
-        (Goal("at most twice the floor", lambda got: got.ratio(OURS, READ, "p50") <= 2),),
+        (at_most(2, "times the floor", lambda got: got.ratio(OURS, READ, "p50")),),
         by="p50",
     )
 
@@ -212,7 +200,7 @@ def _last(field: Field, names: dict[str, Any]) -> Case:
             Contestant(SQLITE, "peer", field.waiting(lambda: names[SQLITE].get_items(LAST))),
             Contestant(ALCHEMY, "peer", field.waiting(lambda: names[ALCHEMY].get_items(LAST))),
         ),
-        (Goal("at most 2 ms", lambda got: got.p50(OURS) <= 0.002),),
+        (at_most(2, "ms", lambda got: got.p50(OURS) * 1000),),
         by="p50",
     )
 

@@ -12,6 +12,7 @@ import apsw
 from hansard.actions.search import Found, Wish, search
 from hansard.bench import populate, search_index, search_store
 from hansard.bench.corpus import BEGAN, Language, corpus
+from hansard.bench.goals import at_least, at_most
 from hansard.bench.measure import Case, Contestant, Goal, Results, Sample, Scale, repeat
 from hansard.bench.texts import sql
 from hansard.clock import SystemClock
@@ -99,17 +100,14 @@ def _case(kind: Kind, store: Store, raw: "_Raw", peer: apsw.Connection) -> Case:
 
 
 def _goals(kind: Kind) -> Iterator[Goal]:
-    yield Goal(
-        f"95 of 100 within {kind.p95_ms:g} ms",
-        lambda got: got.percentile(RELEVANCE, 95) <= kind.p95_ms / 1000,
-    )
+    yield at_most(kind.p95_ms, "ms", lambda got: got.percentile(RELEVANCE, 95) * 1000, of="p95")
     if kind.times_better is not None:
         other = SCAN if kind.known == "known_scan" else KNOWN
 
-        def is_better(got: Results) -> bool:
-            return got.p50(other) >= got.p50(RELEVANCE) * (kind.times_better or 1)
+        def better(got: Results) -> float:
+            return got.p50(other) / got.p50(RELEVANCE)
 
-        yield Goal(f"{kind.times_better:g} times as fast as the known store", is_better)
+        yield at_least(kind.times_better, "times as fast as the known store", better)
 
 
 def _asking(kind: Kind, ask: Callable[[str], object]) -> Callable[[float], Sample]:

@@ -15,7 +15,8 @@ from hansard.actions.search import Wish, search
 from hansard.bench import populate, search_store
 from hansard.bench.append import SESSIONS, Product
 from hansard.bench.corpus import Language, Said, corpus
-from hansard.bench.measure import Case, Contestant, Goal, Sample, repeat
+from hansard.bench.goals import at_least, at_most
+from hansard.bench.measure import Case, Contestant, Sample, repeat
 from hansard.bench.raw import RawLog
 from hansard.bench.texts import sql
 from hansard.clock import SystemClock
@@ -39,7 +40,7 @@ _MEASURE = (
 def cases(folder: Path, path: Path, *, language: Language, count: int) -> Iterator[Case]:
     """What the index costs."""
     messages = list(islice(corpus(language, count), min(BUILT, count)))
-    yield _building(folder, messages, path, _ratio(path, language, count))
+    yield _building(folder, messages, _ratio(path, language, count))
     yield from _feeding(folder)
     yield _catching_up(folder, min(BURST, count))
     yield _cold(path, language.words[2_100], count)
@@ -51,7 +52,7 @@ def _ratio(path: Path, language: Language, count: int) -> float:
     return size / (text * max(1.0, count / 20_000))
 
 
-def _building(folder: Path, messages: list[Said], path: Path, ratio: float) -> Case:
+def _building(folder: Path, messages: list[Said], ratio: float) -> Case:
     store = populate.opened(folder / "built.db")
     search_store.fill(store, messages)
     store.close()
@@ -76,15 +77,15 @@ def _building(folder: Path, messages: list[Said], path: Path, ratio: float) -> C
         return run
 
     return Case(
-        f"building, per CPU second; {path.name} has an index of {ratio:.2f} of its text",
+        "building the index, per CPU second",
         (
             Contestant(BUILD, "product", build),
             Contestant(TRIGGER, "peer", insert("known_search_tables")),
             Contestant(NO_INDEX, "floor", insert("unindexed_tables")),
         ),
         (
-            Goal("at least 12,000 messages", lambda got: got.rate(BUILD) >= 12_000),
-            Goal(f"the index has {ratio:.2f} of the text, at most 0.7", lambda _: ratio <= 0.7),
+            at_least(12_000, "messages per CPU second", lambda got: got.rate(BUILD)),
+            at_most(0.7, "of the text", lambda _: ratio, of="size of the index"),
         ),
     )
 
@@ -115,8 +116,8 @@ def _feeding(folder: Path) -> Iterator[Case]:
                 Contestant(SHARED, "floor", repeat(lambda: raw.append(SESSIONS))),
             ),
             (
-                Goal("at least 0.6 of the floor", lambda got: got.ratio(WITH, SHARED) >= 0.6),
-                Goal("at least 5,000 per second", lambda got: got.rate(WITH) >= 5_000),
+                at_least(0.6, "of the floor", lambda got: got.ratio(WITH, SHARED)),
+                at_least(5_000, "a second", lambda got: got.rate(WITH)),
             ),
         )
 
@@ -140,7 +141,7 @@ def _catching_up(folder: Path, burst: int) -> Case:
     return Case(
         f"after a burst of {burst:,} appends",
         (Contestant(AFTER, "product", run),),
-        (Goal("waits at most 1 s", lambda got: got.p50(AFTER) <= 1.0),),
+        (at_most(1, "s of waiting", lambda got: got.p50(AFTER)),),
     )
 
 
@@ -160,14 +161,14 @@ def _cold(path: Path, word: str, count: int) -> Case:
         return run
 
     return Case(
-        f"a cold command, {count:,} messages, {memory:.0f} MB",
+        f"a cold command, {count:,} messages",
         (
             Contestant(COLD, "product", times(ours)),
             Contestant(EMPTY, "floor", times(["-c", "pass"])),
         ),
         (
-            Goal("at most 150 ms", lambda got: got.p50(COLD) <= 0.150),
-            Goal(f"{memory:.0f} MB, at most 80", lambda _: memory <= 80),
+            at_most(150, "ms", lambda got: got.p50(COLD) * 1000),
+            at_most(80, "MB", lambda _: memory),
         ),
         by="p50",
     )

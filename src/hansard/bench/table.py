@@ -39,7 +39,8 @@ def write(rows: Sequence[Row], path: Path) -> None:
 
 def _line(row: Row) -> str:
     if row.kind == "goal":
-        return f"      goal: {row.goal}: {row.met}"
+        figure = f" ({row.figure})" if row.figure else ""
+        return f"      goal: {row.goal}: {row.met}{figure}"
     mark = {"product": " ", "floor": "_", "peer": "~"}[row.kind]
     spread = "" if row.lowest is None else f"{row.lowest:.2f}-{row.highest:.2f}"
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"

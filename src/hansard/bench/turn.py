@@ -9,7 +9,8 @@ from pathlib import Path
 
 from hansard.actions import deliver, receive, turns
 from hansard.bench import populate
-from hansard.bench.measure import Case, Contestant, Goal, Results, Sample, Scale, repeat
+from hansard.bench.goals import at_least
+from hansard.bench.measure import Case, Contestant, Results, Sample, Scale, repeat
 from hansard.bench.raw import TEXT, IndexFile, RawLog
 from hansard.clock import Occasion, RandomIds, SystemClock
 from hansard.model.entry import message
@@ -124,10 +125,8 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
                     _index_file(folder, middle, f"{concurrent}"),
                 ),
                 (
-                    Goal(
-                        "at least 0.5 of the floor",
-                        lambda got: got.ratio(OURS, FLOOR) >= 0.5,
-                        only_slow=True,
+                    at_least(
+                        0.5, "of the floor", lambda got: got.ratio(OURS, FLOOR), only_slow=True
                     ),
                 ),
             )
@@ -157,13 +156,11 @@ def _by_size(folder: Path, ours: dict[int, Turns], scale: Scale) -> Case:
     def name(size: int) -> str:
         return f"{OURS}, {size:,} sessions"
 
-    def is_flat(got: Results) -> bool:
-        middle = scale.sizes[1]
-        ratio = got.ratio(name(scale.largest), name(middle))
-        return ratio >= 0.9
+    def kept(got: Results) -> float:
+        return got.ratio(name(scale.largest), name(scale.sizes[1]))
 
     # Ten sessions have fewer than sixteen at once; the comparison is among those with enough.
     sizes = [Contestant(name(size), "product", ours[size].run(10)) for size in scale.sizes]
     peers = [_index_file(folder, min(size, 10_000), "size") for size in scale.sizes[:3]]
-    goal = Goal("within 10 % from the second size to the largest", is_flat)
+    goal = at_least(0.9, "of the rate at the second size", kept, of="the largest")
     return Case("10 at once, by size of the store", (*sizes, *peers), (goal,))
