@@ -30,6 +30,17 @@ class SystemClock:
         return datetime.now(UTC)
 
 
+class ShiftedClock:
+    """Another clock, put right by as much as it was found to be wrong."""
+
+    def __init__(self, clock: Clock, shift: timedelta) -> None:
+        self._clock = clock
+        self._shift = shift
+
+    def now(self) -> datetime:
+        return self._clock.now() + self._shift
+
+
 class RandomIds:
     """26 characters that sort by time: 50 bits of milliseconds, then 80 bits of chance."""
 

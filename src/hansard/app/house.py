@@ -4,14 +4,22 @@ import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from hansard import config as configuration
 from hansard.actions import listing, resolve
-from hansard.clock import Clock, Ids, Occasion, RandomIds, SystemClock
+from hansard.clock import (
+    Clock,
+    Ids,
+    Occasion,
+    RandomIds,
+    ShiftedClock,
+    SystemClock,
+    from_micros,
+)
 from hansard.config import Config
 from hansard.config.reset import ResetSettings
 from hansard.model.key import Isolation, SessionKey, key_for, validate_profile
@@ -30,6 +38,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+LEAST_SHIFT = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +205,23 @@ def open_house(
     if create and given is None and path is not None and Path(path).parent == config.home:
         config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     store = open_store(config.database, create=create, clock=here.clock, ids=here.ids)
+    if machine is None:
+        here = Machine(_agreed(here.clock, store), here.ids)
     return House(store, config, here)
+
+
+def _agreed(clock: Clock, store: Store) -> Clock:
+    """The clock by which all machines on one server agree when a lease is over: the server's.
+
+    A machine that is only a little off keeps its own.
+    """
+    before = clock.now()
+    row = store.read(lambda tx: tx.one("server_time")).result()
+    if row is None or row[0] is None:
+        return clock
+    after = clock.now()
+    shift = from_micros(row[0]) - (before + (after - before) / 2)
+    return clock if abs(shift) < LEAST_SHIFT else ShiftedClock(clock, shift)
 
 
 def _late(name: str) -> Any:

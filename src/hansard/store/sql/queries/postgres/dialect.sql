@@ -15,6 +15,10 @@ SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone
 -- The same by its number, whatever has become of it.
 SELECT no FROM sessions WHERE no = :no FOR NO KEY UPDATE;
 
+-- name: server_time
+-- What time the server has, whoever asks.
+SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT);
+
 -- name: check_integrity
 -- The server checks its own pages.
 SELECT 'ok';

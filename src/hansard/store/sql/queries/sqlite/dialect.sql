@@ -14,6 +14,10 @@ SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone
 -- name: lock_session_no
 SELECT no FROM sessions WHERE no = :no;
 
+-- name: server_time
+-- A file has no clock of its own.
+SELECT NULL;
+
 -- name: check_integrity
 PRAGMA integrity_check(20);
 
