@@ -13,7 +13,9 @@ from hansard.bench import slow_disk, table
 from hansard.bench.measure import AS_IT_IS, SLOW, Row
 from hansard.errors import BadInput, HansardError
 
-NAMES = ("append", "turn", "engine", "list", "load", "open", "postgres", "search", "sdk")
+NAMES = (
+    "append", "turn", "engine", "list", "load", "open", "postgres", "search", "web", "sdk",
+)  # fmt: skip
 # Reading syncs nothing: it is measured once.
 WRITING = ("append", "turn", "engine", "sdk")
 # What an installation may not have, and a benchmark needs.

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from hansard.bench import append, listing, load, opening, postgres, search, turn, turn_engine
+from hansard.bench import append, listing, load, opening, postgres, search, turn, turn_engine, web
 from hansard.bench.measure import SCALES, Case, Scale, measure, rows
 
 
@@ -25,6 +25,7 @@ BENCHES: dict[str, Callable[[Path, Scale], Iterator[Case]]] = {
     "open": opening.cases,
     "postgres": postgres.cases,
     "search": search.cases,
+    "web": web.cases,
     "sdk": _sdk,
 }
 

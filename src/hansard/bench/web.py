@@ -1,0 +1,112 @@
+"""The workbench and what it asks for: a real server on a large store, and a real browser."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import cycle
+from pathlib import Path
+
+from hansard.bench import web_page
+from hansard.bench.corpus import Language
+from hansard.bench.measure import Case, Contestant, Goal, Sample, Scale, repeat
+from hansard.bench.web_server import Asked, Web, serve
+
+FLOOR = "GET /healthz"
+LIST, SEARCH, OPEN = "the first page of the list", "a search, 30 hits", "the last 60 of 2,000"
+DRAFT, TURN = "a draft", "a turn, durable"
+LIST_BYTES = 25_000
+RESIDENT = 120 * 1024 * 1024
+_MEGABYTE = 1024 * 1024
+
+
+def cases(folder: Path, scale: Scale) -> Iterator[Case]:
+    """What the page asks for, then the page."""
+    language = Language()
+    with ExitStack() as stack:
+        web = serve(folder, language, scale, stack)
+        yield _reading(web, language)
+        yield _writing(web)
+        yield from web_page.cases(web, scale, stack)
+        yield _afterwards(web)
+
+
+def _reading(web: Web, language: Language) -> Case:
+    page = web.ask("GET", "/sessions")
+    words = cycle(
+        [*language.words[60_000::4_000], *language.words[2_000:2_030], *language.words[:15]]
+    )
+    searched = f"/sessions/{web.long_id}/entries?limit=60"
+    return Case(
+        "what the page reads",
+        (
+            _asking(LIST, lambda: web.ask("GET", "/sessions")),
+            _asking(SEARCH, lambda: web.ask("GET", f"/search?q={next(words)}&limit=30")),
+            _asking(OPEN, lambda: web.ask("GET", searched)),
+            _floor(web),
+        ),
+        (
+            _within(LIST, 30),
+            _stated(
+                f"the list in {LIST_BYTES:,} bytes ({len(page.body):,})",
+                len(page.body) <= LIST_BYTES,
+            ),
+            _within(SEARCH, 150),
+            _within(OPEN, 40),
+        ),
+        by="p50",
+    )
+
+
+def _writing(web: Web) -> Case:
+    heads = web.json("/sessions?limit=200&fields=id")["items"]
+    ids = cycle([head["id"] for head in heads if head["id"] != web.long_id])
+    return Case(
+        "what the page writes",
+        (
+            _asking(
+                DRAFT, lambda: web.ask("PATCH", f"/sessions/{next(ids)}", {"draft": "half a line"})
+            ),
+            _asking(TURN, lambda: web.ask("POST", f"/sessions/{next(ids)}/turns", {"text": "hi"})),
+            _floor(web),
+        ),
+        (_within(DRAFT, 20), _within(TURN, 20)),
+        by="p50",
+    )
+
+
+def _afterwards(web: Web) -> Case:
+    resident = web.resident_bytes or 0
+    return Case(
+        "the server afterwards",
+        (_floor(web),),
+        (
+            _stated(
+                f"at most 120 MB resident ({resident / _MEGABYTE:.0f})", 0 < resident <= RESIDENT
+            ),
+        ),
+    )
+
+
+def _asking(name: str, ask: Callable[[], Asked]) -> Contestant:
+    def one() -> None:
+        ask()
+
+    return Contestant(name, "product", repeat(one))
+
+
+def _floor(web: Web) -> Contestant:
+    def one() -> None:
+        web.ask("GET", "/healthz", api=False)
+
+    run: Callable[[float], Sample] = repeat(one)
+    return Contestant(FLOOR, "floor", run)
+
+
+def _within(name: str, milliseconds: float) -> Goal:
+    return Goal(
+        f"{name}: 95 of 100 within {milliseconds:g} ms",
+        lambda got: got.percentile(name, 95) <= milliseconds / 1000,
+    )
+
+
+def _stated(text: str, is_met: bool) -> Goal:  # noqa: FBT001
+    return Goal(text, lambda _: is_met)
