@@ -21,7 +21,11 @@ QUIET = timedelta(minutes=2)
 KEPT_DAYS = 30
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _SESSION = re.compile(rb'"(?:sessionId|leafUuid)"\s*:\s*"')
-_LINE = re.compile(rb'"(?:parentUuid|isSidechain|leafUuid|uuid|sessionId)"\s*:')
+# Others name a session too: a line must also stand in a tree, or be of a kind that only this has.
+_LINE = re.compile(
+    rb'"(?:parentUuid|isSidechain|leafUuid|uuid)"\s*:'
+    rb'|"type"\s*:\s*"(?:queue-operation|ai-title|custom-title|tag|mode|agent-name)"'
+)
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
 _HEAD = 16 * 1024
 _UNSETTLED = "~"

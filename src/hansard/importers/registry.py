@@ -9,10 +9,23 @@ from hansard.importers.base import Importer
 # In the order in which an unknown file is shown to them.
 NAMES: tuple[str, ...] = (
     "claude-code",
+    "codex",
+    "openclaw",
     "pi",
     "hermes",
     "chatgpt",
     "claude-ai",
+    "gemini-cli",
+    "opencode",
+    "cursor",
+    "copilot",
+    "open-webui",
+    "librechat",
+    "cline",
+    "goose",
+    "openai-agents",
+    "llm",
+    "aider",
 )
 
 
