@@ -1,54 +1,175 @@
-"""What a model call costs, from the `genai-prices` table; none by hand."""
+"""What a model call costs, from the `genai-prices` table; none by hand.
 
-from dataclasses import replace
+The table answers slowly. Below and between its thresholds a price is so much for each token of a
+kind: those rates are asked for once and then counted with, to the same microdollar.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import genai_prices
+from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
-from hansard.model.usage import TOKEN_FIELDS, CostStatus, Usage
+from hansard.model.usage import CostStatus, Usage
 
 SOURCE = "genai-prices"
+VERSION = genai_prices.__version__
+_MICRO = Decimal(1_000_000)
+# A rate is kept as a whole number of billionths of a microdollar.
+_SCALE = 1_000_000_000
+_PROBE = 1_000
+# Prices come from a table of the program: it has some thousands.
+_ladders: dict[int, "_Ladder"] = {}
+
+
+class Cost(NamedTuple):
+    """What a call costs, and whose price that is."""
+
+    microusd: int
+    provider: str
 
 
 def priced(usage: Usage, *, at: datetime) -> Usage:
     """The usage with its cost, estimated as of the time of the call. An unknown model's cost stays unknown."""
-    if usage.cost_microusd is not None or usage.model is None:
-        return usage
-    if not any(getattr(usage, name) for name in TOKEN_FIELDS):
-        return usage  # nothing was counted: that is unknown, not free
-    try:
-        price = genai_prices.calc_price(
-            genai_prices.Usage(
-                # The table counts cached tokens as a part of the input; we count them apart.
-                input_tokens=usage.input_tokens
-                + usage.cache_read_tokens
-                + usage.cache_write_tokens,
-                output_tokens=usage.output_tokens,
-                cache_read_tokens=usage.cache_read_tokens,
-                cache_write_tokens=usage.cache_write_tokens,
-            ),
-            usage.model,
-            genai_request_timestamp=usage.at or at,
-            **_provider(usage),
-        )
-    except (LookupError, ValueError):
+    found = cost_of(usage, at=at)
+    if found is None:
         return usage
     return replace(
         usage,
-        provider=usage.provider or price.provider.id,
-        cost_microusd=int(
-            (price.total_price * Decimal(1_000_000)).to_integral_value(ROUND_HALF_UP)
-        ),
+        provider=usage.provider or found.provider,
+        cost_microusd=found.microusd,
         cost_status=CostStatus.ESTIMATED,
         price_source=SOURCE,
-        price_version=genai_prices.__version__,
+        price_version=VERSION,
     )
 
 
-def _provider(usage: Usage) -> dict[str, Any]:
-    """How the table shall find the provider: by name, by address, or by the model alone."""
-    if usage.provider is not None:
-        return {"provider_id": usage.provider}
-    return {} if usage.base_url is None else {"provider_api_url": usage.base_url}
+def cost_of(usage: Usage, *, at: datetime) -> Cost | None:
+    """What a call costs; None when its cost is known already, or cannot be."""
+    if usage.cost_microusd is not None or usage.model is None:
+        return None
+    sent = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    if not (sent or usage.output_tokens or usage.reasoning_tokens):
+        return None  # nothing was counted: that is unknown, not free
+    found = _model(usage.model, usage.provider, usage.base_url)
+    if found is None:
+        return None
+    provider, info = found
+    price = info.get_prices(usage.at or at)
+    rates = _rates(price, sent)
+    if rates is not None:
+        return Cost(rates.microusd(usage), provider)
+    try:
+        return Cost(_rounded(_ask(price, usage)), provider)
+    except (LookupError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """What a token of each kind costs."""
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+
+    def microusd(self, usage: Usage) -> int:
+        total = (
+            self.input * usage.input_tokens
+            + self.output * usage.output_tokens
+            + self.cache_read * usage.cache_read_tokens
+            + self.cache_write * usage.cache_write_tokens
+        )
+        return (total + _SCALE // 2) // _SCALE
+
+
+@lru_cache(maxsize=1024)
+def _model(name: str, provider: str | None, base_url: str | None) -> tuple[str, ModelInfo] | None:
+    """Whose model it is, and the model; by the provider's name, its address, or the model alone."""
+    given: dict[str, Any] = {}
+    if provider is not None:
+        given = {"provider_id": provider}
+    elif base_url is not None:
+        given = {"provider_api_url": base_url}
+    try:
+        found = genai_prices.calc_price(genai_prices.Usage(), name, **given)
+    except (LookupError, ValueError):
+        return None
+    return found.provider.id, found.model
+
+
+def _rates(price: ModelPrice, sent: int) -> _Rates | None:
+    """The rates for a call that sent so much; None where prices are more than rates."""
+    known = _ladders.get(id(price))
+    if known is None:
+        known = _ladders[id(price)] = _Ladder(price)
+    return known.rates(sent)
+
+
+class _Ladder:
+    """The rates of a price: others from each threshold of what is sent on.
+
+    It holds the price, so that no other is ever found under its number.
+    """
+
+    def __init__(self, price: ModelPrice) -> None:
+        self._price = price
+        tiered = [value for value in vars(price).values() if isinstance(value, TieredPrices)]
+        self._starts = sorted({tier.start for value in tiered for tier in value.tiers})
+        self._steps: dict[int, _Rates | None] = {}
+
+    def rates(self, sent: int) -> _Rates | None:
+        step = bisect_left(self._starts, sent)
+        if step not in self._steps:
+            above = self._starts[step - 1] if step else 0
+            below = self._starts[step] if step < len(self._starts) else above + 2 * _PROBE
+            is_wide = below - above > _PROBE
+            self._steps[step] = _probed(self._price, above + _PROBE) if is_wide else None
+        return self._steps[step]
+
+
+def _probed(price: ModelPrice, sent: int) -> _Rates | None:
+    """The rates, found by asking; None when what they give is not what the table says."""
+    plain = Usage(input_tokens=sent)
+    try:
+        none = _ask(price, plain)
+        asked = [
+            none / sent,
+            (_ask(price, replace(plain, output_tokens=_PROBE)) - none) / _PROBE,
+            _ask(price, Usage(cache_read_tokens=sent)) / sent,
+            _ask(price, Usage(cache_write_tokens=sent)) / sent,
+        ]
+        mixed = Usage(
+            input_tokens=sent - 2, output_tokens=7, cache_read_tokens=1, cache_write_tokens=1
+        )
+        exact = _ask(price, mixed)
+    except (LookupError, ValueError):
+        return None
+    rates = [each * _MICRO * _SCALE for each in asked]
+    if any(rate != int(rate) or rate < 0 for rate in rates):
+        return None
+    made = _Rates(*map(int, rates))
+    return made if made.microusd(mixed) == _rounded(exact) else None
+
+
+def _ask(price: ModelPrice, usage: Usage) -> Decimal:
+    return price.calc_price(_for_table(usage))["total_price"]
+
+
+def _rounded(dollars: Decimal) -> int:
+    return int((dollars * _MICRO).to_integral_value(ROUND_HALF_UP))
+
+
+def _for_table(usage: Usage) -> genai_prices.Usage:
+    """The table counts cached tokens as a part of the input; we count them apart."""
+    return genai_prices.Usage(
+        input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )

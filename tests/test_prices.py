@@ -1,0 +1,78 @@
+"""Costs are the table's, to the microdollar, whatever way they are counted."""
+
+import random
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
+
+import genai_prices
+import pytest
+from genai_prices.data_snapshot import get_snapshot
+
+from hansard.model.usage import CostStatus, Usage
+from hansard.prices import cost_of, priced
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def by_the_table(usage: Usage, at: datetime) -> int | None:
+    try:
+        found = genai_prices.calc_price(
+            genai_prices.Usage(
+                input_tokens=usage.input_tokens
+                + usage.cache_read_tokens
+                + usage.cache_write_tokens,
+                output_tokens=usage.output_tokens,
+                cache_read_tokens=usage.cache_read_tokens,
+                cache_write_tokens=usage.cache_write_tokens,
+            ),
+            usage.model or "",
+            provider_id=usage.provider,
+            genai_request_timestamp=at,
+        )
+    except (LookupError, ValueError):
+        return None
+    return int((found.total_price * Decimal(1_000_000)).to_integral_value(ROUND_HALF_UP))
+
+
+@pytest.mark.parametrize(
+    "provider", ["anthropic", "openai", "google", "deepseek", "groq", "mistral"]
+)
+def test_every_model_costs_what_the_table_says(provider: str) -> None:
+    chance = random.Random(provider)
+    models = next(each.models for each in get_snapshot().providers if each.id == provider)
+    for model in models:
+        for scale in (10, 3_000, 150_000, 400_000):
+            usage = Usage(
+                model=model.id,
+                provider=provider,
+                input_tokens=chance.randrange(1, scale),
+                output_tokens=chance.randrange(scale),
+                cache_read_tokens=chance.randrange(scale),
+                cache_write_tokens=chance.randrange(scale),
+            )
+            found = cost_of(usage, at=NOON)
+            assert (None if found is None else found.microusd) == by_the_table(usage, NOON), usage
+
+
+def test_thresholds_are_where_the_table_has_them() -> None:
+    for sent in (199_999, 200_000, 200_001, 200_002):
+        usage = Usage(model="claude-sonnet-4-5", input_tokens=sent - 5, cache_read_tokens=5)
+        found = cost_of(usage, at=NOON)
+        assert found is not None
+        assert found.microusd == by_the_table(usage, NOON)
+
+
+def test_a_price_is_that_of_its_day() -> None:
+    for at in (datetime(2025, 1, 1, tzinfo=UTC), NOON, datetime(2026, 3, 1, 17, tzinfo=UTC)):
+        usage = Usage(model="deepseek-chat", provider="deepseek", input_tokens=999, output_tokens=7)
+        found = cost_of(usage, at=at)
+        assert found is not None
+        assert found.microusd == by_the_table(usage, at)
+
+
+def test_what_is_not_known_is_not_free() -> None:
+    unknown = Usage(model="gpt-of-my-own", input_tokens=5)
+    nothing = Usage(model="claude-sonnet-4-5")
+
+    assert priced(unknown, at=NOON) == unknown
+    assert priced(nothing, at=NOON).cost_status is CostStatus.UNKNOWN
