@@ -1,12 +1,13 @@
 """A real server on a real store, and a real Chromium before it."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from hansard.app import demo
 from hansard.app.house import open_house
+from tests.browser.wire import Wire
 
 FLAGS = [
     "--no-sandbox",
@@ -26,6 +28,7 @@ FLAGS = [
 ]
 DEMO_SESSIONS = 120
 WINDOW = {"width": 1280, "height": 800}
+WRITE = "Write a message"
 PHONE = {"width": 390, "height": 780}
 # A machine that does much else is slow, not wrong.
 expect.set_options(timeout=30_000)
@@ -105,6 +108,22 @@ def empty(tmp_path: Path) -> Iterator[Served]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that begins empty, shared by tests that each talk in sessions of their own."""
+    with served(tmp_path_factory.mktemp("talking")) as server:
+        yield server
+
+
+@pytest.fixture
+def wired(empty: Served) -> Iterator[tuple[Served, Wire]]:
+    """A server behind a wire that can be cut."""
+    wire = Wire(int(empty.address.rpartition(":")[2]))
+    link = empty.login_link.replace(empty.address, wire.address)
+    yield replace(empty, address=wire.address, login_link=link), wire
+    wire.close()
+
+
 @dataclass
 class Visit:
     """A browser that is logged in, and what it asked for and complained about."""
@@ -113,6 +132,24 @@ class Visit:
     page: Page
     requests: list[str]
     complaints: list[str]
+
+    def asks(self, text: str) -> None:
+        """Begin a session with these words."""
+        self.page.get_by_role("textbox", name=WRITE).fill(text)
+        self.page.keyboard.press("Enter")
+        expect(self.page).to_have_url(re.compile(r"/s/\w+"))
+
+    def says(self, text: str) -> None:
+        """Say something more in the session that is open."""
+        self.page.get_by_role("textbox", name=WRITE).fill(text)
+        self.page.keyboard.press("Enter")
+
+    def another_tab(self, address: str) -> Page:
+        """One more page of the same browser."""
+        page = self.context.new_page()
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.goto(address)
+        return page
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +173,18 @@ class Visitor:
         self._logins = logins
         self._visits: list[Visit] = []
 
-    def __call__(self, server: Served, path: str = "/", *, phone: bool = False) -> Visit:
-        state = self._logins.get(server.address)
+    def __call__(
+        self, server: Served, path: str = "/", *, phone: bool = False, script: str | None = None
+    ) -> Visit:
+        state = self._logins.get(server.login_link)
         context = self._browser.new_context(
             viewport=PHONE if phone else WINDOW,  # type: ignore[arg-type]
             has_touch=phone,
             storage_state=json.loads(state) if state else None,
             permissions=["clipboard-read", "clipboard-write"],
         )
+        if script is not None:
+            context.add_init_script(script)
         page = context.new_page()
         made = Visit(context, page, [], [])
         page.on("request", lambda request: made.requests.append(request.url))
@@ -151,7 +192,7 @@ class Visitor:
         page.on("console", lambda said: _note(made, said.type, said.text))
         if state is None:
             page.goto(server.login_link)
-            self._logins[server.address] = json.dumps(context.storage_state())
+            self._logins[server.login_link] = json.dumps(context.storage_state())
         if state is not None or path != "/":
             page.goto(server.address + path)
         self._visits.append(made)

@@ -26,6 +26,39 @@ def problems(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_where_nothing_is_yet(empty: Served, visit: Visitor, theme: str) -> None:
+    seen = visit(empty)
+    page = seen.page
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    found = {}
+    for path in ("/", "/?source=telegram", "/search?q=nothing", "/live", "/usage"):
+        page.goto(empty.address + path)
+        expect(page.get_by_role("heading").first).to_be_visible()
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
+        found[path] = problems(page)
+    seen.context.clear_cookies()
+    page.goto(empty.address + "/login")
+    expect(page.get_by_label("Password")).to_be_visible()
+    found["/login"] = problems(page)
+
+    assert {path: each for path, each in found.items() if each} == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_on_a_phone(lived_in: Served, visit: Visitor, theme: str) -> None:
+    page = visit(lived_in, "/search", phone=True).page
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    page.goto(lived_in.address)
+    expect(page.locator(".item").first).to_be_visible()
+    found = {"list": problems(page)}
+    page.locator(".item").nth(2).tap()
+    expect(page.locator(".message").first).to_be_visible()
+    found["session"] = problems(page)
+
+    assert {path: each for path, each in found.items() if each} == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing(lived_in: Served, visit: Visitor, theme: str) -> None:
     page = visit(lived_in).page
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
@@ -47,5 +80,14 @@ def test_axe_finds_nothing(lived_in: Served, visit: Visitor, theme: str) -> None
     page.keyboard.type("disk")
     expect(page.locator(".option .snippet").first).to_be_visible()
     found["palette"] = problems(page)
+    page.keyboard.press("Escape")
+    page.goto(lived_in.address + "/?source=telegram")
+    page.locator(".item").first.click(modifiers=["Control"])
+    page.get_by_role("button", name="More filters").click()
+    found["selection and filters"] = problems(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("toolbar", name="Selected").get_by_role("button", name="Export").click()
+    expect(page.get_by_role("dialog", name="Export")).to_be_visible()
+    found["export"] = problems(page)
 
     assert {path: each for path, each in found.items() if each} == {}

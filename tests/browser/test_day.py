@@ -1,15 +1,27 @@
-"""A person's day at the workbench."""
+"""A person's day at the workbench: coming in, looking around, finding."""
 
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Served, Visitor, start
+from tests.browser.conftest import WRITE, Served, Visitor
 
 pytestmark = pytest.mark.timeout(300)
 MOST_REQUESTS = 12
-WRITE = "Write a message"
+MOST_NODES = 3000
+LONGEST = """async () => {
+    const list = await (await fetch('/api/v1/sessions?limit=200')).json()
+    return list.items.sort((a, b) => b.message_count - a.message_count)[0]
+}"""
+
+
+def open_session(page: Page, title: str) -> None:
+    page.get_by_role("searchbox", name="Filter titles").fill(title)
+    page.locator(f'.item[title="{title}"]').click()
+    expect(page.locator(".head h1")).to_have_text(title)
+    expect(page.locator(".message").first).to_be_visible()
 
 
 def test_an_empty_store_says_what_to_do(empty: Served, visit: Visitor) -> None:
@@ -47,172 +59,41 @@ def test_a_message_deep_in_an_old_session_is_found_and_landed_on(
     target = page.locator(".message.target")
     expect(target).to_be_in_viewport()
     expect(target.locator("mark").first).to_be_visible()
-
-
-def test_what_is_organised_can_be_undone(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
-    first = page.locator(".item").nth(4)
-    first.click()
-    title = page.locator(".head h1")
-    name = title.inner_text()
-
-    page.locator(".log").focus()
-    page.keyboard.press("r")
-    page.get_by_role("textbox", name="Rename").fill(f"{name} renamed")
-    page.keyboard.press("Enter")
-    expect(title).to_have_text(f"{name} renamed")
-
-    page.keyboard.press("e")
-    expect(page.locator(".item", has_text=f"{name} renamed")).to_have_count(0)
-    page.get_by_role("button", name="Undo").click()
-    expect(page.locator(".item", has_text=f"{name} renamed")).to_have_count(1)
-
-    page.locator(".log").focus()
-    page.keyboard.press("p")
-    pinned = page.locator(".slot", has_text="Pinned").locator("xpath=following-sibling::*[1]")
-    expect(pinned).to_contain_text(f"{name} renamed")
-    expect(page.get_by_role("button", name="Pin", exact=True)).to_have_attribute(
-        "aria-pressed", "true"
+    expect(page.get_by_role("search").get_by_role("status")).to_have_text(
+        re.compile(r"^\d+ of \d+$")
     )
 
 
-def test_many_are_trashed_at_once_and_come_back(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/?source=telegram").page
-    rows = page.locator(".item")
-    expect(rows.first).to_be_visible()
-    names = [rows.nth(place).get_attribute("title") for place in range(3)]
-    for place in range(3):
-        rows.nth(place).click(modifiers=["Control"])
-    expect(page.get_by_text("3 selected")).to_be_visible()
-
-    page.get_by_role("toolbar").get_by_role("button", name="Move to trash").click()
-    expect(page.get_by_text("3 sessions moved to trash")).to_be_visible()
-    expect(page.locator(f'.item[title="{names[0]}"]')).to_have_count(0)
-
-    page.get_by_role("button", name="Undo").click()
-    for name in names:
-        expect(page.locator(f'.item[title="{name}"]')).to_have_count(1)
-
-
-def test_a_reply_goes_on_through_a_reload(empty: Served, visit: Visitor) -> None:
-    page = visit(empty).page
-    page.get_by_role("textbox", name=WRITE).fill("Write a long answer")
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(r"/s/\w+"))
-    expect(page.locator(".live .md")).to_contain_text("How a message")
-
-    page.reload()
-
-    expect(page.locator(".message.user")).to_contain_text("Write a long answer")
-    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
-    expect(page.locator(".live")).to_have_count(0)
-    expect(page.locator(".message.assistant table")).to_be_visible()
-    whole = page.locator(".message.assistant").inner_text()
-    page.reload()
-    expect(page.locator(".message.assistant")).to_have_text(whole, use_inner_text=True)
-
-
-def test_two_windows_see_the_same(empty: Served, visit: Visitor) -> None:
-    one = visit(empty).page
-    one.get_by_role("textbox", name=WRITE).fill("hello")
-    one.keyboard.press("Enter")
-    expect(one.locator(".message.assistant")).to_contain_text("demo agent")
-    two = visit(empty, one.url.removeprefix(empty.address)).page
-    expect(two.locator(".message.assistant")).to_have_count(1)
-
-    one.get_by_role("textbox", name=WRITE).fill("list the files")
-    one.keyboard.press("Enter")
-
-    expect(two.locator(".message.user")).to_have_count(2)
-    expect(two.locator(".message.assistant").nth(1)).to_contain_text("two files and a folder")
-
-
-def test_a_send_that_fails_keeps_the_text(empty: Served, visit: Visitor) -> None:
-    seen = visit(empty)
-    page = seen.page
-    box = page.get_by_role("textbox", name=WRITE)
-    box.fill("hello there")
-    page.route("**/api/v1/sessions", lambda route: route.abort())
-    page.keyboard.press("Enter")
-
-    expect(page.get_by_role("alert")).to_contain_text("Not sent")
-    expect(box).to_have_value("hello there")
-
-    page.unroute("**/api/v1/sessions")
-    page.get_by_role("button", name="Retry").click()
-    expect(page).to_have_url(re.compile(r"/s/\w+"))
-    expect(page.locator(".message.user")).to_have_count(1)
-
-
-def test_a_draft_is_there_in_another_browser(empty: Served, visit: Visitor) -> None:
-    one = visit(empty).page
-    one.get_by_role("textbox", name=WRITE).fill("hello")
-    one.keyboard.press("Enter")
-    expect(one.locator(".message.assistant")).to_be_visible()
-    with one.expect_response(lambda answer: answer.request.method == "PATCH"):
-        one.get_by_role("textbox", name=WRITE).fill("half a thought")
-
-    two = visit(empty, one.url.removeprefix(empty.address)).page
-
-    expect(two.get_by_role("textbox", name=WRITE)).to_have_value("half a thought")
-
-
-def test_a_server_that_dies_in_a_reply_is_survived(empty: Served, visit: Visitor) -> None:
-    page = visit(empty).page
-    page.get_by_role("textbox", name=WRITE).fill("Write a long answer")
-    page.keyboard.press("Enter")
-    expect(page.locator(".live .md")).to_contain_text("A turn begins")
-    port = int(empty.address.rpartition(":")[2])
-    empty.stop(kill=True)
-    expect(page.get_by_text("The server does not answer")).to_be_visible()
-    expect(page.locator(".message.user")).to_contain_text("Write a long answer")
-
-    again = start(empty.home, port)
-    try:
-        page.get_by_role("button", name="Retry now").click()
-        expect(page.get_by_text("live", exact=True)).to_be_visible()
-        expect(page.get_by_text("Interrupted at")).to_be_visible(timeout=60_000)
-        expect(page.locator(".message.user")).to_have_count(1)
-        page.get_by_role("button", name="Retry", exact=True).click()
-        expect(page.locator(".message.assistant").last).to_contain_text("no model was asked")
-    finally:
-        again.stop()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_keyboard_is_enough(lived_in: Served, visit: Visitor, theme: str) -> None:
+def test_hits_in_a_long_session_are_stepped_through(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in).page
-    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-    expect(page.locator(".item").first).to_be_visible()
+    found = page.evaluate(LONGEST)
+    page.goto(f"{lived_in.address}/s/{found['id']}")
+    expect(page.locator(".round").last).to_be_in_viewport()
+
+    page.keyboard.press("Control+f")
+    page.get_by_role("searchbox", name="Find in this session").fill("please")
+    place = page.get_by_role("search").get_by_role("status")
+    expect(place).to_have_text(re.compile(r"^(\d+) of \1$"))
+    of = int(place.inner_text().split()[-1])
+    page.keyboard.press("Shift+F3")
+    expect(place).to_have_text(f"{of - 1} of {of}")
+    page.keyboard.press("F3")
+    page.keyboard.press("F3")
+    expect(place).to_have_text(f"1 of {of}")
+    expect(page.locator(".message.target")).to_be_in_viewport()
     page.keyboard.press("Escape")
 
-    page.keyboard.press("j")
-    expect(page.locator(".item:focus")).to_have_count(1)
-    page.keyboard.press("j")
-    name = page.locator(".item:focus").get_attribute("title")
-    page.keyboard.press("Enter")
-    expect(page.locator(".head h1")).to_have_text(name or "")
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.locator(".item:focus")).to_have_count(1)
-    page.keyboard.press("g")
-    page.keyboard.press("u")
-    expect(page.get_by_role("heading", name="Usage")).to_be_visible()
+    expect(page.locator(".log")).to_be_focused()
 
 
 def test_older_messages_come_without_a_jump(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/").page
-    found = page.evaluate(
-        """async () => {
-        const list = await (await fetch('/api/v1/sessions?limit=200')).json()
-        return list.items.sort((a, b) => b.message_count - a.message_count)[0]
-    }"""
-    )
+    page = visit(lived_in).page
+    found = page.evaluate(LONGEST)
     assert found["message_count"] > 200
     page.goto(f"{lived_in.address}/s/{found['id']}")
     expect(page.locator(".round").last).to_be_in_viewport()
     before = page.locator(".round").count()
+    assert page.evaluate("document.querySelectorAll('*').length") <= MOST_NODES
 
     page.locator(".log").evaluate("log => { log.scrollTop = 300 }")
 
@@ -220,15 +101,115 @@ def test_older_messages_come_without_a_jump(lived_in: Served, visit: Visitor) ->
     assert page.locator(".log").evaluate("log => log.scrollTop") > 300
 
 
-def test_on_a_phone_one_thing_is_shown_at_a_time(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/search", phone=True).page
-    page.goto(lived_in.address + "/")
-    expect(page.locator(".item").first).to_be_visible()
+def test_what_is_new_is_where_reading_goes_on(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in).page
+    expect(page.locator(".item", has_text="The kitchen tap").locator(".dot.blue")).to_be_visible()
 
-    page.locator(".item").nth(3).tap()
+    open_session(page, "The kitchen tap")
 
-    expect(page.locator(".list")).to_have_count(0)
-    expect(page.locator(".head h1")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.get_by_role("button", name="Show or hide the list").tap()
-    expect(page.locator(".list")).to_be_visible()
+    expect(page.get_by_text("New", exact=True)).to_be_in_viewport()
+    expect(page.locator(".item", has_text="The kitchen tap").locator(".dot")).to_have_count(0)
+
+
+def test_the_work_of_subagents_is_inside_the_step_that_sent_them(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    open_session(page, "Why the weekly report takes 40 minutes")
+    row = page.locator(".slot", has=page.get_by_role("button", name="3 subagents"))
+    row.get_by_role("button").click()
+    expect(page.locator(".item", has_text="Measure the indexes")).to_be_visible()
+
+    page.locator(".work .fold").first.click()
+    page.get_by_role("button", name="Delegated").click()
+    expect(page.locator(".nested")).to_contain_text("so the index is not used")
+    page.get_by_role("button", name="Edited").click()
+    expect(page.locator(".diff-line.added").nth(1)).to_contain_text("interval '7 days'")
+
+    page.locator(".nested a", has_text="Read the query plans").click()
+    expect(page.locator(".head h1")).to_have_text("Read the query plans")
+
+
+def test_details_say_what_is_in_the_context_and_where_it_came_from(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    open_session(page, "The weekly report with a summary table")
+    page.locator(".log").focus()
+    page.keyboard.press("i")
+    details = page.get_by_role("complementary", name="Details")
+
+    expect(details.get_by_role("img", name="Context")).to_be_visible()
+    expect(details.locator(".family a")).to_have_text(["Why the weekly report takes 40 minutes"])
+    expect(details.get_by_role("button", name="reports/weekly.sql")).to_be_visible()
+    details.locator(".outline button", has_text="It used to take two minutes").click()
+    expect(page.locator(".message.user", has_text="It used to take")).to_be_focused()
+
+
+def test_an_export_leaves_out_what_was_not_wanted(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in).page
+    open_session(page, "Why the weekly report takes 40 minutes")
+    page.get_by_role("main").get_by_role("button", name="More", exact=True).click()
+    page.get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog", name="Export")
+    dialog.get_by_label("Tool calls and their output").uncheck()
+    with page.expect_download() as kept:
+        dialog.get_by_role("link", name="Export").click()
+
+    text = Path(kept.value.path()).read_text()
+    assert "PostgreSQL cannot use the index" in text
+    assert "make report WEEK=46" not in text
+    expect(dialog).to_have_count(0)
+
+
+def test_a_read_only_session_goes_on_in_a_copy(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in).page
+    open_session(page, "Port the parser to streaming")
+    expect(page.get_by_text("Imported from Claude code: read-only.")).to_be_visible()
+    expect(page.get_by_role("textbox", name=WRITE)).to_have_count(0)
+
+    page.get_by_role("button", name="Continue in a copy").click()
+
+    expect(page.get_by_role("textbox", name=WRITE)).to_be_visible()
+    expect(page.locator(".message.user")).to_contain_text("Read the file in chunks")
+
+
+def test_live_says_which_chat_is_where_and_resets_it(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in, "/live").page
+    chat = page.get_by_role("listitem").filter(has_text="The kitchen tap")
+    expect(chat).to_contain_text("last reset: idle")
+    expect(chat).to_contain_text("Me•••")
+    page.get_by_label("Hide names of people and chats").uncheck()
+    expect(chat).to_contain_text("Mei")
+
+    chat.get_by_role("button", name="Reset Mei").click()
+    page.get_by_role("dialog").get_by_role("button", name="Reset").click()
+
+    expect(chat).to_contain_text("last reset: asked for")
+
+
+def test_a_search_without_hits_says_what_was_searched(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in, "/search?q=xyzzyqwert").page
+
+    expect(page.get_by_text("Nothing found for")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"\d+ sessions were searched"))).to_be_visible()
+
+
+def test_who_is_logged_out_comes_back_to_the_same_place(empty: Served, visit: Visitor) -> None:
+    seen = visit(empty, "/settings")
+    page = seen.page
+    page.get_by_label("New password").fill("correct horse battery")
+    page.get_by_role("button", name="Set password").click()
+    expect(page.get_by_text("The password is set")).to_be_visible()
+    seen.context.clear_cookies()
+
+    page.goto(f"{empty.address}/usage?by=model")
+    expect(page).to_have_url(re.compile(r"/login\?next="))
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("wrong")
+    page.get_by_label("Password").fill("correct horse battery")
+    page.get_by_role("button", name="Log in").click()
+
+    expect(page).to_have_url(re.compile(r"/usage\?by=model$"))
+    expect(page.get_by_role("heading", name="Usage")).to_be_visible()

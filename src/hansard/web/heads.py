@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hansard.actions import listing, read
+from hansard.actions import feed, listing, read
 from hansard.actions.standing import Standing, standings
 from hansard.errors import BadInput
 from hansard.model.session import SessionHead
@@ -22,10 +22,19 @@ def listed(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
 
 def page(
     tx: Tx, filters: listing.Filters, *, profile: str, limit: int, cursor: str | None
-) -> tuple[list[dict[str, Any]], str | None, int]:
-    """A page of the list, where the next begins, and how many it leaves out."""
+) -> dict[str, Any]:
+    """A page of the list, where the next begins, how many it leaves out, and as of when.
+
+    Who listens to events from `position` on misses nothing that came after the page was read.
+    """
+    position = feed.last_position(tx)
     found = listing.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
-    return listed(tx, found.items), found.next, found.hidden
+    return {
+        "items": listed(tx, found.items),
+        "next": found.next,
+        "hidden": found.hidden,
+        "position": position,
+    }
 
 
 def children(tx: Tx, id: str, *, profile: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from hansard.actions import listing, projects, read, say, uploads
+from hansard.actions import feed, listing, projects, read, say, uploads
 from hansard.actions import sessions as verbs
 from hansard.actions.requests import Answer
 from hansard.clock import Occasion
@@ -21,7 +21,7 @@ from hansard.model.view import head_json, time_text, turn_json
 from hansard.store import arrivals, sessions, turns
 from hansard.store.database import Tx
 from hansard.web import heads
-from hansard.web.answers import answer, change, idem_of, items, json_response, name, plain
+from hansard.web.answers import answer, change, idem_of, json_response, name, plain
 from hansard.web.asking import accepted, engine_of
 from hansard.web.auth import Parts, Reader, Writer
 from hansard.web.bodies import (
@@ -85,7 +85,7 @@ async def list_sessions(
         read_only=wish.read_only,
         label=plain(wish.label) or None,
     )
-    shown, following, hidden = await parts.store.read(
+    page = await parts.store.read(
         heads.page,
         wanted,
         profile=caller.profile,
@@ -93,8 +93,8 @@ async def list_sessions(
         cursor=wish.cursor or None,
     )
     if fields is not None:
-        shown = [heads.with_fields(each, fields) for each in shown]
-    return items(shown, following, hidden=hidden)
+        page["items"] = [heads.with_fields(each, fields) for each in page["items"]]
+    return json_response(page)
 
 
 @router.post("/sessions", status_code=201, openapi_extra=takes(NewSession))
@@ -179,12 +179,14 @@ def begun(done: Accepted) -> dict[str, object]:
 
 
 def _show(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
+    position = feed.last_position(tx)
     head = read.head(tx, id, profile=profile)
     more = sessions.details(tx, head.no)
     running = (
         None if head.running_turn is None else turns.get(tx, head.running_turn, profile=profile)
     )
     return heads.listed(tx, [head])[0] | {
+        "position": position,
         "draft": more.draft,
         "read_through": head.read_through,
         "workspace": more.workspace,

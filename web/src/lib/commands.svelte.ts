@@ -32,6 +32,7 @@ export const COMMANDS: Command[] = [
   { id: 'undo', label: 'cmd.undo', keys: ['z'], group: 'session' },
   { id: 'find', label: 'cmd.find', keys: ['mod+f'], group: 'view' },
   { id: 'find-next', label: 'find.next', keys: ['f3'], group: 'view' },
+  { id: 'find-previous', label: 'find.previous', keys: ['shift+f3'], group: 'view' },
   { id: 'previous-prompt', label: 'cmd.previousPrompt', keys: ['['], group: 'view' },
   { id: 'next-prompt', label: 'cmd.nextPrompt', keys: [']'], group: 'view' },
   { id: 'fold', label: 'cmd.fold', keys: ['t'], group: 'view' },
@@ -78,7 +79,7 @@ export function onKey(event: KeyboardEvent): void {
   const sequence = first && Date.now() - firstAt < 1200 ? `${first} ${name}` : name
   first = ''
   const hasMod = name.startsWith('mod+')
-  if (!hasMod && !/^f\d/.test(name) && (inField || !prefs.letters)) return
+  if (!hasMod && !/^(?:shift\+)?f\d/.test(name) && (inField || !prefs.letters)) return
   const found = COMMANDS.find((each) => each.keys.includes(sequence)) ?? COMMANDS.find((each) => each.keys.includes(name))
   if (!found && name === 'g') {
     first = name
@@ -89,7 +90,8 @@ export function onKey(event: KeyboardEvent): void {
 
 function keyName(event: KeyboardEvent): string {
   const key = event.key.toLowerCase()
-  return event.metaKey || event.ctrlKey ? `mod+${key}` : key
+  if (event.metaKey || event.ctrlKey) return `mod+${key}`
+  return event.shiftKey && /^f\d/.test(key) ? `shift+${key}` : key
 }
 
 function isField(target: EventTarget | null): boolean {
@@ -101,6 +103,6 @@ const IS_MAC = /mac|iphone|ipad/i.test(navigator.platform)
 export function shown(key: string): string {
   return key
     .split(' ')
-    .map((each) => each.replace('mod+', IS_MAC ? '⌘' : 'Ctrl ').replace(/\w$/, (last) => last.toUpperCase()))
+    .map((each) => each.replace('mod+', IS_MAC ? '⌘' : 'Ctrl ').replace('shift+', '⇧').replace(/\w$/, (last) => last.toUpperCase()))
     .join(' ')
 }

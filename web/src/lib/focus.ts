@@ -1,10 +1,16 @@
 /** Focus is never lost: when what had it goes away, the transcript or the page takes it. */
-export function keepFocus(): void {
+const MOST_FRAMES = 120
+
+export function keepFocus(frames = MOST_FRAMES): void {
   requestAnimationFrame(() => {
     const now = document.activeElement
     if ((now && now !== document.body) || document.querySelector('dialog[open]')) return
     const next = document.querySelector<HTMLElement>('.log') ?? document.querySelector<HTMLElement>('main')
-    if (!next) return
+    // A page that is loaded when it is first wanted comes a little later.
+    if (!next) {
+      if (frames > 0) keepFocus(frames - 1)
+      return
+    }
     if (!next.hasAttribute('tabindex')) next.tabIndex = -1
     next.focus({ preventScroll: true })
   })

@@ -19,6 +19,7 @@ export class Leader {
   private wishes = new Map<string, string[]>()
   private mine: string[] = []
   private stream: Stream | null = null
+  private position: number | null = null
 
   constructor(private readonly hear: (told: Told) => void) {
     this.channel.onmessage = ({ data }: MessageEvent<Note>) => this.note(data)
@@ -42,14 +43,18 @@ export class Leader {
     this.stream = new Stream((told) => {
       this.hear(told)
       this.channel.postMessage({ told } satisfies Note)
-    })
+    }, this.position)
     this.channel.postMessage({ who: true } satisfies Note)
     this.wish(this.tab, this.mine)
     return new Promise(() => undefined)
   }
 
   private note({ told, tab, watch, retry, who }: Note): void {
-    if (told && !this.stream) this.hear(told)
+    if (told && !this.stream) {
+      // Who leads next goes on from here.
+      this.position = told.position ?? this.position
+      this.hear(told)
+    }
     if (who) this.channel.postMessage({ tab: this.tab, watch: this.mine } satisfies Note)
     if (retry) this.stream?.retry()
     if (tab && watch) {

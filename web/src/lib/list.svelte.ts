@@ -11,6 +11,16 @@ type Filters = Record<(typeof FILTERS)[number], string | null>
 
 interface ListPage extends Page<Head> {
   hidden: number
+  position: number
+}
+
+/** What a row needs; a field that is null, false, 0 or empty is left out by the server. */
+const FIELDS = 'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,unread,parent_id,lineage,subagents,failed'
+
+export function whole(head: Partial<Head>): Head {
+  const nothing = { title: null, preview: null, model: null, project: null, ended_at: null, parent_id: null, lineage: null }
+  const no = { pinned: false, archived: false, trashed: false, read_only: false, running: false, unread: false, failed: false }
+  return { ...nothing, ...no, labels: [], subagents: 0, ...head } as Head
 }
 
 class List {
@@ -25,6 +35,8 @@ class List {
   selected = $state.raw<Set<string>>(new Set())
   frozen = $state(false)
   private waiting: Head[] = []
+  private position = 0
+  private heard = 0
   private asked = ''
   private abort: AbortController | null = null
 
@@ -43,7 +55,10 @@ class List {
   }
 
   start(): void {
-    live.listen((name, data) => {
+    live.listen((name, data, position) => {
+      this.heard = Math.max(this.heard, position)
+      // The stream began after the list was read: something may have come between.
+      if (name === 'hello' && this.loaded && !this.loading && position > this.position) void this.load({ force: true })
       if (name === 'head') this.take(data as Head)
       if (name === 'gone') this.remove((data as { id: string }).id)
       if (name === 'resync') void this.load({ force: true })
@@ -62,12 +77,13 @@ class List {
     try {
       const signal = this.abort.signal
       const [page, pinned] = await Promise.all([
-        get<ListPage>('/sessions', { ...query, limit: 60 }, signal),
-        this.isFiltered ? { items: [] } : get<ListPage>('/sessions', { pinned: true, limit: 200 }, signal),
+        get<ListPage>('/sessions', { ...query, limit: 60, fields: FIELDS }, signal),
+        this.isFiltered ? { items: [] } : get<ListPage>('/sessions', { pinned: true, limit: 200, fields: FIELDS }, signal),
       ])
-      this.items = page.items
-      this.pinned = pinned.items
+      this.items = page.items.map(whole)
+      this.pinned = pinned.items.map(whole)
       this.hidden = page.hidden
+      this.position = page.position
       this.next = page.next
       this.loaded = true
     } catch (error) {
@@ -77,6 +93,7 @@ class List {
     } finally {
       this.loading = false
     }
+    if (this.loaded && !this.error && this.heard > this.position) await this.load({ force: true })
   }
 
   async more(): Promise<void> {
@@ -84,10 +101,10 @@ class List {
     this.loading = true
     const asked = this.asked
     try {
-      const page = await get<ListPage>('/sessions', { ...this.query(), limit: 100, cursor: this.next })
+      const page = await get<ListPage>('/sessions', { ...this.query(), limit: 100, fields: FIELDS, cursor: this.next })
       if (asked !== this.asked) return
       const known = new Set(this.items.map((head) => head.id))
-      this.items = [...this.items, ...page.items.filter((head) => !known.has(head.id))]
+      this.items = [...this.items, ...page.items.map(whole).filter((head) => !known.has(head.id))]
       this.next = page.next
     } catch (error) {
       this.error = explain(error)

@@ -3,7 +3,7 @@ import { Problem, get } from './api'
 import { Leader } from './leader'
 import { Stream, type Link, type Told } from './stream'
 
-type Listener = (name: string, data: unknown) => void
+type Listener = (name: string, data: unknown, position: number) => void
 
 class Live {
   link = $state<Link>('connecting')
@@ -59,7 +59,7 @@ class Live {
       if (this.link === 'waiting') void this.lookAtLogin()
       return
     }
-    for (const listener of this.listeners) listener(told.name ?? '', told.data)
+    for (const listener of this.listeners) listener(told.name ?? '', told.data, told.position ?? 0)
   }
 
   /** A stream does not say why it was refused; asking does, and a login that is over leads to the login. */

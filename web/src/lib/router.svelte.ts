@@ -79,7 +79,8 @@ export const router = new Router()
 /** The list's filters stay in the address while a session is open. */
 export function sessionPath(id: string, seq?: number | null): string {
   const query = new URLSearchParams(router.route.page === 'workbench' ? router.route.query : [])
-  query.delete('q')
+  // What belongs to one session stays with it.
+  for (const name of ['q', 'branch']) query.delete(name)
   const text = query.toString()
   return `/s/${encodeURIComponent(id)}${text ? `?${text}` : ''}${seq ? `#m${seq}` : ''}`
 }

@@ -34,12 +34,13 @@ export class OpenSession {
   rounds = $derived(rounds(this.shown))
   private stop: () => void
   private abort = new AbortController()
+  private heard = 0
   private held = { text: '', thinking: '', fresh: false }
   private timer: ReturnType<typeof setTimeout> | undefined
 
   constructor(readonly id: string) {
     live.watch([id])
-    this.stop = live.listen((name, data) => this.hear(name, data))
+    this.stop = live.listen((name, data, position) => this.hear(name, data, position))
   }
 
   close(): void {
@@ -74,6 +75,7 @@ export class OpenSession {
     } finally {
       this.loading = false
     }
+    await this.catchUp()
   }
 
   has(seq: number): boolean {
@@ -124,13 +126,30 @@ export class OpenSession {
     return get<EntryWindow>(`/sessions/${this.id}/entries`, { ...query, limit: WINDOW }, this.abort.signal)
   }
 
-  private hear(name: string, data: unknown): void {
+  private hear(name: string, data: unknown, position: number): void {
+    this.heard = Math.max(this.heard, position)
     if (name === 'resync') void this.load()
+    else if (name === 'hello') void this.catchUp()
     else if (name === 'head') this.headChanged(data as Head)
     else if (name === 'entry') this.entryCame(data as Entry)
     else {
       const said = data as { session_id?: string; turn_id?: string; data?: unknown }
       if (said.session_id === this.id) this.said(name, said.turn_id ?? '', said.data)
+    }
+  }
+
+  /** The stream told more than was read: read on. Something may have come between the two. */
+  private async catchUp(): Promise<void> {
+    const last = this.entries.at(-1)?.seq
+    if (!this.detail || this.loading || this.heard <= this.detail.position) return
+    try {
+      await this.refresh()
+      if (last === undefined || this.moreAfter) return
+      const found = await this.window({ after: last })
+      this.add(found.items)
+      this.moreAfter = found.more_after
+    } catch {
+      // The server is gone again; the stream says so, and when it is back it says hello.
     }
   }
 

@@ -5,6 +5,8 @@ export interface Told {
   kind: 'event' | 'link'
   name?: string
   data?: unknown
+  /** Up to where the record was told; whoever goes on from there misses nothing. */
+  position?: number
   link?: Link
   retryAt?: number
 }
@@ -25,7 +27,12 @@ export class Stream {
   private timer: ReturnType<typeof setTimeout> | undefined
   private last: Told = { kind: 'link', link: 'connecting' }
 
-  constructor(private readonly tell: (told: Told) => void) {}
+  constructor(
+    private readonly tell: (told: Told) => void,
+    from: number | null = null,
+  ) {
+    this.position = from === null ? null : String(from)
+  }
 
   get link(): Told {
     return this.last
@@ -55,7 +62,7 @@ export class Stream {
         const message = event as MessageEvent<string>
         if (message.lastEventId) this.position = message.lastEventId
         if (name === 'hello') this.arrived()
-        this.tell({ kind: 'event', name, data: JSON.parse(message.data) })
+        this.tell({ kind: 'event', name, data: JSON.parse(message.data), position: Number(this.position ?? 0) })
       })
     }
     source.onerror = () => this.failed(source)

@@ -67,6 +67,7 @@ export interface Queued {
 }
 
 export interface Detail extends Head {
+  position: number
   draft: string | null
   read_through: number
   workspace: unknown

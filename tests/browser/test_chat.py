@@ -1,0 +1,210 @@
+"""Talking with the agent, whatever happens meanwhile."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import WRITE, Served, Visitor, start
+from tests.browser.wire import Wire
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_a_reply_goes_on_through_a_reload(talking: Served, visit: Visitor) -> None:
+    seen = visit(talking)
+    page = seen.page
+    seen.asks("Write a long answer")
+    expect(page.locator(".live .md")).to_contain_text("How a message")
+
+    page.reload()
+
+    expect(page.locator(".message.user")).to_contain_text("Write a long answer")
+    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
+    expect(page.locator(".live")).to_have_count(0)
+    expect(page.locator(".message.assistant table")).to_be_visible()
+    whole = page.locator(".message.assistant .md").inner_text()
+    page.reload()
+    expect(page.locator(".message.assistant .md")).to_have_text(whole, use_inner_text=True)
+
+
+def test_a_network_that_goes_and_comes_back_loses_nothing(
+    wired: tuple[Served, Wire], visit: Visitor
+) -> None:
+    server, wire = wired
+    seen = visit(server)
+    page = seen.page
+    seen.asks("Write a long answer")
+    expect(page.locator(".live .md")).to_contain_text("How a message")
+
+    wire.cut()
+    expect(page.get_by_text("The server does not answer")).to_be_visible()
+    page.get_by_role("textbox", name=WRITE).fill("typed in the dark")
+    expect(page.get_by_text("your text stays in this browser")).to_be_visible()
+    page.get_by_role("button", name="Retry now").click()
+    wire.mend()
+
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
+    expect(page.get_by_role("textbox", name=WRITE)).to_have_value("typed in the dark")
+    came_back = page.locator(".message.assistant .md").inner_text()
+    page.reload()
+    expect(page.locator(".message.assistant .md")).to_have_text(came_back, use_inner_text=True)
+    expect(page.get_by_role("textbox", name=WRITE)).to_have_value("typed in the dark")
+
+
+def test_a_send_that_fails_keeps_the_text_and_is_sent_once(talking: Served, visit: Visitor) -> None:
+    page = visit(talking).page
+    box = page.get_by_role("textbox", name=WRITE)
+    box.fill("hello there")
+    page.route("**/api/v1/sessions", lambda route: route.abort())
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("alert")).to_contain_text("Not sent")
+    expect(box).to_have_value("hello there")
+
+    page.unroute("**/api/v1/sessions")
+    page.get_by_role("button", name="Retry").click()
+    expect(page).to_have_url(re.compile(r"/s/\w+"))
+    expect(page.locator(".message.user")).to_have_count(1)
+
+
+def test_a_draft_is_there_in_another_browser(talking: Served, visit: Visitor) -> None:
+    seen = visit(talking)
+    one = seen.page
+    seen.asks("hello")
+    expect(one.locator(".message.assistant")).to_be_visible()
+    with one.expect_response(lambda answer: answer.request.method == "PATCH"):
+        one.get_by_role("textbox", name=WRITE).fill("half a thought")
+
+    two = visit(talking, one.url.removeprefix(talking.address)).page
+
+    expect(two.get_by_role("textbox", name=WRITE)).to_have_value("half a thought")
+
+
+def test_what_waits_can_be_changed_and_taken_back(talking: Served, visit: Visitor) -> None:
+    seen = visit(talking)
+    page = seen.page
+    seen.asks("Write a long answer")
+    expect(page.locator(".live .md")).to_contain_text("How a message")
+    waiting = page.get_by_role("list", name="Waiting messages").get_by_role("listitem")
+    seen.says("first of two")
+    expect(waiting).to_have_count(1)
+    seen.says("second of two")
+    expect(waiting).to_have_count(2)
+
+    waiting.nth(0).get_by_role("button", name="Edit the waiting message").click()
+    page.get_by_role("textbox", name="Edit the waiting message").fill("changed my mind")
+    page.get_by_role("button", name="Apply").click()
+    expect(waiting.nth(0)).to_contain_text("changed my mind")
+    waiting.nth(1).get_by_role("button", name="Take the waiting message back").click()
+    expect(waiting).to_have_count(1)
+
+    expect(page.locator(".message.user")).to_have_count(2)
+    expect(page.locator(".message.user").nth(1)).to_contain_text("changed my mind")
+
+
+def test_a_reply_can_be_stopped_and_what_was_said_stays(talking: Served, visit: Visitor) -> None:
+    seen = visit(talking)
+    page = seen.page
+    seen.asks("Write a long answer")
+    expect(page.locator(".live .md")).to_contain_text("How a message")
+
+    page.keyboard.press("Control+.")
+
+    expect(page.locator(".live")).to_have_count(0)
+    expect(page.locator(".message.assistant")).to_contain_text("interrupted here")
+    expect(page.locator(".message.assistant")).to_contain_text("How a message")
+
+
+def test_an_edited_message_leaves_its_old_version_reachable(
+    talking: Served, visit: Visitor
+) -> None:
+    seen = visit(talking)
+    page = seen.page
+    seen.asks("hello from Ada")
+    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
+    page.locator(".message.user").hover()
+    page.get_by_role("button", name="Edit and resend").click()
+    seen.says("hello from Grace")
+    expect(page.locator(".message.user")).to_contain_text("Grace")
+    versions = page.get_by_role("group", name="Versions")
+    expect(versions).to_contain_text("2/2")
+
+    versions.get_by_role("button", name="Previous version").click()
+    expect(page.locator(".message.user")).to_contain_text("Ada")
+    expect(page).to_have_url(re.compile(r"\?branch=\d+"))
+    page.reload()
+    expect(page.locator(".message.user")).to_contain_text("Ada")
+    expect(versions).to_contain_text("1/2")
+    page.get_by_role("button", name="Go on from here in a copy").click()
+
+    expect(page).not_to_have_url(re.compile("branch="))
+    expect(page.locator(".message.user")).to_contain_text("Ada")
+    expect(page.get_by_role("textbox", name=WRITE)).to_be_visible()
+
+
+def test_files_go_with_a_message(talking: Served, visit: Visitor, tmp_path: Path) -> None:
+    seen = visit(talking)
+    page = seen.page
+    (tmp_path / "notes.txt").write_text("three apples")
+    page.locator("input[type=file]").set_input_files(tmp_path / "notes.txt")
+    chips = page.get_by_role("list", name="Attached files").get_by_role("listitem")
+    expect(chips).to_contain_text("12 B")
+    page.get_by_role("textbox", name=WRITE).focus()
+    page.evaluate(PASTE)
+    expect(chips).to_have_count(2)
+    page.locator(".composer").evaluate(DROP)
+    expect(chips).to_have_count(3)
+    page.get_by_role("button", name="Remove dropped.md").click()
+    expect(chips).to_have_count(2)
+    expect(page.locator(".upload progress")).to_have_count(0)
+
+    seen.asks("hello, look at these")
+
+    asked = page.locator(".message.user")
+    expect(asked).to_contain_text("hello, look at these")
+    expect(asked.get_by_role("link", name="notes.txt")).to_be_visible()
+    picture = asked.get_by_role("img", name="dot.png")
+    expect(picture).to_be_visible()
+    expect(picture).to_have_js_property("naturalWidth", 2)
+    with page.expect_download() as kept:
+        asked.get_by_role("link", name="notes.txt").click()
+    assert Path(kept.value.path()).read_text() == "three apples"
+
+
+PASTE = """async () => {
+    const canvas = Object.assign(document.createElement('canvas'), { width: 2, height: 2 })
+    const blob = await new Promise((done) => canvas.toBlob(done))
+    const carried = new DataTransfer()
+    carried.items.add(new File([blob], 'dot.png', { type: 'image/png' }))
+    const event = new ClipboardEvent('paste', { clipboardData: carried, bubbles: true })
+    document.activeElement.dispatchEvent(event)
+}"""
+DROP = """(form) => {
+    const carried = new DataTransfer()
+    carried.items.add(new File(['# hi'], 'dropped.md', { type: 'text/markdown' }))
+    form.dispatchEvent(new DragEvent('drop', { dataTransfer: carried, bubbles: true }))
+}"""
+
+
+def test_a_server_that_dies_in_a_reply_is_survived(empty: Served, visit: Visitor) -> None:
+    seen = visit(empty)
+    page = seen.page
+    seen.asks("Write a long answer")
+    expect(page.locator(".live .md")).to_contain_text("A turn begins")
+    port = int(empty.address.rpartition(":")[2])
+    empty.stop(kill=True)
+    expect(page.get_by_text("The server does not answer")).to_be_visible()
+    expect(page.locator(".message.user")).to_contain_text("Write a long answer")
+
+    again = start(empty.home, port)
+    try:
+        expect(page.get_by_text("live", exact=True)).to_be_visible(timeout=60_000)
+        expect(page.get_by_text("Interrupted at")).to_be_visible(timeout=60_000)
+        expect(page.locator(".message.user")).to_have_count(1)
+        page.get_by_role("button", name="Retry", exact=True).click()
+        expect(page.locator(".message.assistant").last).to_contain_text("no model was asked")
+    finally:
+        again.stop()

@@ -1,0 +1,91 @@
+"""The workbench in a hand: one thing at a time, and fingers."""
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import WRITE, Served, Visitor
+
+pytestmark = pytest.mark.timeout(300)
+SMALL = """() => [...document.querySelectorAll('button, a, select, textarea')]
+    .filter((each) => each.checkVisibility() && !each.closest('.md, .facts, .vh, .hidden-line'))
+    .map((each) => ({ box: each.getBoundingClientRect(), name: each.outerHTML.slice(0, 120) }))
+    .filter(({ box }) => box.width && box.height && (box.width < 24 || box.height < 24))
+    .map(({ name }) => name)"""
+FINGER = """async (row, { by, held }) => {
+    const box = row.getBoundingClientRect()
+    const at = { x: box.left + 120, y: box.top + 12 }
+    const touch = (type, x) => row.dispatchEvent(new PointerEvent(type, {
+        pointerType: 'touch', pointerId: 7, isPrimary: true, bubbles: true, clientX: x, clientY: at.y }))
+    touch('pointerdown', at.x)
+    if (held) return
+    for (let moved = 0; Math.abs(moved) < Math.abs(by); moved += Math.sign(by) * 10) touch('pointermove', at.x + moved)
+    touch('pointerup', at.x + by)
+}"""
+
+
+def on_phone(lived_in: Served, visit: Visitor) -> tuple[Page, Locator]:
+    page = visit(lived_in, "/search", phone=True).page
+    page.goto(lived_in.address + "/")
+    expect(page.locator(".item").first).to_be_visible()
+    return page, page.locator(".item")
+
+
+def test_one_thing_is_shown_at_a_time(lived_in: Served, visit: Visitor) -> None:
+    page, rows = on_phone(lived_in, visit)
+
+    rows.nth(3).tap()
+
+    expect(page.locator(".list")).to_have_count(0)
+    expect(page.locator(".head h1")).to_be_visible()
+    expect(page.locator(".message").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(SMALL) == []
+    page.get_by_role("button", name="Show or hide the list").tap()
+    expect(page.locator(".list")).to_be_visible()
+
+
+def test_a_swipe_archives_and_can_be_undone(lived_in: Served, visit: Visitor) -> None:
+    page, rows = on_phone(lived_in, visit)
+    name = rows.nth(4).get_attribute("title")
+    row = page.locator(f'.item[title="{name}"]')
+
+    row.evaluate(FINGER, {"by": -140, "held": False})
+
+    expect(row).to_have_count(0)
+    page.get_by_role("button", name="Undo").tap()
+    expect(row).to_have_count(1)
+
+
+def test_a_short_swipe_does_nothing(lived_in: Served, visit: Visitor) -> None:
+    page, rows = on_phone(lived_in, visit)
+    name = rows.nth(5).get_attribute("title")
+    row = page.locator(f'.item[title="{name}"]')
+
+    row.evaluate(FINGER, {"by": 40, "held": False})
+
+    expect(row).to_have_css("translate", "none")
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    expect(row).to_have_count(1)
+
+
+def test_a_finger_that_stays_opens_the_menu(lived_in: Served, visit: Visitor) -> None:
+    page, rows = on_phone(lived_in, visit)
+
+    rows.nth(5).evaluate(FINGER, {"by": 0, "held": True})
+
+    expect(page.get_by_role("button", name="Move to trash")).to_be_visible()
+    page.get_by_role("button", name="Rename").tap()
+    expect(page.get_by_role("textbox", name="Rename")).to_be_visible()
+
+
+def test_a_chat_on_a_phone(talking: Served, visit: Visitor) -> None:
+    visit(talking)
+    page = visit(talking, "/", phone=True).page
+    scrim = page.get_by_role("button", name="Close the list")
+    scrim.dispatch_event("click")
+    page.get_by_role("textbox", name=WRITE).fill("hello")
+    page.get_by_role("button", name="Send").tap()
+
+    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
+    size = page.get_by_role("textbox", name=WRITE).evaluate("box => getComputedStyle(box).fontSize")
+    assert float(size.removesuffix("px")) >= 16

@@ -1,0 +1,65 @@
+"""Several tabs of one browser share one stream, and are in step."""
+
+import httpx2
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Served, Visit, Visitor
+
+pytestmark = pytest.mark.timeout(300)
+NO_SHARED_WORKER = "delete window.SharedWorker"
+
+
+def streams_open(page: Page) -> int:
+    """How many streams the server holds, by its own count."""
+    text = page.evaluate("async () => (await fetch('/api/v1/metrics')).text()")
+    (line,) = [each for each in text.splitlines() if each.startswith("hansard_streams_open ")]
+    return int(float(line.split()[1]))
+
+
+def begun(seen: Visit) -> str:
+    seen.asks("hello")
+    expect(seen.page.locator(".message.assistant")).to_contain_text("demo agent")
+    return seen.page.url
+
+
+@pytest.mark.parametrize("script", [None, NO_SHARED_WORKER], ids=["worker", "lock"])
+def test_two_tabs_see_the_same_through_one_stream(
+    empty: Served, visit: Visitor, script: str | None
+) -> None:
+    seen = visit(empty, script=script)
+    one = seen.page
+    two = seen.another_tab(begun(seen))
+    expect(two.locator(".message.assistant")).to_have_count(1)
+
+    seen.says("list the files")
+
+    expect(two.locator(".message.user")).to_have_count(2)
+    expect(two.locator(".message.assistant").nth(1)).to_contain_text("two files and a folder")
+    assert streams_open(one) == 1
+
+
+def test_the_last_tab_takes_the_stream_over(empty: Served, visit: Visitor) -> None:
+    seen = visit(empty, script=NO_SHARED_WORKER)
+    address = begun(seen)
+    two = seen.another_tab(address)
+    expect(two.locator(".message.assistant")).to_have_count(1)
+
+    seen.page.close()
+    two.get_by_role("textbox", name="Write a message").fill("list the files")
+    two.keyboard.press("Enter")
+
+    expect(two.locator(".message.assistant").nth(1)).to_contain_text("two files and a folder")
+
+
+def test_two_browsers_see_the_same(talking: Served, visit: Visitor) -> None:
+    seen = visit(talking)
+    address = begun(seen)
+    two = visit(talking, address.removeprefix(talking.address)).page
+    expect(two.locator(".message.assistant")).to_have_count(1)
+
+    seen.says("list the files")
+
+    expect(two.locator(".message.user")).to_have_count(2)
+    expect(two.locator(".message.assistant").nth(1)).to_contain_text("two files and a folder")
+    assert httpx2.get(f"{talking.address}/api/v1/sessions").status_code == 401
