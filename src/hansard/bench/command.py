@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from hansard.bench import slow_disk, table
+from hansard.bench import machine, slow_disk, table
 from hansard.bench.measure import AS_IT_IS, SLOW, Row
+from hansard.clock import SystemClock
 from hansard.errors import BadInput, HansardError
 
 NAMES = (
     "append", "turn", "engine", "list", "load", "open", "postgres", "search", "web", "sdk",
+    "start", "serve",
 )  # fmt: skip
 # Reading syncs nothing: it is measured once.
 WRITING = ("append", "turn", "engine", "sdk")
@@ -47,7 +49,7 @@ def main(
                 for line in table.lines(found):
                     say(line)
     if output is not None:
-        table.write(rows, output)
+        table.write(rows, output, machine.described(SystemClock().now()))
     return rows
 
 

@@ -40,9 +40,9 @@ def steady(name: str) -> Goal:
 
 def shown(value: float) -> str:
     """A figure with as many digits as mean something."""
-    return (
-        f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}" if value < 10 else f"{value:.1f}"
-    )
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2g}" if abs(value) < 1 else f"{value:.1f}"
 
 
 def _text(of: str, bound: str) -> str:

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -26,11 +26,13 @@ def lines(rows: Iterable[Row]) -> Iterator[str]:
         yield _line(row)
 
 
-def write(rows: Sequence[Row], path: Path) -> None:
-    """The rows as JSON, or as CSV where the name says so."""
+def write(rows: Sequence[Row], path: Path, machine: Mapping[str, str]) -> None:
+    """The rows as JSON, or as CSV where the name says so; the machine in a file beside them."""
+    described = json.dumps(machine, indent=1, ensure_ascii=False) + "\n"
+    path.with_suffix(".machine.json").write_text(described, encoding="utf-8")
     with path.open("w", encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
-            writer = csv.DictWriter(file, [each.name for each in fields(Row)])
+            writer = csv.DictWriter(file, [each.name for each in fields(Row)], lineterminator="\n")
             writer.writeheader()
             writer.writerows(row.to_json() for row in rows)
         else:

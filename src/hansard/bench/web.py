@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hansard.bench import web_page
 from hansard.bench.corpus import Language
+from hansard.bench.goals import at_most
 from hansard.bench.measure import Case, Contestant, Goal, Sample, Scale, repeat
 from hansard.bench.web_server import Asked, Web, serve
 
@@ -14,7 +15,6 @@ FLOOR = "GET /healthz"
 LIST, SEARCH, OPEN = "the first page of the list", "a search, 30 hits", "the last 60 of 2,000"
 DRAFT, TURN = "a draft", "a turn, durable"
 LIST_BYTES = 25_000
-RESIDENT = 120 * 1024 * 1024
 _MEGABYTE = 1024 * 1024
 
 
@@ -45,10 +45,7 @@ def _reading(web: Web, language: Language) -> Case:
         ),
         (
             _within(LIST, 30),
-            _stated(
-                f"the list in {LIST_BYTES:,} bytes ({len(page.body):,})",
-                len(page.body) <= LIST_BYTES,
-            ),
+            at_most(LIST_BYTES, "bytes", lambda _: len(page.body), of=LIST),
             _within(SEARCH, 150),
             _within(OPEN, 40),
         ),
@@ -78,11 +75,7 @@ def _afterwards(web: Web) -> Case:
     return Case(
         "the server afterwards",
         (_floor(web),),
-        (
-            _stated(
-                f"at most 120 MB resident ({resident / _MEGABYTE:.0f})", 0 < resident <= RESIDENT
-            ),
-        ),
+        (at_most(120, "MiB resident", lambda _: resident / _MEGABYTE),),
     )
 
 
@@ -102,11 +95,6 @@ def _floor(web: Web) -> Contestant:
 
 
 def _within(name: str, milliseconds: float) -> Goal:
-    return Goal(
-        f"{name}: 95 of 100 within {milliseconds:g} ms",
-        lambda got: got.percentile(name, 95) <= milliseconds / 1000,
+    return at_most(
+        milliseconds, "ms", lambda got: got.percentile(name, 95) * 1000, of=f"p95 of {name}"
     )
-
-
-def _stated(text: str, is_met: bool) -> Goal:  # noqa: FBT001
-    return Goal(text, lambda _: is_met)

@@ -114,12 +114,17 @@ def serve(folder: Path, language: Language, scale: Scale, stack: ExitStack) -> W
         store.write(populate.fill, long_id, first, _CHUNK).result()
     store.write(_say_last, long_id).result()
     store.catch_up(None).result()
-    token = _token(store)
+    token = add_token(store)
     store.close()
+    return stack.enter_context(Web(make_home(folder, path), token, long_id))
+
+
+def make_home(folder: Path, path: Path) -> Path:
+    """A home directory whose configuration names the store, and an agent that echoes."""
     home = folder / "home"
     home.mkdir()
     (home / "hansard.toml").write_text(_CONFIG.format(path=path), encoding="utf-8")
-    return stack.enter_context(Web(home, token, long_id))
+    return home
 
 
 def _when() -> Occasion:
@@ -144,7 +149,8 @@ def _say_last(tx: Tx, id: str) -> None:
     say.say_in(tx, id, said, profile=populate.PROFILE, when=_when())
 
 
-def _token(store: Store) -> str:
+def add_token(store: Store) -> str:
+    """A token with which everything may be asked."""
     secret = tokens.secret(bytes(tokens.SECRET_BYTES))
     store.write(
         tokens.add, secret, profile=populate.PROFILE, scope=Scope.ADMIN, when=_when()

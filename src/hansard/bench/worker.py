@@ -4,9 +4,23 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from hansard.bench import append, listing, load, opening, postgres, search, turn, turn_engine, web
+from hansard.bench import (
+    append,
+    listing,
+    load,
+    machine,
+    opening,
+    postgres,
+    search,
+    serving,
+    start,
+    turn,
+    turn_engine,
+    web,
+)
 from hansard.bench.measure import SCALES, Case, Scale, measure, rows
 
 
@@ -27,6 +41,8 @@ BENCHES: dict[str, Callable[[Path, Scale], Iterator[Case]]] = {
     "search": search.cases,
     "web": web.cases,
     "sdk": _sdk,
+    "start": start.cases,
+    "serve": serving.cases,
 }
 
 
@@ -34,8 +50,10 @@ def main(bench: str, disk: str, scale_name: str, folder: str) -> None:
     """Measure every case of a benchmark in the folder."""
     scale = SCALES[scale_name]
     for case in BENCHES[bench](Path(folder), scale):
+        load_before = round(machine.load(), 2)
         for row in rows(bench, disk, case, measure(case, scale)):
-            sys.stdout.write(json.dumps(row.to_json()) + "\n")
+            told = replace(row, load=load_before)
+            sys.stdout.write(json.dumps(told.to_json()) + "\n")
             sys.stdout.flush()
 
 
