@@ -15,6 +15,8 @@ def read(path: Path, *, most: int = MOST) -> Any:
         raise BadInput(f"{path} is larger than {most:,} bytes; it was left alone.")
     with files.opened(path) as file:
         text = file.read(most + 1)
+    if shape.is_heavy(text):
+        raise BadInput(f"{path} holds too many values; it was left alone.")
     found = shape.parsed(text.removeprefix(b"\xef\xbb\xbf"))
     if found is None:
         raise BadInput(f"{path} is not JSON, or not all of it is there; it was left alone.")

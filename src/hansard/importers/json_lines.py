@@ -6,6 +6,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
+from hansard.importers import shape
+
 MAX_LINE = 64 * 1024 * 1024
 # Deeper than any tool writes; what is deeper could be read here and not everywhere.
 MAX_DEPTH = 200
@@ -31,7 +33,7 @@ def lines(file: BinaryIO, start: int = 0, *, max_line: int = MAX_LINE) -> Iterat
     """
     for begin, end, text in raw_lines(file, start, max_line=max_line):
         if text is None:
-            yield Line(begin, end, None, f"longer than {max_line:,} bytes")
+            yield Line(begin, end, None, f"longer than {max_line:,} bytes, or of too many values")
             continue
         stripped = text.strip(b" \t\r\n\x00")
         if begin == 0:
@@ -44,13 +46,13 @@ def lines(file: BinaryIO, start: int = 0, *, max_line: int = MAX_LINE) -> Iterat
 def raw_lines(
     file: BinaryIO, start: int = 0, *, max_line: int = MAX_LINE
 ) -> Iterator[tuple[int, int, bytes | None]]:
-    """Begin, end and bytes of each finished line; None for one that is too long."""
+    """Begin, end and bytes of each finished line; None for one that is too large."""
     file.seek(start)
     begin = start
     while text := file.readline(max_line + 1):
         end = begin + len(text)
         if text.endswith(b"\n"):
-            yield begin, end, text
+            yield begin, end, None if shape.is_heavy(text) else text
         elif len(text) > max_line:
             past = _past_line(file, end)
             if past is None:

@@ -6,6 +6,20 @@ from hansard.importers import json_lines
 
 Json = dict[str, Any]
 _MOST = 2**53
+# A text of so many bytes may become so many bytes of values: brackets are few in what tools write.
+_LARGE = 8 * 1024 * 1024
+_HEAVY = 512 * 1024 * 1024
+_PER_BRACKET = 64
+_PER_QUOTE = 28
+
+
+def is_heavy(text: bytes | str) -> bool:
+    """Whether a text of JSON would take far more memory than it has bytes."""
+    if len(text) < _LARGE:
+        return False
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    brackets = data.count(b"[") + data.count(b"{")
+    return _PER_BRACKET * brackets + _PER_QUOTE * data.count(b'"') > _HEAVY
 
 
 def words(value: object) -> str:
