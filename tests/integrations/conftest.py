@@ -11,6 +11,7 @@ from hansard.testing.child import ServerUnavailable
 from hansard.testing.environment import installed
 from hansard.testing.model_server import ModelServer
 from hansard.testing.postgres import Server
+from tests.emptying import empty
 from tests.integrations.driving import ROOT, Urls, weather_model
 
 KINDS = ("sqlite", "postgres")
@@ -41,10 +42,20 @@ def new_url(postgres: Server, made: str, tmp_path: Path) -> Iterator[Callable[[s
         postgres.drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def shared(postgres: Server, made: str) -> Iterator[str]:
+    """A database that is emptied for each test."""
+    url = postgres.create_database(template=made)
+    yield url
+    postgres.drop_database(url)
+
+
 @pytest.fixture(params=KINDS)
-def url(request: pytest.FixtureRequest, new_url: Callable[[str], str]) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store on each database."""
-    return new_url(request.param)
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/hansard.db"
+    return empty(request.getfixturevalue("shared"))
 
 
 @pytest.fixture

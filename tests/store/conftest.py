@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import psycopg
 import pytest
 
 pytest.register_assert_rewrite(
@@ -19,17 +18,9 @@ from hansard.clock import RandomIds, SystemClock  # noqa: E402
 from hansard.store.database import Store  # noqa: E402
 from hansard.store.opening import open_store  # noqa: E402
 from hansard.testing.postgres import Server  # noqa: E402
+from tests.emptying import empty  # noqa: E402
 
 KINDS = ("sqlite-memory", "sqlite-file", "postgres")
-
-# Also makes the numbers begin at 1 again, so that tests can foresee them.
-EMPTY_ALL = """
-DO $$ DECLARE names text; BEGIN
-    SELECT string_agg(quote_ident(tablename), ', ') INTO names FROM pg_tables
-    WHERE schemaname = 'public' AND tablename NOT IN ('schema_migrations', 'meta');
-    EXECUTE 'TRUNCATE ' || names || ' RESTART IDENTITY CASCADE';
-END $$
-"""
 
 Opener = Callable[[], Store]
 
@@ -52,12 +43,7 @@ def emptied(postgres: Server, migrated: str) -> Iterator[Callable[[], str]]:
     """One database for many tests, one after the other: emptying it is cheaper than a new one."""
     url = postgres.create_database(template=migrated)
 
-    def empty() -> str:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(EMPTY_ALL)
-        return url
-
-    yield empty
+    yield lambda: empty(url)
     postgres.drop_database(url)
 
 
