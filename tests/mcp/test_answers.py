@@ -195,22 +195,22 @@ async def test_a_pack_keeps_its_budget_whatever_was_said(house: House, budget: i
 
 
 async def test_a_pack_has_the_first_question_and_the_summary_that_holds(house: House) -> None:
-    chat = session(house, "old", "build me a boat", *(f"step {n}" for n in range(700)))
+    chat = session(house, "old", "build me a boat", *(f"step {n}" for n in range(220)))
     now = house.machine.clock.now()
     assert chat.id is not None
     house.store.write(
         compact.compact, chat.id, "We built the hull.", profile="main", through=10, at=now
     ).result()
-    for number in range(500):
+    for number in range(220):
         chat.append("user", f"and {number}")
 
     async with client(house) as caller:
         pack = await asked(caller, "resume_pack", session="old", budget_tokens=2000)
-        marks = await asked(caller, "get_messages", session="old", around=702, limit=1)
+        marks = await asked(caller, "get_messages", session="old", around=222, limit=1)
 
     assert pack["first_prompt"] == "build me a boat"
     assert pack["summary"] == "We built the hull."
-    assert pack["messages"][-1]["text"] == "and 499"
+    assert pack["messages"][-1]["text"] == "and 219"
     assert marks["messages"][0]["text"] == "We built the hull."
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import time_machine
 
+from hansard.actions import resolve
 from hansard.compat.hermes import state
 from hansard.compat.hermes.state import SCHEMA_VERSION, SessionDB
 from tests.compat.hermes.conftest import Opener
@@ -114,6 +115,8 @@ def test_a_session_is_found_by_its_id_or_a_unique_beginning_of_it(db: SessionDB)
     assert db.resolve_session_id("c\\") == "c\\d"
     assert db.resolve_session_id("%") is None
     assert db.resolve_session_id("") is None
+    head = db._opened.read(resolve.resolve, "20260315_09", profile="main")
+    assert head.id == "20260315_092437_c9a6ff"
 
 
 def test_a_deleted_session_is_gone_and_its_children_have_no_parent(db: SessionDB) -> None:

@@ -6,14 +6,13 @@ from datetime import datetime
 
 from hansard.actions import search
 from hansard.actions.search import Hit, Wish
-from hansard.compat.hermes import messages, rows
+from hansard.compat.hermes import messages, rows, views
 from hansard.compat.hermes.messages import Json
 from hansard.compat.hermes.opened import Opened
 from hansard.model import transcript
-from hansard.model.entry import Message
 from hansard.model.query import ROLES
 from hansard.model.search_text import TITLE
-from hansard.model.session import Segment, SessionHead
+from hansard.model.session import Segment
 from hansard.model.snippet import CLOSE, OPEN
 from hansard.store import entries, sessions
 from hansard.store.database import Tx
@@ -43,13 +42,13 @@ class Scope:
             not self.roles or row["role"] in self.roles
         )
 
-    def wish(self, sort: str | None) -> Wish:
-        """How the house is asked."""
+    def wish(self, sort: str | None, wanted: int) -> Wish:
+        """How the house is asked, for about so many."""
         known = tuple(role for role in self.roles or () if role in ROLES)
         is_known = len(known) == len(self.roles or ())
         return Wish(
             sort="newest" if sort in SORTS else "relevance",
-            limit=_PAGE,
+            limit=_PAGE if sort == "oldest" else max(1, min(_PAGE, wanted)),
             all_hits=True,
             steps=True,
             sources=tuple(self.sources or ()),
@@ -66,21 +65,18 @@ def find(
         return []
     found: list[Json] = []
     skip = max(0, offset)
-    for row in _results(opened, query, scope, sort):
+    for row in _results(opened, query, scope.wish(sort, skip + limit), scope):
         found.append(row)
         # The oldest come last: all must be seen before the first can be told.
         if sort != "oldest" and len(found) >= skip + limit:
             break
     if sort == "oldest":
         found.reverse()
-    return [
-        opened.read(_with_context, row, profile=opened.profile)
-        for row in found[skip : skip + limit]
-    ]
+    page = found[skip : skip + limit]
+    return opened.read(_with_contexts, page, profile=opened.profile)
 
 
-def _results(opened: Opened, query: str, scope: Scope, sort: str | None) -> Iterator[Json]:
-    wish = scope.wish(sort)
+def _results(opened: Opened, query: str, wish: Wish, scope: Scope) -> Iterator[Json]:
     while True:
         now = opened.occasion().now
         pending = opened.store.search(_page, query, profile=opened.profile, wish=wish, now=now)
@@ -114,7 +110,7 @@ def _stands(tx: Tx, hit: Hit, taken_back: dict[int, list[tuple[int, int]]]) -> b
 
 def _row(tx: Tx, hit: Hit) -> Json:
     head = hit.session
-    owner = _owner(tx, head, hit.seq)
+    owner = views.owner_of(tx, head, hit.seq)
     [entry] = entries.read(tx, Segment(owner, head.id, hit.seq, hit.seq), limit=1)
     row = messages.to_row(entries.entry_no(owner, hit.seq), head.id, entry)
     return {
@@ -130,30 +126,21 @@ def _row(tx: Tx, hit: Hit) -> Json:
     }
 
 
-def _owner(tx: Tx, head: SessionHead, seq: int) -> int:
-    """The number of the session whose log has the entry: a fork reads its parent's."""
-    segments = sessions.segments(tx, head.no)
-    return next(each.no for each in segments if each.first <= seq <= each.last)
+def _with_contexts(tx: Tx, page: list[Json], *, profile: str) -> list[Json]:
+    return [_with_context(tx, row, profile=profile) for row in page]
 
 
 def _with_context(tx: Tx, row: Json, *, profile: str) -> Json:
     """The result with what was said right before and after it in the same session."""
     head = rows.find(tx, row["session_id"], profile=profile)
-    near: list[Json] = []
-    if head is not None:
-        numbered = list(rows.said(tx, head))
-        at = next((n for n, (no, _) in enumerate(numbered) if no == row["id"]), None)
-        if at is not None:
-            near = [
-                {"role": chat["role"], "content": _beginning(entry.body)}
-                for no, entry in numbered[max(0, at - 1) : at + 2]
-                if (chat := messages.to_row(no, head.id, entry))
-            ]
-    return row | {"context": near}
+    near = [] if head is None else views.near(tx, head, row["id"])
+    context = [{"role": each["role"], "content": _beginning(each["content"])} for each in near]
+    return row | {"context": context}
 
 
-def _beginning(said: object) -> str:
-    assert isinstance(said, Message)
-    content = messages.content_of(said)
-    text = content if isinstance(content, str) else said.text
-    return text[:_CONTEXT]
+def _beginning(content: object) -> str:
+    """The first words of a message; of parts, their texts."""
+    if isinstance(content, list):
+        texts = (each.get("text") for each in content if isinstance(each, dict))
+        content = "\n".join(text for text in texts if isinstance(text, str))
+    return content[:_CONTEXT] if isinstance(content, str) else ""

@@ -1,17 +1,34 @@
 """Windows on a session: around one of its messages, with its beginning and its end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
-from hansard.compat.hermes import rows
+from hansard.actions import read
+from hansard.compat.hermes import messages
 from hansard.compat.hermes.messages import Json
+from hansard.model.entry import MAX_SEQ, SEQ_BITS, Entry, Message
 from hansard.model.session import SessionHead
+from hansard.store import sessions
 from hansard.store.database import Tx
+from hansard.store.entries import entry_no
+
+NOTHING: Json = {"window": [], "messages_before": 0, "messages_after": 0}
+_PAGE = 50
 
 
 def around(tx: Tx, head: SessionHead | None, anchor: int, *, window: int) -> Json:
     """The messages around one, and how many of them come before and after it."""
-    listed = [] if head is None else rows.message_rows(tx, head)
-    return _around(listed, anchor, window=window)[0]
+    seq = None if head is None else _seq_of(tx, head, anchor)
+    if head is None or seq is None:
+        return dict(NOTHING)
+    size = max(0, window)
+    before = list(islice(backwards(tx, head, seq), size))[::-1]
+    here, *after = islice(forwards(tx, head, seq), size + 1)
+    return {
+        "window": [*before, here, *after],
+        "messages_before": len(before),
+        "messages_after": len(after),
+    }
 
 
 def anchored(
@@ -24,35 +41,78 @@ def anchored(
     roles: Sequence[str] | None,
 ) -> Json:
     """The same with some roles only, and with the first and last messages outside the window."""
-    listed = [] if head is None else rows.message_rows(tx, head)
-    view, first, last = _around(listed, anchor, window=window)
-    if not view["window"]:
+    view = around(tx, head, anchor, window=window)
+    if head is None or not view["window"]:
         return view | {"bookend_start": [], "bookend_end": []}
+    first, last = view["window"][0]["id"] & MAX_SEQ, view["window"][-1]["id"] & MAX_SEQ
     shown = [row for row in view["window"] if row["id"] == anchor or _has_role(row, roles)]
     at = next(place for place, row in enumerate(shown) if row["id"] == anchor)
-    before = [row for row in listed[:first] if _has_role(row, roles)]
-    after = [row for row in listed[last:] if _has_role(row, roles)]
+    opening = (row for row in forwards(tx, head, 1, before=first) if _has_role(row, roles))
+    closing = (row for row in backwards(tx, head, None, after=last) if _has_role(row, roles))
+    size = max(0, bookend)
     return {
         "window": shown,
         "messages_before": at,
         "messages_after": len(shown) - at - 1,
-        "bookend_start": before[:bookend],
-        "bookend_end": after[-bookend:] if bookend > 0 else [],
+        "bookend_start": list(islice(opening, size)),
+        "bookend_end": list(islice(closing, size))[::-1],
     }
 
 
-def _around(listed: list[Json], anchor: int, *, window: int) -> tuple[Json, int, int]:
-    at = next((place for place, row in enumerate(listed) if row["id"] == anchor), None)
-    if at is None:
-        return {"window": [], "messages_before": 0, "messages_after": 0}, 0, 0
-    size = max(0, window)
-    first, last = max(0, at - size), min(len(listed), at + size + 1)
-    view = {
-        "window": listed[first:last],
-        "messages_before": at - first,
-        "messages_after": last - at - 1,
-    }
-    return view, first, last
+def near(tx: Tx, head: SessionHead, anchor: int) -> list[Json]:
+    """A message with the ones right before and after it."""
+    view = around(tx, head, anchor, window=1)
+    found: list[Json] = view["window"]
+    return found
+
+
+def forwards(tx: Tx, head: SessionHead, first: int, *, before: int | None = None) -> Iterator[Json]:
+    """The messages from a number on, read as far as someone looks."""
+    after = first - 1
+    while True:
+        window = read.window(tx, head.id, profile=head.profile, after=after, limit=_PAGE)
+        for entry in window.entries:
+            if before is not None and entry.seq >= before:
+                return
+            yield from _row(tx, head, entry)
+        if not window.more_after or not window.entries:
+            return
+        after = window.entries[-1].seq
+
+
+def backwards(tx: Tx, head: SessionHead, before: int | None, *, after: int = 0) -> Iterator[Json]:
+    """The messages before a number, the nearest first, read as far as someone looks."""
+    while True:
+        window = read.window(tx, head.id, profile=head.profile, before=before, limit=_PAGE)
+        for entry in reversed(window.entries):
+            if entry.seq <= after:
+                return
+            yield from _row(tx, head, entry)
+        if not window.more_before or not window.entries:
+            return
+        before = window.entries[0].seq
+
+
+def _row(tx: Tx, head: SessionHead, entry: Entry) -> Iterator[Json]:
+    if isinstance(entry.body, Message):
+        own = head.no if entry.session_id == head.id else owner_of(tx, head, entry.seq)
+        yield messages.to_row(entry_no(own, entry.seq), head.id, entry)
+
+
+def owner_of(tx: Tx, head: SessionHead, seq: int) -> int:
+    """The number of the session whose log has the entry: a fork reads its parent's."""
+    segments = sessions.segments(tx, head.no)
+    return next(each.no for each in segments if each.first <= seq <= each.last)
+
+
+def _seq_of(tx: Tx, head: SessionHead, anchor: int) -> int | None:
+    """The place of a message that is this session's and was not taken back."""
+    owner, seq = anchor >> SEQ_BITS, anchor & MAX_SEQ
+    segments = sessions.segments(tx, head.no)
+    if not any(each.no == owner and each.first <= seq <= each.last for each in segments):
+        return None
+    here = next(forwards(tx, head, seq, before=seq + 1), None)
+    return seq if here is not None and here["id"] == anchor else None
 
 
 def _has_role(row: Json, roles: Sequence[str] | None) -> bool:
