@@ -1,6 +1,7 @@
 """Conversation stores of pydantic-ai: beside its own store in memory, and with its own agents."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -223,7 +224,24 @@ async def test_a_fork_is_a_fork_and_outlives_what_it_came_from(
     (gone,) = house.sessions(shelf=Shelf.TRASH).items
     house.find(gone.id).purge()
     assert await texts(store, "b") == ["one", "two", "other"]
+    await store.fork("b", at=2, new_conversation_id="c")
+    assert await texts(store, "c") == ["one", "two"]
     assert broken(house) == []
+
+
+async def test_a_fork_of_what_is_gone_is_a_conflict(
+    house: House, store: HansardConversationStore
+) -> None:
+    await grown(store, "a", "one")
+    record = await store.read_record("a")
+    assert record is not None
+    house.find(house.sessions().items[0].id).purge()
+    made = replace(record, conversation_id="b", forked_from="a")
+
+    with pytest.raises(ConversationConflict):
+        await store.write_record(made, expected_revision=None)
+
+    assert house.sessions().items == ()
 
 
 async def test_what_a_person_takes_back_in_the_workbench_the_agent_does_not_read(

@@ -118,7 +118,7 @@ def _message_of(native: Native, *, model: str | None) -> Message:
         role,
         tuple(_part(content) for content in native.contents if content.type != "usage"),
         model=model if role is Role.ASSISTANT else None,
-        extra={PLATFORM: json.dumps(native.to_dict())},
+        extra={PLATFORM: json.dumps(native.to_dict(), default=str)},
     )
 
 

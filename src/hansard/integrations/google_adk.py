@@ -80,7 +80,7 @@ class HansardSessionService(BaseSessionService):
         """Open a session, with what its state begins with."""
         name = (session_id or "").strip() or str(uuid.uuid4())
         where = self._thread(app_name, user_id, name)
-        given = to_jsonable_python(lasting(state or {}))
+        given = to_jsonable_python(lasting(state or {}), fallback=str)
         await self._write(_create, where, self._states(app_name, user_id), given)
         made = await self.get_session(app_name=app_name, user_id=user_id, session_id=name)
         assert made is not None
@@ -126,7 +126,7 @@ class HansardSessionService(BaseSessionService):
             used = self._house.priced(usage_of(event), at=None)
             states = self._states(session.app_name, session.user_id)
             delta = event.actions.state_delta if event.actions else {}
-            given = to_jsonable_python(lasting(delta))
+            given = to_jsonable_python(lasting(delta), fallback=str)
             is_new = await self._write(
                 _append, where, states, given, event=event, session=session, used=used
             )

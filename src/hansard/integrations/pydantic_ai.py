@@ -24,7 +24,7 @@ from hansard.integrations.pydantic_messages import NATIVE, entry_of, id_of, mess
 from hansard.integrations.thread import Thread
 from hansard.model import transcript
 from hansard.model.entry import Entry, Message
-from hansard.model.session import SessionHead
+from hansard.model.session import SessionHead, Shelf
 from hansard.model.usage import Usage
 from hansard.store import entries as lines
 from hansard.store import sessions as rows
@@ -145,7 +145,7 @@ def _write_record(
     start = new[0].parent_id if new else record.head_id
     try:
         if head is None:
-            head = _begun(tx, where, start, is_empty=not new, when=when)
+            head = _begun(tx, where, record, start, is_empty=not new, when=when)
         _move(tx, head, start, when=when)
     except LookupError as error:
         raise ConversationConflict(record.conversation_id) from error
@@ -159,19 +159,37 @@ def _write_record(
 
 
 def _begun(
-    tx: Tx, where: Thread, start: str | None, *, is_empty: bool, when: Occasion
+    tx: Tx,
+    where: Thread,
+    record: ConversationRecord,
+    start: str | None,
+    *,
+    is_empty: bool,
+    when: Occasion,
 ) -> SessionHead:
     """A new conversation: empty, or with the history of an entry of another one."""
     if start is None:
         note = "pydantic-ai:opened" if is_empty else None
         return thread.opened(tx, where, when=when, note=note)
     found = _find(tx, start, profile=where.profile)
+    parent = rows.get_by_no(tx, found.session_no)
+    if parent.shelf is Shelf.GONE:
+        parent = _heir(tx, where, record, through=found.seq)
     try:
-        parent = rows.get_by_no(tx, found.session_no)
         head = sessions.fork(tx, parent.id, profile=where.profile, when=when, at_seq=found.seq)
     except NotFound as error:
         raise LookupError(start) from error
     routing.bind(tx, where.key, head.no, when=when)
+    return head
+
+
+def _heir(tx: Tx, where: Thread, record: ConversationRecord, *, through: int) -> SessionHead:
+    """The conversation that is forked, where the one that said the entry is no more."""
+    source = thread.named(PLATFORM, record.forked_from)
+    head = thread.current(tx, replace(where, source=source))
+    # A fork shares the numbers of what it inherited.
+    if head is None or head.base_seq < through:
+        raise LookupError(record.head_id)
     return head
 
 
