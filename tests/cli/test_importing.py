@@ -159,3 +159,22 @@ def test_it_goes_on_importing_until_it_is_told_to_stop(hansard: Program, machine
     assert watching.returncode == 0
     assert "Stopped; what was read is here." in told
     assert len(hansard.ids()) == 2
+
+
+def test_a_place_without_any_of_a_tools_records_is_said_to_have_none(
+    hansard: Program, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+
+    told = hansard("import", "goose", str(tmp_path / "empty"))
+
+    assert told.out == "Goose: nothing of its records is there.\n"
+
+
+def test_a_fault_names_its_file_once(hansard: Program, tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text("no session\n")
+
+    told = hansard("import", "pi", str(path))
+
+    assert told.out.startswith(f"{path} does not begin as a session of Pi does.\n")

@@ -8,6 +8,7 @@ from typing import Any
 
 from hansard.app.imports import Discovery, Outcome, Progress
 from hansard.cli.table import Column, count, size, table
+from hansard.importers.driver import Fault
 
 SHOWN = 10
 _COLUMNS = (
@@ -82,7 +83,7 @@ def discoveries(found: Sequence[Discovery], *, now: datetime, width: int | None)
 
 def outcome(done: Outcome, *, dry_run: bool) -> str:
     """What an import of one tool's records did, or would do."""
-    lines = [f"{fault.unit}: {_place(fault.where)}{fault.why}" for fault in done.faults[:SHOWN]]
+    lines = [_told(fault) for fault in done.faults[:SHOWN]]
     if done.skipped > len(lines):
         lines.append(f"… and {done.skipped - len(lines):,} more that could not be read")
     lines += done.notes[:SHOWN]
@@ -94,7 +95,16 @@ def outcome(done: Outcome, *, dry_run: bool) -> str:
     return "\n".join(lines)
 
 
+def _told(fault: Fault) -> str:
+    """A fault in one line; a reason that names its file says it once."""
+    if fault.why.startswith(fault.unit):
+        return fault.why
+    return f"{fault.unit}: {_place(fault.where)}{fault.why}"
+
+
 def _done(done: Outcome) -> str:
+    if not done.units:
+        return f"{done.title}: nothing of its records is there."
     told = f"{done.title}: {count(done.added, 'session')} added, {done.extended:,} extended"
     told += f", {done.unchanged:,} unchanged" if done.unchanged else ""
     told += f": {count(done.messages, 'new message')}"

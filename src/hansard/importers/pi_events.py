@@ -31,12 +31,12 @@ from hansard.model.usage import Usage
 REMEMBERED = 100
 _SESSION_FILE = re.compile(r"(?:^|[/\\])(?:[^/\\]*_)?([^/\\_]+?)\.jsonl$")
 _LEFT_OUT = {
-    "custom": "state of an extension",
+    "custom": "extension state",
     "label": "bookmarks",
-    "thinking_level_change": "changes of the thinking level",
-    "context_edit": "edits of the model's context",
-    "context_transform": "edits of the model's context",
-    "ephemeral": "edits of the model's context",
+    "thinking_level_change": "thinking level",
+    "context_edit": "context edits",
+    "context_transform": "context edits",
+    "ephemeral": "context edits",
 }
 
 
