@@ -42,7 +42,7 @@ def shown(value: float) -> str:
     """A figure with as many digits as mean something."""
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.2g}" if abs(value) < 1 else f"{value:.1f}"
+    return f"{value:.3g}"
 
 
 def _text(of: str, bound: str) -> str:

@@ -47,10 +47,15 @@ def build(folder: Path, count: int) -> Path:
     path = folder.parent / f"sessions-{count}.db"
     if not path.exists():
         store = opened(path)
-        for first in range(0, count, _CHUNK):
-            store.write(_open_many, range(first, min(first + _CHUNK, count))).result()
+        open_many(store, range(count))
         store.close()
     return path
+
+
+def open_many(store: Store, numbers: range) -> None:
+    """Open the sessions of these numbers, each with a key, a binding and a message."""
+    for first in range(numbers.start, numbers.stop, _CHUNK):
+        store.write(_open_many, range(first, min(first + _CHUNK, numbers.stop))).result()
 
 
 def open_plain(tx: Tx, count: int) -> list[str]:

@@ -35,13 +35,24 @@ def build(folder: Path, language: Language, count: int) -> Path:
 
 def fill(store: Store, messages: Iterable[Said]) -> None:
     """Say it all."""
-    when = Occasion(BEGAN, RandomIds())
-    for name in (PROJECT, SMALL_PROJECT):
-        store.write(projects.add, name, profile=populate.PROFILE, when=when).result()
-    known: set[int] = set()
-    for chunk in chunks(messages):
-        store.write(_say, chunk, known).result()
-        known.update(said.session for said in chunk)
+    Filling(store).say(messages)
+
+
+class Filling:
+    """A store that is filled a piece at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: set[int] = set()
+        when = Occasion(BEGAN, RandomIds())
+        for name in (PROJECT, SMALL_PROJECT):
+            store.write(projects.add, name, profile=populate.PROFILE, when=when).result()
+
+    def say(self, messages: Iterable[Said]) -> None:
+        """The next messages of the corpus."""
+        for chunk in chunks(messages):
+            self._store.write(_say, chunk, self._known).result()
+            self._known.update(said.session for said in chunk)
 
 
 def build_known(folder: Path, language: Language, count: int) -> Path:

@@ -3,8 +3,9 @@
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from hansard.bench.measure import Row
 
@@ -26,17 +27,19 @@ def lines(rows: Iterable[Row]) -> Iterator[str]:
         yield _line(row)
 
 
-def write(rows: Sequence[Row], path: Path, machine: Mapping[str, str]) -> None:
+def write(rows: Sequence[Any], path: Path, machine: Mapping[str, str]) -> None:
     """The rows as JSON, or as CSV where the name says so; the machine in a file beside them."""
     described = json.dumps(machine, indent=1, ensure_ascii=False) + "\n"
     path.with_suffix(".machine.json").write_text(described, encoding="utf-8")
     with path.open("w", encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
-            writer = csv.DictWriter(file, [each.name for each in fields(Row)], lineterminator="\n")
+            writer = csv.DictWriter(
+                file, [each.name for each in fields(rows[0])], lineterminator="\n"
+            )
             writer.writeheader()
-            writer.writerows(row.to_json() for row in rows)
+            writer.writerows(asdict(row) for row in rows)
         else:
-            json.dump([row.to_json() for row in rows], file, indent=1)
+            json.dump([asdict(row) for row in rows], file, indent=1)
 
 
 def _line(row: Row) -> str:

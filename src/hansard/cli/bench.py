@@ -21,9 +21,14 @@ def bench(console: Console, names: tuple[str, ...], *, scale: str, output: Path 
     """Print the benchmark table, beside raw SQLite and the disk's own rate.
 
     Without names all benchmarks run. They use stores of their own; yours is not touched.
+    `growth`, by its name alone, measures each operation in stores of growing size.
     """
-    running = importlib.import_module("hansard.bench.command")
     say = console.note if console.json else console.print
-    rows = running.main(names, scale=scale, output=output, say=say)
+    if names == ("growth",):
+        growing = importlib.import_module("hansard.bench.growth")
+        rows = growing.main(scale=scale, output=output, say=say)
+    else:
+        running = importlib.import_module("hansard.bench.command")
+        rows = running.main(names, scale=scale, output=output, say=say)
     if console.json:
         console.emit({"items": [asdict(row) for row in rows], "next": None})

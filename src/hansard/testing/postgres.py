@@ -129,6 +129,11 @@ class PostgresServer(Server):
         _execute(self.url, statement)
 
     @property
+    def pid(self) -> int:
+        """The process that the others are children of; 0 while there is none."""
+        return 0 if self._postgres is None else self._postgres.pid
+
+    @property
     def home(self) -> Path:
         """The temporary directory that holds the data, the socket and the log."""
         return self._home

@@ -67,6 +67,19 @@ CREATE TABLE IF NOT EXISTS bare (no BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY 
 -- name: bare_insert
 INSERT INTO bare (session, body) VALUES (%s, %s);
 
+-- What a server of PostgreSQL has written to its log, and how large a database is.
+
+-- name: server_written
+SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0');
+
+-- name: server_size
+SELECT pg_database_size(current_database()),
+    COALESCE(SUM(pg_total_relation_size(oid)), 0)
+FROM pg_class WHERE relkind = 'r' AND relname LIKE 'search%';
+
+-- name: file_size
+SELECT page_count * page_size FROM pragma_page_count, pragma_page_size;
+
 -- Search as it is known: FTS5 over the messages, the default tokenizer, every match ranked.
 
 -- name: known_search_tables
