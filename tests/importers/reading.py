@@ -84,7 +84,8 @@ class Archive:
 
     def check(self) -> None:
         """No invariant is broken."""
-        assert list(verify.verify(self.store).broken) == []
+        broken = list(verify.verify(self.store).broken)
+        assert broken == [], broken
 
 
 def _found(tx: Tx, tool: str, native_id: str) -> int:

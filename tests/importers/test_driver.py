@@ -501,6 +501,17 @@ def _entries_there(tx: Tx) -> int:
     return transfer.last_entry(tx, row[0], base_seq=0)
 
 
+def test_a_session_that_began_after_its_last_word_breaks_nothing(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1", began_at=NOON + timedelta(days=9)), said("a")]
+
+    archive.take(scripted, [unit])
+
+    assert archive.texts("scripted", "s1") == ["a"]
+    archive.check()
+
+
 def test_a_session_without_messages_does_not_exist(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:

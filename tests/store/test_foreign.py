@@ -159,3 +159,11 @@ def test_rows_between_two_values_are_measured(tmp_path: Path) -> None:
 
     with ForeignDatabase(path) as database:
         assert database.measure("notes", "who", ("a", "b"), value="words") == (2, 3)
+
+
+def test_a_file_that_is_cut_off_is_refused(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - 512])
+
+    with pytest.raises(BadInput, match="shorter than it says"):
+        ForeignDatabase(path)

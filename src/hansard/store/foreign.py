@@ -28,6 +28,7 @@ STEPS = 1_000_000
 MOST_MILLIONS = 20_000
 MAX_VALUE = 64 * 1024 * 1024
 FIRST_BYTES = b"SQLite format 3\x00"
+_HEAD = 100
 _MODE_AT = 18
 _WAL_MODE = 2
 
@@ -163,8 +164,12 @@ class ForeignDatabase:
         """
         path, way = self.path, "mode=ro"
         self._still: tuple[int, int] | None = None
-        if _is_in_wal_mode(path):
-            if _size(_beside(path, "-wal")) == 0:
+        head = _head(path)
+        has_log = _size(_beside(path, "-wal")) > 0
+        if not has_log and _size(path) < _full_size(head):
+            raise BadInput(f"{path} is shorter than it says; not all of it is there.")
+        if head[_MODE_AT] == _WAL_MODE:
+            if not has_log:
                 self._still = _state(path)
                 way = "immutable=1"
             elif _size(_beside(path, "-shm")):
@@ -205,13 +210,23 @@ def _refuse_odd(path: Path) -> None:
             raise BadInput(f"{each} is not a regular file; it was left alone.")
 
 
-def _is_in_wal_mode(path: Path) -> bool:
+def _head(path: Path) -> bytes:
     """Asked through SQLite: a plain open and close would drop its locks, if it were our own."""
     connection = _opened(path, "immutable=1")
     try:
-        return connection.read("main", 0, _MODE_AT, 1)[1][0] == _WAL_MODE
+        return connection.read("main", 0, 0, _HEAD)[1]
     finally:
         connection.close()
+
+
+def _full_size(head: bytes) -> int:
+    """How many bytes the file has by its own account; 0 when that does not count any more."""
+    page_size, change, pages, valid_for = (
+        int.from_bytes(head[at : at + size]) for at, size in ((16, 2), (24, 4), (28, 4), (92, 4))
+    )
+    if change != valid_for or page_size & (page_size - 1):
+        return 0
+    return (page_size if page_size > 1 else 65_536) * pages
 
 
 def _beside(path: Path, end: str) -> Path:
