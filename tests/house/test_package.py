@@ -1,9 +1,11 @@
 """Wheel and sdist: they carry the built workbench, so that installing a release needs no Node."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 import tarfile
+import urllib.request
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +15,42 @@ import pytest
 from tests.house.code import ROOT
 
 DIST = "hansard/web/dist"
+# Runs `hansard` where only what the package itself asks for can be imported.
+ALONE = """
+import re, sys
+from importlib.metadata import distribution, packages_distributions
+from packaging.requirements import Requirement
+
+def needs(name, extras=frozenset(), seen=None):
+    seen = {} if seen is None else seen
+    if not extras - seen.get(name, frozenset()) and name in seen:
+        return seen
+    seen[name] = seen.get(name, frozenset()) | extras
+    for line in distribution(name).requires or ():
+        wanted = Requirement(line)
+        if wanted.marker is None or any(
+            wanted.marker.evaluate({"extra": extra}) for extra in extras or {""}
+        ):
+            needs(re.sub("[-_.]+", "-", wanted.name).lower(), frozenset(wanted.extras), seen)
+    return seen
+
+allowed = set(needs("hansard"))
+foreign = {
+    name for name, homes in packages_distributions().items()
+    if not {re.sub("[-_.]+", "-", home).lower() for home in homes} & allowed
+}
+for name in [each for each in sys.modules if each.partition(".")[0] in foreign]:
+    del sys.modules[name]
+
+class Door:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in foreign:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Door())
+from hansard.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def hook(root: Path) -> ModuleType:
@@ -68,3 +106,20 @@ def test_a_tree_whose_workbench_is_not_built_asks_for_node(tmp_path: Path) -> No
 
     assert not made.is_fresh(tmp_path)
     assert made.NODE in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_an_installation_without_extras_serves_the_workbench(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ALONE, "--home", str(tmp_path), "--json"]
+    with subprocess.Popen(
+        [*command, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        try:
+            with urllib.request.urlopen(f"{said['address']}/", timeout=10) as page:
+                assert b'id="app"' in page.read()
+            with urllib.request.urlopen(said["login_link"], timeout=10) as page:
+                assert page.status == 200
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0

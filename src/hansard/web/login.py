@@ -2,8 +2,9 @@
 
 import asyncio
 from typing import Annotated
+from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hansard.actions import logins
@@ -12,7 +13,7 @@ from hansard.errors import Conflict, RetryLater
 from hansard.model.view import time_text
 from hansard.web.answers import items, json_response, name
 from hansard.web.auth import Admin, Parts, Reader, cookie_name, csrf_of
-from hansard.web.bodies import Password, PasswordChange, read_body
+from hansard.web.bodies import Password, PasswordChange, read_body, read_raw
 from hansard.web.described import PUBLIC, takes
 from hansard.web.pages import login_page, own_place
 from hansard.web.parts import WebParts
@@ -51,13 +52,10 @@ async def enter_by_link(
 
 
 @pages.post("/login", openapi_extra=PUBLIC)
-async def enter_by_form(
-    request: Request,
-    parts: Parts,
-    password: Annotated[str, Form()] = "",
-    place: Annotated[str, Form(alias="next")] = "/",
-) -> Response:
+async def enter_by_form(request: Request, parts: Parts) -> Response:
     """The password from a page without scripts."""
+    said = parse_qs((await read_raw(request)).decode("utf-8", "replace"))
+    password, place = said.get("password", [""])[0], said.get("next", ["/"])[0]
     try:
         cookie, found = await _enter(parts, password)
     except Refusal as error:
