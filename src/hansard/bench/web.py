@@ -1,5 +1,6 @@
 """The workbench and what it asks for: a real server on a large store, and a real browser."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import cycle
@@ -24,8 +25,9 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
     with ExitStack() as stack:
         web = serve(folder, language, scale, stack)
         yield _reading(web, language)
-        yield _writing(web)
+        # Before anything is written: the long session stands first in the list.
         yield from web_page.cases(web, scale, stack)
+        yield _writing(web)
         yield _afterwards(web)
 
 
@@ -62,12 +64,28 @@ def _writing(web: Web) -> Case:
             _asking(
                 DRAFT, lambda: web.ask("PATCH", f"/sessions/{next(ids)}", {"draft": "half a line"})
             ),
-            _asking(TURN, lambda: web.ask("POST", f"/sessions/{next(ids)}/turns", {"text": "hi"})),
+            Contestant(TURN, "product", _turns(web, ids)),
             _floor(web),
         ),
         (_within(DRAFT, 20), _within(TURN, 20)),
         by="p50",
     )
+
+
+def _turns(web: Web, ids: Iterator[str]) -> Callable[[float], Sample]:
+    """One message after the other, each when the one before it has been answered."""
+
+    def run(seconds: float) -> Sample:
+        latencies: list[float] = []
+        began = time.perf_counter()
+        while not latencies or time.perf_counter() - began < seconds:
+            id = next(ids)
+            latencies.append(web.ask("POST", f"/sessions/{id}/turns", {"text": "hi"}).seconds)
+            while web.json(f"/sessions/{id}")["running"]:
+                pass
+        return Sample(len(latencies), sum(latencies), latencies)
+
+    return run
 
 
 def _afterwards(web: Web) -> Case:
