@@ -1,0 +1,206 @@
+"""Whatever a file holds, an importer neither breaks nor lies, nor leaves its place."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from hansard.actions import exporting
+from hansard.clock import RandomIds, SystemClock
+from hansard.importers import registry
+from hansard.store.database import Store
+from hansard.store.opening import open_store
+from tests.importers import corpus, rubbish
+from tests.importers.corpus import Heard, files_of
+from tests.importers.reading import Archive
+
+SECONDS = 20
+ID = re.compile(r"[0-9a-z]{26}")
+TRICKS = ["../../../../tmp/evil", "/etc/passwd", "a\x00b", "\u202egnp.exe", "x" * 5000, "%2e%2e"]
+# What grows by lines may end anywhere: its last line is still being written.
+GROWS = (".jsonl", ".txt", ".md")
+MOST_MIB = 800
+
+
+@pytest.fixture(params=registry.NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    url = f"sqlite:///{folder / 'hansard.db'}"
+    opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    """Whatever waits for ever is a failure."""
+
+    def late(_: int, __: FrameType | None) -> None:
+        raise AssertionError(f"it took more than {SECONDS} seconds")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_every_importer_has_a_sample_that_it_recognises(name: str, tmp_path: Path) -> None:
+    importer = registry.importer(name)
+
+    place = corpus.sample(name, tmp_path / "sample")
+
+    heard = Heard(importer, place)
+    assert heard.messages
+    assert heard.faults == 0
+    assert importer.recognises(place) or any(map(importer.recognises, files_of(place)))
+    assert registry.recognise(tmp_path / "nowhere") is None
+
+
+def test_odd_files_in_its_place_break_nothing(name: str, tmp_path: Path) -> None:
+    importer = registry.importer(name)
+    aside = tmp_path / "aside"
+    aside.mkdir()
+
+    for number, odd in enumerate(corpus.ODD):
+        place = corpus.sample(name, tmp_path / f"sample{number}")
+        for path in files_of(place):
+            odd(path, aside)
+        with in_time():
+            Heard(importer, place)
+            importer.recognises(place)
+            for path in place.rglob("*"):
+                importer.recognises(path)
+
+
+def test_no_link_is_followed(name: str, tmp_path: Path) -> None:
+    importer = registry.importer(name)
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    count = len(files_of(corpus.sample(name, tmp_path / "sample")))
+
+    for number in range(count):
+        without = corpus.sample(name, tmp_path / f"without{number}")
+        files_of(without)[number].unlink()
+        linked = corpus.sample(name, tmp_path / f"linked{number}")
+        corpus.linked(files_of(linked)[number], aside)
+        assert len(Heard(importer, linked).messages) == len(Heard(importer, without).messages)
+
+
+def test_what_is_cut_off_is_told(name: str, tmp_path: Path) -> None:
+    importer = registry.importer(name)
+    whole = Heard(importer, corpus.sample(name, tmp_path / "whole"))
+    place = corpus.sample(name, tmp_path / "cut")
+
+    for path in files_of(place):
+        data = path.read_bytes()
+        for share in (0.02, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97, 0.999):
+            path.write_bytes(data[: int(len(data) * share)])
+            heard = Heard(importer, place)
+            is_part = any(0 < n < whole.counts[each] for each, n in heard.counts.items())
+            is_told = heard.faults > 0 or path.suffix in GROWS
+            assert is_told or not is_part, f"{path.name} cut at {share:.1%}"
+        path.write_bytes(data)
+
+
+def test_damaged_files_leave_the_store_whole(name: str, archive: Archive, tmp_path: Path) -> None:
+    importer = registry.importer(name)
+    chance = random.Random(11)
+
+    for number in range(8):
+        place = corpus.sample(name, tmp_path / f"hurt{number}")
+        path = chance.choice(files_of(place))
+        chance.choice(rubbish._ways(path))(path, chance)
+        with in_time():
+            archive.take(importer, list(importer.find(place)))
+
+    archive.check()
+    assert len(list(exporting.export_jsonl(archive.store, profile="main"))) > 1
+
+
+def test_tricky_names_lead_nowhere(name: str, archive: Archive, tmp_path: Path) -> None:
+    importer = registry.importer(name)
+    names = set(Heard(importer, corpus.sample(name, tmp_path / "sample")).counts) - {""}
+    places = [tmp_path / f"tricky{n}" for n in range(len(TRICKS))]
+    for folder, trick in zip(places, TRICKS, strict=True):
+        place = corpus.sample(name, folder)
+        for each in names:
+            corpus.renamed(place, each, trick)
+    before = {each for each in tmp_path.rglob("*") if "store" not in each.parts}
+
+    for place in places:
+        archive.take(importer, list(importer.find(place)))
+
+    assert {each for each in tmp_path.rglob("*") if "store" not in each.parts} == before
+    assert all(ID.fullmatch(head.id) for head in archive.heads())
+    archive.check()
+
+
+@pytest.mark.parametrize("number", [10**18, -1, 0, 1e308, 2**63, 0.5])
+def test_numbers_may_be_anything(number: float, archive: Archive, tmp_path: Path) -> None:
+    for name in registry.NAMES:
+        importer = registry.importer(name)
+        place = corpus.sample(name, tmp_path / name)
+        corpus.with_numbers(place, number)
+        archive.take(importer, list(importer.find(place)))
+
+    archive.check()
+
+
+def test_the_stores_own_file_is_left_alone(name: str, archive: Archive, tmp_path: Path) -> None:
+    importer = registry.importer(name)
+    own = tmp_path / "store" / "hansard.db"
+    place = corpus.sample(name, tmp_path / "sample")
+    names = [path.relative_to(place) for path in files_of(place)]
+    for each in names:
+        (place / each).unlink()
+        os.link(own, place / each)
+
+    report = archive.take(importer, list(importer.find(place)))
+
+    assert (report.added, archive.count()) == (0, 0)
+    archive.check()
+    shutil.rmtree(place)
+
+
+def test_a_line_of_a_gigabyte_is_not_held(tmp_path: Path) -> None:
+    """In a process of its own, to measure it."""
+    for name in registry.NAMES:
+        place = corpus.sample(name, tmp_path / name)
+        path = max(files_of(place), key=lambda each: (each.suffix in GROWS, each.stat().st_size))
+        data = path.read_bytes()
+        with path.open("wb") as file:
+            file.write(data[: len(data) // 2])
+            # Reading takes time: one gigabyte for the lines that people have most of.
+            file.truncate((1 << 30) if name == "claude-code" else 300 << 20)
+            file.seek(0, os.SEEK_END)
+            file.write(b'x"}\n')
+    script = Path(__file__).with_name("hostile_memory.py")
+
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path), *registry.NAMES],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout.split()[-1]) < MOST_MIB, done.stdout

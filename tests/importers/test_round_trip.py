@@ -1,0 +1,33 @@
+"""What came from other tools goes out as lines of JSON, comes in elsewhere, and goes out the same."""
+
+from pathlib import Path
+
+from hansard.actions import exporting, importing
+from hansard.clock import Occasion, RandomIds, SystemClock
+from hansard.importers import registry
+from hansard.store.opening import open_store
+from tests.importers import corpus
+from tests.importers.reading import Archive
+
+
+def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_path: Path) -> None:
+    for name in registry.NAMES:
+        importer = registry.importer(name)
+        place = corpus.sample(name, tmp_path / name)
+        report = archive.take(importer, list(importer.find(place)))
+        assert report.added > 0, name
+    first = list(exporting.export_jsonl(archive.store, profile=None))
+
+    clock = SystemClock()
+    other = open_store(
+        f"sqlite:///{tmp_path / 'other.db'}", create=True, clock=clock, ids=RandomIds()
+    )
+    try:
+        when = Occasion(clock.now(), RandomIds())
+        lines = [line.encode("utf-8", "surrogatepass") for line in first]
+        report_there = importing.import_jsonl(other, lines, when=when)
+        assert report_there.refused == ()
+        assert list(exporting.export_jsonl(other, profile=None)) == first
+        Archive(other).check()
+    finally:
+        other.close()
