@@ -15,6 +15,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 from hansard.actions import exporting
 from hansard.app.house import House, open_house
 from hansard.integrations.claude_agent_sdk import HansardSessionStore
+from hansard.model.entry import Message
 from hansard.model.session import Lineage, Shelf
 from hansard.testing.model_server import ModelServer
 from tests.integrations.driving import Urls, broken, kept, tell_kill_and_continue
@@ -107,6 +108,20 @@ async def test_a_transcript_is_a_session_that_people_read(
     assert house.search("ships harbour", all_hits=True).hits
     text = "".join(exporting.export_jsonl(house.store, [head.id], profile=house.profile))
     assert "skill_listing" in text
+
+
+async def test_a_picture_in_a_line_is_an_attachment(
+    house: House, store: HansardSessionStore
+) -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
+    lines = [user(1, [{"type": "text", "text": "Look."}, {"type": "image", "source": source}])]
+    await store.append(KEY, lines)
+
+    said = house.find(house.sessions().items[0].id).messages().entries[0].body
+    assert isinstance(said, Message)
+    assert [type(part).__name__ for part in said.parts] == ["Text", "Attachment"]
+    assert await store.load(KEY) == lines
+    assert broken(house) == []
 
 
 async def test_a_batch_that_comes_again_adds_nothing(store: HansardSessionStore) -> None:

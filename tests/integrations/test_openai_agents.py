@@ -26,7 +26,10 @@ from hansard.actions import exporting, importing
 from hansard.app.house import House, open_house
 from hansard.errors import BadInput, Conflict
 from hansard.integrations.openai_agents import About, HansardSession
+from hansard.model.entry import Message
+from hansard.model.part import Attachment
 from hansard.model.place import Person
+from hansard.store import blobs
 from hansard.testing.http_server import HttpServer, Request, Response, json_response
 from hansard.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
@@ -110,6 +113,18 @@ async def test_items_are_messages_that_people_read_and_find(house: House) -> Non
     assert house.search("Évora source:openai-agents").hits
     text = "".join(exporting.export_jsonl(house.store, [head.id], profile=house.profile))
     assert "encrypted_content" in text
+
+
+async def test_a_picture_in_an_item_is_an_attachment(house: House) -> None:
+    await session(house).add_items(ITEMS)
+
+    window = house.find(house.sessions().items[0].id).messages()
+    last = window.entries[-1].body
+    assert isinstance(last, Message)
+    (picture,) = last.parts
+    assert isinstance(picture, Attachment)
+    assert picture.media_type == "image/png"
+    assert house.store.read(blobs.get, picture.blob).result() == bytes(1500)
 
 
 async def test_only_the_latest_are_given_and_in_order(house: House) -> None:

@@ -30,6 +30,7 @@ from pydantic_ai.usage import RequestUsage
 
 from hansard.app.house import House, open_house
 from hansard.integrations.pydantic_ai import HansardConversationStore
+from hansard.model.entry import Message
 from hansard.model.session import Lineage, Shelf
 from hansard.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
@@ -126,6 +127,9 @@ async def test_a_conversation_is_a_session_that_people_read(
     assert (head.usage.input_tokens, head.usage.cache_read_tokens) == (60, 40)
     assert head.usage.cost_microusd
     assert head.source.user_id == "ada"
+    asked = house.find(head.id).messages().entries[0].body
+    assert isinstance(asked, Message)
+    assert [type(part).__name__ for part in asked.parts] == ["Unknown", "Text", "Attachment"]
     chat = house.find(head.id).context()
     assert [each["role"] for each in chat] == ["user", "assistant", "tool", "assistant"]
     assert house.search("ships").hits

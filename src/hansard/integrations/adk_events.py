@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hansard.integrations.extra import wanted
+from hansard.integrations.files import Files
 from hansard.model.entry import Message, Role
 from hansard.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
 from hansard.model.usage import Usage
@@ -33,9 +34,9 @@ def lasting(delta: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in delta.items() if not name.startswith(State.TEMP_PREFIX)}
 
 
-def message_of(event: Event, text: str) -> Message:
+def message_of(event: Event, text: str, files: Files) -> Message:
     """An event as a message that people read, with the event itself beside it."""
-    parts = tuple(_part(part) for part in (event.content and event.content.parts) or ())
+    parts = tuple(_part(part, files) for part in (event.content and event.content.parts) or ())
     if event.error_message or event.error_code:
         parts += (Text(str(event.error_message or event.error_code)),)
     if not parts:
@@ -87,7 +88,7 @@ def _role(event: Event, parts: tuple[Part, ...]) -> Role:
     return Role.USER if event.author == "user" else Role.ASSISTANT
 
 
-def _part(part: Any) -> Part:
+def _part(part: Any, files: Files) -> Part:
     if part.function_call is not None:
         call = part.function_call
         return ToolCall(call.id or call.name or "", call.name or "", call.args)
@@ -96,5 +97,8 @@ def _part(part: Any) -> Part:
         return ToolResult(answer.id or answer.name or "", answer.response, answer.name)
     if part.text is not None:
         return Reasoning(part.text) if part.thought else Text(part.text)
+    if part.inline_data is not None and part.inline_data.data:
+        held = part.inline_data
+        return files.add(held.data, held.mime_type, held.display_name)
     kinds = [name for name, value in part if value is not None]
     return Unknown({"type": f"google-adk:{kinds[0] if kinds else 'part'}"})

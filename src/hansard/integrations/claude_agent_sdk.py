@@ -26,6 +26,7 @@ from hansard.integrations.claude_lines import (
     workspace_of,
 )
 from hansard.integrations.extra import wanted
+from hansard.integrations.files import Files
 from hansard.integrations.house import House, settled
 from hansard.integrations.thread import Thread
 from hansard.model.place import escape
@@ -109,7 +110,10 @@ def _append(
 ) -> None:
     head = thread.opened(tx, where, when=when, parent=_parent(tx, where))
     new = _not_there(tx, head, lines)
-    for bundle in bundles(new):
+    files = Files()
+    made = bundles(new, files)
+    files.keep(tx)
+    for bundle in made:
         saying = Saying(message_of(bundle), at=bundle.at)
         done = say.say_in(tx, head.id, saying, profile=where.profile, when=when)
         for idem in _receipts(head, bundle.lines):

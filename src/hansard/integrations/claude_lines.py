@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from hansard.integrations.files import Files
 from hansard.model.entry import Message, Role
 from hansard.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
 from hansard.model.usage import Usage
@@ -25,12 +26,12 @@ class Bundle:
     at: datetime | None = None
 
 
-def bundles(lines: Sequence[Line]) -> list[Bundle]:
+def bundles(lines: Sequence[Line], files: Files) -> list[Bundle]:
     """The lines of a batch around its messages, in order."""
     made: list[Bundle] = []
     waiting: list[Line] = []
     for line in lines:
-        said = _said(line)
+        said = _said(line, files)
         waiting.append(line)
         if said is not None:
             made.append(Bundle(waiting, said, _at(line)))
@@ -91,12 +92,12 @@ def workspace_of(lines: Sequence[Line]) -> dict[str, Any] | None:
     return None
 
 
-def _said(line: Line) -> Message | None:
+def _said(line: Line, files: Files) -> Message | None:
     content = line.get("message")
     given = content.get("content") if isinstance(content, Mapping) else None
     match line.get("type"):
         case "user" if given is not None:
-            parts = _parts(given)
+            parts = _parts(given, files)
             role = Role.SYSTEM if line.get("isMeta") is True else Role.USER
             if any(isinstance(part, ToolResult) for part in parts):
                 role = Role.TOOL
@@ -104,7 +105,7 @@ def _said(line: Line) -> Message | None:
         case "assistant" if isinstance(content, Mapping) and given is not None:
             return Message(
                 Role.ASSISTANT,
-                _parts(given),
+                _parts(given, files),
                 model=_text(content.get("model")),
                 finish_reason=_text(content.get("stop_reason")),
             )
@@ -113,14 +114,14 @@ def _said(line: Line) -> Message | None:
     return None
 
 
-def _parts(content: Any) -> tuple[Part, ...]:
+def _parts(content: Any, files: Files) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(content),)
     blocks = content if isinstance(content, list) else []
-    return tuple(_part(block) for block in blocks if isinstance(block, Mapping))
+    return tuple(_part(block, files) for block in blocks if isinstance(block, Mapping))
 
 
-def _part(block: Mapping[str, Any]) -> Part:
+def _part(block: Mapping[str, Any], files: Files) -> Part:
     match block:
         case {"type": "text", "text": str(text)}:
             return Text(text)
@@ -131,6 +132,8 @@ def _part(block: Mapping[str, Any]) -> Part:
         case {"type": "tool_result", "tool_use_id": str(id)}:
             is_error = block.get("is_error") is True
             return ToolResult(id, _output(block.get("content", "")), is_error=is_error)
+        case {"type": "image" | "document", "source": {"type": "base64", "data": data, **facts}}:
+            return files.add_base64(data, facts.get("media_type")) or _shown(block)
     return _shown(block)
 
 

@@ -26,6 +26,7 @@ from hansard.integrations.adk_events import (
     usage_of,
 )
 from hansard.integrations.extra import wanted
+from hansard.integrations.files import Files
 from hansard.integrations.house import House, settled
 from hansard.integrations.thread import Thread
 from hansard.model import document
@@ -234,7 +235,10 @@ def _append(
     kept = _kept(tx, head)
     if _is_stale(session, kept):
         raise StaleSessionError(_STALE.format(session.id))
-    saying = Saying(message_of(event, text), at=at(event), idem=idem, usage=used)
+    files = Files()
+    said = message_of(event, text, files)
+    files.keep(tx)
+    saying = Saying(said, at=at(event), idem=idem, usage=used)
     say.say_in(tx, head.id, saying, profile=where.profile, when=when)
     own = kept["state"] | _share_out(tx, states, given, when=when)
     now = {"state": own, "updated": event.timestamp, "marker": event.id}

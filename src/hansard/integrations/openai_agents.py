@@ -13,6 +13,7 @@ from hansard.actions.say import Saying
 from hansard.clock import Occasion
 from hansard.integrations import thread
 from hansard.integrations.extra import wanted
+from hansard.integrations.files import Files
 from hansard.integrations.house import House, settled
 from hansard.integrations.openai_items import NATIVE, Item, item_in, items_of, message_of, model_of
 from hansard.integrations.thread import Thread
@@ -93,7 +94,8 @@ class HansardSession:
             return
         facts = self._facts(wrapper)
         model = facts.model or self._model
-        said = [message_of(item, model=model_of(item) or model) for item in items]
+        files = Files()
+        said = [message_of(item, files, model=model_of(item) or model) for item in items]
         model = model or next((one.model for one in reversed(said) if one.model), None)
         calls, counted = self._calls(wrapper, model)
         await settled(
@@ -101,6 +103,7 @@ class HansardSession:
                 _add,
                 self._thread(facts, model=model),
                 [Saying(one) for one in said],
+                files=files,
                 calls=calls,
                 when=self._house.occasion(),
             )
@@ -169,8 +172,15 @@ def _items(tx: Tx, where: Thread, *, limit: int | None) -> list[Item]:
 
 
 def _add(
-    tx: Tx, where: Thread, said: Sequence[Saying], *, calls: Sequence[Usage], when: Occasion
+    tx: Tx,
+    where: Thread,
+    said: Sequence[Saying],
+    *,
+    files: Files,
+    calls: Sequence[Usage],
+    when: Occasion,
 ) -> None:
+    files.keep(tx)
     thread.append(tx, where, said, when=when)
     thread.count(tx, where, calls, when=when)
 
@@ -182,7 +192,9 @@ def _pop(tx: Tx, where: Thread, *, when: Occasion) -> Item | None:
         items = items_of(thread.message(found[0]))
         if items:
             # A message that did not come from the SDK may be several items: the others stay.
-            thread.append(tx, where, [Saying(message_of(item)) for item in items[:-1]], when=when)
+            thread.append(
+                tx, where, [Saying(message_of(item, Files())) for item in items[:-1]], when=when
+            )
             return items[-1]
     return None
 

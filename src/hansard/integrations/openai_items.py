@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hansard.integrations.files import Files
 from hansard.model import document
 from hansard.model.entry import Message, Role
 from hansard.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
@@ -16,9 +17,9 @@ _LONGEST_SHOWN = 500
 _ROLES = {"assistant": Role.ASSISTANT, "system": Role.SYSTEM, "developer": Role.SYSTEM}
 
 
-def message_of(item: Mapping[str, Any], *, model: str | None = None) -> Message:
+def message_of(item: Mapping[str, Any], files: Files, *, model: str | None = None) -> Message:
     """An item as a message that people read, with the item itself beside it, to the letter."""
-    role, parts = _readable(item)
+    role, parts = _readable(item, files)
     return Message(
         role,
         parts,
@@ -51,11 +52,11 @@ def model_of(item: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _readable(item: Mapping[str, Any]) -> tuple[Role, tuple[Part, ...]]:
+def _readable(item: Mapping[str, Any], files: Files) -> tuple[Role, tuple[Part, ...]]:
     kind = item.get("type", "message")
     if kind == "message" and "role" in item:
         role = _ROLES.get(str(item["role"]), Role.USER)
-        return role, _content(item.get("content"))
+        return role, _content(item.get("content"), files)
     if kind == "reasoning":
         return Role.ASSISTANT, (Reasoning(_summary(item)),)
     call_id = item.get("call_id") or item.get("id")
@@ -74,17 +75,20 @@ def _call(kind: str, call_id: str, item: Mapping[str, Any]) -> ToolCall:
     return ToolCall(call_id, name if isinstance(name, str) else kind.removesuffix("_call"), given)
 
 
-def _content(content: Any) -> tuple[Part, ...]:
+def _content(content: Any, files: Files) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(content),)
     if not isinstance(content, list):
         return ()
-    return tuple(_piece(piece) for piece in content if isinstance(piece, Mapping))
+    return tuple(_piece(piece, files) for piece in content if isinstance(piece, Mapping))
 
 
-def _piece(piece: Mapping[str, Any]) -> Part:
+def _piece(piece: Mapping[str, Any], files: Files) -> Part:
     words = piece.get("text", piece.get("refusal"))
-    return Text(words) if isinstance(words, str) else _shown(piece)
+    if isinstance(words, str):
+        return Text(words)
+    url = piece.get("image_url", piece.get("file_data"))
+    return files.add_url(url, piece.get("filename")) or _shown(piece)
 
 
 def _shown(data: Mapping[str, Any]) -> Unknown:

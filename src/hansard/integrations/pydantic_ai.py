@@ -19,6 +19,7 @@ from hansard.clock import Occasion
 from hansard.errors import NotFound
 from hansard.integrations import thread
 from hansard.integrations.extra import wanted
+from hansard.integrations.files import Files
 from hansard.integrations.house import House, settled
 from hansard.integrations.pydantic_messages import NATIVE, entry_of, id_of, message_of, usage_of
 from hansard.integrations.thread import Thread
@@ -149,8 +150,11 @@ def _write_record(
         _move(tx, head, start, when=when)
     except LookupError as error:
         raise ConversationConflict(record.conversation_id) from error
-    for entry in new:
-        saying = Saying(message_of(entry), idem=_idem(entry.id), usage=calls.get(entry.id))
+    files = Files()
+    made = [(entry, message_of(entry, files)) for entry in new]
+    files.keep(tx)
+    for entry, said in made:
+        saying = Saying(said, idem=_idem(entry.id), usage=calls.get(entry.id))
         say.say_in(tx, head.id, saying, profile=where.profile, when=when)
     if record.head_id != (new[-1].id if new else start):
         raise ConversationConflict(record.conversation_id)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hansard.integrations.extra import wanted
+from hansard.integrations.files import Files
 from hansard.model.entry import Message, Role
 from hansard.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
 from hansard.model.usage import Usage
@@ -11,6 +12,7 @@ from hansard.model.usage import Usage
 with wanted("pydantic-ai", "The storage for pydantic-ai"):
     from pydantic_ai.conversation_store import ConversationEntry
     from pydantic_ai.messages import (
+        BinaryContent,
         ModelMessage,
         ModelMessagesTypeAdapter,
         ModelRequest,
@@ -26,7 +28,7 @@ with wanted("pydantic-ai", "The storage for pydantic-ai"):
 NATIVE = "pydantic-ai"
 
 
-def message_of(entry: ConversationEntry) -> Message:
+def message_of(entry: ConversationEntry, files: Files) -> Message:
     """An entry as a message that people read, with the entry itself beside it."""
     native = {
         "id": entry.id,
@@ -35,7 +37,7 @@ def message_of(entry: ConversationEntry) -> Message:
     }
     said = entry.message
     if isinstance(said, ModelRequest):
-        role, parts = _request(said)
+        role, parts = _request(said, files)
         return Message(role, parts, extra={NATIVE: native})
     return Message(
         Role.ASSISTANT,
@@ -80,14 +82,14 @@ def usage_of(entry: ConversationEntry) -> Usage | None:
     )
 
 
-def _request(said: ModelRequest) -> tuple[Role, tuple[Part, ...]]:
+def _request(said: ModelRequest, files: Files) -> tuple[Role, tuple[Part, ...]]:
     parts: list[Part] = []
     roles = {Role.SYSTEM}
     for part in said.parts:
         match part:
             case UserPromptPart():
                 roles.add(Role.USER)
-                parts.extend(_asked(part.content))
+                parts.extend(_asked(part.content, files))
             case ToolReturnPart():
                 roles.add(Role.TOOL)
                 parts.append(_returned(part))
@@ -108,13 +110,15 @@ def _returned(part: ToolReturnPart) -> ToolResult:
     )
 
 
-def _asked(content: Any) -> Iterator[Part]:
+def _asked(content: Any, files: Files) -> Iterator[Part]:
     if isinstance(content, str):
         yield Text(content)
         return
     for piece in content:
         if isinstance(piece, str):
             yield Text(piece)
+        elif isinstance(piece, BinaryContent):
+            yield files.add(piece.data, piece.media_type)
         else:
             yield Unknown(_file(piece))
 

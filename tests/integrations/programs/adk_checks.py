@@ -23,6 +23,7 @@ from google.genai import types
 from hansard.actions import verify
 from hansard.app.house import House, open_house
 from hansard.integrations.google_adk import HansardSessionService
+from hansard.model.entry import Message
 from hansard.model.session import Shelf
 
 ADA: dict[str, Any] = {"app_name": "guide", "user_id": "ada"}
@@ -93,6 +94,9 @@ async def check_events_and_state_come_back_as_they_were(house: House) -> None:
     assert (head.usage.output_tokens, head.usage.reasoning_tokens) == (8, 3)
     assert head.usage.cost_microusd
     assert house.search("Hello source:google-adk").hits
+    said = house.find(head.id).messages().entries[-1].body
+    assert isinstance(said, Message)
+    assert [type(part).__name__ for part in said.parts] == ["Reasoning", "ToolCall", "Attachment"]
 
 
 async def check_state_belongs_to_whom_its_prefix_says(house: House) -> None:
