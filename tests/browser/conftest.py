@@ -1,6 +1,7 @@
 """A real server on a real store, and a real Chromium before it."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -63,11 +64,16 @@ class Served:
             self.process.stdout.close()
 
 
-def start(home: Path, port: int = 0) -> Served:
-    """Start `hansard serve` and wait until it says where."""
+def start(home: Path, port: int = 0, *, user_home: Path | None = None) -> Served:
+    """Start `hansard serve` and wait until it says where.
+
+    Nobody has records of other tools here, unless a test brings a home directory that has.
+    """
+    person = str(user_home or home)
+    env = {**os.environ, "HOME": person, "XDG_CONFIG_HOME": f"{person}/.config"}
     command = [sys.executable, "-m", "hansard", "--home", str(home), "--json"]
     process = subprocess.Popen(
-        [*command, "serve", "--port", str(port)], stdout=subprocess.PIPE, text=True
+        [*command, "serve", "--port", str(port)], stdout=subprocess.PIPE, text=True, env=env
     )
     assert process.stdout is not None
     said = json.loads(process.stdout.readline())
@@ -75,9 +81,9 @@ def start(home: Path, port: int = 0) -> Served:
 
 
 @contextmanager
-def served(home: Path) -> Iterator[Served]:
+def served(home: Path, *, user_home: Path | None = None) -> Iterator[Served]:
     """A server for as long as it is needed."""
-    server = start(home)
+    server = start(home, user_home=user_home)
     try:
         yield server
     finally:

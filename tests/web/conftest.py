@@ -105,6 +105,7 @@ async def served(
     engine = await world.started() if with_engine else None
     webhooks = settings.pop("webhooks", {})
     traces = settings.pop("traces", None)
+    imports = settings.pop("imports", None)
     parts = WebParts(
         store,
         engine=engine,
@@ -114,6 +115,7 @@ async def served(
         ids=world.ids,
         webhooks=webhooks,
         traces=traces,
+        imports=imports,
     )
     stop = asyncio.Event()
     ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()

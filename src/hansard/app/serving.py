@@ -11,6 +11,7 @@ from hansard import config
 from hansard.app import telemetry
 from hansard.app.engine import Agents, build_engine
 from hansard.app.house import House
+from hansard.app.import_port import HouseImports
 from hansard.channels import registry
 from hansard.config import engine as engine_config
 from hansard.config import imports as import_config
@@ -57,6 +58,7 @@ async def serve(
         webhooks=_webhooks(engine.parts.adapters),
         challenges=_challenges(engine.parts.adapters),
         traces=telemetry.traces_of(house),
+        imports=HouseImports(house),
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
     house.store.index_in_background()

@@ -16,6 +16,7 @@ from hansard.web import (
     events,
     exports,
     health,
+    imports,
     lists,
     login,
     overview,
@@ -48,6 +49,7 @@ _ROUTERS = (
     shelves.router,
     access.router,
     exports.router,
+    imports.router,
     login.router,
     health.router,
 )
@@ -68,6 +70,7 @@ def create_app(parts: WebParts) -> FastAPI:
     app.state.parts = parts
     app.state.counts = counts
     app.state.streams = Streams(parts)
+    app.state.imports = imports.Jobs()
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
     if parts.settings.webhook_address is None:
@@ -110,6 +113,7 @@ def _take_webhooks(app: FastAPI, parts: WebParts) -> None:
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     yield
+    app.state.imports.close()
     app.state.streams.close()
     app.state.streams.let_go()
 

@@ -121,6 +121,13 @@ class ScheduleChange(Struct, kw_only=True, forbid_unknown_fields=True):
     paused: bool
 
 
+class NewImport(Struct, kw_only=True, forbid_unknown_fields=True):
+    """From which tools to import, by default from all; or only to look."""
+
+    tools: list[str] = []
+    dry_run: bool = False
+
+
 class NewPermit(Struct, kw_only=True, forbid_unknown_fields=True):
     """Someone to be let in: by a pairing code, or by platform and id."""
 

@@ -2,8 +2,9 @@
 
 import ipaddress
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from hansard.actions.tokens import Scope
@@ -27,6 +28,18 @@ Challenge = Callable[[Mapping[str, str]], str | None]
 # The door for spans: a profile, the raw body, its media type and encoding in; the answer out, or
 # None for what is too large. It answers only when what the spans say is durable.
 Traces = Callable[[str, bytes, str, str | None], Awaitable[bytes | None]]
+
+
+class Imports(Protocol):
+    """Other tools' records on the server's machine; every answer is made of plain values."""
+
+    def discover(self) -> list[dict[str, Any]]:
+        """What is there, and how much of it is new."""
+
+    def run(
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
+    ) -> list[dict[str, Any]]:
+        """Import from the named tools, or from all; `tell` is called between two records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +85,7 @@ class WebParts:
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     challenges: Mapping[str, Challenge] = field(default_factory=dict)
     traces: Traces | None = None
+    imports: Imports | None = None
 
     def occasion(self) -> Occasion:
         """Now, and where fresh ids come from."""

@@ -1,0 +1,41 @@
+"""Imports for the workbench: the same as the command's, as plain values."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from hansard.app import imports
+from hansard.app.house import House
+from hansard.app.imports import Discovery, Outcome
+from hansard.model.view import time_text
+
+
+class HouseImports:
+    """What the web asks for when someone imports in a browser."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    def discover(self) -> list[dict[str, Any]]:
+        """What is on this machine, tool by tool."""
+        now = self._house.machine.clock.now()
+        return [plain(each) for each in imports.discover(self._house, imports.here(), now=now)]
+
+    def run(
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
+    ) -> list[dict[str, Any]]:
+        """Import from where the tools keep their records; or only look."""
+        wishes = imports.default_wishes(imports.here(), tools)
+        if dry_run:
+            return [plain(each) for each in imports.look(self._house, wishes)]
+        done = imports.run(self._house, wishes, lambda progress: tell(asdict(progress)))
+        return [plain(each) for each in done]
+
+
+def plain(value: Discovery | Outcome) -> dict[str, Any]:
+    """An answer without classes; times as text."""
+    return {
+        name: time_text(each) if isinstance(each, datetime) else each
+        for name, each in asdict(value).items()
+    }

@@ -1,0 +1,78 @@
+"""Bringing in what another tool recorded, and finding a word deep in it."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Served, Visitor, served
+
+pytestmark = pytest.mark.timeout(300)
+ROUNDS = 90
+DEEP = "the heron stood in the third pond"
+
+
+@pytest.fixture
+def with_records(tmp_path: Path) -> Iterator[Served]:
+    """A machine whose user has a long session of another tool, and a line that cannot be read."""
+    folder = tmp_path / "person/.claude/projects/-src-garden"
+    folder.mkdir(parents=True)
+    lines = [json.dumps(each) for each in conversation()]
+    lines.insert(40, '{"type": "user", "message": [broken')
+    (folder / "5f0c1b1e-7a52-4be6-8f0e-2f3c6d9a1b01.jsonl").write_text("\n".join(lines) + "\n")
+    with served(tmp_path / "house", user_home=tmp_path / "person") as server:
+        yield server
+
+
+def conversation() -> Iterator[dict[str, object]]:
+    """A conversation of another tool, with one message worth finding near its beginning."""
+    before: str | None = None
+    for number in range(ROUNDS):
+        for role, text in (
+            ("user", DEEP if number == 7 else f"question {number}"),
+            ("assistant", f"answer {number}"),
+        ):
+            id = f"{role}-{number}"
+            message: dict[str, object] = {"role": role, "content": [{"type": "text", "text": text}]}
+            if role == "assistant":
+                message |= {"id": f"msg_{number}", "model": "claude-sonnet-4-5", "type": "message"}
+            yield {
+                "type": role,
+                "uuid": id,
+                "parentUuid": before,
+                "sessionId": "5f0c1b1e-7a52-4be6-8f0e-2f3c6d9a1b01",
+                "timestamp": f"2026-03-02T{number // 60:02}:{number % 60:02}:{'00' if role == 'user' else '30'}.000Z",
+                "cwd": "/home/someone/src/garden",
+                "version": "2.0.0",
+                "message": message,
+            }
+            before = id
+
+
+def test_records_are_imported_and_a_word_deep_in_them_is_landed_on(
+    with_records: Served, visit: Visitor
+) -> None:
+    page = visit(with_records).page
+    expect(page.get_by_text("1 file of another tool was found")).to_be_visible()
+    page.get_by_role("link", name="Import what you have").click()
+    expect(page.get_by_label("Claude Code")).to_be_checked()
+
+    page.get_by_role("button", name="Look first, change nothing").click()
+    expect(page.get_by_role("heading", name="An import would bring")).to_be_visible()
+    page.get_by_role("button", name="Import", exact=True).click()
+    expect(page.get_by_role("heading", name="Imported")).to_be_visible()
+    expect(page.get_by_text("1 record could not be read")).to_be_visible()
+    expect(page.get_by_text("All of it is here")).to_be_visible()
+
+    page.get_by_role("link", name="See them").click()
+    expect(page.locator(".item")).to_have_count(1)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("heron pond")
+    expect(page.locator(".option .snippet mark").first).to_be_visible()
+    page.locator(".option", has=page.locator(".snippet")).first.click()
+    expect(page).to_have_url(re.compile(r"#m\d+$"))
+    expect(page.locator(".message.target")).to_contain_text(DEEP)
+    expect(page.locator(".message.target")).to_be_in_viewport()

@@ -1,0 +1,108 @@
+"""Bringing in other tools' records from the workbench."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hansard.actions.tokens import Scope
+from hansard.errors import BadInput
+from hansard.store.database import Store
+from tests.web.conftest import Client, served
+
+FOUND = {"tool": "notes", "title": "Notes", "place": "somewhere", "units": 2, "new_units": 2}
+
+
+class Shelf:
+    """A machine on which someone left records; an import waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.may_go_on = threading.Event()
+        self.began = threading.Event()
+        self.wrong: str | None = None
+
+    def discover(self) -> list[dict[str, Any]]:
+        return [FOUND]
+
+    def run(
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
+    ) -> list[dict[str, Any]]:
+        tell({"bytes": 1, "all_bytes": 2})
+        self.began.set()
+        self.may_go_on.wait(20)
+        tell({"bytes": 2, "all_bytes": 2})
+        if self.wrong is not None:
+            raise BadInput(self.wrong)
+        return [{"tool": tools[0] if tools else "all", "added": 0 if dry_run else 2}]
+
+
+async def ended(client: Client) -> dict[str, Any]:
+    while True:
+        job: dict[str, Any] = await client.get("/imports/last")
+        if job["state"] != "running":
+            return job
+
+
+async def test_what_is_found_is_imported_beside_everything_else(store: Store) -> None:
+    shelf = Shelf()
+    async with served(store, imports=shelf) as server:
+        client = await server.client()
+        assert (await client.get("/imports"))["items"] == [FOUND]
+
+        begun = await client.post("/imports", {"tools": ["notes"]}, status=202)
+        await asyncio.to_thread(shelf.began.wait, 20)
+        second = await client.call("POST", "/imports", json={})
+        running = await client.get("/imports/last")
+        shelf.may_go_on.set()
+        job = await ended(client)
+
+    assert (begun["state"], second.status_code) == ("running", 409)
+    assert running["progress"] == {"bytes": 1, "all_bytes": 2}
+    assert (job["state"], job["outcomes"]) == ("done", [{"tool": "notes", "added": 2}])
+
+
+async def test_an_import_is_stopped_between_two_records(store: Store) -> None:
+    shelf = Shelf()
+    async with served(store, imports=shelf) as server:
+        client = await server.client()
+        await client.post("/imports", {}, status=202)
+        await asyncio.to_thread(shelf.began.wait, 20)
+
+        asked = await client.call("DELETE", "/imports/last")
+        shelf.may_go_on.set()
+        job = await ended(client)
+        again = await client.call("DELETE", "/imports/last")
+
+    assert (asked.status_code, job["state"], again.status_code) == (200, "stopped", 404)
+
+
+async def test_an_import_that_fails_says_why(store: Store) -> None:
+    shelf = Shelf()
+    shelf.wrong = "That is no record of notes."
+    shelf.may_go_on.set()
+    async with served(store, imports=shelf) as server:
+        client = await server.client()
+        await client.post("/imports", {"dry_run": True}, status=202)
+        job = await ended(client)
+
+    assert (job["state"], job["error"]) == ("failed", "That is no record of notes.")
+
+
+async def test_only_who_may_do_everything_here_imports(store: Store) -> None:
+    async with served(store, imports=Shelf()) as server:
+        writer = await server.client(Scope.WRITE)
+        elsewhere = await server.client(Scope.ADMIN, "another")
+        refused = [
+            (await each.call(method, "/imports", json={})).status_code
+            for each in (writer, elsewhere)
+            for method in ("GET", "POST")
+        ]
+
+    assert refused == [403, 403, 409, 409]
+
+
+async def test_a_server_that_imports_nothing_says_so(client: Client) -> None:
+    answer = await client.call("GET", "/imports")
+
+    assert answer.status_code == 409
+    assert "hansard import" in answer.json()["detail"]
