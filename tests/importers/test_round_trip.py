@@ -11,10 +11,11 @@ from tests.importers.reading import Archive
 
 
 def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_path: Path) -> None:
+    places: dict[str, Path] = {}
     for name in registry.NAMES:
         importer = registry.importer(name)
-        place = corpus.sample(name, tmp_path / name)
-        report = archive.take(importer, list(importer.find(place)))
+        places[name] = corpus.sample(name, tmp_path / name)
+        report = archive.take(importer, list(importer.find(places[name])))
         assert report.added > 0, name
     first = list(exporting.export_jsonl(archive.store, profile=None))
 
@@ -28,6 +29,10 @@ def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_pa
         report_there = importing.import_jsonl(other, lines, when=when)
         assert report_there.refused == ()
         assert list(exporting.export_jsonl(other, profile=None)) == first
+        for name in registry.NAMES:
+            importer = registry.importer(name)
+            again = Archive(other).take(importer, list(importer.find(places[name])))
+            assert (again.added, again.messages, again.skipped) == (0, 0, 0), name
         Archive(other).check()
     finally:
         other.close()

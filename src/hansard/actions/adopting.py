@@ -25,7 +25,7 @@ from hansard.model.key import SessionKey
 from hansard.model.record import BlobLine, EntryLine, Line, SessionLine, TurnLine, UsageLine
 from hansard.model.session import Segment
 from hansard.model.title import clean_title
-from hansard.store import blobs, entries, ledger, sessions, transfer
+from hansard.store import blobs, entries, imports, ledger, sessions, transfer
 from hansard.store.database import Store, Tx
 from hansard.store.transfer import Found
 
@@ -382,10 +382,18 @@ def _show(tx: Tx, packet: Packet, target: _Target, made: fold.Counts, *, when: O
         row = {"profile": line.profile, "key": bound.key, "session_no": target.no, "at": at}
         if not tx.run("bind_if_free", **row):
             notes.append(f"{bound.key} stays on its session here, not on {line.id}")
+    _name_as_imported(tx, line, target.no)
     transfer.tell_entries(tx, target.no, line.base_seq + 1, last)
     tx.run("insert_feed", session_no=target.no, seq=0, what="head")
     tx.after_commit(SessionChanged(line.profile, line.id))
     return Outcome("added", max(0, packet.last_seq - target.have), tuple(notes))
+
+
+def _name_as_imported(tx: Tx, line: SessionLine, no: int) -> None:
+    """What came from another tool's record is found again when that is read here."""
+    match line.extra.get("import"):
+        case {"from": str(tool), "id": str(native_id)}:
+            imports.name_session(tx, native_id, no, profile=line.profile, tool=tool)
 
 
 def fitted(tx: Tx, line: SessionLine, no: int, last_seq: int, notes: list[str]) -> SessionLine:
