@@ -27,6 +27,14 @@ test.each(['de', 'ru', 'zh-Hans'])('%s has no words of its own, and the same pla
   }
 })
 
+test.each(['de', 'ru', 'zh-Hans'])('%s has every word, in every form that its numbers need', (name) => {
+  const own = read(name)
+  const forms = new Intl.PluralRules(name).resolvedOptions().pluralCategories
+  const wanted = Object.keys(english).flatMap((key) => (base(key) === key ? [key] : forms.map((form) => `${base(key)}_${form}`)))
+
+  expect([...new Set(wanted)].filter((key) => !own[key])).toEqual([])
+})
+
 test('the browser chooses the language, unless a person did', () => {
   expect(chosen('auto', ['de-AT', 'en'])).toBe('de')
   expect(chosen('auto', ['zh-TW'])).toBe('zh-Hans')
