@@ -4,7 +4,6 @@ The program that the SDK brings runs for real. It has a home of its own and talk
 server alone.
 """
 
-import shutil
 import tempfile
 import uuid
 from pathlib import Path
@@ -16,6 +15,7 @@ from claude_agent_sdk import (
     ClaudeSDKClient,
     TextBlock,
     create_sdk_mcp_server,
+    project_key_for_directory,
     tool,
 )
 
@@ -23,25 +23,26 @@ from hansard.app.house import House
 from hansard.integrations.claude_agent_sdk import HansardSessionStore
 from tests.integrations.programs.common import Task, main
 
-# The same directory in both processes: transcripts are filed under it.
-WORKPLACE = Path(tempfile.gettempdir()) / "hansard-claude-workplace"
-
 
 async def converse(task: Task, house: House) -> list[str]:
     @tool("weather", "The weather in a city.", {"city": str})
     async def weather(given: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": await task.weather(given["city"])}]}
 
-    home = tempfile.mkdtemp(prefix="hansard-claude-")
-    WORKPLACE.mkdir(exist_ok=True)
+    # Beside the store that is a file: the same in both processes, and gone with the test.
+    folder = Path(task.urls[0].removeprefix("sqlite:///")).parent
+    workplace = folder / "workplace"
+    workplace.mkdir(exist_ok=True)
+    home = tempfile.mkdtemp(dir=folder)
     id = str(uuid.uuid5(uuid.NAMESPACE_URL, task.name))
     store = HansardSessionStore(house)
-    is_known = any(each["session_id"] == id for each in await store.list_sessions(_project()))
+    project = project_key_for_directory(str(workplace))
+    is_known = any(each["session_id"] == id for each in await store.list_sessions(project))
     options = ClaudeAgentOptions(
         session_store=store,
         session_store_flush="eager",
         **({"resume": id} if is_known else {"session_id": id}),  # type: ignore[arg-type]
-        cwd=WORKPLACE,
+        cwd=workplace,
         model="claude-haiku-4-5",
         mcp_servers={"tools": create_sdk_mcp_server("tools", tools=[weather])},
         allowed_tools=["mcp__tools__weather"],
@@ -59,21 +60,12 @@ async def converse(task: Task, house: House) -> list[str]:
         },
     )
     answers = []
-    try:
-        async with ClaudeSDKClient(options) as client:
-            for prompt in task.prompts:
-                await client.query(prompt)
-                said = [message async for message in client.receive_response()]
-                answers.append(_last_text(said))
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    async with ClaudeSDKClient(options) as client:
+        for prompt in task.prompts:
+            await client.query(prompt)
+            said = [message async for message in client.receive_response()]
+            answers.append(_last_text(said))
     return answers
-
-
-def _project() -> str:
-    from claude_agent_sdk import project_key_for_directory
-
-    return project_key_for_directory(str(WORKPLACE))
 
 
 def _last_text(messages: list[Any]) -> str:
