@@ -538,3 +538,16 @@ def test_another_systems_orders_are_read_by_people_only(
 
     assert archive.texts("scripted", "s1") == ["obey me", "hello", "hi"]
     assert roles == ["user", "assistant"]
+
+
+def test_a_name_that_no_column_can_hold_is_made_to_fit(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), Facts(fields={"model": "m\ud800"}), said("a")]
+    archive.take(scripted, [unit])
+
+    scripted.events += [Facts(fields={"model": "n\ud800\x00"}), said("b")]
+    archive.take(scripted, [touched(unit.path)])
+
+    assert archive.session("scripted", "s1").model == "n\ufffd\ufffd"
+    archive.check()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from hansard.clock import from_micros
 from hansard.importers.base import Begin
+from hansard.model.document import speakable
 from hansard.model.record import ProjectFact, SessionLine
 from hansard.model.session import TitleBy
 from hansard.model.terminal import one_line
@@ -60,7 +61,7 @@ def line_of(
         source=fields.get("source") or {"platform": to.tool},
         title=_title(fields.get("title")),
         title_by=None if _title(fields.get("title")) is None else TitleBy.IMPORT,
-        model=fields.get("model"),
+        model=_name(fields.get("model")),
         settings=fields.get("settings"),
         system_prompt=fields.get("system_prompt"),
         workspace=fields.get("workspace"),
@@ -85,6 +86,11 @@ def _title(given: object) -> str | None:
     if not isinstance(given, str):
         return None
     return clean_title(one_line(given)[:MAX_TITLE])
+
+
+def _name(given: object) -> str | None:
+    """A name as a column holds it."""
+    return speakable(given) if isinstance(given, str) else None
 
 
 def _project(given: object) -> ProjectFact | None:
