@@ -4,7 +4,7 @@ Who is not known gets nothing, another site gets nothing, another profile finds 
 """
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from hansard.actions.tokens import Scope
 from hansard.web.auth import CSRF_HEADER
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import Route, logged_in, routes
+from tests.web.test_import_jobs import Machine
 from tests.web.test_sessions import begin_elsewhere, end_elsewhere
 
 WORD = "zanzibar"  # what was said
@@ -160,6 +161,7 @@ async def filled(server: Served, client: Client) -> Filled:
     await client.post("/access", {"platform": "api", "person_id": NAME, "name": WORD}, status=201)
     token = await client.post("/tokens", {"name": WORD}, status=201)
     (login,) = (await client.get("/logins"))["items"]
+    imported = await client.post("/imports", {"dry_run": True}, status=202)
     (binding,) = (await client.get("/bindings"))["items"]
     known = {
         "session_id": id,
@@ -171,6 +173,7 @@ async def filled(server: Served, client: Client) -> Filled:
         "person_id": NAME,
         "token_id": token["id"],
         "login_id": login["id"],
+        "import_id": imported["id"],
     }
     return Filled(known, binding["key"])
 
@@ -178,8 +181,14 @@ async def filled(server: Served, client: Client) -> Filled:
 async def record(client: Client) -> dict[str, Any]:
     """All that a profile can see of itself."""
     paths = ("/sessions", "/projects", "/schedules", "/access", "/tokens", "/logins", "/bindings")
-    seen = {path: (await client.call("GET", path)).text for path in paths}
+    seen = {path: (await client.get(path))["items"] for path in paths}
     return seen | {"export": (await client.call("GET", "/export")).text}
+
+
+@pytest.fixture
+async def server(servers: Any) -> Served:
+    """A server that has something of everything, records of other tools included."""
+    return cast(Served, await servers(imports=Machine([{"place": WORD}])))
 
 
 async def test_another_profile_finds_nothing_and_changes_nothing_on_any_path(

@@ -28,8 +28,15 @@ class HouseImports:
         """Import from where the tools keep their records; or only look."""
         wishes = imports.default_wishes(imports.here(), tools)
         if dry_run:
-            return [plain(each) for each in imports.look(self._house, wishes)]
-        done = imports.run(self._house, wishes, lambda progress: tell(asdict(progress)))
+            found = imports.look(self._house, wishes, is_profile_asked_for=True)
+            return [plain(each) for each in found]
+        # Whoever imports here is let into this profile alone: nothing is written to another.
+        done = imports.run(
+            self._house,
+            wishes,
+            lambda progress: tell(asdict(progress)),
+            is_profile_asked_for=True,
+        )
         return [plain(each) for each in done]
 
 

@@ -32,6 +32,7 @@ from hansard.web import (
 from hansard.web.answers import json_response
 from hansard.web.auth import reading
 from hansard.web.gate import Gate
+from hansard.web.importing import Jobs
 from hansard.web.parts import WebParts
 from hansard.web.stream import Streams
 
@@ -70,7 +71,7 @@ def create_app(parts: WebParts) -> FastAPI:
     app.state.parts = parts
     app.state.counts = counts
     app.state.streams = Streams(parts)
-    app.state.imports = imports.Jobs()
+    app.state.imports = Jobs(parts, app.state.streams.wake)
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
     if parts.settings.webhook_address is None:
@@ -113,7 +114,7 @@ def _take_webhooks(app: FastAPI, parts: WebParts) -> None:
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     yield
-    app.state.imports.close()
+    await app.state.imports.close()
     app.state.streams.close()
     app.state.streams.let_go()
 

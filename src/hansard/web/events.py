@@ -7,14 +7,20 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from hansard.actions import read
+from hansard.actions.tokens import Scope
 from hansard.errors import BadInput
 from hansard.web.answers import name
 from hansard.web.auth import Parts, Reader
+from hansard.web.importing import Jobs
+from hansard.web.imports import jobs_of
+from hansard.web.parts import Caller
 from hansard.web.problems import Refusal
 from hansard.web.stream import EventStream, Streams
 
 router = APIRouter(tags=["events"])
 MOST_TOPICS = 50
+_PLAIN = ("list", "imports")
+_TOPICS = "list, session:ID, imports"
 _NUMBER = re.compile(r"^\d{1,18}$")
 
 
@@ -28,19 +34,22 @@ async def listen(
     after: str | None = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """What changes, as it changes: `list`, and `session:ID` for each session that is watched.
+    """What changes, as it changes: `list`, `session:ID` for each session that is watched, `imports`.
 
     Each event that is kept has an `id`; who comes back with it, as `Last-Event-ID` or `after`,
     gets what came since. An event `resync` means: read the list and the windows again.
     """
     wanted = [each for each in topics.split(",") if each]
     if not wanted or len(wanted) > MOST_TOPICS:
-        raise BadInput(f"Name 1 to {MOST_TOPICS} topics: list, session:ID.")
-    sessions = [each.removeprefix("session:") for each in wanted if each != "list"]
-    for each, topic in zip(sessions, (each for each in wanted if each != "list"), strict=True):
+        raise BadInput(f"Name 1 to {MOST_TOPICS} topics: {_TOPICS}.")
+    sessions = []
+    for topic in wanted:
+        if topic in _PLAIN:
+            continue
         if not topic.startswith("session:"):
-            raise BadInput(f"There is no topic {topic[:60]!r}; use list and session:ID.")
-        await parts.store.read(read.head, name(each, "session"), profile=caller.profile)
+            raise BadInput(f"There is no topic {topic[:60]!r}; use {_TOPICS}.")
+        sessions.append(name(topic.removeprefix("session:"), "session"))
+        await parts.store.read(read.head, sessions[-1], profile=caller.profile)
     streams: Streams = request.app.state.streams
     if len(streams) >= parts.settings.limits.streams:
         raise Refusal(503, "Too many streams are open.", after=5)
@@ -51,7 +60,14 @@ async def listen(
         shows_list="list" in wanted,
         sessions=frozenset(sessions),
         after=_position(last_event_id or after),
+        imports=_imports(request, caller) if "imports" in wanted else None,
     )
+
+
+def _imports(request: Request, caller: Caller) -> Jobs:
+    if not caller.scope.allows(Scope.ADMIN):
+        raise Refusal(403, f"The topic imports needs the scope {Scope.ADMIN}.")
+    return jobs_of(request, caller)
 
 
 def _position(text: str | None) -> int | None:

@@ -22,6 +22,7 @@ from hansard.store import entries
 from hansard.store.database import Tx
 from hansard.web import heads
 from hansard.web.auth import is_still_good
+from hansard.web.importing import Jobs
 from hansard.web.parts import Caller, WebParts
 from hansard.web.reading_on import FeedReader
 
@@ -57,7 +58,7 @@ class Streams:
     def close(self) -> None:
         """End every stream: the server stops. Browsers come back by themselves."""
         self.closed = True
-        self._wake()
+        self.wake()
 
     def let_go(self) -> None:
         """Listen to commits no longer."""
@@ -69,9 +70,10 @@ class Streams:
             isinstance(event, SessionChanged | AccessEnded) for event in events
         ):
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._wake)
+                self._loop.call_soon_threadsafe(self.wake)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let every stream look what is new."""
         for stream in self._open:
             stream.wake.set()
 
@@ -88,6 +90,7 @@ class EventStream(Response):
         shows_list: bool,
         sessions: frozenset[str],
         after: int | None,
+        imports: Jobs | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -98,6 +101,8 @@ class EventStream(Response):
         self._shows_list = shows_list
         self._sessions = sessions
         self._after = after
+        self._imports = imports
+        self._imports_seen = 0
         self._reader = FeedReader(parts.store, after or 0)
         self._live: asyncio.Queue[Live | None] | None = None
         self._next: asyncio.Future[Live | None] | None = None
@@ -131,6 +136,7 @@ class EventStream(Response):
             with suppress(RetryLater, StoreUnavailable):  # the next round tries again
                 await self._send_changes(send)
             await self._send_live(send)
+            await self._send_imports(send)
             if time.monotonic() - self._sent_at > limits.keep_alive_seconds:
                 await self._send(send, _KEEP_ALIVE)
             await self._pause(gone)
@@ -173,6 +179,12 @@ class EventStream(Response):
                 await self._resync(send)
             elif live.session_id in self._sessions:
                 await self._send(send, _live_event(live))
+
+    async def _send_imports(self, send: Send) -> None:
+        if self._imports is not None:
+            news, self._imports_seen = self._imports.news(self._imports_seen)
+            for each in news:
+                await self._send(send, event("import", each))
 
     async def _pause(self, gone: "asyncio.Future[None]") -> None:
         """Wait for a commit, for something said, for the browser to go, or for the next look."""

@@ -1,0 +1,199 @@
+"""Other tools' records, looked at and imported over HTTP: one at a time, told as it goes."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansard.actions.tokens import Scope
+from hansard.app.house import House
+from hansard.app.house import Machine as RealMachine
+from hansard.app.import_port import HouseImports
+from hansard.config import Config
+from hansard.errors import BadInput
+from tests.cli.test_importing import a_session
+from tests.web.conftest import Client, Served
+from tests.web.test_events import listening
+
+PROGRESS = {
+    "tool": "sample",
+    "place": "a",
+    "bytes": 1,
+    "all_bytes": 2,
+    "sessions": 1,
+    "messages": 1,
+}
+
+
+class Machine:
+    """A machine with records that a test made up; an import goes on when the test lets it."""
+
+    def __init__(self, found: list[dict[str, Any]] | None = None) -> None:
+        self.found = found or []
+        self.go_on = threading.Event()
+        self.runs = 0
+        self.error: Exception | None = None
+
+    def discover(self) -> list[dict[str, Any]]:
+        return self.found
+
+    def run(
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
+    ) -> list[dict[str, Any]]:
+        if dry_run:
+            return [{"tool": "sample", "added": 2, "skipped": 0}]
+        self.runs += 1
+        tell(PROGRESS)
+        assert self.go_on.wait(20)
+        tell(PROGRESS | {"bytes": 2})
+        if self.error is not None:
+            raise self.error
+        fault = {"unit": "a", "where": "line 3", "why": "it is no JSON"}
+        return [{"tool": "sample", "added": 1, "skipped": 1, "faults": [fault]}]
+
+
+async def at_end(client: Client, id: str) -> dict[str, Any]:
+    async with asyncio.timeout(10):
+        while (job := await client.get(f"/imports/{id}"))["state"] == "running":
+            pass
+    return dict(job)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+async def server(servers: Any, machine: Machine) -> Served:
+    made: Served = await servers(imports=machine)
+    return made
+
+
+async def test_what_is_there_is_told_and_a_look_changes_nothing(
+    server: Served, client: Client, machine: Machine
+) -> None:
+    machine.found = [{"tool": "sample", "units": 3, "new_units": 1}]
+
+    found = await client.get("/imports")
+    begun = await client.post("/imports", {"dry_run": True}, status=202)
+    done = await at_end(client, begun["id"])
+
+    assert (found["items"], found["jobs"]) == (machine.found, [])
+    assert (done["state"], done["outcomes"][0]["added"], machine.runs) == ("done", 2, 0)
+
+
+async def test_an_import_is_told_as_it_goes_and_ends_with_a_report(
+    server: Served, client: Client, machine: Machine
+) -> None:
+    async with listening(client, "topics=imports") as listener:
+        begun = await client.post("/imports", {"tools": ["sample"]}, status=202)
+        heard = [(await listener.until("import"))[-1][1]]
+        while heard[-1]["progress"] is None:
+            heard.append((await listener.until("import"))[-1][1])
+        machine.go_on.set()
+        while heard[-1]["state"] == "running":
+            heard.append((await listener.until("import"))[-1][1])
+
+    assert {each["id"] for each in heard} == {begun["id"]}
+    assert heard[-1]["outcomes"][0]["faults"][0]["why"] == "it is no JSON"
+    assert heard[-1] == await client.get(f"/imports/{begun['id']}")
+    assert heard[-1] == await client.get("/imports/last")
+    assert (await client.get("/imports"))["jobs"] == [heard[-1]]
+
+
+async def test_one_import_runs_at_a_time_and_the_same_request_is_the_same_import(
+    server: Served, client: Client, machine: Machine
+) -> None:
+    key = {"Idempotency-Key": "import-1"}
+
+    first = await client.post("/imports", status=202, headers=key)
+    again = await client.post("/imports", status=202, headers=key)
+    other = await client.call("POST", "/imports", json={})
+    machine.go_on.set()
+    await at_end(client, first["id"])
+
+    assert first["id"] == again["id"]
+    assert (other.status_code, machine.runs) == (409, 1)
+    assert (await client.post("/imports", status=202))["id"] != first["id"]
+
+
+async def test_an_import_can_be_stopped_and_what_was_read_stays(
+    server: Served, client: Client, machine: Machine
+) -> None:
+    begun = await client.post("/imports", status=202)
+
+    await client.call("DELETE", f"/imports/{begun['id']}")
+    machine.go_on.set()
+
+    done = await at_end(client, begun["id"])
+    assert (done["state"], done["error"]) == ("stopped", None)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (BadInput("There is nothing at /x."), "There is nothing at /x."),
+        (RuntimeError("inside"), "Something went wrong here; the log says what."),
+    ],
+)
+async def test_an_import_that_fails_says_so(
+    server: Served, client: Client, machine: Machine, error: Exception, said: str
+) -> None:
+    machine.error = error
+    machine.go_on.set()
+
+    begun = await client.post("/imports", status=202)
+
+    done = await at_end(client, begun["id"])
+    assert (done["state"], done["error"]) == ("failed", said)
+
+
+async def test_a_stopping_server_stops_its_import(servers: Any) -> None:
+    machine = Machine()
+    server: Served = await servers(imports=machine)
+    await (await server.client()).post("/imports", status=202)
+
+    await server.stop()
+    machine.go_on.set()
+    async with asyncio.timeout(10):
+        await server.stopped.wait()
+
+
+async def test_who_may_not_administer_sees_nothing_of_it(server: Served) -> None:
+    writer = await server.client(Scope.WRITE)
+
+    answers = [
+        await writer.call("GET", "/imports"),
+        await writer.call("POST", "/imports", json={}),
+        await writer.call("GET", "/events?topics=imports"),
+    ]
+
+    assert [each.status_code for each in answers] == [403, 403, 403]
+
+
+async def test_a_real_machine_is_looked_at_and_imported(
+    servers: Any, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in os.environ if each.endswith(("_CONFIG_DIR", "_HOME", "_DIR"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    a_session(tmp_path, days=26)
+    house = House(store, Config(tmp_path, store.url), RealMachine.real())
+    server: Served = await servers(imports=HouseImports(house))
+    client = await server.client()
+
+    (found,) = (await client.get("/imports"))["items"]
+    begun = await client.post("/imports", {"tools": ["claude-code"]}, status=202)
+    done = await at_end(client, begun["id"])
+    unknown = await client.post("/imports", {"tools": ["../../etc"]}, status=202)
+
+    assert (found["tool"], found["new_units"], found["expiring"]) == ("claude-code", 1, 1)
+    assert found["expires_at"].endswith("Z")
+    assert (done["state"], done["outcomes"][0]["added"]) == ("done", 1)
+    assert (await client.get("/search?q=leeks"))["total"] == 1
+    assert "There is no importer" in (await at_end(client, unknown["id"]))["error"]
