@@ -71,6 +71,7 @@ class Served:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
+            self._process = None
 
     def stop(self) -> int:
         """SIGTERM, and wait until it has ended by itself."""
