@@ -210,6 +210,24 @@ def test_open_webui_gets_a_chat_whose_list_and_tree_agree(archive: Archive, sess
     assert said[0]["files"][0]["type"] == "image"
 
 
+def test_what_a_tool_is_called_with_is_always_an_object(archive: Archive, tmp_path: Path) -> None:
+    given: list[Any] = ["print(6)", '{"a": 1}', [1], 7]
+    calls = [
+        {"type": "tool_call", "id": f"c{n}", "name": "python", "arguments": each}
+        for n, each in enumerate(given)
+    ]
+    session = kept(archive, tmp_path, [says(1, "user", text("go")), says(2, "assistant", *calls)])
+
+    made = json.loads(handed(archive, session, "openai")[1])[1]["tool_calls"]
+
+    assert [json.loads(call["function"]["arguments"]) for call in made] == [
+        {"input": "print(6)"},
+        {"a": 1},
+        {"input": [1]},
+        {"input": 7},
+    ]
+
+
 def test_the_newest_is_kept_within_the_budget(archive: Archive, tmp_path: Path) -> None:
     many = [
         says(n, "user" if n % 2 else "assistant", text(f"message {n} " + "x" * 400))

@@ -8,7 +8,7 @@ from typing import Any
 
 from hansard.model import document
 from hansard.model.entry import Message, Role
-from hansard.model.handover.passage import Line, Passage, mention, object_of, stamp, words_of
+from hansard.model.handover.passage import Line, Passage, arguments_of, mention, stamp, words_of
 from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 
 Json = dict[str, Any]
@@ -122,7 +122,7 @@ def _blocks(passage: Passage, said: Message) -> list[Json]:
                         "type": "tool_use",
                         "id": _plain(part.id),
                         "name": _plain(part.name)[:_LONGEST_NAME],
-                        "input": _input(part.arguments),
+                        "input": arguments_of(part),
                     }
                 )
             case ToolResult():
@@ -157,13 +157,6 @@ def _file(passage: Passage, part: Attachment) -> Json:
     text = base64.b64encode(data).decode()
     source = {"type": "base64", "media_type": part.media_type, "data": text}
     return {"type": "image" if part.media_type in _PICTURES else "document", "source": source}
-
-
-def _input(arguments: Any) -> Json:
-    given = object_of(arguments)
-    if given is not None:
-        return given
-    return {} if arguments is None else {"input": arguments}
 
 
 def _plain(name: str) -> str:

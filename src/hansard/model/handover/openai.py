@@ -6,7 +6,7 @@ from typing import Any
 
 from hansard.model import document
 from hansard.model.entry import Message, Role
-from hansard.model.handover.passage import Passage, data_url, mention, words_of
+from hansard.model.handover.passage import Passage, arguments_of, data_url, mention, words_of
 from hansard.model.part import Attachment, Text, ToolCall, ToolResult
 
 Json = dict[str, Any]
@@ -48,9 +48,8 @@ def said(passage: Passage, message: Message) -> Iterator[Json]:
 
 
 def call_arguments(part: ToolCall) -> str:
-    """What a tool was called with, as a text."""
-    given = part.arguments
-    return given if isinstance(given, str) else document.encode({} if given is None else given)
+    """What a tool was called with, as the text of an object: providers refuse anything else."""
+    return document.encode(arguments_of(part))
 
 
 def _call(part: ToolCall) -> Json:

@@ -168,14 +168,17 @@ def words_of(result: ToolResult) -> str:
     return result.content if isinstance(result.content, str) else document.encode(result.content)
 
 
-def object_of(arguments: Any) -> dict[str, Any] | None:
-    """What a tool was called with, if it is an object or a text that holds one."""
-    if isinstance(arguments, str):
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """What a tool was called with, as an object: models' interfaces take nothing else."""
+    given = call.arguments
+    if isinstance(given, str):
         try:
-            arguments = document.decode(arguments)
+            given = document.decode(given)
         except (ValueError, RecursionError):
-            return None
-    return arguments if isinstance(arguments, dict) else None
+            given = call.arguments
+    if isinstance(given, dict):
+        return given
+    return {} if given is None else {"input": given}
 
 
 def stamp(at: datetime) -> str:
