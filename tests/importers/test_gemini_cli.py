@@ -104,6 +104,18 @@ def test_a_summary_for_the_model_hides_nothing_from_people(
     assert "All of it" in mark.summary
 
 
+def test_a_second_header_takes_nothing_back(
+    archive: Archive, session: GeminiSession, tmp_path: Path
+) -> None:
+    session.lines.append(session.lines[0] | {"messages": []})
+    session.message("user", "And butter.")
+    session.write(tmp_path / "gemini")
+
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    assert archive.texts("gemini-cli", ID) == [*CURRENT, "And butter."]
+
+
 def test_a_subagent_hangs_on_its_session(
     archive: Archive, session: GeminiSession, tmp_path: Path
 ) -> None:

@@ -112,7 +112,8 @@ class _Session:
 
     def _change(self, patch: Json) -> None:
         self.facts |= {name: value for name, value in patch.items() if name != "messages"}
-        if isinstance(patch.get("messages"), list):
+        # An empty list comes with each header; it takes nothing back.
+        if isinstance(patch.get("messages"), list) and patch["messages"]:
             self._replace(patch["messages"])
 
     def _replace(self, given: list[object]) -> None:

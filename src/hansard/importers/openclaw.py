@@ -167,6 +167,9 @@ def _facts(hint: Json) -> Facts:
 def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
     """Each window of each conversation, the older ones of a conversation first."""
     marks = databases.marks(database, "transcript_events", "session_id", "seq", "created_at")
+    rewritten = databases.marks(
+        database, "transcript_rewrite_watermarks", "session_id", "generation"
+    )
     entries, current = _nodes(database)
     archives = _archives(database)
     windows = _windows(database)
@@ -182,7 +185,8 @@ def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
         hint["parent"] = spawned_by if hint["is_subagent"] else latest.get(key or "")
         latest[key or id] = id
         beside = _beside(database.path, archives.get(id))
-        yield Kept(id, (marks.get(id), hint["title"], archives.get(id)), hint, beside)
+        stamp = (marks.get(id), rewritten.get(id), hint["title"], archives.get(id))
+        yield Kept(id, stamp, hint, beside)
 
 
 def _windows(database: ForeignDatabase) -> dict[Any, tuple[str | None, Any]]:
