@@ -24,17 +24,19 @@ def add_block(content: Content, block: object) -> None:
         content.say(block) if isinstance(block, str) else content.keep(block)
         return
     kind = block.get("type")
-    if kind == "text" and isinstance(block.get("text"), str):
-        _add_text(content, block)
+    if kind == "text" and isinstance(words := block.get("text"), str):
+        if "citations" in block:
+            _add_text(content, block)
+        elif words:
+            content.parts.append({"type": "text", "text": words})
     elif kind == "thinking" and isinstance(block.get("thinking"), str):
         signature = block.get("signature")
         content.think(block["thinking"], {"signature": signature} if signature else None)
     elif kind == "redacted_thinking":
         content.think("", {"redacted": block.get("data")})
-    elif kind in _CALLS and isinstance(block.get("name"), str):
-        content.add(
-            parts.tool_call(shape.words(block.get("id")), block["name"], block.get("input"))
-        )
+    elif kind in _CALLS and isinstance(name := block.get("name"), str):
+        id = shape.words(block.get("id"))
+        content.parts.append(parts.tool_call(id, name, block.get("input")))
     elif _is_result(kind) and isinstance(block.get("tool_use_id"), str):
         _add_result(content, block)
     elif kind in ("image", "document") and _attach(content, block):
@@ -72,6 +74,9 @@ def add_result(
     is_error: bool = False,
 ) -> None:
     """Add what a tool answered: its words as one text, its images behind it."""
+    if isinstance(given, str):
+        content.parts.append(parts.tool_result(call_id, given, name=name, is_error=is_error))
+        return
     inner = Content()
     add(inner, given)
     told, files = _told(inner, given)

@@ -3,7 +3,6 @@
 The program deletes its files after a while: what was read here stays.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -75,16 +74,18 @@ class ClaudeCode:
         """The session, then the agents whose lines older versions wrote among its own."""
         at = datetime.fromtimestamp(files.time_of(unit.path), UTC)
         with files.opened(unit.path) as file:
-            size = os.fstat(file.fileno()).st_size
             who = _identity(unit.path)
             is_settled = not unit.stamp.endswith(_UNSETTLED)
-            reader = Reader(who, resume, at=at, size=size, is_settled=is_settled)
-            start = 0 if resume is None else resume.place
-            yield from reader.events(json_lines.raw_lines(file, start))
+            reader = Reader(who, resume, at=at, is_settled=is_settled)
+            yield from reader.events(_lines_from(file, resume))
+            if reader.held_at is not None:
+                known = reader.last_mark or resume
+                before = Reader(who, known, at=at)
+                yield from before.mark_at(reader.held_at, _lines_from(file, known))
             for name, begins in reader.sidechains.items():
                 session_id = reader.native_id or who.session_id
                 agent = Identity(session_id, f"agent-{name}")
-                inner = Reader(agent, at=at)
+                inner = Reader(agent, at=at, has_places=False)
                 yield from inner.events(_lines_at(file, begins))
 
     def _unit(self, path: Path, kept: timedelta | None) -> Unit:
@@ -169,6 +170,10 @@ def _object(path: Path) -> Json:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _lines_from(file: BinaryIO, resume: Resume | None) -> Iterator[tuple[int, int, bytes | None]]:
+    return json_lines.raw_lines(file, 0 if resume is None else resume.place)
 
 
 def _lines_at(file: BinaryIO, begins: Any) -> Iterator[tuple[int, int, bytes | None]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from hansard.importers import anthropic_blocks, shape
+from hansard.importers import anthropic_blocks
 from hansard.importers.base import Said
 from hansard.importers.claude_code_line import Answer, Line
 from hansard.importers.claude_code_words import content_of, merged
@@ -14,6 +14,7 @@ from hansard.model.usage import Usage
 TOOL = "claude-code"
 _SYNTHETIC = "<synthetic>"
 _EMPTY = Answer()
+_MOST = 2**53
 
 
 class Growing:
@@ -54,17 +55,20 @@ class Growing:
         self._blocks = merged(self._blocks, content_of(message.content))
         self._last = line
         # Earlier lines were written while the output came in; each repeats the rest.
-        if _count(message, "output_tokens") > _count(self._used.message or _EMPTY, "output_tokens"):
+        if _output(message) > _output(self._used.message or _EMPTY):
             self._used = line
 
     def said(self) -> Said:
         """The whole of it."""
         message = self._last.message or _EMPTY
         content = Content()
-        anthropic_blocks.add(content, self._blocks)
-        return content.said(
-            "assistant",
-            self._at,
+        for block in self._blocks:
+            anthropic_blocks.add_block(content, block)
+        return Said(
+            role="assistant",
+            parts=content.parts,
+            blobs=content.blobs,
+            at=self._at,
             id=self.id,
             parent=self._parent,
             model=None if message.model == _SYNTHETIC else message.model,
@@ -76,34 +80,37 @@ class Growing:
 def call_ids(line: Line) -> list[tuple[str, str]]:
     """The tools that a line calls: id and name."""
     blocks: Any = (line.message or _EMPTY).content
-    if not isinstance(blocks, list):
-        return []
-    return [
-        (block["id"], str(block.get("name")))
-        for block in blocks
-        if isinstance(block, dict)
-        and block.get("type") in ("tool_use", "server_tool_use")
-        and isinstance(block.get("id"), str)
-    ]
+    found: list[tuple[str, str]] = []
+    for block in blocks if type(blocks) is list else ():
+        if type(block) is dict and block.get("type") in ("tool_use", "server_tool_use"):
+            id = block.get("id")
+            if isinstance(id, str):
+                found.append((id, str(block.get("name"))))
+    return found
 
 
 def _usage(line: Line, at: datetime) -> Sequence[Usage]:
     """What the call used: billed once, in however many files and lines it stands."""
     message = line.message or _EMPTY
-    if message.usage is None or message.model in (None, _SYNTHETIC):
+    tokens, model = message.usage, message.model
+    if tokens is None or model is None or model == _SYNTHETIC:
         return ()
     name = message.id or line.uuid
     used = Usage(
-        model=message.model,
-        input_tokens=_count(message, "input_tokens"),
-        output_tokens=_count(message, "output_tokens"),
-        cache_read_tokens=_count(message, "cache_read_input_tokens"),
-        cache_write_tokens=_count(message, "cache_creation_input_tokens"),
+        model=model,
+        input_tokens=_whole(tokens.input_tokens),
+        output_tokens=_whole(tokens.output_tokens),
+        cache_read_tokens=_whole(tokens.cache_read_input_tokens),
+        cache_write_tokens=_whole(tokens.cache_creation_input_tokens),
         call_id=f"{TOOL}:{name}:{line.requestId}" if line.requestId else f"{TOOL}:{name}",
         at=at,
     )
     return (used,)
 
 
-def _count(message: Answer, name: str) -> int:
-    return 0 if message.usage is None else shape.count(message.usage.get(name))
+def _whole(number: int | None) -> int:
+    return number if number is not None and 0 <= number < _MOST else 0
+
+
+def _output(message: Answer) -> int:
+    return 0 if message.usage is None else message.usage.output_tokens or 0

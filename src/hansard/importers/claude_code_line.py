@@ -1,14 +1,22 @@
 """One line of a Claude Code file: what we need of it, whatever else it has."""
 
-import json
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
 import msgspec
 
-from hansard.importers import json_lines
+from hansard.importers import json_lines, times
 
 _BOM = b"\xef\xbb\xbf"
+
+
+class Tokens(msgspec.Struct, gc=False):
+    """What a call used, as the model's interface says it."""
+
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+    cache_read_input_tokens: int | None = 0
+    cache_creation_input_tokens: int | None = 0
 
 
 class Answer(msgspec.Struct, gc=False):
@@ -18,7 +26,7 @@ class Answer(msgspec.Struct, gc=False):
     model: str | None = None
     content: Any = None
     stop_reason: str | None = None
-    usage: dict[str, Any] | None = None
+    usage: Tokens | None = None
 
 
 class Line(msgspec.Struct, gc=False):
@@ -28,7 +36,8 @@ class Line(msgspec.Struct, gc=False):
     uuid: str | None = None
     parentUuid: str | None = None  # noqa: N815
     sessionId: str | None = None  # noqa: N815
-    timestamp: datetime | None = None
+    # One that has no zone is read in the slow way.
+    timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     message: Answer | None = None
     requestId: str | None = None  # noqa: N815
     isSidechain: bool | None = None  # noqa: N815
@@ -54,7 +63,6 @@ class Unreadable(Exception):
 
 
 _decode = msgspec.json.Decoder(Line).decode
-_ANSWER = msgspec.json.Decoder(Answer)
 
 
 def line_of(text: bytes) -> Line | None:
@@ -85,8 +93,12 @@ def _lenient(text: bytes) -> Line | None:
         raise Unreadable(f"not an object but {type(data).__name__}")
     _check_depth(data)
     line: Line = _filled(Line, data)
+    line.timestamp = times.of(data.get("timestamp"))
     message = data.get("message")
-    line.message = _filled(Answer, message) if isinstance(message, dict) else None
+    if isinstance(message, dict):
+        line.message = _filled(Answer, message)
+        usage = message.get("usage")
+        line.message.usage = _filled(Tokens, usage) if isinstance(usage, dict) else None
     return line
 
 
@@ -94,7 +106,7 @@ def _filled(kind: Any, data: dict[str, Any]) -> Any:
     """The fields that have the right type."""
     made = kind()
     for field in msgspec.structs.fields(kind):
-        if field.name in data and field.name != "message":
+        if field.name in data and field.name not in ("message", "usage", "timestamp"):
             try:
                 setattr(made, field.name, msgspec.convert(data[field.name], field.type))
             except (msgspec.ValidationError, UnicodeError):
@@ -105,16 +117,3 @@ def _filled(kind: Any, data: dict[str, Any]) -> Any:
 def _check_depth(data: Any) -> None:
     if json_lines.is_deep(data):
         raise Unreadable(f"nested deeper than {json_lines.MAX_DEPTH} levels")
-
-
-def time_of(line: Line, otherwise: datetime) -> datetime:
-    """When the line was written."""
-    at = line.timestamp
-    if at is None:
-        return otherwise
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-
-
-def text_of(data: Any) -> str:
-    """Something as text, to be put into a message."""
-    return data if isinstance(data, str) else json.dumps(data)

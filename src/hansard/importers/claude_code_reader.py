@@ -31,7 +31,7 @@ from hansard.importers.base import (
 )
 from hansard.importers.claude_code_answer import TOOL, Growing, call_ids
 from hansard.importers.claude_code_kinds import ASIDE, NOTES, REMINDERS
-from hansard.importers.claude_code_line import Line, Unreadable, line_of, raw_of, time_of
+from hansard.importers.claude_code_line import Line, Unreadable, line_of, raw_of
 from hansard.importers.claude_code_titles import Titles
 from hansard.importers.claude_code_words import content_of, is_result, spoken, words_of
 from hansard.importers.content import Content
@@ -39,8 +39,6 @@ from hansard.importers.recent import Recent
 from hansard.model.session import Kind, Lineage
 
 MARK_EVERY = 256 * 1024
-# Near its end a file is marked before each answer: the last one may not be whole.
-NEAR_END = 1024 * 1024
 MOST_HELD = 8 * 1024 * 1024
 NOTED = 50
 
@@ -64,14 +62,14 @@ class Reader:
         resume: Resume | None = None,
         *,
         at: datetime,
-        size: int | None = None,
         is_settled: bool = True,
+        has_places: bool = True,
     ) -> None:
-        """`size` is that of the file; without one there is no place to go on from."""
+        """Without places reading never goes on from the middle."""
         note: Json = resume.note if resume is not None and isinstance(resume.note, dict) else {}
         self._who = who
         self._native_id: str | None = note.get("session")
-        self._at, self._size, self._is_settled = at, size, is_settled
+        self._at, self._is_settled, self._has_places = at, is_settled, has_places
         self._end = self._marked = 0 if resume is None else resume.place
         self._number = int(note.get("line", 0))
         self._titles = Titles(note.get("title"))
@@ -89,11 +87,18 @@ class Reader:
         self._boundary: Line | None = None
         self._workspace: Json | None = None
         self._mark: Mark | None = None
+        # Where an answer begins that was not said because it may not be whole.
+        self.held_at: int | None = None
         self._waiting: list[Event] = []
         self._left_out: Counter[str] = Counter()
         self._out: list[Event] = []
         # Where the lines of agents stand that older versions wrote among the others.
         self.sidechains: dict[str, array[int]] = {}
+
+    @property
+    def last_mark(self) -> Resume | None:
+        """Where reading could go on."""
+        return None if self._mark is None else Resume(self._mark.place, self._mark.note)
 
     @property
     def native_id(self) -> str | None:
@@ -119,35 +124,38 @@ class Reader:
 
     def _take(self, begin: int, text: bytes | None) -> None:
         try:
-            line = _line(text)
+            line = _line(text) if text is None else line_of(text)
             if line is None:
                 return
             if line.isSidechain and self._who.agent is None:
                 self._take_aside(line, begin)
                 return
-            self._at = time_of(line, self._at)
-            self._take_line(line, begin, text or b"")
+            if line.timestamp is not None:
+                self._at = line.timestamp
+            if self._titles.awaited and line.uuid is not None:
+                self._titles.meet(line.uuid)
+            kind = line.type
+            if kind == "assistant" and line.message is not None:
+                self._take_answer(line, begin, len(text or b""))
+            elif kind == "user" and line.message is not None:
+                self._take_said(line, len(text or b""))
+            else:
+                self._take_other(line, text or b"")
         except Unreadable as error:
             self._tell(Skipped(where=f"line {self._number}", why=str(error)))
 
-    def _take_line(self, line: Line, begin: int, text: bytes) -> None:
-        kind = line.type
-        if line.uuid is not None and self._titles.awaited:
-            self._titles.meet(line.uuid)
-        if kind == "assistant" and line.message is not None:
-            self._take_answer(line, begin, len(text))
-        elif kind == "user" and line.message is not None:
-            self._take_said(line, begin, len(text))
-        elif kind == "system":
-            self._take_system(line)
-        elif kind == "attachment":
-            self._take_attachment(line, text)
-        elif kind in ("summary", "ai-title", "custom-title"):
-            self._titles.take(line, self._places)
-        elif kind in ASIDE:
-            self._leave_out(line, f"{kind} lines")
-        else:
-            self._put_aside(line, [parts.unknown(raw_of(text), f"{TOOL}:{kind}")])
+    def _take_other(self, line: Line, text: bytes) -> None:
+        match line.type:
+            case "system":
+                self._take_system(line)
+            case "attachment":
+                self._take_attachment(line, text)
+            case "summary" | "ai-title" | "custom-title":
+                self._titles.take(line, self._places)
+            case kind if kind in ASIDE:
+                self._leave_out(line, f"{kind} lines")
+            case kind:
+                self._put_aside(line, [parts.unknown(raw_of(text), f"{TOOL}:{kind}")])
 
     # Messages
 
@@ -163,8 +171,6 @@ class Reader:
             if name == self._noted_answer:
                 raise Regrown
             self._close()
-            if self._size is not None and begin > self._size - NEAR_END:
-                self._put_mark(begin, before=1)
             id = line.uuid or f"{name}@{self._number}"
             # What comes late, after something else was said, is a message of its own.
             parent = FOLLOWS if name == self._last_answer else self._parent(line)
@@ -183,7 +189,7 @@ class Reader:
         for id, name in call_ids(line):
             self._calls.put(id, name)
 
-    def _take_said(self, line: Line, begin: int, size: int) -> None:
+    def _take_said(self, line: Line, size: int) -> None:
         assert line.message is not None
         if self._workspace is None and line.cwd:
             self._workspace = _workspace(line)
@@ -196,9 +202,9 @@ class Reader:
             self._take_results(line, results)
             if self._growing is not None:
                 self._growing.size += size
-            blocks = [each for each in blocks if not is_result(each)]
-            if not blocks:
+            if len(results) == len(blocks):
                 return
+            blocks = [each for each in blocks if not is_result(each)]
         self._take_words(line, blocks, is_second=bool(results))
 
     def _take_results(self, line: Line, results: list[Any]) -> None:
@@ -356,9 +362,8 @@ class Reader:
 
     def _finish(self) -> None:
         growing = self._growing
-        is_held = growing is not None and not (self._is_settled or growing.is_finished)
-        if is_held:
-            self._growing = None
+        if growing is not None and not (self._is_settled or growing.is_finished):
+            self._growing, self.held_at = None, growing.start
         self._close()
         out = self._out
         out.extend(LeftOut(what=what, count=count) for what, count in self._left_out.items())
@@ -366,10 +371,8 @@ class Reader:
             out += self._waiting
             return
         out.append(Facts(fields=self._facts()))
-        if not is_held:
+        if self.held_at is None:
             self._put_mark(self._end)
-        elif growing is not None and self._mark is not None and self._mark.place == growing.start:
-            out.append(self._mark)
 
     def _facts(self) -> Json:
         title = self._who.title or self._titles.title
@@ -379,12 +382,26 @@ class Reader:
             if value is not None
         }
 
-    def _put_mark(self, place: int, *, before: int = 0) -> None:
-        if self._size is None or self.sidechains or not self._has_begun:
+    def mark_at(
+        self, place: int, lines: Iterable[tuple[int, int, bytes | None]]
+    ) -> Iterator[Event]:
+        """The mark of a place: what the lines before it say is known already and not said again."""
+        for begin, _, text in lines:
+            if begin >= place:
+                break
+            self._number += 1
+            self._take(begin, text)
+        self._close()
+        self._out.clear()
+        self._put_mark(place)
+        yield from self._out
+
+    def _put_mark(self, place: int) -> None:
+        if not self._has_places or self.sidechains or not self._has_begun:
             return
         note = {
             "session": self._native_id,
-            "line": self._number - before,
+            "line": self._number,
             "title": self._titles.note,
             "tip": self._tip,
             "answer": self._last_answer,

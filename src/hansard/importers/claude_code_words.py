@@ -46,11 +46,9 @@ def content_of(given: Any) -> list[Any]:
 
 def is_result(block: Any) -> bool:
     """Whether a block is a tool's answer."""
-    return (
-        isinstance(block, dict)
-        and block.get("type") == "tool_result"
-        and isinstance(block.get("tool_use_id"), str)
-    )
+    if type(block) is not dict or block.get("type") != "tool_result":
+        return False
+    return isinstance(block.get("tool_use_id"), str)
 
 
 def words_of(blocks: list[Any], *, is_meta: bool) -> tuple[str, Content]:

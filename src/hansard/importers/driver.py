@@ -138,7 +138,10 @@ def _profiled(target: Target, unit: Unit, report: Report) -> Target:
     """Where a unit goes: what its tool keeps in a profile of its own stays apart here too."""
     if unit.profile in (None, target.profile) or target.is_asked_for:
         return target
-    report.note(f"What {target.title} keeps in its profile {unit.profile} is in the one here.")
+    report.note(
+        f"What {target.title} keeps in its profile {unit.profile} goes to the profile of that "
+        f"name here: hansard --profile {unit.profile} sessions list"
+    )
     return replace(target, profile=unit.profile)
 
 
@@ -228,7 +231,15 @@ class Reading:
     def take(self, importer: Importer) -> None:
         """Follow what the unit says to its end, and note that it was read."""
         for event in importer.read(self._unit, self._resume):
-            self._take(event)
+            weaver = self._weaver
+            if type(event) is Said and weaver is not None:
+                # Nearly everything is a message: the short way to where it goes.
+                self._is_ahead = True
+                weaver.say(event)
+                if self._mark is None:
+                    self._flush_unmarked(weaver)
+            else:
+                self._take(event)
         self._end()
         self._tell_bytes(self._unit.size)
         self._note_unit()

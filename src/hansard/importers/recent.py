@@ -31,4 +31,5 @@ class Recent(Generic[V]):
 
     def latest(self, count: int) -> dict[str, V]:
         """The last entries."""
-        return dict(islice(self._entries.items(), max(0, len(self._entries) - count), None))
+        found = list(islice(reversed(self._entries.items()), count))
+        return dict(reversed(found))

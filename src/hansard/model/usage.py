@@ -26,6 +26,10 @@ TOKEN_FIELDS = (
 )
 
 
+_NUMBERS = (*TOKEN_FIELDS, "cost_microusd")
+_MOST = 2**53
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """One model call's tokens and cost. A cost of None is unknown, never free."""
@@ -48,13 +52,18 @@ class Usage:
     at: datetime | None = None
 
     def __post_init__(self) -> None:
-        for name in (*TOKEN_FIELDS, "cost_microusd"):
-            value = getattr(self, name)
-            if value is None and name == "cost_microusd":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
-                raise BadInput(f"{name} must be a whole number from 0 up, not {value!r}.")
         known = self.cost_microusd is not None
+        numbers = (
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.reasoning_tokens,
+            self.cost_microusd if known else 0,
+        )
+        for name, value in zip(_NUMBERS, numbers, strict=True):
+            if type(value) is not int or not 0 <= value < _MOST:
+                raise BadInput(f"{name} must be a whole number from 0 up, not {value!r}.")
         if not known and self.cost_status is not CostStatus.UNKNOWN:
             raise BadInput(f"A cost that is {self.cost_status} needs cost_microusd.")
         if known and self.cost_status in (CostStatus.UNKNOWN, CostStatus.PARTIAL):

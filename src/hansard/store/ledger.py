@@ -1,39 +1,55 @@
 """The ledger of model calls, and its sums."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
 
 from hansard.clock import from_micros, to_micros
+from hansard.model import document
 from hansard.model.usage import TOKEN_FIELDS, CostStatus, Usage, UsageTotal
 from hansard.store.database import Row, Tx
 from hansard.store.sessions import column
 
 _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC)
+# The same few words stand in most rows.
+_word = lru_cache(maxsize=1024)(column)
 GROUPS = ("day", "model", "provider", "source", "project", "session")
+
+
+def row_of(usage: Usage, *, at: datetime) -> dict[str, Any]:
+    """One call as the ledger keeps it, but for whose it is."""
+    return {
+        "call_id": column(usage.call_id),
+        "at": to_micros(usage.at or at),
+        "model": _word(usage.model),
+        "provider": _word(usage.provider),
+        "base_url": _word(usage.base_url),
+        "billing_mode": _word(usage.billing_mode),
+        "task": _word(usage.task),
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cost_microusd": usage.cost_microusd,
+        "cost_status": usage.cost_status,
+        "price_source": _word(usage.price_source),
+        "price_version": _word(usage.price_version),
+    }
 
 
 def insert(
     tx: Tx, usage: Usage, *, profile: str, session_no: int, turn_id: str | None, at: datetime
 ) -> bool:
     """Write one call; a call id that is there already changes nothing. Say whether it was new."""
-    when = usage.at or at
     new = tx.run(
         "insert_usage",
         profile=profile,
-        call_id=column(usage.call_id),
         session_no=session_no,
         turn_id=turn_id,
-        at=to_micros(when),
-        model=column(usage.model),
-        provider=column(usage.provider),
-        base_url=column(usage.base_url),
-        billing_mode=column(usage.billing_mode),
-        task=column(usage.task),
-        cost_microusd=usage.cost_microusd,
-        cost_status=usage.cost_status,
-        price_source=column(usage.price_source),
-        price_version=column(usage.price_version),
-        **{name: getattr(usage, name) for name in TOKEN_FIELDS},
+        **row_of(usage, at=at),
     )
     if new:
         _add(tx, usage, session_no=session_no)
@@ -59,13 +75,46 @@ def raise_to(tx: Tx, usage: Usage, *, profile: str, session_no: int, at: datetim
     return True
 
 
+def raise_all(tx: Tx, rows: Sequence[dict[str, Any]], *, profile: str, session_no: int) -> None:
+    """Write many calls, each once, or let those grow that are there; the head's sums come later."""
+    fresh: dict[Any, dict[str, Any]] = {}
+    for number, row in enumerate(rows):
+        row.update(profile=profile, session_no=session_no, turn_id=None)
+        name = number if row["call_id"] is None else row["call_id"]
+        if name not in fresh or _grows(row, fresh[name]):
+            fresh[name] = row
+    names = [name for name in fresh if isinstance(name, str)]
+    for found in tx.all("find_calls", profile=profile, names=document.encode(names)):
+        more = fresh.pop(found[0])
+        if _grows(more, dict(zip(TOKEN_FIELDS, found[2:], strict=True))):
+            _replace(tx, more, owner=found[1])
+    if fresh:
+        tx.many("insert_usage", list(fresh.values()))
+
+
+def _replace(tx: Tx, row: dict[str, Any], *, owner: int) -> None:
+    tx.one("lock_session_no", no=owner)
+    tx.run("delete_call", profile=row["profile"], call_id=row["call_id"])
+    tx.run("insert_usage", **(row | {"session_no": owner}))
+    sum_up(tx, owner)
+
+
+def sum_up(tx: Tx, session_no: int) -> None:
+    """Make a head's sums again from its calls."""
+    set_total(tx, session_no, total_of_session(tx, session_no))
+
+
 def _is_more(usage: Usage, row: Row) -> bool:
-    """Whether a call's output, or else its other tokens, are more than the ledger has."""
     known = dict(zip(TOKEN_FIELDS, row[1:], strict=False))
-    if usage.output_tokens != known["output_tokens"]:
-        return usage.output_tokens > int(known["output_tokens"])
-    total: int = sum(getattr(usage, name) for name in TOKEN_FIELDS)
-    return total > sum(map(int, known.values()))
+    return _grows({name: getattr(usage, name) for name in TOKEN_FIELDS}, known)
+
+
+def _grows(more: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Whether a call's output, or else its other tokens, are more than was known."""
+    if more["output_tokens"] != known["output_tokens"]:
+        return bool(more["output_tokens"] > known["output_tokens"])
+    total, before = (sum(int(each[name]) for name in TOKEN_FIELDS) for each in (more, known))
+    return total > before
 
 
 def of_session(tx: Tx, session_no: int) -> list[tuple[str | None, Usage]]:

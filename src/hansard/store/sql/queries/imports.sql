@@ -35,6 +35,11 @@ SELECT u.session_no, u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cac
     u.reasoning_tokens, u.cost_microusd
 FROM usage u WHERE u.profile = :profile AND u.call_id = :call_id;
 
+-- name: find_calls
+SELECT u.call_id, u.session_no, u.input_tokens, u.output_tokens, u.cache_read_tokens,
+    u.cache_write_tokens, u.reasoning_tokens
+FROM usage u WHERE u.profile = :profile AND u.call_id {{among_names}};
+
 -- name: set_imported_facts
 -- What a tool says anew of a session that is here; what people made of it stays.
 UPDATE sessions SET model = COALESCE(:model, model), extra = :extra WHERE no = :no;

@@ -32,3 +32,7 @@ WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace ORDER BY 2
 
 -- name: among_numbers
 = ANY (CAST(:numbers AS BIGINT[]))
+
+-- name: among_names
+-- The names come as a list in JSON.
+IN (SELECT jsonb_array_elements_text(CAST(:names AS jsonb)))

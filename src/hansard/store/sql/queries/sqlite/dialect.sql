@@ -31,3 +31,7 @@ GROUP BY name ORDER BY 2 DESC;
 -- name: among_numbers
 -- The numbers come as PostgreSQL writes them, in braces; between brackets they are JSON.
 IN (SELECT value FROM json_each('[' || TRIM(:numbers, '{}') || ']'))
+
+-- name: among_names
+-- The names come as a list in JSON.
+IN (SELECT value FROM json_each(:names))
