@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import anthropic_blocks, calls, documents, files, shape, times
+from hansard.importers import anthropic_blocks, calls, documents, files, shape, subagents, times
 from hansard.importers.base import (
-    Begin,
     Compacted,
     Event,
     Facts,
     Json,
-    Parent,
     Resume,
     Said,
     Skipped,
@@ -22,7 +20,6 @@ from hansard.importers.base import (
     Where,
 )
 from hansard.importers.content import Content
-from hansard.model.session import Kind, Lineage
 
 TALK, SCREEN = "api_conversation_history.json", "ui_messages.json"
 ITEM, FACTS = "history_item.json", "task_metadata.json"
@@ -101,13 +98,7 @@ class _Task:
         talk = _list_of(self._folder / TALK)
         if talk is None and not self._screen:
             raise BadInput(f"{self._folder} has no messages that can be read.")
-        named = self._parent and Parent(native_id=self._parent, lineage=Lineage.SUBAGENT)
-        yield Begin(
-            native_id=self._folder.name,
-            began_at=self._began,
-            kind=Kind.SUBAGENT if named else Kind.IMPORT,
-            parent=named or None,
-        )
+        yield subagents.begin(self._folder.name, self._began, parent=self._parent)
         yield Facts(fields=self._fields())
         if talk is None:
             yield Skipped(where=TALK, why="it is not there or not JSON; the screen was read")

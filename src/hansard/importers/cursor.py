@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import cursor_transcripts, databases, files, shape, times
-from hansard.importers.base import Begin, Event, Facts, Json, Parent, Resume, Skipped, Unit, Where
+from hansard.importers import cursor_transcripts, databases, files, shape, subagents, times
+from hansard.importers.base import Begin, Event, Facts, Json, Resume, Skipped, Unit, Where
 from hansard.importers.cursor_bubbles import folder_of, said, time_of
 from hansard.importers.databases import Kept
-from hansard.model.session import Kind, Lineage
 from hansard.store.foreign import ForeignDatabase, is_sqlite
 
 DATABASE = "state.vscdb"
@@ -153,14 +152,8 @@ def _hint(id: str, data: Json, head: Json) -> Json:
 
 def _read_composer(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     hint, id = unit.hint, unit.hint["id"]
-    named = hint["parent"] and Parent(native_id=hint["parent"], lineage=Lineage.SUBAGENT)
     began = times.of(hint["began"])
-    yield Begin(
-        native_id=id,
-        began_at=began,
-        kind=Kind.SUBAGENT if named else Kind.IMPORT,
-        parent=named or None,
-    )
+    yield subagents.begin(id, began, parent=hint["parent"])
     fields = {name: hint[name] for name in ("title", "model", "archived") if hint[name]}
     if hint["folder"]:
         fields["workspace"] = {"path": hint["folder"]}

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import anthropic_blocks, files, times
-from hansard.importers.base import Begin, Event, Mark, Parent, Resume, Said, Skipped, Unit
+from hansard.importers import anthropic_blocks, files, subagents, times
+from hansard.importers.base import Event, Mark, Resume, Said, Skipped, Unit
 from hansard.importers.content import Content
 from hansard.importers.json_lines import lines
-from hansard.model.session import Kind, Lineage
 
 MAX_TEXT = 64 * 1024 * 1024
 _FOLDER = "agent-transcripts"
@@ -38,14 +37,8 @@ def is_transcript(path: Path) -> bool:
 def read(unit: Unit, resume: Resume | None) -> Iterator[Event]:
     """One transcript. It has no times of its own: they are the file's."""
     parent = unit.path.parent.parent.name if unit.path.parent.name == "subagents" else None
-    named = None if parent is None else Parent(native_id=parent, lineage=Lineage.SUBAGENT)
-    at = files.changed_at(unit.path)
-    yield Begin(
-        native_id=unit.path.stem,
-        began_at=None if resume else at,
-        kind=Kind.IMPORT if named is None else Kind.SUBAGENT,
-        parent=named,
-    )
+    at = None if resume else files.changed_at(unit.path)
+    yield subagents.begin(unit.path.stem, at, parent=parent)
     if unit.path.suffix == ".jsonl":
         yield from _read_lines(unit.path, resume)
     else:

@@ -9,15 +9,13 @@ from datetime import datetime
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import documents, files, shape, times
+from hansard.importers import documents, files, shape, subagents, times
 from hansard.importers.base import (
-    Begin,
     Branch,
     Compacted,
     Event,
     Facts,
     Json,
-    Parent,
     Resume,
     Said,
     Skipped,
@@ -26,7 +24,6 @@ from hansard.importers.base import (
 )
 from hansard.importers.gemini_messages import said, text_of
 from hansard.importers.json_lines import lines
-from hansard.model.session import Kind, Lineage
 
 SUMMARY = "<state_snapshot>"
 Item = Said | Compacted
@@ -66,7 +63,8 @@ class GeminiCli:
         id = shape.name(session.facts.get("sessionId"))
         if id is None:
             raise BadInput(f"{unit.path} names no session; it was left alone.")
-        yield _begin(unit.path, id, session.facts)
+        began = times.of(session.facts.get("startTime"))
+        yield subagents.begin(id, began, parent=_parent_of(unit.path))
         yield Facts(fields=_fields(session.facts, unit.hint))
         made = _Made(id, files.changed_at(unit.path))
         for branch in session.left:
@@ -189,18 +187,6 @@ def _project_root(path: Path) -> Path:
     """The file in which the tool notes where a project is."""
     chats = next((each for each in path.parents if each.name == "chats"), path.parent)
     return chats.parent / ".project_root"
-
-
-def _begin(path: Path, id: str, facts: Json) -> Begin:
-    parent = _parent_of(path)
-    is_subagent = facts.get("kind") == "subagent" or parent is not None
-    named = Parent(native_id=parent, lineage=Lineage.SUBAGENT) if parent and parent != id else None
-    return Begin(
-        native_id=id,
-        began_at=times.of(facts.get("startTime")),
-        kind=Kind.SUBAGENT if is_subagent else Kind.IMPORT,
-        parent=named,
-    )
 
 
 def _fields(facts: Json, root: Path | None) -> Json:

@@ -5,13 +5,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hansard.importers import anthropic_blocks, calls, databases, files, parts, shape, times
+from hansard.importers import (
+    anthropic_blocks,
+    calls,
+    databases,
+    files,
+    parts,
+    shape,
+    subagents,
+    times,
+)
 from hansard.importers.base import (
-    Begin,
     Event,
     Facts,
     Json,
-    Parent,
     Resume,
     Skipped,
     Spent,
@@ -20,7 +27,6 @@ from hansard.importers.base import (
 )
 from hansard.importers.content import Content
 from hansard.importers.databases import Kept
-from hansard.model.session import Kind, Lineage
 from hansard.store.foreign import ForeignDatabase, is_sqlite
 
 DATABASE = "sessions.db"
@@ -85,14 +91,8 @@ def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
 
 
 def _head(session: Json) -> Iterator[Event]:
-    parent = shape.name(session["parent_session_id"])
-    named = None if parent is None else Parent(native_id=parent, lineage=Lineage.SUBAGENT)
-    yield Begin(
-        native_id=session["id"],
-        began_at=times.of(session["created_at"]),
-        kind=Kind.IMPORT if parent is None else Kind.SUBAGENT,
-        parent=named,
-    )
+    began = times.of(session["created_at"])
+    yield subagents.begin(session["id"], began, parent=session["parent_session_id"])
     title = shape.name(session["description"]) or shape.name(session["name"])
     fields: Json = {"title": title, "model": _model(session)}
     if shape.name(session["working_dir"]):

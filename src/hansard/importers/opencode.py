@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import databases, documents, files, shape, times
-from hansard.importers.base import Begin, Event, Facts, Json, Parent, Resume, Skipped, Unit, Where
+from hansard.importers import databases, documents, files, shape, subagents, times
+from hansard.importers.base import Event, Facts, Json, Resume, Skipped, Unit, Where
 from hansard.importers.databases import Kept
 from hansard.importers.opencode_messages import said, time_of
-from hansard.model.session import Kind, Lineage
 from hansard.store.foreign import ForeignDatabase, is_sqlite
 
 MAX_FILE = 64 * 1024 * 1024
@@ -57,14 +56,8 @@ class OpenCode:
 
 
 def _head(session: Json) -> Iterator[Event]:
-    parent = shape.name(session["parent_id"])
-    named = None if parent is None else Parent(native_id=parent, lineage=Lineage.SUBAGENT)
-    yield Begin(
-        native_id=session["id"],
-        began_at=times.of(session["time_created"]),
-        kind=Kind.IMPORT if parent is None else Kind.SUBAGENT,
-        parent=named,
-    )
+    began = times.of(session["time_created"])
+    yield subagents.begin(session["id"], began, parent=session["parent_id"])
     fields: Json = {}
     if shape.name(session["title"]):
         fields["title"] = session["title"]
