@@ -1,23 +1,25 @@
 """P13: a store is upgraded in one step, after a copy of it was kept."""
 
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from hansard.actions import say, verify
+from hansard.actions import read, say, verify
 from hansard.clock import Occasion, RandomIds, SystemClock
 from hansard.errors import StoreUnavailable
-from hansard.model.entry import message
+from hansard.model.entry import Message, message
 from hansard.model.place import Source
 from hansard.model.session import Opening
-from hansard.store import migrate
+from hansard.store import migrate, sqlite_file
 from hansard.store.database import Store
 from hansard.store.opening import open_store
 
 KNOWN = migrate.known
 
 
-def opened(path: Path, *, create: bool = False) -> Store:
+def opened(path: Path | str, *, create: bool = False) -> Store:
     return open_store(str(path), create=create, clock=SystemClock(), ids=RandomIds())
 
 
@@ -68,3 +70,52 @@ def test_a_new_store_needs_no_copy(tmp_path: Path) -> None:
     opened(tmp_path / "hansard.db", create=True).close()
 
     assert list(tmp_path.glob("*-before-*")) == []
+
+
+@pytest.mark.parametrize("steps", range(1, len(KNOWN("sqlite"))))
+def test_a_store_of_every_earlier_schema_becomes_as_a_new_one_and_keeps_its_words(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(migrate, "known", lambda dialect: KNOWN(dialect)[:steps])
+        said = _say_hello(str(tmp_path / "old.db"))
+
+    with closing(opened(tmp_path / "old.db")) as upgraded:
+        assert _texts(upgraded, said) == ["hello"]
+        assert verify.verify(upgraded).broken == ()
+    opened(tmp_path / "new.db", create=True).close()
+    assert _schema(tmp_path / "old.db") == _schema(tmp_path / "new.db")
+
+
+@pytest.mark.parametrize("steps", range(2, len(KNOWN("postgres"))))
+def test_so_does_one_of_postgresql(
+    steps: int, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(migrate, "known", lambda dialect: KNOWN(dialect)[:steps])
+        said = _say_hello(postgres_url)
+
+    with closing(opened(postgres_url)) as upgraded:
+        assert _texts(upgraded, said) == ["hello"]
+        assert verify.verify(upgraded).broken == ()
+
+
+def _say_hello(url: str) -> str:
+    """What someone wrote with the program as it was."""
+    when = Occasion(SystemClock().now(), RandomIds())
+    opening = Opening("main", Source(platform="web"))
+    with closing(opened(url, create=True)) as store:
+        saying = say.Saying(message("user", "hello"))
+        return store.write(say.say_new, opening, saying, when=when).result().session_id
+
+
+def _texts(store: Store, session: str) -> list[str]:
+    entries = store.read(read.transcript_of, session, profile="main").result()
+    return [entry.body.text for entry in entries if isinstance(entry.body, Message)]
+
+
+def _schema(path: Path) -> Sequence[object]:
+    with closing(sqlite_file.connect_reader(str(path))) as connection:
+        return connection.execute(
+            "SELECT type, name, sql FROM sqlite_master ORDER BY name"
+        ).fetchall()
