@@ -181,6 +181,59 @@ def test_each_of_its_files_is_recognised(tmp_path: Path) -> None:
         assert not IMPORTER.recognises(path), path
 
 
+def test_rows_that_were_written_anew_are_recognised(archive: Archive, home: Path) -> None:
+    said = [*write.talk(), *texts("ok", "ok", "ok", "ok")]
+    database = StateDb(home / "state.db", 22)
+    database.session("s1", said)
+    take(archive, home)
+    before = archive.everything()[0][1]
+
+    database.run("DELETE FROM messages")
+    database.say("s1", [*said, message("user", "and on")])
+    database.close()
+    report = take(archive, home)
+
+    assert (report.extended, report.messages) == (1, 1)
+    assert archive.everything()[0][1][:-1] == before
+    as_before(archive, home)
+
+
+def test_what_a_file_brought_stays_when_it_is_gone(archive: Archive, home: Path) -> None:
+    database = StateDb(home / "state.db", 22)
+    database.session("s1", texts("a", "b"))
+    lines = [*texts("a"), message("assistant", "only in the file"), message("assistant", "b")]
+    path = write.transcript(home / "sessions" / "s1.jsonl", lines)
+    take(archive, home)
+    path.unlink()
+    take(archive, home)
+
+    database.say("s1", texts("c"))
+    database.close()
+    take(archive, home)
+
+    assert archive.texts("hermes", "s1") == ["a", "only in the file", "b", "c"]
+    archive.check()
+
+
+def test_a_session_that_turns_up_in_a_second_place_is_the_same(
+    archive: Archive, home: Path
+) -> None:
+    write.transcript(home / "sessions" / "s1.jsonl", texts("a", "b"))
+    take(archive, home)
+    database = StateDb(home / "state.db", 22)
+    database.session("s1", texts("a", "b", "c"), title="Named")
+    database.close()
+    take(archive, home)
+    write.web_session(home / "webui", "s1", texts("a", "b", "c", "d"), title="Web")
+
+    take(archive, home)
+
+    assert (archive.count(), archive.texts("hermes", "s1")) == (1, ["a", "b", "c", "d"])
+    assert archive.session("hermes", "s1").title == "Web"
+    assert len(archive.log("hermes", "s1")) == 4
+    as_before(archive, home)
+
+
 def test_an_export_of_its_own_is_read(archive: Archive, tmp_path: Path) -> None:
     first = {"id": "c1", "source": "cli", "started_at": NOON, "title": "Long talk"}
     first |= {"ended_at": NOON + 5, "end_reason": "compression", "system_prompt": "x" * 9000}

@@ -25,9 +25,9 @@ def advice(passage: Passage, file: str) -> str:
     """How to go on there."""
     title = passage.title or UNTITLED
     return (
+        f"It becomes {title!r} there with: "
         "curl -X POST -H 'Authorization: Bearer KEY' -H 'Content-Type: application/json' "
-        f"--data @{quote(file)} http://YOUR-OPEN-WEBUI/api/v1/chats/import "
-        f"puts it there as {title!r}."
+        f"--data @{quote(file)} http://YOUR-OPEN-WEBUI/api/v1/chats/import"
     )
 
 
