@@ -12,19 +12,25 @@ from tests.browser.conftest import Served, Visitor, served
 
 pytestmark = pytest.mark.timeout(300)
 ROUNDS = 90
+NATIVE_ID = "5f0c1b1e-7a52-4be6-8f0e-2f3c6d9a1b01"
 DEEP = "the heron stood in the third pond"
 
 
 @pytest.fixture
 def with_records(tmp_path: Path) -> Iterator[Served]:
     """A machine whose user has a long session of another tool, and a line that cannot be read."""
-    folder = tmp_path / "person/.claude/projects/-src-garden"
+    record(tmp_path / "person")
+    with served(tmp_path / "house", user_home=tmp_path / "person") as server:
+        yield server
+
+
+def record(user_home: Path) -> None:
+    """Leave the records of another tool in someone's home directory."""
+    folder = user_home / ".claude/projects/-src-garden"
     folder.mkdir(parents=True)
     lines = [json.dumps(each) for each in conversation()]
     lines.insert(40, '{"type": "user", "message": [broken')
-    (folder / "5f0c1b1e-7a52-4be6-8f0e-2f3c6d9a1b01.jsonl").write_text("\n".join(lines) + "\n")
-    with served(tmp_path / "house", user_home=tmp_path / "person") as server:
-        yield server
+    (folder / f"{NATIVE_ID}.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def conversation() -> Iterator[dict[str, object]]:
@@ -43,7 +49,7 @@ def conversation() -> Iterator[dict[str, object]]:
                 "type": role,
                 "uuid": id,
                 "parentUuid": before,
-                "sessionId": "5f0c1b1e-7a52-4be6-8f0e-2f3c6d9a1b01",
+                "sessionId": NATIVE_ID,
                 "timestamp": f"2026-03-02T{number // 60:02}:{number % 60:02}:{'00' if role == 'user' else '30'}.000Z",
                 "cwd": "/home/someone/src/garden",
                 "version": "2.0.0",

@@ -13,6 +13,7 @@ from hansard.model.key import SessionKey
 from hansard.model.place import Source
 from hansard.model.reset import ResetMode, ResetPolicy
 from hansard.model.session import Kind, Opening
+from hansard.model.usage import CostStatus, Usage
 from hansard.store.database import Tx
 
 _MODEL = "claude-sonnet-4-5"
@@ -53,6 +54,7 @@ class Show:
         slow = self._slow_report()
         workers = self._workers(slow)
         self._answer(slow)
+        self._read(slow)
         self._another_way(slow)
         self._imported()
         self._reset_chat(key, chat)
@@ -157,7 +159,11 @@ class Show:
     def _say(self, id: str, role: str, said: str | Sequence[Any], *, seconds: float = 8) -> None:
         content = said if isinstance(said, str) else list(said)
         model = _MODEL if role == "assistant" else None
-        saying = say.Saying(message(role, content, model=model), at=self._tick(seconds))
+        saying = say.Saying(
+            message(role, content, model=model),
+            at=self._tick(seconds),
+            usage=_used() if role == "assistant" else None,
+        )
         say.say_in(self._tx, id, saying, profile=self._profile, when=self._when(0))
         self.messages += 1
 
@@ -201,6 +207,17 @@ def chart(width: int = 320, height: int = 120) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in chunks
+    )
+
+
+def _used() -> Usage:
+    return Usage(
+        model=_MODEL,
+        input_tokens=2400,
+        output_tokens=160,
+        cache_read_tokens=1800,
+        cost_microusd=9600,
+        cost_status=CostStatus.ESTIMATED,
     )
 
 
