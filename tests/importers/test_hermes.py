@@ -331,6 +331,19 @@ def test_newer_versions_count_each_model_apart(archive: Archive, home: Path) -> 
     ]
 
 
+def test_the_prompt_of_a_session_comes_over_and_is_not_held(archive: Archive, home: Path) -> None:
+    database = StateDb(home / "state.db", 5)
+    database.session("s1", texts("a"), system_prompt="Be brief. " * 20_000)
+    database.close()
+
+    units = list(IMPORTER.find(home))
+    archive.take(IMPORTER, units)
+
+    line = archive.store.read(_facts, archive.session("hermes", "s1").no).result()
+    assert line.system_prompt == "Be brief. " * 20_000
+    assert len(repr([row.facts for unit in units for row in unit.hint[1].rows])) < 2000
+
+
 def test_a_prompt_that_is_kept_apart_is_found(archive: Archive, home: Path) -> None:
     database = StateDb(home / "state.db", 26)
     database.session("s1", texts("a"), system_prompt_hash="h1", cwd="/code", git_branch="main")

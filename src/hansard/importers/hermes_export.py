@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hansard.importers import files, json_lines, shape
-from hansard.importers.hermes_state import Row
+from hansard.importers.hermes_state import PROMPT, Row, held
 
 _HEAD = 256 * 1024
 _SIGNS = (b'"id"', b'"source"', b'"started_at"')
@@ -37,7 +37,14 @@ def read(path: Path) -> Export:
                 found.faults.append((f"line {number}", line.why or "it is no session"))
                 continue
             said = shape.items(data.pop("messages"))
-            facts = {n: v for n, v in data.items() if n != "id" and v is not None}
+            facts = held({n: v for n, v in data.items() if n not in ("id", PROMPT)})
             found.rows[id] = Row(id, facts, len(said), (len(said), stamp))
             found.places[id] = line.start
     return found
+
+
+def prompt_of(path: Path, place: int) -> str | None:
+    """What the model was told in a session, from its line."""
+    with files.opened(path) as file:
+        line = next(json_lines.lines(file, place), None)
+    return None if line is None else shape.name(shape.record(line.data).get(PROMPT))

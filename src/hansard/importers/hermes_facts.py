@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hansard.importers import hermes_web, shape
+from hansard.importers import hermes_export, hermes_state, hermes_web, shape
 from hansard.importers.base import Json
 from hansard.importers.hermes_gateway import source_of
 from hansard.importers.hermes_home import Home
@@ -100,16 +100,22 @@ class Known:
 
     def _prompt(self) -> str | None:
         """What the model was told; newer versions keep it apart, by its hash."""
-        found = shape.name(last_of(self._chain.rows, "system_prompt"))
+        row = self._chain.rows[-1]
+        if row.id in self._home.exported:
+            return hermes_export.prompt_of(*self._home.exported[row.id])
+        if self._database is None or not row.facts:
+            return None
+        found = hermes_state.prompt_of(self._database, row)
         digest = last_of(self._chain.rows, "system_prompt_hash")
-        if found is not None or digest is None or self._database is None:
-            return found
-        columns = self._database.columns("system_prompts")
+        return self._prompt_apart(self._database, digest) if found is None and digest else found
+
+    def _prompt_apart(self, database: ForeignDatabase, digest: object) -> str | None:
+        columns = database.columns("system_prompts")
         text = next((c for c in ("content", "prompt", "system_prompt", "text") if c in columns), "")
         key = next((c for c in ("hash", "prompt_hash", "id") if c in columns), None)
         if key is None:
             return None
-        rows = self._database.rows("system_prompts", [text], where=(key, digest))
+        rows = database.rows("system_prompts", [text], where=(key, digest))
         return next((shape.name(row[0]) for row in rows), None)
 
     def entry(self) -> Json:

@@ -11,6 +11,9 @@ from hansard.model.session import Kind, Lineage
 from hansard.store.foreign import ForeignDatabase
 
 TABLE = "sessions"
+PROMPT = "system_prompt"
+# What is longer is no fact about a session.
+LONGEST = 100_000
 # After these a session goes on in another row.
 _GOES_ON = ("compression", "cli_close")
 _BEGINS_ANEW = ("session_reset", "new_session", "reset", "idle", "daily")
@@ -100,14 +103,31 @@ def rows_of(database: ForeignDatabase) -> dict[str, Row]:
         if isinstance(key, str)
     }
     found: dict[str, Row] = {}
-    columns = database.columns(TABLE)
+    columns = [each for each in database.columns(TABLE) if each != PROMPT]
     for values in database.rows(TABLE, columns, order=["started_at", "id"]):
-        facts = {n: v for n, v in zip(columns, values, strict=True) if v is not None}
+        facts = held(dict(zip(columns, values, strict=True)))
         id = facts.pop("id", None)
         if isinstance(id, str) and id:
             told = tuple(seen.get(id, ()))
             found[id] = Row(id, facts, int(told[0]) if told else 0, told)
     return found
+
+
+def held(facts: Json) -> Json:
+    """What is held of each session at once: nothing long, nothing that is not there."""
+    return {
+        name: value
+        for name, value in facts.items()
+        if value is not None and not (isinstance(value, str | bytes) and len(value) > LONGEST)
+    }
+
+
+def prompt_of(database: ForeignDatabase, row: Row) -> str | None:
+    """What the model was told in a session: long, and so read only when it is wanted."""
+    if not database.has(TABLE, PROMPT):
+        return None
+    found = next(database.rows(TABLE, [PROMPT], where=("id", row.id)), None)
+    return None if found is None else shape.name(found[0])
 
 
 def chains_of(rows: dict[str, Row]) -> list[Chain]:
