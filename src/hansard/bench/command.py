@@ -16,7 +16,7 @@ from hansard.errors import BadInput, HansardError
 
 NAMES = (
     "append", "turn", "engine", "list", "load", "open", "postgres", "search", "web", "sdk",
-    "start", "serve",
+    "start", "serve", "import",
 )  # fmt: skip
 # Reading syncs nothing: it is measured once.
 WRITING = ("append", "turn", "engine", "sdk")

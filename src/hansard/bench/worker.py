@@ -30,6 +30,12 @@ def _sdk(folder: Path, scale: Scale) -> Iterator[Case]:
     return found
 
 
+def _import(folder: Path, scale: Scale) -> Iterator[Case]:
+    """Loads the importers and the table of prices, which the others start without."""
+    found: Iterator[Case] = importlib.import_module("hansard.bench.importing").cases(folder, scale)
+    return found
+
+
 BENCHES: dict[str, Callable[[Path, Scale], Iterator[Case]]] = {
     "append": append.cases,
     "turn": turn.cases,
@@ -43,6 +49,7 @@ BENCHES: dict[str, Callable[[Path, Scale], Iterator[Case]]] = {
     "sdk": _sdk,
     "start": start.cases,
     "serve": serving.cases,
+    "import": _import,
 }
 
 
