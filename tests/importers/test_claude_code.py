@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.base import Event, Resume, Unit, Where
+from hansard.importers.base import Event, Mark, Resume, Said, Unit, Where
 from hansard.importers.claude_code import ClaudeCode
 from hansard.model.entry import Compaction, Role
 from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
@@ -465,6 +465,39 @@ def test_a_session_that_begins_with_a_summary_shows_it(
     archive.take(importer, list(importer.find(tape.path)))
 
     assert archive.texts(TOOL, tape.session_id) == ["They spoke of bed 3.", "Go on."]
+
+
+def test_an_agent_that_works_for_long_is_read_in_pieces(importer: Observed, tape: Tape) -> None:
+    tape.prompt("Dig the whole garden.")
+    for number in range(300):
+        tape.answer(text("x" * 3000), call(f"t{number}", "Bash", command="dig"))
+        tape.result(f"t{number}", "dug " * 500)
+    tape.write()
+    unit = next(importer.find(tape.path))
+    events = list(importer.read(unit, None))
+
+    marks = [event for event in events if isinstance(event, Mark)]
+    middle = marks[len(marks) // 2]
+    rest = list(importer.read(unit, Resume(middle.place, middle.note)))
+    at = events.index(middle)
+
+    assert len(marks) > 4
+    assert [each for each in rest[1:] if isinstance(each, Said)] == [
+        each for each in events[at:] if isinstance(each, Said)
+    ]
+
+
+def test_what_was_used_for_nothing_is_paid_too(
+    archive: Archive, importer: Observed, tape: Tape
+) -> None:
+    tape.prompt("Hello.")
+    tape.answer(text(""), tokens=(5, 7, 0, 0))
+    tape.answer(text("Hello."), tokens=(1, 1, 0, 0))
+    tape.write()
+
+    archive.take(importer, list(importer.find(tape.path)))
+
+    assert archive.session(TOOL, tape.session_id).usage.output_tokens == 8
 
 
 def test_what_is_not_known_is_kept(archive: Archive, importer: Observed, tape: Tape) -> None:

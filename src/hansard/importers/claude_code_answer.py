@@ -35,7 +35,7 @@ class Growing:
     )
 
     def __init__(
-        self, line: Line, *, id: str, message_id: str, parent: str | None, at: datetime, start: int
+        self, line: Line, id: str, message_id: str, *, parent: str | None, at: datetime, start: int
     ) -> None:
         self.id, self.message_id, self.start = id, message_id, start
         self._parent, self._at = parent, at
@@ -49,8 +49,9 @@ class Growing:
         """Whether the model said why it stopped."""
         return (self._last.message or _EMPTY).stop_reason is not None
 
-    def grow(self, line: Line) -> None:
+    def grow(self, line: Line, size: int) -> None:
         """Another line of the same answer."""
+        self.size += size
         message = line.message or _EMPTY
         self._blocks = merged(self._blocks, content_of(message.content))
         self._last = line
@@ -77,9 +78,9 @@ class Growing:
         )
 
 
-def call_ids(line: Line) -> list[tuple[str, str]]:
+def call_ids(message: Answer) -> list[tuple[str, str]]:
     """The tools that a line calls: id and name."""
-    blocks: Any = (line.message or _EMPTY).content
+    blocks: Any = message.content
     found: list[tuple[str, str]] = []
     for block in blocks if type(blocks) is list else ():
         if type(block) is dict and block.get("type") in ("tool_use", "server_tool_use"):

@@ -28,10 +28,11 @@ from hansard.importers.base import (
     Resume,
     Said,
     Skipped,
+    Spent,
 )
 from hansard.importers.claude_code_answer import TOOL, Growing, call_ids
 from hansard.importers.claude_code_kinds import ASIDE, NOTES, REMINDERS
-from hansard.importers.claude_code_line import Line, Unreadable, line_of, raw_of
+from hansard.importers.claude_code_line import Answer, Line, Unreadable, line_of, raw_of
 from hansard.importers.claude_code_titles import Titles
 from hansard.importers.claude_code_words import content_of, is_result, spoken, words_of
 from hansard.importers.content import Content
@@ -124,7 +125,9 @@ class Reader:
 
     def _take(self, begin: int, text: bytes | None) -> None:
         try:
-            line = _line(text) if text is None else line_of(text)
+            if text is None:
+                raise Unreadable(f"longer than {json_lines.MAX_LINE:,} bytes")
+            line = line_of(text)
             if line is None:
                 return
             if line.isSidechain and self._who.agent is None:
@@ -132,17 +135,25 @@ class Reader:
                 return
             if line.timestamp is not None:
                 self._at = line.timestamp
-            if self._titles.awaited and line.uuid is not None:
-                self._titles.meet(line.uuid)
-            kind = line.type
-            if kind == "assistant" and line.message is not None:
-                self._take_answer(line, begin, len(text or b""))
-            elif kind == "user" and line.message is not None:
-                self._take_said(line, len(text or b""))
+            if self._workspace is None or self._titles.awaited:
+                self._note_facts(line)
+            kind, message = line.type, line.message
+            if message is None:
+                self._take_other(line, text)
+            elif kind == "assistant":
+                self._take_answer(line, message, begin, len(text))
+            elif kind == "user":
+                self._take_said(line, message, len(text))
             else:
-                self._take_other(line, text or b"")
+                self._take_other(line, text)
         except Unreadable as error:
             self._tell(Skipped(where=f"line {self._number}", why=str(error)))
+
+    def _note_facts(self, line: Line) -> None:
+        if line.uuid is not None:
+            self._titles.meet(line.uuid)
+        if self._workspace is None and line.cwd:
+            self._workspace = _workspace(line)
 
     def _take_other(self, line: Line, text: bytes) -> None:
         match line.type:
@@ -159,41 +170,37 @@ class Reader:
 
     # Messages
 
-    def _take_answer(self, line: Line, begin: int, size: int) -> None:
-        growing, message = self._growing, line.message
-        assert message is not None
+    def _take_answer(self, line: Line, message: Answer, begin: int, size: int) -> None:
+        growing = self._growing
         name = message.id or line.uuid or f"line-{self._number}"
         if growing is not None and growing.message_id == name:
-            growing.grow(line)
-            growing.size += size
+            growing.grow(line, size)
             self._place(line, growing.id)
         else:
-            if name == self._noted_answer:
-                raise Regrown
-            self._close()
-            id = line.uuid or f"{name}@{self._number}"
-            # What comes late, after something else was said, is a message of its own.
-            parent = FOLLOWS if name == self._last_answer else self._parent(line)
-            self._growing = Growing(
-                line, id=id, message_id=name, parent=parent, at=self._at, start=begin
-            )
-            self._place(line, id)
-            self._tip = id
-        self._expect(line)
-        if self._growing is not None and self._growing.size > MOST_HELD:
+            growing = self._open(line, name, begin)
+        for call, tool in call_ids(message):
+            self._calls.put(call, tool)
+        if growing.size > MOST_HELD:
             self._close()
 
-    def _expect(self, line: Line) -> None:
-        if self._workspace is None and line.cwd:
-            self._workspace = _workspace(line)
-        for id, name in call_ids(line):
-            self._calls.put(id, name)
+    def _open(self, line: Line, name: str, begin: int) -> Growing:
+        """An answer begins: the one before it is whole."""
+        if name == self._noted_answer:
+            raise Regrown
+        self._close()
+        if begin - self._marked > MARK_EVERY:
+            # An agent may work for long without a word from anyone.
+            self._put_mark(begin, before=1)
+        id = line.uuid or f"{name}@{self._number}"
+        # What comes late, after something else was said, is a message of its own.
+        parent = FOLLOWS if name == self._last_answer else self._parent(line)
+        self._growing = growing = Growing(line, id, name, parent=parent, at=self._at, start=begin)
+        self._place(line, id)
+        self._tip = id
+        return growing
 
-    def _take_said(self, line: Line, size: int) -> None:
-        assert line.message is not None
-        if self._workspace is None and line.cwd:
-            self._workspace = _workspace(line)
-        blocks = content_of(line.message.content)
+    def _take_said(self, line: Line, message: Answer, size: int) -> None:
+        blocks = content_of(message.content)
         if line.isCompactSummary:
             self._take_summary(line, blocks)
             return
@@ -308,6 +315,8 @@ class Reader:
         said = growing.said()
         if said.parts:
             self._say(said, growing.line)
+        elif said.usage and self._has_begun:
+            self._out.append(Spent(usage=said.usage))
         for follower in growing.followers:
             self._say(follower, growing.line)
 
@@ -396,12 +405,12 @@ class Reader:
         self._put_mark(place)
         yield from self._out
 
-    def _put_mark(self, place: int) -> None:
+    def _put_mark(self, place: int, *, before: int = 0) -> None:
         if not self._has_places or self.sidechains or not self._has_begun:
             return
         note = {
             "session": self._native_id,
-            "line": self._number,
+            "line": self._number - before,
             "title": self._titles.note,
             "tip": self._tip,
             "answer": self._last_answer,
@@ -424,12 +433,6 @@ class Reader:
     def _tell(self, event: Event) -> None:
         """Say what could not be read, when there is a session to say it of."""
         (self._out if self._has_begun else self._waiting).append(event)
-
-
-def _line(text: bytes | None) -> Line | None:
-    if text is None:
-        raise Unreadable(f"longer than {json_lines.MAX_LINE:,} bytes")
-    return line_of(text)
 
 
 def _workspace(line: Line) -> Json:
