@@ -1,5 +1,8 @@
 """Keys and tokens are known by their form, and never shown whole."""
 
+import time
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +80,53 @@ def test_every_text_of_a_value_is_masked() -> None:
 @given(st.text())
 def test_nothing_is_left_to_mask_after_masking(text: str) -> None:
     assert masked(masked(text)) == masked(text)
+
+
+HOSTILE = (
+    "eyJ",
+    "ey" + "Jaaaaaaaaaaaa.",
+    "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN A ",
+    "-----BEGIN PRIVATE KEY-----\n" + "A" * 5000,
+    "password:",
+    "password ",
+    "://a:",
+    "SG.aaaaaaaaaaaaaaaaaaaa",
+    "1",
+    "M",
+    "github_pat_",
+    "sk-",
+    "Bearer ",
+)
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_no_text_takes_long_or_much_room(piece: str) -> None:
+    text = piece * (400_000 // len(piece))
+    tracemalloc.start()
+    began = time.process_time()
+
+    masked(text)
+
+    assert time.process_time() - began < 10
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
+
+
+def test_a_secret_that_reaches_out_of_another_goes_whole() -> None:
+    token = SECRETS["JSON web token"] + "d" * 300
+
+    assert "dd" not in masked(f"password=x.{token} and on")
+
+
+def test_a_mention_of_a_key_hides_only_what_may_be_one() -> None:
+    text = "it begins with -----BEGIN PRIVATE KEY-----, " + "and goes on. " * 10_000
+
+    assert masked(text).endswith("and goes on. ")
+
+
+def test_a_key_with_headers_goes_whole() -> None:
+    head, tail = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
+    key = f"{head}\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AB\n\nMIIEow\n{tail}"
+
+    assert masked(f"a {key} b") == f"a {MASK} b"
