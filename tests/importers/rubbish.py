@@ -11,7 +11,7 @@ from typing import Any
 
 from hansard.errors import BadInput
 from hansard.importers.base import Branch, Event, Importer, Said
-from hansard.importers.weaver import body_text
+from hansard.importers.bodies import body_text
 from hansard.model import part
 from hansard.model.entry import Role
 from hansard.store.blobs import hash_of

@@ -459,7 +459,7 @@ def test_what_turns_out_to_have_grown_is_read_from_its_beginning(
     archive.check()
 
 
-def test_who_answers_to_what_was_taken_back_goes_on_at_the_end(
+def test_who_answers_to_what_was_taken_back_makes_its_way_the_current_one(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
@@ -474,7 +474,7 @@ def test_who_answers_to_what_was_taken_back_goes_on_at_the_end(
 
     archive.take(scripted, [touched(unit.path)])
 
-    assert archive.texts("scripted", "s1") == ["a", "x", "c"]
+    assert archive.texts("scripted", "s1") == ["a", "b", "c"]
     assert archive.everything() == before
 
 

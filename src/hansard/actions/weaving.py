@@ -17,10 +17,9 @@ from hansard.actions.log import SessionChanged
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict
 from hansard.model import document, transcript
-from hansard.model.entry import MAX_SEQ
+from hansard.model.entry import MAX_SEQ, Retraction
 from hansard.model.record import SessionLine
 from hansard.model.session import Lineage, Segment, TitleBy
-from hansard.model.usage import Usage
 from hansard.store import blobs, entries, imports, ledger, sessions, transfer
 from hansard.store.database import Tx
 from hansard.store.imports import Imported, ReadUnit
@@ -79,7 +78,8 @@ class Sheaf:
     descent: Descent | None = None
     aliases: Sequence[str] = ()
     rows: list[Row] = field(default_factory=list)
-    usage: list[Usage] = field(default_factory=list)
+    # Calls as the ledger keeps them.
+    usage: list[dict[str, Any]] = field(default_factory=list)
     blobs: list[bytes] = field(default_factory=list)
     # Of all rows since the session was begun while it is hidden, else of these rows.
     added: Added = field(default_factory=Added)
@@ -106,8 +106,10 @@ def put(tx: Tx, sheaf: Sheaf, *, when: Occasion) -> Woven:
     for data in sheaf.blobs:
         blobs.add(tx, data)
     entries.put_texts(tx, session.no, sheaf.rows)
-    for used in sheaf.usage:
-        ledger.raise_to(tx, used, profile=sheaf.profile, session_no=session.no, at=when.now)
+    if sheaf.usage:
+        ledger.raise_all(tx, sheaf.usage, profile=sheaf.profile, session_no=session.no)
+    if (sheaf.usage and not session.is_hidden) or sheaf.is_whole:
+        ledger.sum_up(tx, session.no)
     last = sheaf.rows[-1].seq if sheaf.rows else session.last_seq
     after = Imported(session.no, session.id, session.base_seq, last, session.is_hidden)
     if not session.is_hidden:
@@ -172,8 +174,73 @@ def seq_of(tx: Tx, segments: Sequence[Segment], native_id: str) -> int | None:
     return found
 
 
-def _rows(tx: Tx, segments: Sequence[Segment]) -> Iterator[Row]:
-    after = 0
+def way_to(
+    tx: Tx, segments: Sequence[Segment], waiting: Sequence[Row], here: int
+) -> tuple[int, list[Row]]:
+    """The way to an entry as it was when that was said: the last of it that stands, and the rest.
+
+    What was taken back since and said again in the same words stands.
+    """
+    marks = [
+        (mark.body.after, mark.seq)
+        for mark in entries.marks(tx, segments)
+        if isinstance(mark.body, Retraction)
+    ]
+    marks += [(_after(row), row.seq) for row in waiting if row.kind == "retraction"]
+    standing = min((after for after, seq in marks if after < here < seq), default=here)
+    if standing == here:
+        return here, []
+    rows = [*_rows(tx, segments, standing), *waiting]
+    then = [mark for mark in marks if mark[1] <= here]
+    lost = _visible(rows, then, standing, here)
+    while taken := [after for after, seq in then if after < standing <= seq]:
+        standing = min(taken)
+    now = _visible(rows, marks, standing, MAX_SEQ)
+    shared = 0
+    for before, after in zip(lost, now, strict=False):
+        if not _says_the_same(before, after):
+            break
+        shared, standing = shared + 1, after.seq
+    return standing, lost[shared:]
+
+
+def _visible(
+    rows: Sequence[Row], marks: Sequence[tuple[int, int]], after: int, last: int
+) -> list[Row]:
+    stretches = [(each + 1, seq) for each, seq in marks]
+    return [
+        row
+        for row in rows
+        if after < row.seq <= last
+        and row.kind != "retraction"
+        and not transcript.is_retracted(row.seq, stretches)
+    ]
+
+
+def _says_the_same(row: Row, other: Row) -> bool:
+    if row.kind == other.kind == "compaction":
+        return bool(document.decode(row.text)["summary"] == document.decode(other.text)["summary"])
+    return (row.kind, row.role, row.text) == (other.kind, other.role, other.text)
+
+
+def _after(row: Row) -> int:
+    return int(document.decode(row.text)["after"])
+
+
+def renumbered(rows: Sequence[Row], first: int) -> list[Row]:
+    """Rows that are said again, in a row from a number on; a summary names its entry anew."""
+    moved = {row.seq: first + at for at, row in enumerate(rows)}
+    return [row._replace(seq=moved[row.seq], text=_moved(row, moved)) for row in rows]
+
+
+def _moved(row: Row, moved: Mapping[int, int]) -> str:
+    if row.kind != "compaction":
+        return row.text
+    body = document.decode(row.text)
+    return document.encode(body | {"through": moved.get(body["through"], body["through"])})
+
+
+def _rows(tx: Tx, segments: Sequence[Segment], after: int = 0) -> Iterator[Row]:
     while rows := page(tx, segments, after):
         yield from rows
         after = rows[-1].seq

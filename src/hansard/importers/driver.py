@@ -26,7 +26,7 @@ from hansard.importers.base import (
     Unit,
 )
 from hansard.importers.facts import FIELDS
-from hansard.importers.weaver import Target, Weaver, is_known
+from hansard.importers.weaver import Target, Weaver
 from hansard.store import imports
 from hansard.store.imports import ReadUnit
 
@@ -121,7 +121,7 @@ def _events(importer: Importer, unit: Unit, resume: Resume | None) -> Iterator[E
 def _look_at(event: Event, target: Target | None, unit: Unit, report: Report) -> None:
     match event:
         case Begin():
-            is_here = target is not None and is_known(target, event.native_id)
+            is_here = target is not None and _is_known(target, event.native_id)
             report.extended += is_here
             report.added += not is_here
         case Said():
@@ -132,6 +132,14 @@ def _look_at(event: Event, target: Target | None, unit: Unit, report: Report) ->
             report.fault(unit, where, why)
         case LeftOut(what=what, count=count):
             report.left_out[what] += count
+
+
+def _is_known(target: Target, native_id: str) -> bool:
+    """Whether a session of that name is here."""
+    found = target.store.read(
+        imports.find_session, native_id, profile=target.profile, tool=target.tool
+    ).result()
+    return found is not None
 
 
 def _profiled(target: Target, unit: Unit, report: Report) -> Target:

@@ -6,8 +6,8 @@ any time, and a tree of messages becomes one log in which each way through it wa
 """
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,15 +15,16 @@ from hansard.actions import weaving
 from hansard.actions.weaving import Added, Descent, Row, Sheaf
 from hansard.clock import Occasion, encode_id, to_micros
 from hansard.importers.base import FOLLOWS, Begin, Compacted, Said, TakenBack
+from hansard.importers.bodies import body_text, preview_of
 from hansard.importers.facts import line_of
 from hansard.importers.recent import Recent
+from hansard.importers.ways import Ways, digest, key_of
 from hansard.model import document
 from hansard.model.record import SessionLine
 from hansard.model.session import Lineage, Segment
-from hansard.model.title import preview
-from hansard.model.usage import Usage
-from hansard.prices import priced
-from hansard.store import imports
+from hansard.model.usage import CostStatus, Usage
+from hansard.prices import SOURCE, VERSION, cost_of
+from hansard.store import imports, ledger
 from hansard.store.blobs import hash_of
 from hansard.store.database import Store
 from hansard.store.entries import MAX_BODY
@@ -32,7 +33,6 @@ from hansard.store.imports import Imported, ReadUnit
 ROWS = 1000
 BYTES = 1024 * 1024
 SEARCHES = 20
-_PREVIEWED = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Weaver:
     """One session on its way into the store."""
 
     def __init__(self, target: Target, begin: Begin, *, is_resumed: bool) -> None:
-        self._target = target
+        self._target, self._tool = target, target.tool
         self._begin = begin
         self.fields: dict[str, Any] = {}
         self.skipped = 0
@@ -62,15 +62,13 @@ class Weaver:
         self._active = 0
         self._added = Added()
         self._rows: list[Row] = []
-        self._usage: list[Usage] = []
+        self._usage: list[dict[str, Any]] = []
         self._blobs: dict[str, bytes] = {}
         self._bytes = 0
         self._seqs = Recent[int]()
-        # What was taken back in this reading: nothing is said behind it any more.
-        self._taken: list[tuple[int, int]] = []
         self._is_resumed = is_resumed
         self._searches = SEARCHES
-        self._rest: dict[tuple[str, int], int] | None = None
+        self._ways: Ways | None = None
         self._session = self._find(begin.native_id)
         # A head that an earlier reading began to fill is made from the whole log.
         self._is_involved = self._session is not None and self._session.is_hidden
@@ -80,6 +78,8 @@ class Weaver:
         # The way that people read now, when the session is a tree: key, digest and number of each.
         self._way: list[tuple[str, int, int]] | None = None
         self._heard: set[tuple[str, int]] = set()
+        # What the tool has in this reading beside its current way: that is not forgotten.
+        self._aside: set[tuple[str, int]] = set()
 
     @property
     def is_purged(self) -> bool:
@@ -98,11 +98,15 @@ class Weaver:
 
     def say(self, said: Said) -> None:
         """Add a message behind the one it answers to, unless it is there."""
-        here = self._here if said.parent == FOLLOWS else self._place_of(said.parent)
-        role, text = said.role, body_text(said, self._target.tool)
-        self._note_time(said)
-        if self._recognise(here, "message", role, text, said.id):
+        parent = said.parent
+        here = self._here if parent is FOLLOWS or parent == FOLLOWS else self._place_of(parent)
+        role, text = said.role, body_text(said, self._tool)
+        micros = to_micros(said.at)
+        self._note_time(said, micros)
+        if said.usage:
             self._pay(said.usage)
+        is_new = self._log is None and here == self._here
+        if not is_new and self._recognise(here, "message", role, text, said.id):
             return
         if len(text) > MAX_BODY >> 2 and len(text.encode()) > MAX_BODY:
             self.skipped += 1
@@ -111,8 +115,7 @@ class Weaver:
         for data in said.blobs:
             self._blobs[hash_of(data)] = data
             self._bytes += len(data)
-        self._pay(said.usage)
-        self._append("message", role, said.at, text, said.id)
+        self._append("message", role, micros, text, said.id)
         self._count(said)
 
     def compact(self, mark: Compacted) -> None:
@@ -125,7 +128,7 @@ class Weaver:
         text = document.encode({"summary": mark.summary, "through": through})
         if self._recognise(self._here, "compaction", None, text, mark.id):
             return
-        self._append("compaction", None, mark.at, text, mark.id)
+        self._append("compaction", None, to_micros(mark.at), text, mark.id)
         self._added.compacted_seq = self._here
 
     def take_back(self, taken: TakenBack) -> None:
@@ -135,23 +138,28 @@ class Weaver:
             return
         self._leave_known_log()
         if self._here != self._tip:
-            self._retract(taken.at)
+            self._branch(to_micros(taken.at))
 
     def follow(self, items: Sequence[Said | Compacted], *, is_current: bool) -> None:
         """Make a way through a tree the one that people read, unless all of it is known."""
         way = self._known_way()
         keyed = [(self._key(item), item) for item in items]
-        if not is_current and all(key in self._heard for key, _ in keyed):
-            return
+        if not is_current:
+            self._aside.update(key for key, _ in keyed)
+            if all(key in self._heard for key, _ in keyed):
+                return
         shared = 0
-        for (name, digest, _), (key, _) in zip(way, keyed, strict=False):
-            if (name, digest) != key:
+        for known, (key, _) in zip(way, keyed, strict=False):
+            if known[:2] != key:
                 break
             shared += 1
-        if shared == len(keyed):
+        is_whole = shared == len(keyed)
+        if is_whole and (shared == len(way) or way[shared][:2] not in self._aside):
             return
         del way[shared:]
         self._here = way[-1][2] if way else self._base
+        if is_whole and way:
+            self._branch(to_micros(items[-1].at))
         for key, item in keyed[shared:]:
             before = self._here
             if isinstance(item, Said):
@@ -173,6 +181,8 @@ class Weaver:
             return False
         if not (self._rows or self._usage or is_whole):
             return True
+        if is_whole and self._here not in (0, self._tip):
+            self._branch(self._active, only_if_lost=True)
         sheaf = self._sheaf(is_whole=is_whole, unit=unit)
         woven = self._target.store.write(weaving.put, sheaf, when=self._target.when).result()
         self._session = woven.session
@@ -247,27 +257,31 @@ class Weaver:
         self._go(here)
         if self._log is None:
             return False
-        if self._rest is None:
+        if self._ways is None:
             row = self._next_known()
             if row is not None and _is_same(row, kind, role, text):
                 self._log.popleft()
                 self._stand_on(row.seq, id)
                 return True
-            self._rest = self._remaining()
-        found = self._rest.get((id or "", _digest(kind, role, text)))
-        if found is None or found <= self._here:
+            self._ways = self._all_ways()
+        found = self._ways.behind(self._here, (id or "", digest(kind, role, text)))
+        if found is None:
             return False
         self._stand_on(found, id)
         return True
 
-    def _remaining(self) -> dict[tuple[str, int], int]:
-        """Where each of the log's further lines stands: the source has left something out."""
-        rest: dict[tuple[str, int], int] = {}
-        while (row := self._next_known()) is not None:
-            assert self._log is not None
-            self._log.popleft()
-            rest[(row.native_id or "", _digest(row.kind, row.role, row.text))] = row.seq
-        return rest
+    def _all_ways(self) -> Ways:
+        """The whole log, read once more: the source has left something out."""
+        row = self._next_known()
+        first = self._read_through + 1 if row is None else row.seq
+        return Ways(self._rows_from_the_first(), first)
+
+    def _rows_from_the_first(self) -> Iterator[Row]:
+        after = 0
+        read = self._target.store.read
+        while rows := read(weaving.page, self._segments, after).result():
+            yield from rows
+            after = rows[-1].seq
 
     def _known_way(self) -> list[tuple[str, int, int]]:
         if self._way is not None:
@@ -279,7 +293,7 @@ class Weaver:
                 after = int(document.decode(row.text)["after"])
                 way = [each for each in way if each[2] <= after]
                 continue
-            key = (row.native_id or "", _digest(row.kind, row.role, row.text))
+            key = key_of(row)
             way.append((*key, row.seq))
             self._heard.add(key)
         self._log, self._way = None, way
@@ -288,8 +302,8 @@ class Weaver:
     def _key(self, item: Said | Compacted) -> tuple[str, int]:
         if isinstance(item, Said):
             text = body_text(item, self._target.tool)
-            return item.id or "", _digest("message", item.role, text)
-        return "", _digest("compaction", None, document.encode({"summary": item.summary}))
+            return item.id or "", digest("message", item.role, text)
+        return "", digest("compaction", None, document.encode({"summary": item.summary}))
 
     # Where we are
 
@@ -303,9 +317,9 @@ class Weaver:
         before, self._here = self._here, here
         if self._log is None:
             return False
-        if self._rest is not None:
+        if self._ways is not None:
             text = document.encode({"after": here, "reason": "branch"})
-            return self._rest.get(("", _digest("retraction", None, text)), 0) > before
+            return self._ways.latest(("", digest("retraction", None, text))) > before
         row = self._next_known()
         if row is None or not _takes_back_to(row, here):
             return False
@@ -322,9 +336,7 @@ class Weaver:
             # A second root: the conversation was begun anew.
             return 0
         found = self._seq_of(parent)
-        if found is None or any(first <= found <= last for first, last in self._taken):
-            return self._here
-        return found
+        return self._here if found is None else found
 
     def _seq_of(self, native_id: str) -> int | None:
         found = self._seqs.get(native_id)
@@ -333,25 +345,35 @@ class Weaver:
         self._searches -= 1
         found = next((r.seq for r in reversed(self._rows) if r.native_id == native_id), None)
         if found is None:
-            read = self._target.store.read
-            segments = read(weaving.history, self._session).result()
-            found = read(weaving.seq_of, segments, native_id).result()
+            found = self._target.store.read(weaving.seq_of, self._history(), native_id).result()
         if found is not None:
             self._seqs.put(native_id, found)
         return found
 
+    def _history(self) -> list[Segment]:
+        """What is written of the log, with what the session shares of another's."""
+        if self._session is not None:
+            return self._target.store.read(weaving.history, self._session).result()
+        return [
+            replace(each, last=min(each.last, self._base))
+            for each in self._segments
+            if each.first <= self._base
+        ]
+
     # What is new
 
-    def _append(self, kind: str, role: str | None, at: datetime, text: str, id: str | None) -> None:
-        self._leave_known_log()
+    def _append(self, kind: str, role: str | None, at: int, text: str, id: str | None) -> None:
+        rows = self._rows
+        if not rows or self._log is not None:
+            self._leave_known_log()
         if self._here != self._tip:
-            self._retract(at)
-        micros = to_micros(at)
-        seq = self._next_seq()
-        self._rows.append(Row(seq, kind, role, micros, text))
+            self._branch(at)
+        seq = rows[-1].seq + 1 if rows else self._next_seq()
+        rows.append(Row(seq, kind, role, at, text))
         self._bytes += len(text)
-        self._tip = seq
-        self._stand_on(seq, id)
+        self._tip = self._here = seq
+        if id is not None:
+            self._seqs.put(id, seq)
 
     def _leave_known_log(self) -> None:
         """From the first new line on nothing is recognised; a fork begins here."""
@@ -364,11 +386,26 @@ class Weaver:
             self._tip = self._here
             self._is_involved = self._here > 0
 
-    def _retract(self, at: datetime) -> None:
+    def _branch(self, at: int, *, only_if_lost: bool = False) -> None:
+        """Go on behind an earlier entry; the way to it is said again if it was taken back since."""
+        standing, lost = self._target.store.read(
+            weaving.way_to, self._history(), self._rows, self._here
+        ).result()
+        if only_if_lost and not lost:
+            return
+        self._here, self._is_involved = standing, True
+        if standing != self._tip:
+            self._retract(at)
+        for row in weaving.renumbered(lost, self._next_seq()):
+            self._rows.append(row)
+            self._bytes += len(row.text)
+            self._tip = row.seq
+            self._stand_on(row.seq, row.native_id)
+
+    def _retract(self, at: int) -> None:
         text = document.encode({"after": self._here, "reason": "branch"})
         seq = self._next_seq()
-        self._rows.append(Row(seq, "retraction", None, to_micros(at), text))
-        self._taken.append((self._here + 1, seq))
+        self._rows.append(Row(seq, "retraction", None, at, text))
         self._tip = self._here
         self._is_involved = True
 
@@ -387,20 +424,28 @@ class Weaver:
         if said.role == "assistant":
             added.last_reply_seq = self._here
         elif said.role == "user" and added.preview is None:
-            added.preview = _preview(said.parts)
+            added.preview = preview_of(said.parts)
         added.active_at = self._active
         if said.model is not None:
             self.fields["model"] = said.model
 
-    def _note_time(self, said: Said) -> None:
+    def _note_time(self, said: Said, micros: int) -> None:
         if self._began is None:
             self._began = said.at
-        if said.role in ("user", "assistant"):
-            self._active = max(self._active, to_micros(said.at))
+        if micros > self._active and said.role in ("user", "assistant"):
+            self._active = micros
 
     def _pay(self, usage: Sequence[Usage]) -> None:
+        now = self._target.when.now
         for used in usage:
-            self._usage.append(priced(used, at=used.at or self._target.when.now))
+            row = ledger.row_of(used, at=now)
+            cost = cost_of(used, at=now)
+            if cost is not None:
+                row["provider"] = row["provider"] or cost.provider
+                row["cost_microusd"] = cost.microusd
+                row["cost_status"] = CostStatus.ESTIMATED
+                row["price_source"], row["price_version"] = SOURCE, VERSION
+            self._usage.append(row)
 
     def _sheaf(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None) -> Sheaf:
         return Sheaf(
@@ -443,49 +488,9 @@ class Weaver:
         return encode_id(max(0, to_micros(self._began) // 1000), int(hash_of(name)[:20], 16))
 
 
-def body_text(said: Said, tool: str) -> str:
-    """A message as the log keeps it."""
-    body: dict[str, Any] = {"parts": said.parts}
-    if said.person is not None:
-        body["person"] = said.person
-    if said.model is not None:
-        body["model"] = said.model
-    if said.finish_reason is not None:
-        body["finish_reason"] = said.finish_reason
-    if said.token_count is not None:
-        body["token_count"] = said.token_count
-    if said.id is not None:
-        body["platform_message_id"] = said.id
-    if said.role == "system":
-        # Words of a system that is not ours: people read them, no model takes them for orders.
-        body["extra"] = {"imported": tool} | (said.extra or {})
-    elif said.extra:
-        body["extra"] = said.extra
-    return document.encode(body)
-
-
-def is_known(target: Target, native_id: str) -> bool:
-    """Whether a session of that name is here."""
-    found = target.store.read(
-        imports.find_session, native_id, profile=target.profile, tool=target.tool
-    ).result()
-    return found is not None
-
-
-def _digest(kind: str, role: str | None, text: str) -> int:
-    """What tells two lines apart; of a compaction only what it says, not where."""
-    said = document.decode(text)["summary"] if kind == "compaction" else text
-    return hash((kind, role, said))
-
-
 def _takes_back_to(row: Row, here: int) -> bool:
     return row.kind == "retraction" and int(document.decode(row.text)["after"]) == here
 
 
 def _is_same(row: Row, kind: str, role: str | None, text: str) -> bool:
     return row.kind == kind and row.role == role and row.text == text
-
-
-def _preview(parts: Sequence[dict[str, Any]]) -> str | None:
-    words = "\n".join(part["text"] for part in parts if part["type"] == "text")
-    return preview(words[:_PREVIEWED]) or None
