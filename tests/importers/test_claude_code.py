@@ -521,6 +521,9 @@ def test_bad_lines_are_told_of_and_the_rest_is_kept(
     with tape.path.open("ab") as file:
         file.write(b'{"type": "user", "mess\n\x00\x00\x00\n[1, 2]\n')
         file.write(b'{"a":' * 1000 + b"1" + b"}" * 1000 + b"\n")
+        file.write(b'{"type":"new","a":' + b"[" * 300 + b"]" * 300 + b"}\n")
+        deep = b'{"type":"x","b":' + b"[" * 300 + b"]" * 300 + b"}"
+        file.write(b'{"type":"user","message":{"content":[' + deep + b"]}}\n")
         file.write(b'\n{"type":"user","uuid":5,"message":{"content":"\\ud800 half"}}\n')
     tape.prompt("Two")
     tape.write()
@@ -529,7 +532,7 @@ def test_bad_lines_are_told_of_and_the_rest_is_kept(
 
     report = archive.take(importer, list(importer.find(tape.path)))
 
-    assert [fault.where for fault in report.faults] == ["line 2", "line 4", "line 5"]
+    assert [fault.where for fault in report.faults] == [f"line {n}" for n in (2, 4, 5, 6, 7)]
     assert archive.texts(TOOL, tape.session_id) == ["One", "\ud800 half", "Two"]
     archive.check()
 

@@ -71,8 +71,11 @@ def line_of(text: bytes) -> Line | None:
         line = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _lenient(text)
-    if text.count(b"{") + text.count(b"[") > json_lines.MAX_DEPTH:
-        _check_depth(raw_of(text))
+    message = line.message
+    if message is None or message.content.__class__ is not str:
+        for given in (line.content, line.attachment) if message is None else (message.content,):
+            if not _is_flat(given):
+                _check_depth(given)
     return line
 
 
@@ -80,9 +83,11 @@ def raw_of(text: bytes) -> Any:
     """All that a line has."""
     stripped = text.removeprefix(_BOM).strip(b" \t\r\n\x00")
     try:
-        return json_lines.decode(stripped)
+        data = json_lines.decode(stripped)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not JSON ({str(error)[:100]})") from error
+    _check_depth(data)
+    return data
 
 
 def _lenient(text: bytes) -> Line | None:
@@ -91,7 +96,6 @@ def _lenient(text: bytes) -> Line | None:
     data = raw_of(text)
     if not isinstance(data, dict):
         raise Unreadable(f"not an object but {type(data).__name__}")
-    _check_depth(data)
     line: Line = _filled(Line, data)
     line.timestamp = times.of(data.get("timestamp"))
     message = data.get("message")
@@ -112,6 +116,25 @@ def _filled(kind: Any, data: dict[str, Any]) -> Any:
             except (msgspec.ValidationError, UnicodeError):
                 continue
     return made
+
+
+def _is_flat(content: Any) -> bool:
+    """Whether nothing stands deep in it, seen at a glance: nearly all content is so."""
+    if content.__class__ is not list:
+        return content.__class__ is not dict
+    for block in content:
+        if block.__class__ is dict:
+            for value in block.values():
+                if value.__class__ is list or (value.__class__ is dict and not _is_plain(value)):
+                    return False
+        elif block.__class__ is list:
+            return False
+    return True
+
+
+def _is_plain(data: dict[str, Any]) -> bool:
+    kinds = {value.__class__ for value in data.values()}
+    return dict not in kinds and list not in kinds
 
 
 def _check_depth(data: Any) -> None:

@@ -53,21 +53,31 @@ class Usage:
 
     def __post_init__(self) -> None:
         known = self.cost_microusd is not None
-        numbers = (
-            self.input_tokens,
-            self.output_tokens,
-            self.cache_read_tokens,
-            self.cache_write_tokens,
-            self.reasoning_tokens,
-            self.cost_microusd if known else 0,
-        )
-        for name, value in zip(_NUMBERS, numbers, strict=True):
-            if type(value) is not int or not 0 <= value < _MOST:
-                raise BadInput(f"{name} must be a whole number from 0 up, not {value!r}.")
+        # By name: many are made, and a loop over the fields takes longer than the rest.
+        if not (
+            _is_whole(self.input_tokens)
+            and _is_whole(self.output_tokens)
+            and _is_whole(self.cache_read_tokens)
+            and _is_whole(self.cache_write_tokens)
+            and _is_whole(self.reasoning_tokens)
+            and (not known or _is_whole(self.cost_microusd))
+        ):
+            raise BadInput(self._fault())
         if not known and self.cost_status is not CostStatus.UNKNOWN:
             raise BadInput(f"A cost that is {self.cost_status} needs cost_microusd.")
         if known and self.cost_status in (CostStatus.UNKNOWN, CostStatus.PARTIAL):
             object.__setattr__(self, "cost_status", CostStatus.REPORTED)
+
+    def _fault(self) -> str:
+        given = [(name, getattr(self, name)) for name in _NUMBERS]
+        name, value = next(
+            each for each in given if not _is_whole(each[1]) and each != ("cost_microusd", None)
+        )
+        return f"{name} must be a whole number from 0 up, not {value!r}."
+
+
+def _is_whole(value: object) -> bool:
+    return value.__class__ is int and 0 <= value < _MOST
 
 
 USAGE_FIELDS = tuple(field.name for field in fields(Usage))
