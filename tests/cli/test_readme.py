@@ -1,8 +1,10 @@
-"""The quick start in the README works as it is written."""
+"""The quick start in the README, and the first half hour, work as they are written."""
 
 import re
 import shlex
 from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Program
 
@@ -24,3 +26,24 @@ def test_the_commands_of_the_readme_work_one_after_the_other(hansard: Program) -
         assert answer.code == 0, (command, answer.err)
         found = re.match(r"[0-9a-z]{26}", answer.out)
         session = found[0][:14] if found and not session else session
+
+
+def test_the_commands_of_the_first_half_hour_work_one_after_the_other(
+    hansard: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (README.parent / "docs" / "start.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(sh|toml)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    hansard.home.mkdir()
+    monkeypatch.chdir(hansard.home)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "never sent")
+    done = 0
+    for kind, block in blocks:
+        if kind == "toml":
+            (hansard.home / "hansard.toml").write_text(block, encoding="utf-8")
+            continue
+        for line in block.splitlines():
+            answer = hansard(*shlex.split(line, comments=True)[1:])
+            assert answer.code == 0, (line, answer.err)
+            assert answer.out, line
+            done += 1
+    assert done > 12
