@@ -131,7 +131,7 @@ def test_what_is_cut_off_is_told_and_the_rest_is_whole(archive: Archive, tmp_pat
     ]
 
 
-def test_cycles_and_lost_parents_lose_no_message(archive: Archive, tmp_path: Path) -> None:
+def test_what_hangs_on_a_cycle_is_told(archive: Archive, tmp_path: Path) -> None:
     talk = ChatGptTalk().say("a", "user", "one").say("b", "assistant", "two")
     mapping = talk.data["mapping"]
     mapping["a"]["parent"] = "b"
@@ -140,9 +140,10 @@ def test_cycles_and_lost_parents_lose_no_message(archive: Archive, tmp_path: Pat
     talk.data["current_node"] = "c"
     path = write.zipped(tmp_path / "export.zip", {"conversations.json": [talk.data]}, {})
 
-    take(archive, path)
+    report = take(archive, path)
 
     assert archive.texts("chatgpt", "conv-1") == ["three"]
+    assert "2 of its messages stand on no branch" in report.faults[0].why
     archive.check()
 
 

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hansard.importers import exports, files, json_items, shape, times, trees
+from hansard.importers import exports, files, shape, times, trees
 from hansard.importers.base import (
     Begin,
-    Branch,
     End,
     Event,
     Facts,
@@ -42,15 +41,13 @@ class ChatGpt:
         yield from exports.find(place)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        with exports.lists(unit.path) as (lists, shelf):
-            assets = Assets(shelf)
-            for name, file in lists:
-                for item in json_items.items(file):
-                    where = f"{name} conversation {item.number + 1}"
-                    if item.why is not None:
-                        yield Skipped(where=where, why=item.why)
-                    else:
-                        yield from _conversation(item.data, where, assets, unit)
+        assets: Assets | None = None
+        for where, item, shelf in exports.conversations(unit.path):
+            assets = assets or Assets(shelf)
+            if item.why is not None:
+                yield Skipped(where=where, why=item.why)
+            else:
+                yield from _conversation(item.data, where, assets, unit)
 
 
 def _conversation(data: object, where: str, assets: Assets, unit: Unit) -> Iterator[Event]:
@@ -104,12 +101,8 @@ class _Tree:
         while current in gone:
             gone.discard(current)
             current = self._parents.get(current)
-        others, way = trees.ways(kept, current=current)
-        if missing := trees.left_out(kept, [*others, way]):
-            yield Skipped(where=where, why=f"{missing:,} messages of a tree with too many branches")
-        for each in others:
-            yield Branch(items=[messages[id] for id in each], is_current=False)
-        yield Branch(items=[messages[id] for id in way], is_current=True)
+        said = {id: [messages[id]] for id in kept}
+        yield from trees.branches(kept, said, current=current, where=where)
         if self._skipped:
             yield Skipped(where=where, why=f"{self._skipped:,} nodes hold no message")
 

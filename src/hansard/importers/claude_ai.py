@@ -5,10 +5,9 @@ from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 
-from hansard.importers import anthropic_blocks, exports, files, json_items, shape, times, trees
+from hansard.importers import anthropic_blocks, exports, files, shape, times, trees
 from hansard.importers.base import (
     Begin,
-    Branch,
     End,
     Event,
     Facts,
@@ -43,14 +42,11 @@ class ClaudeAi:
         yield from exports.find(place)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        with exports.lists(unit.path) as (lists, _):
-            for name, file in lists:
-                for item in json_items.items(file):
-                    where = f"{name} conversation {item.number + 1}"
-                    if item.why is not None:
-                        yield Skipped(where=where, why=item.why)
-                    else:
-                        yield from _conversation(item.data, where, unit)
+        for where, item, _ in exports.conversations(unit.path):
+            if item.why is not None:
+                yield Skipped(where=where, why=item.why)
+            else:
+                yield from _conversation(item.data, where, unit)
 
 
 def _conversation(data: object, where: str, unit: Unit) -> Iterator[Event]:
@@ -91,12 +87,7 @@ def _ways(
             yield from said
         return
     current = shape.name(talk.get("current_leaf_message_uuid"))
-    others, way = trees.ways(parents, current=current)
-    if missing := trees.left_out(parents, [*others, way]):
-        yield Skipped(where=where, why=f"{missing:,} messages of a tree with too many branches")
-    for each in others:
-        yield Branch(items=[one for id in each for one in messages[id]], is_current=False)
-    yield Branch(items=[one for id in way for one in messages[id]], is_current=True)
+    yield from trees.branches(parents, messages, current=current, where=where)
 
 
 def _fields(talk: Json) -> Json:

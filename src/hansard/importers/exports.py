@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from hansard.errors import BadInput
-from hansard.importers import files, zips
+from hansard.importers import files, json_items, zips
 from hansard.importers.base import Unit
 
 LIST = re.compile(r"\Aconversations(?:-\d{1,6})?\.json\Z")
@@ -79,6 +79,14 @@ def has(place: Path, sign: bytes) -> bool:
     except (BadInput, OSError):
         pass
     return False
+
+
+def conversations(path: Path) -> Iterator[tuple[str, json_items.Item, Shelf]]:
+    """Each item of a unit's lists: where it stands, what it is, and the files beside it."""
+    with lists(path) as (found, shelf):
+        for name, file in found:
+            for item in json_items.items(file):
+                yield f"{name} conversation {item.number + 1}", item, shelf
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from hansard.importers.base import Branch, Compacted, Said
+from hansard.importers.base import Branch, Compacted, Said, Skipped
 
 # So many messages all ways together may have; a tree of more is told by its current way alone.
 MOST = 1_000_000
@@ -47,11 +47,6 @@ def way_to(parents: Mapping[str, str | None], leaf: str) -> list[str]:
     return list(reversed(way))
 
 
-def left_out(parents: Mapping[str, str | None], told: list[list[str]]) -> int:
-    """How many messages stand on none of the ways that were told."""
-    return len(parents) - len({each for way in told for each in way})
-
-
 def without(parents: Mapping[str, str | None], gone: set[str]) -> dict[str, str | None]:
     """The tree without some of its nodes; their children hang on the next above them."""
     kept: dict[str, str | None] = {}
@@ -77,9 +72,14 @@ def branches(
     said: Mapping[str, Sequence[Said | Compacted]],
     *,
     current: str | None = None,
-) -> Iterator[Branch]:
-    """The tree as its ways, the current one last."""
+    where: str = "tree",
+) -> Iterator[Branch | Skipped]:
+    """The tree as its ways, the current one last; what stands on none of them is told."""
     rest, way = ways(parents, current=current)
+    told = {id for each in (*rest, way) for id in each}
+    if len(told) < len(parents):
+        missing = len(parents) - len(told)
+        yield Skipped(where=where, why=f"{missing:,} of its messages stand on no branch")
     for number, each in enumerate([*rest, way]):
         items = [item for id in each for item in said.get(id, ())]
         yield Branch(items=items, is_current=number == len(rest))
