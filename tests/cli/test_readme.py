@@ -33,7 +33,7 @@ def test_the_commands_of_the_first_half_hour_work_one_after_the_other(
 ) -> None:
     text = (README.parent / "docs" / "start.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(sh|toml)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    hansard.home.mkdir()
+    hansard.home.mkdir(mode=0o700)
     monkeypatch.chdir(hansard.home)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "never sent")
     done = 0
