@@ -217,7 +217,8 @@ def _discovery(house: House | None, wish: Wish, *, now: datetime) -> Discovery:
     for unit in importer.find(wish.place):
         count, size = count + 1, size + unit.size
         more = driver.ahead(target, unit)
-        if more is not None:
+        # A file that was read to its end and has only grown older has nothing new in it.
+        if more:
             new, new_size = new + 1, new_size + more
             if unit.expires_at is not None and unit.expires_at - now < SOON:
                 ends.append(unit.expires_at)
