@@ -14,7 +14,7 @@ import msgspec
 
 from hansard.actions import adopting, fold, titles
 from hansard.actions.log import SessionChanged
-from hansard.clock import Occasion, to_micros
+from hansard.clock import Occasion, from_micros, to_micros
 from hansard.errors import Conflict
 from hansard.model import document, transcript
 from hansard.model.entry import MAX_SEQ, Retraction
@@ -272,7 +272,8 @@ def _make(tx: Tx, sheaf: Sheaf) -> Imported:
 
 
 def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion, notes: list[str]) -> None:
-    line = adopting.fitted(tx, _numbered(tx, sheaf.line), session.no, session.last_seq, notes)
+    line = _active(tx, sheaf, session) if sheaf.is_involved else sheaf.line
+    line = adopting.fitted(tx, _numbered(tx, line), session.no, session.last_seq, notes)
     transfer.show(
         tx,
         session.no,
@@ -284,6 +285,17 @@ def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion, notes: lis
     fold.put(tx, session.no, _counts(tx, sheaf, session))
     transfer.tell_entries(tx, session.no, session.base_seq + 1, session.last_seq)
     _tell(tx, sheaf, session)
+
+
+def _active(tx: Tx, sheaf: Sheaf, session: Imported) -> SessionLine:
+    """With the time of what an earlier reading heard, if the source no longer has it."""
+    first, last = entries.entry_no(session.no, 0), entries.entry_no(session.no, MAX_SEQ)
+    row = tx.one("count_entries", first=first, last=last)
+    line = sheaf.line
+    if row is None or row[3] is None:
+        return line
+    active_at = max(from_micros(row[3]), line.last_active_at or line.began_at)
+    return msgspec.structs.replace(line, last_active_at=active_at)
 
 
 def _numbered(tx: Tx, line: SessionLine) -> SessionLine:

@@ -36,16 +36,24 @@ class Ways:
         return self._latest.get(key, 0)
 
     def behind(self, here: int, key: Key) -> int | None:
-        """The last line that says so and to which the line we are on has led, perhaps said again."""
+        """The last line that says so and to which the way we have come led, perhaps said again."""
         found = self._latest.get(key, 0)
         if found <= here:
             return None
-        at = self._before[found]
-        while here and at != here and self._keys.get(at) != self._keys.get(here):
+        at = self._before[found] if here else 0
+        while at != here and not self._is_same_way(at, here):
             if at == 0:
                 return None
             at = self._before[at]
         return found
+
+    def _is_same_way(self, one: int, other: int) -> bool:
+        """Whether the same was said up to two lines."""
+        while one != other:
+            if self._keys.get(one) != self._keys.get(other):
+                return False
+            one, other = self._before.get(one, 0), self._before.get(other, 0)
+        return True
 
 
 def key_of(row: Row) -> Key:
