@@ -1,4 +1,4 @@
-"""PostgreSQL: appends on sixteen connections beside a bare insert loop."""
+"""PostgreSQL: appends on sixteen connections beside a bare insert loop, searches beside SQLite's."""
 
 import importlib
 import threading
@@ -7,9 +7,10 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from hansard.bench import populate
+from hansard.bench import populate, search, search_store
 from hansard.bench.append import OURS, Product, in_threads
-from hansard.bench.goals import at_least
+from hansard.bench.corpus import Language, corpus
+from hansard.bench.goals import at_least, at_most
 from hansard.bench.measure import Case, Contestant, Sample, Scale
 from hansard.bench.raw import BODY
 from hansard.bench.texts import sql
@@ -18,10 +19,12 @@ from hansard.store.opening import open_store
 
 CONNECTIONS = 16
 FLOOR = "a bare insert loop"
+ON_SQLITE = "hansard, on SQLite"
+LEAST = 400
 
 
-def cases(_: Path, __: Scale) -> Iterator[Case]:
-    """Sixteen writers on a server of our own."""
+def cases(folder: Path, scale: Scale) -> Iterator[Case]:
+    """Sixteen writers on a server of our own; then searches, beside those on SQLite."""
     # Both are loaded here only: the one is for tests, the other an extra.
     testing = importlib.import_module("hansard.testing.postgres")
     psycopg = importlib.import_module("psycopg")
@@ -42,6 +45,32 @@ def cases(_: Path, __: Scale) -> Iterator[Case]:
                 ),
                 (at_least(0.6, "of the floor", lambda got: got.ratio(OURS, FLOOR)),),
             )
+        yield from _searches(stack, server.create_database(), folder, max(LEAST, scale.messages))
+
+
+def _searches(stack: ExitStack, url: str, folder: Path, count: int) -> Iterator[Case]:
+    """The same words in the same messages."""
+    language = Language()
+    there = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    stack.enter_context(closing(there))
+    search_store.fill(there, corpus(language, count))
+    here = populate.opened(search_store.build(folder, language, count))
+    stack.enter_context(closing(here))
+    for store in (there, here):
+        store.catch_up(None).result()
+    for name, words in (
+        ("medium", language.words[2_000:2_400:10]),
+        ("common", language.words[:40]),
+    ):
+        yield Case(
+            f"search a {name} word, {count:,} messages",
+            (
+                Contestant(OURS, "product", search.asking(words, there)),
+                Contestant(ON_SQLITE, "floor", search.asking(words, here)),
+            ),
+            (at_most(3, "times SQLite's", lambda got: got.ratio(OURS, ON_SQLITE, "p50")),),
+            by="p50",
+        )
 
 
 class Bare:

@@ -110,6 +110,16 @@ def _goals(kind: Kind) -> Iterator[Goal]:
         yield at_least(kind.times_better, "times as fast as the known store", better)
 
 
+def asking(words: Sequence[str], store: Store) -> Callable[[float], Sample]:
+    """These words, one after the other, by relevance."""
+    asked = cycle(words)
+
+    def one() -> None:
+        _ask(store, next(asked))
+
+    return repeat(one)
+
+
 def _asking(kind: Kind, ask: Callable[[str], object]) -> Callable[[float], Sample]:
     asked = cycle(kind.asked)
 
