@@ -1,6 +1,7 @@
 """Pictures are well-formed, say what they show, and goals say their figures."""
 
-import xml.etree.ElementTree as ElementTree
+import itertools
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_bars_have_the_length_of_their_order_of_magnitude() -> None:
         },
     )
 
-    tree = ElementTree.fromstring(drawn)
+    tree = ET.fromstring(drawn)
     widths = [float(rect.get("width", 0)) for rect in tree.iter(f"{SVG}rect")][1:]
     said = [text.text for text in tree.iter(f"{SVG}text")]
     assert widths[0] < widths[1] < widths[2]
@@ -39,13 +40,13 @@ def test_a_flat_curve_is_drawn_flat_and_names_do_not_cover_each_other() -> None:
     flat = [(1_000.0, 0.5), (1_000_000.0, 0.5)]
     drawn = chart.lines("growth", "ms", "sessions", {"list": flat, "open": flat, "find": flat})
 
-    tree = ElementTree.fromstring(drawn)
+    tree = ET.fromstring(drawn)
     for line in tree.iter(f"{SVG}polyline"):
         assert len({point.split(",")[1] for point in line.get("points", "").split()}) == 1
     names = [text for text in tree.iter(f"{SVG}text") if "name" in text.get("class", "")]
     places = sorted(float(text.get("y", 0)) for text in names)
     assert len(places) == 3
-    assert all(below - above >= 12 for above, below in zip(places, places[1:], strict=False))
+    assert all(below - above >= 12 for above, below in itertools.pairwise(places))
 
 
 def test_a_goal_is_judged_and_says_its_figure() -> None:
