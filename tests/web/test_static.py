@@ -6,6 +6,7 @@ import pytest
 
 from hansard.web.pages import login_page, own_place
 from hansard.web.static import Bundle
+from tests.web.conftest import Served
 
 
 @pytest.fixture
@@ -63,3 +64,14 @@ def test_a_login_leads_only_to_places_of_ours(text: str) -> None:
 def test_a_login_leads_back_to_where_it_was_asked_for() -> None:
     assert own_place("/s/abc?q=x#m12") == "/s/abc?q=x#m12"
     assert "<script>" not in login_page("<script>", '/"><script>')
+
+
+async def test_an_address_that_leads_nowhere_is_a_page_for_people(server: Served) -> None:
+    browser = await server.fresh()
+
+    page = await browser.get("/nowhere", headers={"Accept": "text/html,*/*"})
+    program = await browser.get("/nowhere", headers={"Accept": "application/json"})
+
+    assert (page.status_code, program.status_code) == (404, 404)
+    assert "There is no such page." in page.text
+    assert program.headers["content-type"] == "application/problem+json"

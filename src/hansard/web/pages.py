@@ -31,6 +31,12 @@ def not_built() -> str:
     return _FRAME.format(title="Hansard", body=_NOT_BUILT)
 
 
+def no_page() -> str:
+    """What a person gets who follows an address that leads nowhere."""
+    body = '<h1>There is no such page.</h1><p><a href="/">Go to your conversations</a></p>'
+    return _FRAME.format(title="No such page", body=body)
+
+
 def login_page(said: str = "", place: str = "/") -> str:
     """The form for the password, perhaps with what went wrong; afterwards it leads to a place."""
     note = f'<p role="alert">{escape(said)}</p>' if said else ""

@@ -8,10 +8,11 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from hansard.errors import Ambiguous, BadInput, HansardError, RetryLater
 from hansard.model import document
+from hansard.web import pages
 from hansard.web.headers import HEADERS
 
 MEDIA_TYPE = "application/problem+json"
@@ -104,6 +105,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _of_the_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 404 and _is_for_a_person(request):
+        return HTMLResponse(pages.no_page(), 404)
     kind = _NAMES.get(error.status_code, "error")
     more: dict[str, Any] = {"committed": "no"} if _is_write(request) else {}
     headers = dict(error.headers or {})
@@ -127,6 +130,12 @@ async def _unforeseen(request: Request, error: Exception) -> Response:
     return problem(
         500, "error", "Something went wrong here; the log says what.", headers=HEADERS, **more
     )
+
+
+def _is_for_a_person(request: Request) -> bool:
+    """Whether someone typed an address, and no program asked."""
+    accepted = request.headers.get("accept", "")
+    return request.method == "GET" and "text/html" in accepted
 
 
 def _is_write(request: Request) -> bool:
