@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hansard.actions import compact, erase, search, verify
-from hansard.actions.erase import Whom
 from hansard.actions.search import Wish
+from hansard.actions.shares import Whom
 from hansard.model.entry import Message, Role
 from hansard.model.part import Attachment, Text
 from hansard.model.place import Person, Source

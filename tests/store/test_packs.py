@@ -6,6 +6,7 @@ import pytest
 
 from hansard.actions import erase, pack, search, verify
 from hansard.actions.search import Wish
+from hansard.actions.shares import Whom
 from hansard.errors import Damaged
 from hansard.model.entry import Message, Role
 from hansard.model.part import Attachment, Text, ToolCall, ToolResult
@@ -120,7 +121,7 @@ def test_an_erased_person_is_in_no_pack(world: World) -> None:
     filled(world)
     packed(world)
 
-    erase.erase(world.store, erase.Whom("telegram", "ann"), profile="main", when=world.when())
+    erase.erase(world.store, Whom("telegram", "ann"), profile="main", when=world.when())
 
     assert world.read(packs) == 0
     assert finds(world, "numbat") == 0

@@ -87,16 +87,17 @@ def _delete_unneeded(tx: Tx, no: int, id: str, *, profile: str) -> Purged:
     last = entries.entry_no(no + 1, 0) - 1
     delete_blobs(tx, first, last, profile=profile)
     deleted = tx.run("delete_entries", first=first, last=last)
-    if not needed:
-        tx.run("delete_turns", no=no)
+    tx.run("forget_partials" if needed else "delete_turns", no=no)
     return Purged(id, deleted, needed)
 
 
-def delete_blobs(tx: Tx, first: int, last: int, *, profile: str) -> None:
-    """Let go of what these entries refer to; what no other entry needs is deleted."""
+def delete_blobs(
+    tx: Tx, first: int, last: int, *, profile: str, but: frozenset[str] = frozenset()
+) -> None:
+    """Let go of what these entries refer to, but for some; what no other entry needs is deleted."""
     hashes = [row[0] for row in tx.all("blobs_of_entries", first=first, last=last)]
     tx.run("delete_blob_refs", first=first, last=last)
-    for name in dict.fromkeys(hashes):
+    for name in dict.fromkeys(each for each in hashes if each not in but):
         tx.run("delete_upload", hash=name, profile=profile)
         tx.run("delete_blob_if_unused", hash=name)
 

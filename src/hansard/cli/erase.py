@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 
 from hansard.actions import erase as erasing
-from hansard.actions.erase import Whom
+from hansard.actions.shares import Share, Whom
 from hansard.cli.console import Console
 from hansard.cli.table import count
 from hansard.cli.tree import command, pass_console
@@ -45,11 +45,17 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
         f"{count(receipt.sessions_purged, 'session')} purged, "
         f"{count(receipt.messages_erased, 'message')} erased, "
         f"{count(receipt.sessions_changed, 'session')} with others kept. "
-        f"Receipt {receipt.id}.\n{receipt.remains}",
+        f"Receipt {receipt.id}.\n{_left(receipt)}{receipt.remains}",
     )
 
 
-def _tell_plan(console: Console, found: list[erasing.Share]) -> None:
+def _left(receipt: erasing.Receipt) -> str:
+    if not receipt.left:
+        return ""
+    return f"A turn is running in {', '.join(receipt.left)}: not erased. Stop it and erase again.\n"
+
+
+def _tell_plan(console: Console, found: list[Share]) -> None:
     whole = sum(share.is_whole for share in found)
     messages = sum(len(share.seqs) for share in found)
     value = {

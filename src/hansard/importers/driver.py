@@ -296,7 +296,9 @@ class Reading:
         if self._resume is not None and not weaver.is_shown:
             raise _Unresumable
         if weaver.is_purged:
-            self._report.note(f"{begin.native_id} was purged here; it was left out")
+            self._report.note(
+                f"{begin.native_id} was purged here, or someone erased from it; it was left out"
+            )
             return
         self._weaver, self._was_new = weaver, weaver.is_new
 

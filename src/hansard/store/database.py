@@ -95,6 +95,9 @@ class Store(Protocol):
     def index_in_background(self) -> None:
         """From now on feed the index as the log grows, not only when someone searches."""
 
+    def scrub(self) -> None:
+        """Leave no copy of what was deleted beside the database, as far as that is in our hands."""
+
     def shrink(self) -> None:
         """Give back the room that deleted content took, where the database does not by itself."""
 

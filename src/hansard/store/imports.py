@@ -10,6 +10,8 @@ from hansard.store.database import Tx
 from hansard.store.sessions import column
 
 MAX_NAME = 1024
+# Stands among what is known of a session from which someone was erased: its tool still has their words.
+CLOSED = '"erased":true'
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,10 @@ class ReadUnit:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A session that came from another tool. Hidden: it is not whole yet."""
+    """A session that came from another tool. Hidden: it is not whole yet.
+
+    Purged: it was, or someone was erased from it; in both cases its tool's words stay away.
+    """
 
     no: int
     id: str
@@ -61,11 +66,11 @@ def find_session(tx: Tx, native_id: str, *, profile: str, tool: str) -> Imported
     row = tx.one("find_imported", profile=profile, tool=tool, native_id=_short(native_id))
     if row is None:
         return None
-    no, id, shelf, end_reason, base_seq, last_seq = row
+    no, id, shelf, end_reason, base_seq, last_seq, extra = row
     is_hidden = shelf == Shelf.GONE and end_reason == transfer.FILLING
     if is_hidden:
         last_seq = transfer.last_entry(tx, no, base_seq=base_seq)
-    is_purged = shelf == Shelf.GONE and not is_hidden
+    is_purged = (shelf == Shelf.GONE and not is_hidden) or CLOSED in extra
     return Imported(no, id, base_seq, last_seq, is_hidden, is_purged)
 
 

@@ -104,6 +104,9 @@ class PostgresStore:
         self.listen(lambda _: self._feed_soon())
         self._feed_soon()
 
+    def scrub(self) -> None:
+        """Nothing to do: the server's own files are its administrator's business."""
+
     def shrink(self) -> None:
         """Nothing to do: the server uses freed room again by itself."""
 

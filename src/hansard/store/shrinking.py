@@ -1,5 +1,7 @@
 """Writing an SQLite file anew, without the pages that deleted content left free."""
 
+from collections.abc import Callable
+
 import apsw
 
 from hansard.store import sqlite_file
@@ -9,12 +11,29 @@ from hansard.store.turnstile import Turnstile
 
 def vacuum(path: str, *, wait_seconds: float) -> None:
     """Shrink the file as one writer among the others: they wait, nothing is lost if we die."""
+    _alone(path, lambda connection: connection.execute("VACUUM"), wait_seconds=wait_seconds)
+
+
+def empty_wal(path: str, *, wait_seconds: float) -> None:
+    """Fold the WAL into the file and cut it; while a reader needs it, that is left to a later time."""
+    _alone(path, _checkpoint, wait_seconds=wait_seconds)
+
+
+def _checkpoint(connection: apsw.Connection) -> None:
+    try:
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        # A reader is on it. The pages are written over as the WAL begins anew.
+        return
+
+
+def _alone(path: str, act: Callable[[apsw.Connection], object], *, wait_seconds: float) -> None:
     turnstile = Turnstile(path, wait_seconds)
     try:
         with turnstile.pass_through():
             connection = sqlite_file.connect_writer(path)
             try:
-                connection.execute("VACUUM")
+                act(connection)
             finally:
                 connection.close()
     except apsw.Error as error:

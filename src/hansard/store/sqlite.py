@@ -105,6 +105,12 @@ class SqliteStore:
         self.listen(lambda _: index.wake())
         index.feed_in_background()
 
+    def scrub(self) -> None:
+        """Fold the log of pages into the file and empty it, unless a reader still needs it."""
+        self._check_process()
+        if not self._in_memory:
+            shrinking.empty_wal(self.path, wait_seconds=self._wait_seconds)
+
     def shrink(self) -> None:
         """Write the file anew without its free pages; writers wait meanwhile."""
         self._check_process()

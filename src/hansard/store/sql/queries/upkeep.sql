@@ -7,9 +7,24 @@ INSERT INTO rewriting (entry_no) VALUES (:entry_no);
 DELETE FROM rewriting WHERE entry_no = :entry_no;
 
 -- name: page_of_platform
--- The sessions of a platform, tombstones left out, in the order of opening.
-SELECT no, id FROM sessions
-WHERE profile = :profile AND platform = :platform AND shelf <> 'gone' AND no > :after ORDER BY no LIMIT :limit;
+-- The sessions of a platform, and those that were spoken in from it, tombstones left out.
+SELECT s.no, s.id FROM sessions s
+WHERE s.profile = :profile AND s.shelf <> 'gone' AND s.no > :after
+  AND (s.platform = :platform OR EXISTS (
+    SELECT 1 FROM arrivals a WHERE a.session_no = s.no AND a.key >= :first_key AND a.key < :last_key
+  ))
+ORDER BY s.no LIMIT :limit;
+
+-- name: forget_opener
+-- Who opened a session that others go on with.
+UPDATE sessions SET source = :source, person_id = NULL WHERE no = :no;
+
+-- name: is_imported
+SELECT 1 FROM imported WHERE session_no = :no LIMIT 1;
+
+-- name: forget_partials
+-- What an agent had begun to say when it was stopped.
+UPDATE turns SET partial = NULL WHERE session_no = :no;
 
 -- name: forget_arrival_of_entry
 UPDATE arrivals SET source = '{}', message = '{}' WHERE session_no = :session_no AND seq = :seq;

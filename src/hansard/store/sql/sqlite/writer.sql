@@ -5,4 +5,5 @@ PRAGMA wal_autocheckpoint = 0;
 PRAGMA journal_size_limit = 33554432;
 PRAGMA cache_size = -16384;
 PRAGMA temp_store = MEMORY;
-PRAGMA secure_delete = FAST;
+-- What is purged is not left in free pages either; FAST would leave long texts there.
+PRAGMA secure_delete = ON;

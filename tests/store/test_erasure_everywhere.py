@@ -1,0 +1,205 @@
+"""Where a person's words hide: forks, summaries, overheard lines, other platforms, files, free pages."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hansard.actions import compact, erase, pack, requests, routing, verify
+from hansard.actions.erase import Receipt
+from hansard.actions.shares import Whom
+from hansard.channels.observed import with_observed
+from hansard.clock import Occasion
+from hansard.importers import driver, files, parts
+from hansard.importers.base import Begin, Event, Said, Unit
+from hansard.importers.weaver import Target
+from hansard.model.entry import Message, Role
+from hansard.model.part import Attachment, Text
+from hansard.model.place import Person, Source
+from hansard.store import blobs
+from hansard.store.database import Store
+from hansard.testing.world import ANN, World
+
+GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
+EVA, BEN = Person("ann", name="Ann"), Person("ben", name="Ben")
+SHE = Whom("telegram", "ann")
+LONG = "okapi and again " * 20_000
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    return World(store)
+
+
+def said(person: Person, text: str) -> Message:
+    return Message(Role.USER, (Text(text),), person=person)
+
+
+def shared(world: World, first: str = "okapi from Ann") -> str:
+    made = world.session("a door opens", source=replace(GROUP, user_id="zoe"))
+    world.append(made, said(EVA, first))
+    world.append(made, said(BEN, "giraffe from Ben"))
+    world.say(made, "an answer", role="assistant")
+    return made
+
+
+def erased(world: World) -> Receipt:
+    return erase.erase(world.store, SHE, profile="main", when=world.when())
+
+
+def check(world: World, *ids: str) -> None:
+    assert verify.verify(world.store).broken == ()
+    for id in ids:
+        assert "okapi" not in str(world.context(id))
+    assert "okapi" not in str(world.everything())
+
+
+def test_a_fork_does_not_show_their_words_in_its_head_or_its_summary(world: World) -> None:
+    made = world.session("okapi", source=replace(GROUP, user_id="zoe"))
+    world.append(made, said(EVA, "okapi from Ann"))
+    world.append(made, said(BEN, "giraffe"))
+    branch = world.fork(made, 3).id
+    world.append(branch, said(BEN, "on my own"))
+    now = world.clock.now()
+    world.write(compact.compact, branch, "an okapi", through=3, profile="main", at=now)
+    far = world.fork(branch, 4).id
+    world.append(far, said(BEN, "further"))
+
+    whom = Whom("telegram", "zoe", frozenset())
+    erased(world)
+    erase.erase(world.store, whom, profile="main", when=world.when())
+
+    assert verify.verify(world.store).broken == ()
+    assert "an okapi" not in str([world.context(each) for each in (made, branch, far)])
+    assert "okapi from Ann" not in str(world.everything())
+
+
+def test_what_was_overheard_of_them_goes_from_others_messages(world: World) -> None:
+    made = shared(world)
+    picture = world.write(blobs.add, b"a picture of Ben")
+    own = Message(Role.USER, (Text("look: Ann"), Attachment(picture)), person=BEN)
+    lines = ("Ann: my okapi is ill", "Ben: oh no: Ann", "Anna: hello")
+    world.append(made, with_observed(own, lines))
+    other = world.session("hm", source=replace(GROUP, chat_id="elsewhere"))
+    world.append(other, with_observed(said(BEN, "go"), ("Ann: an okapi", "ann: okapi too")))
+
+    erased(world)
+
+    assert "Ben: oh no: Ann" in str(world.everything())
+    assert "Anna: hello" in str(world.everything())
+    assert "look: Ann" in str(world.everything())
+    assert world.read(blobs.exists, picture)
+    check(world, made, other)
+
+
+def test_what_they_wrote_in_a_session_of_another_platform_goes(world: World) -> None:
+    made = world.session("hello", source=Source("web", "browser", user_id="owner"))
+    world.append(made, said(Person("owner"), "mine"))
+    key = world.key(ANN)
+    world.write(routing.bind, key, world.head(made).no, when=world.when())
+    world.talk("my okapi", "nice!", source=ANN)
+
+    receipt = erased(world)
+
+    assert receipt.messages_erased == 1
+    assert "mine" in world.texts(made)
+    check(world, made)
+
+
+def test_a_running_turn_is_left_and_named_and_the_rest_is_erased(world: World) -> None:
+    made = shared(world)
+    world.arrive(ANN, "my okapi")
+    begun = world.begin(ANN)
+    assert begun is not None
+
+    first = erased(world)
+    world.finish(begun, "nice!")
+    second = erased(world)
+
+    assert (first.left, first.sessions) == ([begun.route.session_id], [made])
+    assert (second.left, second.sessions_purged) == ([], 1)
+    assert len(world.read(erase.receipts, profile="main")) == 2
+    check(world, made)
+
+
+def test_erasing_again_finds_nothing(world: World) -> None:
+    shared(world)
+    world.talk("my okapi", "nice!", source=ANN)
+    erased(world)
+    before = world.everything()
+
+    again = erased(world)
+
+    assert (again.sessions, again.messages_erased, again.arrivals_erased) == ([], 0, 0)
+    assert world.everything() == before
+
+
+def test_who_opened_a_conversation_of_many_is_not_named_by_it(world: World) -> None:
+    made = world.session("hi", source=replace(GROUP, user_id="ann", user_name="Ann"))
+    world.append(made, said(EVA, "okapi"))
+    world.append(made, said(BEN, "giraffe"))
+
+    erased(world)
+
+    assert "ann" not in str(world.head(made).source).lower()
+    check(world, made)
+
+
+def test_noted_answers_that_quote_them_go(world: World) -> None:
+    made = shared(world)
+    request = requests.Repeatable("k", "f")
+    answer = requests.Answer(200, json.dumps({"text": "okapi"}), made)
+    again = requests.Answer(404, "{}")
+    now = world.clock.now()
+    world.write(requests.once, request, lambda _: answer, profile="main", now=now)
+
+    erased(world)
+
+    noted = world.write(requests.once, request, lambda _: again, profile="main", now=now)
+    assert noted == again
+
+
+def test_long_words_are_in_no_free_page_and_not_in_the_wal(tmp_path: Path, world: World) -> None:
+    shared(world, LONG)
+    world.append(shared(world), said(EVA, "okapi " * 3000))
+    pack.pack(world.store, profile="main", before=world.when().now)
+    world.talk(LONG[:9000], "nice!", source=ANN)
+
+    erased(world)
+
+    for file in filter(Path.is_file, tmp_path.rglob("*")):
+        assert b"okapi" not in file.read_bytes(), file
+
+
+def test_an_import_does_not_bring_them_back(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    taken = []
+    for size in (1, 2, 3):
+        file.write_text("x" * size)
+        taken.append(_import(world, file))
+        if size == 2:
+            erased(world)
+            assert "okapi" not in str(world.everything())
+
+    assert [report.messages for report in taken] == [2, 0, 0]
+    check(world)
+
+
+def _import(world: World, file: Path) -> driver.Report:
+    at = world.clock.now()
+
+    class _Tool:
+        name, title = "tool", "Tool"
+
+        def read(self, unit: Unit, resume: object) -> list[Event]:
+            return [
+                Begin(native_id="s1", began_at=at),
+                Said(role="user", parts=[parts.text("okapi")], at=at, id="1", person=EVA.to_json()),
+                Said(role="user", parts=[parts.text("hm")], at=at, id="2", person=BEN.to_json()),
+            ]
+
+    when: Occasion = world.when()
+    target = Target(world.store, "main", "telegram", "Tool", when)
+    unit = Unit(str(file), file, files.stamp_of(file), 1)
+    return driver.run(target, _Tool(), [unit])  # type: ignore[arg-type]
