@@ -65,6 +65,14 @@ class MortalStore:
     def index_in_background(self) -> None:
         """Not needed here."""
 
+    def scrub(self) -> None:
+        """Do what the store does."""
+        self._store.scrub()
+
+    def shrink(self) -> None:
+        """Do what the store does."""
+        self._store.shrink()
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         """As the store."""
         return self._store.listen(listener)
