@@ -9,7 +9,7 @@ from hansard.model import document
 from hansard.model import part as parts_of
 from hansard.model.entry import MAX_SEQ
 from hansard.model.part import Attachment
-from hansard.model.session import SessionHead
+from hansard.model.session import SessionHead, Shelf
 from hansard.store import blobs, entries, packs, sessions
 from hansard.store.database import Row, Store, Tx
 from hansard.store.packs import Unpacker
@@ -66,10 +66,10 @@ def unpack(tx: Tx, no: int) -> int:
     """Put a session's words back into its log; how many packs there were."""
     found = tx.all("packs_of_session", session_no=no)
     for pack_no, first, last in found:
-        words = packs.get(tx, pack_no)
+        unpacker = Unpacker(tx)
         rows = _rows(tx, no, first, last)
         packed = [row for row in rows if row[5] == packs.mark(pack_no)]
-        _rewrite(tx, packed, [words[str(row[0] & MAX_SEQ)] for row in packed])
+        _rewrite(tx, packed, [unpacker.text(row[0], row[5]) for row in packed])
         tx.run("delete_pack", no=pack_no)
     return len(found)
 
@@ -85,30 +85,33 @@ def _pack_some(tx: Tx, no: int) -> Packed | None:
     """Pack the next messages of a session; None when there is nothing left to pack."""
     tx.one("lock_session_no", no=no)
     head = sessions.get_by_no(tx, no)
-    if head.running:
+    if head.running or head.shelf is Shelf.GONE:
         return None
-    rows = _next_rows(tx, head)
-    if not rows:
+    chosen = _next_texts(tx, head)
+    if not chosen:
         return None
-    unpacker = Unpacker(tx)
-    texts = {row[0] & MAX_SEQ: entries.text_of(tx, row[0], row[5], unpacker) for row in rows}
-    made = packs.put(tx, no, texts)
-    _rewrite(tx, rows, [packs.mark(made.no)] * len(rows))
-    return Packed(1, len(rows), made.size, made.packed_size)
+    made = packs.put(tx, no, {row[0] & MAX_SEQ: text for row, text in chosen})
+    _rewrite(tx, [row for row, _ in chosen], [packs.mark(made.no)] * len(chosen))
+    return Packed(1, len(chosen), made.size, made.packed_size)
 
 
-def _next_rows(tx: Tx, head: SessionHead) -> list[Row]:
+def _next_texts(tx: Tx, head: SessionHead) -> list[tuple[Row, str]]:
+    """The next messages with their whole words: few enough for a short transaction."""
     row = tx.one("packed_through", session_no=head.no)
     first = max(row[0] if row else 0, head.base_seq) + 1
-    chosen: list[Row] = []
-    size = 0
-    for each in _rows(tx, head.no, first, min(head.last_seq, first + ENTRIES - 1)):
-        # Marks are few and asked for by themselves: they stay as they are.
-        if each[1] == "message":
-            chosen.append(each)
-            size += len(each[5])
-        if size > BYTES:
-            break
+    chosen: list[tuple[Row, str]] = []
+    while not chosen and first <= head.last_seq:
+        size, unpacker = 0, Unpacker(tx)
+        for each in _rows(tx, head.no, first, min(head.last_seq, first + ENTRIES - 1)):
+            # Marks are few and asked for by themselves: they stay as they are.
+            if each[1] != "message" or each[5].startswith(packs.MARK):
+                continue
+            text = entries.text_of(tx, each[0], each[5], unpacker)
+            chosen.append((each, text))
+            size += len(text)
+            if size > BYTES:
+                break
+        first += ENTRIES
     return chosen
 
 

@@ -31,8 +31,12 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
         raise Conflict(
             f"A turn is running in session {head.id}; nothing was changed. Stop it first."
         )
-    # A pack may hold words that others need beside words that go.
-    pack.unpack(tx, head.no)
+    if _needed_by_children(tx, head.no):
+        # A pack may hold words that others need beside words that go.
+        pack.unpack(tx, head.no)
+    else:
+        # Not read: what is damaged can be deleted too.
+        tx.run("delete_packs", session_no=head.no)
     tx.run("bury_session", no=head.no, at=to_micros(when.now), source=NO_SOURCE)
     tx.run("delete_bindings", session_no=head.no)
     for forget in ("delete_draft", "delete_holds", "forget_arrivals", "forget_deliveries"):

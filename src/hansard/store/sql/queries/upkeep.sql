@@ -51,7 +51,11 @@ SELECT receipt FROM erasures WHERE profile = :profile ORDER BY at, id;
 SELECT s.no, s.id FROM sessions s
 WHERE s.profile = :profile AND s.last_active_at < :before AND s.shelf NOT IN ('gone', 'trash')
   AND s.running_turn IS NULL AND s.no > :after
-  AND s.last_seq > COALESCE((SELECT MAX(p.last_seq) FROM packs p WHERE p.session_no = s.no), s.base_seq)
+  AND EXISTS (
+    SELECT 1 FROM entries e
+    WHERE e.entry_no <= (s.no << 24) + s.last_seq AND e.kind = 'message' AND e.entry_no >
+      (s.no << 24) + COALESCE((SELECT MAX(p.last_seq) FROM packs p WHERE p.session_no = s.no), s.base_seq)
+  )
 ORDER BY s.no LIMIT :limit;
 
 -- name: packed_through
@@ -72,6 +76,9 @@ DELETE FROM packs WHERE no = :no;
 
 -- name: unmark_rewriting_between
 DELETE FROM rewriting WHERE entry_no BETWEEN :first AND :last;
+
+-- name: delete_packs
+DELETE FROM packs WHERE session_no = :session_no;
 
 -- name: size_of_packs
 SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT), CAST(COALESCE(SUM(LENGTH(data)), 0) AS BIGINT) FROM packs;
