@@ -1,23 +1,28 @@
 """Where a person's words hide: forks, summaries, overheard lines, other platforms, files, free pages."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from hansard.actions import compact, erase, pack, requests, routing, verify
+from hansard.actions import compact, erase, pack, requests, retract, routing, verify
 from hansard.actions.erase import Receipt
 from hansard.actions.shares import Whom
 from hansard.channels.observed import with_observed
 from hansard.clock import Occasion
+from hansard.errors import BadInput, Conflict
 from hansard.importers import driver, files, parts
 from hansard.importers.base import Begin, Event, Said, Unit
 from hansard.importers.weaver import Target
 from hansard.model.entry import Message, Role
 from hansard.model.part import Attachment, Text
 from hansard.model.place import Person, Source
-from hansard.store import blobs
+from hansard.store import blobs, copying
 from hansard.store.database import Store
 from hansard.testing.world import ANN, World
 
@@ -52,7 +57,76 @@ def check(world: World, *ids: str) -> None:
     assert verify.verify(world.store).broken == ()
     for id in ids:
         assert "okapi" not in str(world.context(id))
-    assert "okapi" not in str(world.everything())
+    assert "okapi" not in rows(world.store)
+
+
+def rows(store: Store) -> str:
+    """Every row of every table."""
+    read = copying._reader(store)
+    return str([list(copying._rows(read, table)) for table in copying.tables()])
+
+
+# What happens in a conversation: who speaks, or what is done to it.
+HAPPENINGS = ("she", "he", "agent", "fork", "summary", "undo", "pack", "overheard", "dm")
+
+
+@settings(
+    max_examples=8,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    happenings=st.lists(
+        st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 5)), min_size=5, max_size=25
+    )
+)
+def test_no_row_of_any_table_has_their_words(
+    store: Store, happenings: list[tuple[str, int]]
+) -> None:
+    world = World(store, name=uuid4().hex)
+    ids = [shared(world)]
+    for happening, number in happenings:
+        with suppress(BadInput, Conflict):
+            happen(world, ids, happening, number)
+    kept = giraffes(world, ids)
+
+    erased(world)
+
+    assert giraffes(world, ids) == kept
+    check(world, *ids)
+
+
+def giraffes(world: World, ids: list[str]) -> list[str]:
+    """What Ben said himself."""
+    said = [text for id in ids for text in world.texts(id)]
+    return [text.partition("\n")[0] for text in said if text.startswith("giraffe")]
+
+
+def happen(world: World, ids: list[str], happening: str, number: int) -> None:
+    id = ids[number % len(ids)]
+    match happening:
+        case "she":
+            world.append(id, said(EVA, f"okapi {number} " * (1 + 4000 * (number % 2))))
+        case "he":
+            world.append(id, said(BEN, f"giraffe {number}"))
+        case "agent":
+            world.say(id, "an answer", role="assistant")
+        case "fork":
+            ids.append(world.fork(id, 1 + number).id)
+            world.append(ids[-1], said(BEN, "giraffe in a fork"))
+        case "summary":
+            at, through = world.clock.tick(), 2 + number
+            heard = str([each for each in world.transcript(id) if each.seq <= through])
+            word = "okapi" if "okapi" in heard else "talk"
+            world.write(compact.compact, id, word, profile="main", through=through, at=at)
+        case "undo":
+            world.write(retract.undo, id, profile="main", rounds=1, at=world.clock.tick())
+        case "pack":
+            pack.pack(world.store, profile="main", before=world.when().now)
+        case "overheard":
+            lines = ("Ann: okapi", "Ben: giraffe")
+            world.append(id, with_observed(said(BEN, "giraffe!"), lines))
+        case "dm":
+            world.talk(f"okapi {number}", "nice!", source=ANN)
 
 
 def test_a_fork_does_not_show_their_words_in_its_head_or_its_summary(world: World) -> None:
