@@ -76,11 +76,12 @@ def _goals(found: Sequence[Row]) -> Iterator[str]:
     goals = [row for row in found if row["kind"] == "goal"]
     met = sum(row["met"] == "met" for row in goals)
     yield from ("## Goals", "", f"{met} of {len(goals)} are met.", "")
-    yield from ("| benchmark | disk | case | goal | reached | |", "|---|---|---|---|---|---|")
+    yield "| benchmark | disk | case | goal | reached | | load |"
+    yield "|---|---|---|---|---|---|---|"
     for row in goals:
         verdict = "met" if row["met"] == "met" else "**not met**"
         cells = (row["bench"], row["disk"], row["case"], row["goal"], row["figure"], verdict)
-        yield f"| {' | '.join(cells)} |"
+        yield f"| {' | '.join(cells)} | {float(row['load']):.1f} |"
 
 
 def _section(bench: str, disk: str, found: Sequence[Row]) -> Iterator[str]:
