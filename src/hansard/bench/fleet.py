@@ -77,7 +77,7 @@ def costs(points: Sequence[Mapping[str, str]], database: str) -> Costs:
     indexed = _at_largest(points, database, "messages", "append")
     # Turns are measured without an index and with short texts. What a message of the corpus costs
     # more than such an append is the index's share, and its own length.
-    words = (float(indexed["store_bytes"]) + float(indexed["index_bytes"])) / float(indexed["size"])
+    words = _bytes_a_message(points, database)
     return Costs(
         database,
         (_value(turn, "cpu_ms") + _more(indexed, plain, "cpu_ms")) / 1000,
@@ -88,6 +88,16 @@ def costs(points: Sequence[Mapping[str, str]], database: str) -> Costs:
         _value(turn, "stored_bytes")
         + MESSAGES_A_TURN * max(0.0, words - _value(plain, "stored_bytes")),
     )
+
+
+def _bytes_a_message(points: Sequence[Mapping[str, str]], database: str) -> float:
+    """What one more message takes, with its index: an empty database has a size of its own."""
+    sizes = {
+        float(point["size"]): float(point["store_bytes"]) + float(point["index_bytes"])
+        for point in points
+        if (point["database"], point["grown"]) == (database, "messages")
+    }
+    return (sizes[max(sizes)] - sizes[min(sizes)]) / (max(sizes) - min(sizes))
 
 
 def _reading(points: Sequence[Mapping[str, str]], database: str, name: str) -> float:
