@@ -48,6 +48,20 @@ def pytest_make_collect_report(
     return _refuse_silence((yield))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the tests of faults saw: kills, requests, acknowledged, lost, doubled."""
+    counted = [
+        (report.nodeid, value)
+        for report in terminalreporter.stats.get("passed", [])
+        for name, value in report.user_properties
+        if name == "counts"
+    ]
+    if counted:
+        terminalreporter.section("faults")
+    for nodeid, value in sorted(counted):
+        terminalreporter.write_line(f"{nodeid.rpartition('::')[2]}: {value}")
+
+
 def _refuse_silence(report: Report) -> Report:
     """Turn a skip, an expected failure or its unexpected success into a failure."""
     is_silent = report.skipped or hasattr(report, "wasxfail")

@@ -2,9 +2,8 @@
 
 import threading
 import time
+from collections.abc import Callable
 from urllib.parse import quote
-
-import pytest
 
 import hansard
 from hansard.actions import verify
@@ -52,7 +51,7 @@ def read(house: hansard.House) -> Reading:
 
 
 def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
-    postgres_to_break: PostgresServer, capsys: pytest.CaptureFixture[str]
+    postgres_to_break: PostgresServer, record_property: Callable[[str, object], None]
 ) -> None:
     """F23, with a synchronous standby."""
     primary = postgres_to_break
@@ -84,9 +83,8 @@ def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
     finally:
         standby.stop()
 
-    with capsys.disabled():
-        acknowledged = history.count(Outcome.OK)
-        print(f"\nfailovers=1 acknowledged={acknowledged} broken={len(broken)}")
+    acknowledged = history.count(Outcome.OK)
+    record_property("counts", f"failovers=1 acknowledged={acknowledged} broken={len(broken)}")
     assert broken == []
     assert damage == ()
     assert len(history.attempts) > history.count(Outcome.OK), "nothing was cut off"

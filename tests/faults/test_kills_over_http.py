@@ -4,7 +4,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,7 +59,7 @@ def torment(server: Served, crowd: Crowd, chance: random.Random, kills: int) -> 
 
 
 def test_a_server_that_is_killed_keeps_every_promise(
-    server: Served, kills: int, capsys: pytest.CaptureFixture[str]
+    server: Served, kills: int, record_property: Callable[[str, object], None]
 ) -> None:
     chance = random.Random(SEED)
     server.start()
@@ -80,12 +80,12 @@ def test_a_server_that_is_killed_keeps_every_promise(
     requests = len(crowd.history.attempts)
     unknown = crowd.history.count(Outcome.UNKNOWN)
     named = Counter(each.invariant for each in broken)
-    with capsys.disabled():
-        print(
-            f"\nkills={kills} requests={requests} acknowledged={crowd.answered} "
-            f"unanswered={unknown} lost={named['I1 no loss']} "
-            f"doubled={named['I2 no duplicate']} broken={len(broken)}"
-        )
+    record_property(
+        "counts",
+        f"kills={kills} requests={requests} acknowledged={crowd.answered} "
+        f"unanswered={unknown} lost={named['I1 no loss']} "
+        f"doubled={named['I2 no duplicate']} broken={len(broken)}",
+    )
     assert broken == []
     assert unknown > 0, "no request was cut off: the kills came at the wrong time"
     assert code == 0

@@ -162,8 +162,7 @@ def test_two_hundred_kills_lose_nothing_on_sqlite(
 
     tally = run(urls, tmp_path, generations=10, kills=20)
 
-    print(f"\nSQLite: {tally}")
-    record_property("tally", str(tally))
+    record_property("counts", str(tally))
     assert tally.kills >= 200
     assert tally.acknowledged > 1000
     assert tally.interrupted > 0
@@ -177,7 +176,6 @@ def test_forty_kills_lose_nothing_on_postgresql(
 
     tally = run(urls, tmp_path, generations=2, kills=20)
 
-    print(f"\nPostgreSQL: {tally}")
-    record_property("tally", str(tally))
+    record_property("counts", str(tally))
     assert tally.kills >= 40
     assert tally.acknowledged > 100
