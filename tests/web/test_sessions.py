@@ -171,6 +171,23 @@ async def test_a_new_session_can_begin_with_a_turn(server: Served, client: Clien
     assert (told["seq"], shown["message_count"], shown["running"]) == (1, 4, False)
 
 
+async def test_a_session_s_own_model_and_settings_reach_the_agent_and_go_on_in_a_fork(
+    server: Served, client: Client
+) -> None:
+    """D-2: they are asked for once, and hold for every turn."""
+    wish = {"model": "m2", "settings": {"thinking": "low", "model": "m1"}}
+    told = await client.post("/sessions", {"text": "hello", "run": True, **wish}, status=202)
+    await server.settle()
+    fork = await client.post(f"/sessions/{told['session_id']}/fork", {}, status=201)
+    await client.post(f"/sessions/{fork['id']}/turns", {"text": "and?"}, status=202)
+    await server.settle()
+    await client.post("/sessions", {"text": "plain", "run": True}, status=202)
+    await server.settle()
+
+    asked = [dict(request.settings) for request in server.world.runner.requests]
+    assert asked == [{"model": "m2", "thinking": "low"}] * 2 + [{}]
+
+
 async def test_what_is_asked_while_a_turn_runs_waits_and_is_shown(
     server: Served, client: Client
 ) -> None:

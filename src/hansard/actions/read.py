@@ -1,7 +1,8 @@
 """Reading one session: its head, windows of its transcript, what the model sees."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hansard.actions import fold, resolve
 from hansard.actions.listing import check_limit
@@ -99,6 +100,12 @@ def since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
         if isinstance(entry.body, Message)
     ]
     return sorted((*said, *marks), key=lambda entry: entry.seq)
+
+
+def settings(tx: Tx, head: SessionHead) -> Mapping[str, Any]:
+    """What the agent shall do otherwise in this session: its model and that model's settings."""
+    found = sessions.settings(tx, head.no)
+    return found if isinstance(found, dict) else {}
 
 
 def system_prompt(tx: Tx, head: SessionHead) -> str | None:

@@ -83,7 +83,8 @@ def fork(
         parent.source,
         kind=Kind.CHAT,
         model=parent.model,
-        settings=more.settings,
+        # What another tool noted of its own model is no wish to ours.
+        settings=None if "import" in more.extra else more.settings,
         workspace=more.workspace,
         labels=parent.labels,
         system_prompt=None if more.prompt_hash is None else blobs.get_text(tx, more.prompt_hash),

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -196,6 +196,7 @@ class TurnRun:
             system_prompt=parts.system_prompt(self._errand.agent.prompt, facts.surroundings),
             context=facts.context,
             blob=self._blob,
+            settings=facts.settings,
         )
 
     async def _blob(self, name: str) -> bytes:
@@ -363,6 +364,7 @@ class _Facts:
     head: SessionHead
     context: list[Chat]
     surroundings: Surroundings
+    settings: Mapping[str, Any]
 
 
 def _facts(
@@ -383,7 +385,7 @@ def _facts(
         redact=parts.redact_people and redacts,
         reset=reset,
     )
-    return _Facts(head, transcript.context(log), surroundings)
+    return _Facts(head, transcript.context(log), surroundings, read.settings(tx, head))
 
 
 def _name(

@@ -116,6 +116,13 @@ def get_by_no(tx: Tx, no: int) -> SessionHead:
     return head(row)
 
 
+def settings(tx: Tx, no: int) -> Any:
+    """The model's settings that a session has of its own, as they came; None without any."""
+    row = tx.one("get_settings", no=no)
+    assert row is not None
+    return None if row[0] is None else document.decode(row[0])
+
+
 def details(tx: Tx, no: int) -> Details:
     """The rest of a session's facts."""
     row = tx.one("get_details", no=no)

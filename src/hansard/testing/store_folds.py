@@ -113,6 +113,21 @@ class ForkSuite(Suite):
 
         assert world.texts(fork.id) == ["a", "b", "c"]
 
+    def test_a_fork_has_its_parent_s_settings_but_not_those_of_another_tool(
+        self, world: World
+    ) -> None:
+        """D-8, W-6: what another tool noted of its own model is no wish to ours."""
+        told = {"model": "m", "thinking": "low"}
+        forks = [
+            world.fork(world.session("a", settings=told)),
+            world.fork(world.session("a", settings=told, read_only=True)),
+            world.fork(world.session("a", settings=told, extra={"import": {"from": "x"}})),
+        ]
+
+        found = [world.read(read.settings, fork) for fork in forks]
+
+        assert found == [told, told, {}]
+
     def test_the_children_of_a_session_are_known(self, world: World) -> None:
         """D-12."""
         session = world.session("a")

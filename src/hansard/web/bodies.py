@@ -36,13 +36,17 @@ class NewArrival(Struct, kw_only=True):
 
 
 class NewSession(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A session begins with its first message; with `run` the agent answers it."""
+    """A session begins with its first message; with `run` the agent answers it.
+
+    `model` and `settings` are the session's own: its agent is asked to answer with them.
+    """
 
     text: str | None = None
     parts: list[Json] | None = None
     role: Role = "user"
     title: str | None = None
     model: str | None = None
+    settings: Json | None = None
     labels: list[str] = []
     source: Json | None = None
     run: bool = False

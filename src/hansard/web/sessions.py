@@ -1,5 +1,6 @@
 """`/sessions`: the list, and one session as a whole."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -108,6 +109,7 @@ async def open_session(request: Request, parts: Parts, caller: Writer) -> Respon
         source if not body.run or body.source is not None else Source("web"),
         title=body.title,
         model=plain(body.model),
+        settings=_settings(body),
         labels=tuple(body.labels),
     )
     when, idem = parts.occasion(), idem_of(request)
@@ -237,3 +239,9 @@ def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, when: Occasio
         through = entry_number(body.read_through, "read_through") or 0
         verbs.mark_read(tx, id, through, profile=profile)
     return sessions.get_by_no(tx, head.no)
+
+
+def _settings(body: NewSession) -> Mapping[str, Any] | None:
+    """What the session's agent is asked to do otherwise; a model that is named answers."""
+    named = {} if body.model is None else {"model": plain(body.model)}
+    return {**(body.settings or {}), **named} or None

@@ -29,6 +29,9 @@ SELECT {{head_columns}} FROM {{head_tables}} WHERE s.id = :id AND s.profile = :p
 -- name: get_head_by_no
 SELECT {{head_columns}} FROM {{head_tables}} WHERE s.no = :no;
 
+-- name: get_settings
+SELECT settings FROM sessions WHERE no = :no;
+
 -- name: get_details
 -- What a list does not show.
 SELECT s.settings, s.prompt_hash, s.workspace, s.extra, d.text, s.finalized_at, s.compacted_seq, s.epoch
