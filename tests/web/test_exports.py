@@ -4,15 +4,19 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import read
+from hansard.actions import handing_over, read
+from hansard.actions.tokens import Scope
 from hansard.clock import RandomIds, SystemClock
+from hansard.model.handover.forms import FORMS
+from hansard.store.database import Store
 from hansard.store.opening import open_store
+from hansard.web.exports import Tool
 from tests.transfer import imported
-from tests.web.conftest import Client
+from tests.web.conftest import Client, Served
 
 PHONE = "+49 170 1234567"
 SOURCE = {"platform": "signal", "chat_id": PHONE, "user_id": PHONE, "user_name": PHONE}
-FORMS = ["jsonl", "md", "html"]
+FORMATS = ["jsonl", "md", "html"]
 
 
 async def told(client: Client) -> str:
@@ -36,7 +40,7 @@ async def exported(client: Client, **query: Any) -> str:
     return str(answer.text)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", FORMATS)
 async def test_tools_and_thoughts_can_be_left_out(client: Client, form: str) -> None:
     id = await told(client)
 
@@ -51,7 +55,7 @@ async def test_tools_and_thoughts_can_be_left_out(client: Client, form: str) -> 
     assert "Nobody answers." in plain
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", FORMATS)
 async def test_a_redacted_file_names_nobody(client: Client, form: str) -> None:
     id = await told(client)
 
@@ -76,3 +80,89 @@ async def test_what_was_left_out_does_not_keep_the_rest_from_being_imported(clie
     head = there.read(read.head, id, profile="main").result()
     assert (head.message_count, head.tool_call_count, head.key) == (4, 0, None)
     there.close()
+
+
+def test_every_tool_that_can_go_on_can_be_named() -> None:
+    assert set(Tool) == set(FORMS)
+
+
+@pytest.mark.parametrize("tool", list(FORMS))
+async def test_another_tool_goes_on_from_the_file_that_it_gets(
+    client: Client, store: Store, tool: str
+) -> None:
+    id = await told(client)
+
+    answer = await client.call("GET", "/export", params={"session": id, "as": tool})
+    preview = await client.get(f"/sessions/{id}/handover", params={"as": tool})
+
+    made = handing_over.passage(store, id, profile="main")
+    assert answer.text == "".join(FORMS[tool].pieces(made))
+    assert f'filename="{preview["file"]}"' in answer.headers["content-disposition"]
+    assert (preview["messages"], preview["left_out"]) == (len(made.lines), 0)
+    assert preview["next"] == FORMS[tool].advice(made, preview["file"])
+
+
+async def test_a_budget_keeps_the_newest_and_the_preview_says_what_is_left_out(
+    client: Client,
+) -> None:
+    id = await told(client)
+    for count in range(20):
+        body = {"role": "user", "text": f"question {count} " + "word " * 50}
+        await client.post(f"/sessions/{id}/messages", body, status=201)
+
+    text = await exported(client, session=id, **{"as": "openai", "budget": 300})
+    preview = await client.get(f"/sessions/{id}/handover", params={"as": "openai", "budget": 300})
+
+    assert "question 19" in text
+    assert "question 1 " not in text
+    assert preview["left_out"] + preview["messages"] == 24
+    assert 0 < preview["messages"] < 10
+
+
+@pytest.mark.parametrize(
+    "query", [{"format": "jsonl"}, {"format": "md"}, {"format": "html"}, {"as": "claude-code"}]
+)
+async def test_secrets_can_be_masked_in_every_file(client: Client, query: dict[str, str]) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    body = {"text": f"my token is {secret}, remember it"}
+    id = (await client.post("/sessions", body, status=201))["id"]
+
+    whole = await exported(client, session=id, **query)
+    masked = await exported(client, session=id, mask_secrets=True, **query)
+
+    assert secret in whole.replace("\\", "")
+    assert secret not in masked.replace("\\", "")
+    assert "remember it" in masked
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "why"),
+    [
+        ({"as": "codex"}, 422, "one `session`"),
+        ({"as": "codex", "session": ["a", "b"]}, 422, "one `session`"),
+        ({"as": "codex", "session": "a", "format": "md"}, 422, "no `format`"),
+        ({"budget": 5}, 422, "goes with `as`"),
+        ({"as": "codex", "session": "a", "budget": 0}, 422, "budget"),
+        ({"as": "emacs", "session": "a"}, 422, "as"),
+        ({"as": "codex", "session": "nowhere"}, 404, "nowhere"),
+    ],
+)
+async def test_what_cannot_be_handed_over_is_refused_in_words(
+    client: Client, query: dict[str, Any], status: int, why: str
+) -> None:
+    answer = await client.call("GET", "/export", params=query)
+
+    assert answer.status_code == status
+    assert why in answer.json()["detail"]
+
+
+async def test_nobody_is_handed_the_conversation_of_another_profile(
+    client: Client, server: Served
+) -> None:
+    id = await told(client)
+    stranger = await server.client(Scope.READ, profile="other")
+
+    file = await stranger.call("GET", "/export", params={"session": id, "as": "openai"})
+    preview = await stranger.call("GET", f"/sessions/{id}/handover", params={"as": "openai"})
+
+    assert (file.status_code, preview.status_code) == (404, 404)

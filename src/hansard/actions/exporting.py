@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hansard.actions import read
 from hansard.errors import Damaged
-from hansard.model import record
+from hansard.model import document, record
 from hansard.model.entry import Entry, Message
 from hansard.model.extent import WHOLE, Extent, entry_within, line_within, turn_within
 from hansard.model.part import Attachment
 from hansard.model.place import Source
 from hansard.model.record import BlobLine, CloseLine, DropLine, EndLine, Header, TurnLine
+from hansard.model.secret import masked_json, secrets_in
 from hansard.model.session import Segment, Shelf
 from hansard.store import blobs, entries, sessions, transfer
 from hansard.store.database import Store, Tx
@@ -48,8 +49,17 @@ def export_jsonl(
     for no, through in items:
         for line in _session(store, no, through, extent):
             count += isinstance(line, EndLine)
-            yield record.write(line)
+            written = record.write(line)
+            yield _masked(written) if extent.mask_secrets else written
     yield record.write(CloseLine(sessions=count))
+
+
+def _masked(line: str) -> str:
+    """A line without what looks like a secret; attachments are as they were."""
+    if not any(True for _ in secrets_in(line)):
+        return line
+    made = document.decode(line)
+    return line if made.get("line") == "blob" else document.encode(masked_json(made)) + "\n"
 
 
 def _all(store: Store, profile: str | None) -> Iterator[Item]:

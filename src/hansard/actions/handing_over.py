@@ -1,13 +1,9 @@
 """A conversation for another tool to go on with: the newest of it, within a budget."""
 
-from dataclasses import replace
-
 from hansard.actions import read, rendering
 from hansard.errors import BadInput, NotFound
-from hansard.model.entry import Message, body_from_json, body_to_json
-from hansard.model.extent import WHOLE, Extent
+from hansard.model.extent import WHOLE, Extent, head_within
 from hansard.model.handover.passage import Passage, Window
-from hansard.model.secret import masked_json
 from hansard.model.session import SessionHead
 from hansard.store import blobs, sessions
 from hansard.store.database import Store, Tx
@@ -29,7 +25,7 @@ def passage(
     made = window.passage(
         session_id=head.id,
         began_at=head.began_at,
-        title=head.title,
+        title=head_within(head, extent).title,
         model=head.model,
         path=_text(workspace.get("path")),
         branch=_text(workspace.get("branch")),
@@ -38,19 +34,6 @@ def passage(
     if not made.lines and made.preface is None:
         raise NotFound(f"Session {head.id} has no messages that another tool could go on with.")
     return made
-
-
-def masked(given: Passage) -> Passage:
-    """The same without what looks like a secret; attachments are as they were."""
-    lines = tuple(replace(line, said=_masked(line.said)) for line in given.lines)
-    summary = None if given.summary is None else masked_json(given.summary)
-    return replace(given, lines=lines, summary=summary)
-
-
-def _masked(said: Message) -> Message:
-    body = body_from_json("message", str(said.role), masked_json(body_to_json(said)))
-    assert isinstance(body, Message)
-    return body
 
 
 def _workspace(tx: Tx, head: SessionHead) -> dict[str, object]:

@@ -1,12 +1,11 @@
 """Where in the record keys and tokens stand. Nothing is changed."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hansard.actions import read
-from hansard.model import document
 from hansard.model.entry import Entry, body_to_json
-from hansard.model.secret import masked, masked_json, secrets_in, texts_in
+from hansard.model.secret import secrets_in, texts_in
 from hansard.model.session import Segment, SessionHead, Shelf
 from hansard.store import entries, sessions
 from hansard.store.database import Store, Tx
@@ -36,19 +35,6 @@ def scan(
     for count, head in enumerate(_heads(store, ids, profile=profile), 1):
         yield from _in_session(store, head)
         progress(count)
-
-
-def mask(pieces: Iterable[str], *, is_json: bool) -> Iterator[str]:
-    """An export without what looks like a secret; attachments are as they were."""
-    for piece in pieces:
-        if not is_json:
-            yield masked(piece)
-        elif not any(True for _ in secrets_in(piece)):
-            yield piece
-        else:
-            line = document.decode(piece)
-            is_blob = line.get("line") == "blob"
-            yield piece if is_blob else document.encode(masked_json(line)) + "\n"
 
 
 def _heads(store: Store, ids: Sequence[str] | None, *, profile: str) -> Iterator[SessionHead]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hansard.actions import exporting, handing_over, rendering, secrets
+from hansard.actions import exporting, handing_over, rendering
 from hansard.cli.console import Console
 from hansard.cli.files import refuse_to_overwrite, write_pieces
 from hansard.cli.refs import REF
@@ -69,11 +69,11 @@ def export(
         tools=not left_out["no_tools"],
         reasoning=not left_out["no_reasoning"],
         redact=left_out["redact"],
+        mask_secrets=left_out["mask_secrets"],
     )
     _check(console, refs, form=form, everything=everything, output=output, tool=tool, budget=budget)
     if output is not None:
         refuse_to_overwrite(output, force=force)
-    is_masked = left_out["mask_secrets"]
     with console.house() as house:
         ids = list(dict.fromkeys(house.head(ref).id for ref in refs))
         if tool is not None:
@@ -81,12 +81,9 @@ def export(
             made = handing_over.passage(
                 house.store, ids[0], profile=house.profile, budget=tokens, extent=extent
             )
-            made = handing_over.masked(made) if is_masked else made
             _hand_over(console, made, tool, output, force=force)
             return
         pieces = _pieces(house, ids if refs else None, form, extent)
-        if is_masked:
-            pieces = secrets.mask(pieces, is_json=form == "jsonl")
         _write(console, pieces, form, output, force=force)
 
 

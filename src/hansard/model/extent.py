@@ -1,4 +1,4 @@
-"""How much of a conversation leaves the house: with or without tools, thoughts, people's numbers."""
+"""How much of a conversation leaves the house: tools, thoughts, people's numbers, secrets."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,10 +6,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hansard.model import redact
-from hansard.model.entry import Compaction, Entry, Message
+from hansard.model.entry import (
+    Body,
+    Compaction,
+    Entry,
+    Message,
+    body_from_json,
+    body_to_json,
+    kind_of,
+)
 from hansard.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
 from hansard.model.place import Person, Source
 from hansard.model.record import SessionLine, TurnLine
+from hansard.model.secret import masked, masked_json
 from hansard.model.session import SessionHead
 
 # Numbers as people write them, and addresses; ids that a source names are replaced as such.
@@ -26,6 +35,7 @@ class Extent:
     tools: bool = True
     reasoning: bool = True
     redact: bool = False
+    mask_secrets: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -38,12 +48,12 @@ WHOLE = Extent()
 
 def head_within(head: SessionHead, extent: Extent) -> SessionHead:
     """The head of a session as an export shows it."""
-    if not extent.redact:
+    if not extent.redact and not extent.mask_secrets:
         return head
-    words = _words_for(head.source)
+    words = _also_masked(_words_for(head.source) if extent.redact else str, extent)
     return replace(
         head,
-        source=redact.redact_source(head.source),
+        source=redact.redact_source(head.source) if extent.redact else head.source,
         title=head.title and words(head.title),
         preview=head.preview and words(head.preview),
     )
@@ -83,14 +93,23 @@ def entry_within(entry: Entry, source: Source, extent: Extent) -> Entry:
     if extent.is_whole:
         return entry
     words: Words = _words_for(source) if extent.redact else str
-    match entry.body:
-        case Message() as said:
-            body = _message(said, extent, words)
-        case Compaction() as mark if extent.redact:
-            return replace(entry, body=replace(mark, summary=words(mark.summary)))
-        case _:
-            return entry
-    return replace(entry, body=body)
+    body = entry.body
+    match body:
+        case Message():
+            body = _message(body, extent, words)
+        case Compaction() if extent.redact:
+            body = replace(body, summary=words(body.summary))
+    return replace(entry, body=_masked(body) if extent.mask_secrets else body)
+
+
+def _masked(body: Body) -> Body:
+    """A body without what looks like a secret, wherever in it that stands."""
+    role = str(body.role) if isinstance(body, Message) else None
+    return body_from_json(kind_of(body), role, masked_json(body_to_json(body)))
+
+
+def _also_masked(words: Words, extent: Extent) -> Words:
+    return (lambda text: masked(words(text))) if extent.mask_secrets else words
 
 
 def is_empty(entry: Entry) -> bool:

@@ -1,4 +1,4 @@
-"""`/export`: sessions as a file, streamed."""
+"""`/export`: sessions as a file, streamed, for keeping, for people, or for another tool."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,15 +6,21 @@ from enum import StrEnum
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 
-from hansard.actions import exporting, rendering
+from hansard.actions import exporting, handing_over, rendering
+from hansard.errors import BadInput
 from hansard.model.extent import Extent
-from hansard.web.answers import name
+from hansard.model.handover.forms import FORMS
+from hansard.model.handover.passage import Passage
+from hansard.web.answers import json_response, name
 from hansard.web.auth import Parts, Reader
+from hansard.web.parts import Caller, WebParts
 
 router = APIRouter(tags=["export"])
 CHUNK = 64 * 1024
+MOST_TOKENS = 10_000_000
 _SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 
 
@@ -26,43 +32,135 @@ class Format(StrEnum):
     HTML = "html"
 
 
+class Tool(StrEnum):
+    """Who goes on from a file: the names of `FORMS`, for the description."""
+
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    OPENAI = "openai"
+    OPEN_WEBUI = "open-webui"
+    HERMES = "hermes"
+
+
 _MAKERS = {
     Format.JSONL: exporting.export_jsonl,
     Format.MARKDOWN: rendering.export_markdown,
     Format.HTML: rendering.export_html,
 }
 _TYPES = {
-    Format.JSONL: "application/x-ndjson",
-    Format.MARKDOWN: "text/markdown; charset=utf-8",
-    Format.HTML: "text/html; charset=utf-8",
+    "jsonl": "application/x-ndjson",
+    "json": "application/json",
+    "md": "text/markdown; charset=utf-8",
+    "html": "text/html; charset=utf-8",
 }
 
 
+class Left(BaseModel):
+    """What of a session goes along."""
+
+    tools: bool = True
+    reasoning: bool = True
+    redact: bool = False
+    mask_secrets: bool = False
+
+    @property
+    def extent(self) -> Extent:
+        """The same in the house's words."""
+        return Extent(
+            tools=self.tools,
+            reasoning=self.reasoning,
+            redact=self.redact,
+            mask_secrets=self.mask_secrets,
+        )
+
+
+class HandoverWish(Left):
+    """A tool that shall go on, and how much of the conversation it gets."""
+
+    tool: Tool = Field(alias="as")
+    budget: int = Field(handing_over.BUDGET, ge=1, le=MOST_TOKENS)
+
+
+class ExportWish(Left):
+    """Which sessions, and as what."""
+
+    session: list[str] | None = Field(None, max_length=1000)
+    format: Format | None = None
+    tool: Tool | None = Field(None, alias="as")
+    budget: int | None = Field(None, ge=1, le=MOST_TOKENS)
+
+
 @router.get("/export")
-async def export(
-    parts: Parts,
-    caller: Reader,
-    *,
-    session: Annotated[list[str] | None, Query(max_length=1000)] = None,
-    form: Annotated[Format, Query(alias="format")] = Format.JSONL,
-    tools: bool = True,
-    reasoning: bool = True,
-    redact: bool = False,
-) -> Response:
+async def export(parts: Parts, caller: Reader, wish: Annotated[ExportWish, Query()]) -> Response:
     """The named sessions, or all of the profile: lossless as JSONL, or for people.
 
-    Tools and reasoning can be left out, people's ids, numbers and addresses hidden.
+    With `as` one session becomes a file that another tool goes on from, within a `budget` of
+    tokens. Tools and reasoning can be left out, people's ids, numbers and addresses hidden,
+    secrets masked.
     """
-    ids = None if session is None else [name(each, "session") for each in session]
-    extent = Extent(tools=tools, reasoning=reasoning, redact=redact)
-    chunks = _chunks(_MAKERS[form](parts.store, ids, profile=caller.profile, extent=extent))
+    ids = None if wish.session is None else [name(each, "session") for each in wish.session]
+    if wish.tool is not None:
+        suffix = FORMS[wish.tool].suffix
+        pieces = await asyncio.to_thread(_handed_over, parts, caller, wish, ids)
+        file = file_name(wish.tool)
+    else:
+        if wish.budget is not None:
+            raise BadInput("`budget` goes with `as`.")
+        form = wish.format or Format.JSONL
+        suffix, file = str(form), f"hansard.{form}"
+        pieces = _MAKERS[form](parts.store, ids, profile=caller.profile, extent=wish.extent)
+    chunks = _chunks(pieces)
     # The first chunk is made before the answer begins: what is not there is a 404, not half a file.
     first = await asyncio.to_thread(next, chunks, b"")
     headers = {
-        "Content-Disposition": f'attachment; filename="hansard.{form}"',
+        "Content-Disposition": f'attachment; filename="{file}"',
         "Content-Security-Policy": _SANDBOX,
     }
-    return StreamingResponse(_after(first, chunks), media_type=_TYPES[form], headers=headers)
+    return StreamingResponse(_after(first, chunks), media_type=_TYPES[suffix], headers=headers)
+
+
+@router.get("/sessions/{session_id}/handover")
+async def handover(
+    session_id: str, parts: Parts, caller: Reader, wish: Annotated[HandoverWish, Query()]
+) -> Response:
+    """What `/export?as=` would write: how much of the session, and how to go on with the file."""
+    known = name(session_id, "session")
+    made = await asyncio.to_thread(passage, parts, caller, known, budget=wish.budget, left=wish)
+    form, file = FORMS[wish.tool], file_name(wish.tool)
+    return json_response(
+        {
+            "as": wish.tool,
+            "title": form.title,
+            "file": file,
+            "messages": len(made.lines),
+            "left_out": made.left_out,
+            "summarized": made.summary is not None,
+            "next": form.advice(made, file),
+        }
+    )
+
+
+def file_name(tool: str) -> str:
+    """What a browser calls the file that it gets."""
+    return f"hansard-{tool}.{FORMS[tool].suffix}"
+
+
+def passage(
+    parts: WebParts, caller: Caller, session_id: str, *, budget: int, left: Left
+) -> Passage:
+    """What of a session is handed over to whoever asks."""
+    return handing_over.passage(
+        parts.store, session_id, profile=caller.profile, budget=budget, extent=left.extent
+    )
+
+
+def _handed_over(
+    parts: WebParts, caller: Caller, wish: ExportWish, ids: list[str] | None
+) -> Iterator[str]:
+    if wish.format is not None or ids is None or len(set(ids)) != 1 or wish.tool is None:
+        raise BadInput("`as` takes one `session`, and no `format`.")
+    budget = handing_over.BUDGET if wish.budget is None else wish.budget
+    return FORMS[wish.tool].pieces(passage(parts, caller, ids[0], budget=budget, left=wish))
 
 
 def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

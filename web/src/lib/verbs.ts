@@ -75,17 +75,33 @@ export async function label(heads: Head[], wanted: string[], common: string[]): 
   })
 }
 
-export type Format = 'jsonl' | 'md' | 'html'
+/** The tools that a conversation can go on in. */
+export const TOOLS = { 'claude-code': 'Claude Code', codex: 'Codex', openai: 'Chat Completions', 'open-webui': 'Open WebUI', hermes: 'Hermes' } as const
+
+/** A file to keep or to read, or one that a tool goes on from. */
+export type Form = 'jsonl' | 'md' | 'html' | keyof typeof TOOLS
 
 export interface ExportWish {
-  format: Format
+  form: Form
   tools?: boolean
   reasoning?: boolean
   redact?: boolean
+  masked?: boolean
+  /** At most so many tokens go along to a tool. */
+  budget?: number | null
 }
 
-export function exportPath(ids: string[], { format, tools = true, reasoning = true, redact = false }: ExportWish): string {
-  return url('/export', { session: ids, format, tools: tools ? null : false, reasoning: reasoning ? null : false, redact: redact || null })
+export function isTool(form: Form): boolean {
+  return form in TOOLS
+}
+
+export function exportQuery({ form, tools = true, reasoning = true, redact = false, masked = false, budget = null }: ExportWish) {
+  const what = isTool(form) ? { as: form, budget } : { format: form }
+  return { ...what, tools: tools ? null : false, reasoning: reasoning ? null : false, redact: redact || null, mask_secrets: masked || null }
+}
+
+export function exportPath(ids: string[], wish: ExportWish): string {
+  return url('/export', { session: ids, ...exportQuery(wish) })
 }
 
 export function nameOf(head: Head): string {

@@ -1,0 +1,61 @@
+"""A conversation goes on in another tool: the dialog says how, and the file is right."""
+
+import json
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Served, Visitor
+from tests.browser.test_day import open_session
+
+TITLE = "Why the weekly report takes 40 minutes"
+
+
+def export_dialog(page: Page) -> Locator:
+    open_session(page, TITLE)
+    page.get_by_role("main").get_by_role("button", name="More", exact=True).click()
+    page.get_by_role("button", name="Export").click()
+    return page.get_by_role("dialog", name="Export")
+
+
+def test_the_dialog_says_how_to_go_on_and_the_file_is_for_that_tool(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    dialog = export_dialog(page)
+
+    dialog.get_by_label("Claude Code").check()
+    expect(dialog.locator(".advice")).to_contain_text("claude --resume")
+    dialog.get_by_label("Tool calls and their output").uncheck()
+    with page.expect_download() as kept:
+        dialog.get_by_role("link", name="Export").click()
+
+    assert kept.value.suggested_filename == "hansard-claude-code.jsonl"
+    lines = [json.loads(line) for line in Path(kept.value.path()).read_text().splitlines()]
+    assert {line["type"] for line in lines} >= {"user", "assistant"}
+    assert "tool_use" not in json.dumps(lines)
+    # What to do with the file stays to be read.
+    expect(dialog.locator(".advice")).to_be_visible()
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+
+
+def test_a_small_budget_says_what_stays_here(lived_in: Served, visit: Visitor) -> None:
+    dialog = export_dialog(visit(lived_in).page)
+
+    dialog.get_by_label("Chat Completions").check()
+    expect(dialog.get_by_text("stay here")).to_have_count(0)
+    dialog.get_by_label("Tokens at most").fill("60")
+
+    expect(dialog.get_by_text("stay here")).to_be_visible()
+
+
+def test_several_sessions_go_on_nowhere_else(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in).page
+    page.locator(".item").nth(1).click(modifiers=["Control"])
+    page.locator(".item").nth(2).click(modifiers=["Control"])
+    page.get_by_role("toolbar", name="Selected").get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog", name="Export")
+
+    expect(dialog.get_by_label("Markdown")).to_be_visible()
+    expect(dialog.get_by_label("Claude Code")).to_have_count(0)
