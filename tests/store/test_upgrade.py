@@ -1,9 +1,11 @@
 """P13: a store is upgraded in one step, after a copy of it was kept."""
 
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from hansard.actions import read, say, verify
@@ -12,7 +14,7 @@ from hansard.errors import StoreUnavailable
 from hansard.model.entry import Message, message
 from hansard.model.place import Source
 from hansard.model.session import Opening
-from hansard.store import migrate, sqlite_file
+from hansard.store import migrate, queries, sqlite_file
 from hansard.store.database import Store
 from hansard.store.opening import open_store
 
@@ -98,6 +100,29 @@ def test_so_does_one_of_postgresql(
     with closing(opened(postgres_url)) as upgraded:
         assert _texts(upgraded, said) == ["hello"]
         assert verify.verify(upgraded).broken == ()
+
+
+@pytest.mark.parametrize("name", ["insert_entry", "insert_usage", "insert_turn", "insert_delivery"])
+def test_checking_a_row_of_a_busy_table_makes_no_table(name: str, tmp_path: Path) -> None:
+    opened(tmp_path / "new.db", create=True).close()
+    with closing(sqlite_file.connect_writer(str(tmp_path / "new.db"))) as connection:
+        text = queries.load("sqlite")[name]
+        given = dict.fromkeys(re.findall(r":(\w+)", text))
+        steps = [row[1] for row in connection.execute(f"EXPLAIN {text}", given)]
+
+    assert "Insert" in steps
+    assert "OpenEphemeral" not in steps
+
+
+def test_the_rules_of_the_log_refuse_what_they_did(tmp_path: Path) -> None:
+    opened(tmp_path / "new.db", create=True).close()
+    with closing(sqlite_file.connect_writer(str(tmp_path / "new.db"))) as connection:
+        add = queries.load("sqlite")["insert_entry"]
+        row = {"entry_no": 1, "kind": "message", "role": "user", "at": 0, "turn_id": None}
+        connection.execute(add, row | {"body": "{}"})
+        for wrong in ({"kind": "rumour"}, {"role": "robot"}, {"role": None}, {"kind": None}):
+            with pytest.raises(apsw.ConstraintError):
+                connection.execute(add, row | {"entry_no": 2, "body": "{}"} | wrong)
 
 
 def _say_hello(url: str) -> str:
