@@ -46,12 +46,13 @@ def receive(
         message=said,
         at=when.now,
     )
+    if new is not None:
+        tx.after_commit(ArrivalCame(key.profile, str(key)))
+        return new, True
     found = arrivals.get_by_idem(tx, name, profile=key.profile)
     if found is None:
         raise RaceLost
-    if new:
-        tx.after_commit(ArrivalCame(key.profile, str(key)))
-    return found, new
+    return found, False
 
 
 def platform_idem(source: Source) -> str | None:

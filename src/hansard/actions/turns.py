@@ -10,11 +10,13 @@ from hansard.actions.log import Appended, SessionChanged
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict, NotFound, TurnLost
 from hansard.model import document, transcript
+from hansard.model.arrival import Arrival
 from hansard.model.entry import Message, Role
 from hansard.model.key import SessionKey
 from hansard.model.part import Part, Text
 from hansard.model.place import Channel, Source
 from hansard.model.reset import ResetPolicy
+from hansard.model.session import SessionHead
 from hansard.model.turn import Lease, Turn, TurnState
 from hansard.model.usage import Usage
 from hansard.store import arrivals, deliveries, sessions, turns
@@ -31,6 +33,15 @@ class Claim:
     holder: str
     seconds: float
     agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A key, the session it is on, and what waits for it."""
+
+    key: SessionKey
+    head: SessionHead | None
+    arrivals: tuple[Arrival, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +73,32 @@ class Ending:
     files: tuple[bytes, ...] = field(default=(), repr=False)
 
 
+def waiting(tx: Tx, key: SessionKey) -> Waiting:
+    """What waits for a key, which is held until the transaction ends."""
+    head = routing.locked(tx, key)
+    found = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
+    return Waiting(key, head, tuple(found))
+
+
 def begin(
     tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, when: Occasion
 ) -> Begun | None:
     """Begin a turn with what waits for a key. None: nothing waits, or a turn is running."""
-    now = routing.locked(tx, key)
-    waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
-    if not waiting:
+    return begin_with(tx, waiting(tx, key), policy=policy, claim=claim, when=when)
+
+
+def begin_with(
+    tx: Tx, found: Waiting, *, policy: ResetPolicy, claim: Claim, when: Occasion
+) -> Begun | None:
+    """Begin a turn with these arrivals. None: there are none, or a turn is running."""
+    key = found.key
+    if not found.arrivals or (found.head is not None and found.head.running):
         return None
-    if now is not None and now.running:
-        return None
-    route = routing.onward(tx, key, now, waiting[-1].source, policy=policy, when=when)
+    last = found.arrivals[-1]
+    route = routing.onward(tx, key, found.head, last.source, policy=policy, when=when)
     lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
     prompts = []
-    for arrival in waiting:
+    for arrival in found.arrivals:
         said = _as_said(arrival.message, arrival.source, key)
         done = log.append(
             tx, route.session_id, said, profile=key.profile, at=arrival.received_at, lease=lease

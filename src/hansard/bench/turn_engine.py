@@ -26,9 +26,9 @@ from hansard.store.database import Store
 PLATFORM = "telegram"
 EVERY = 4  # every fourth session of the populated store is on that platform
 CONCURRENT = (1, 16, 64)
-# received, begun, ended, claimed for sending; the reply is a row from the third on
-COMMITS = 4
-FIRST_WORD_COMMITS = 2
+# received and begun, ended, claimed for sending; the reply is a row from the second on
+COMMITS = 3
+FIRST_WORD_COMMITS = 1
 OURS = "hansard"
 FLOOR = f"raw SQLite, {COMMITS} commits"
 FIRST_FLOOR = f"raw SQLite, {FIRST_WORD_COMMITS} commits"

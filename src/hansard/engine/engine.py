@@ -32,9 +32,9 @@ class Engine:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self.intake = Intake(parts)
         self.compactor = Compactor(parts)
         self.turns = TurnLoop(parts, self.compactor)
+        self.intake = Intake(parts, self.turns)
         self.scheduler = Scheduler(parts)
         self.sweeper = Sweeper(parts)
         self.showing = Showing(parts)
@@ -42,6 +42,7 @@ class Engine:
         self._outbox = Outbox(parts)
         self._tasks: list[asyncio.Task[None]] = []
         self._follow_ups: set[asyncio.Task[None]] = set()
+        self._receiving: set[asyncio.Task[Received]] = set()
 
     async def start(self) -> None:
         """Begin all loops."""
@@ -64,8 +65,9 @@ class Engine:
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(
-            [*self._tasks, *self._follow_ups], timeout=STOP_SECONDS
+            [*self._tasks, *self._follow_ups, *self._receiving], timeout=STOP_SECONDS
         ) if self._tasks else None
+        await self.turns.finish(seconds=STOP_SECONDS)
         for adapter in self.parts.adapters.values():
             await adapter.close()
 
@@ -78,15 +80,18 @@ class Engine:
         files: Sequence[bytes] = (),
     ) -> Received:
         """Take a message in, with the bytes of its attachments; durable when this returns."""
-        received = await self.intake.receive(source, said, idem=idem, files=files)
+        task = asyncio.create_task(self.intake.receive(source, said, idem=idem, files=files))
+        self._receiving.add(task)
+        task.add_done_callback(self._receiving.discard)
+        # Who goes away meanwhile must not leave a turn behind that was begun and never run.
+        received = await asyncio.shield(task)
         self._follow_up(received)
         return received
 
     def carry_on(self, accepted: Accepted) -> None:
         """Do what follows once a message is accepted: run its turn, or its command."""
         self._follow_up(accepted.received)
-        if accepted.beginning.begun is not None:
-            self.turns.take(accepted.key, accepted.beginning)
+        self.turns.take(accepted.key, accepted.beginning)
         self.turns.wake()
 
     def _follow_up(self, received: Received) -> None:

@@ -1,18 +1,26 @@
 """The door: who may come in, what is a command, what goes into the inbox."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hansard.actions import access, blobs, deliver, receive, routing, turns
 from hansard.clock import Occasion
 from hansard.engine import commands, notices, verbs
+from hansard.engine.loop import Beginning, TurnLoop, begin
 from hansard.engine.parts import Parts
 from hansard.engine.settings import TRUSTED, Door, Strangers, WhileRunning
+from hansard.errors import HansardError, RetryLater, StoreUnavailable
 from hansard.model.entry import Message
 from hansard.model.key import SessionKey
 from hansard.model.part import Text
 from hansard.model.place import ChatType, Source
 from hansard.store.database import Tx
+from hansard.store.pending import Pending
+
+T = TypeVar("T")
+log = logging.getLogger("hansard.intake")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +36,9 @@ class Received:
 class Intake:
     """Takes messages in. When `receive` returns, the message is durable or was refused."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, turns_: TurnLoop) -> None:
         self._parts = parts
+        self._turns = turns_
 
     async def receive(
         self,
@@ -39,12 +48,56 @@ class Intake:
         idem: str | None = None,
         files: Sequence[bytes] = (),
     ) -> Received:
-        """Let a message in: as a command, as an arrival, or not at all."""
+        """Let a message in: as a command, as an arrival, or not at all.
+
+        Its turn begins in the same transaction, where there is room and none is running.
+        """
+        key = self._parts.key(source)
+        with self._turns.room_for(key) as may_begin:
+            if may_begin:
+                try:
+                    received, beginning = await self._write(come_in, files, source, said, idem)
+                except (RetryLater, StoreUnavailable):
+                    raise
+                except HansardError as error:
+                    # The message alone, then: what cannot be begun is the loop's to answer.
+                    log.warning("a turn of %s could not be begun: %s", key, error)
+                else:
+                    self._turns.take(key, beginning)
+                    return received
+        return await self._write(take_in_with, files, source, said, idem)
+
+    def _write(
+        self,
+        action: Callable[..., T],
+        files: Sequence[bytes],
+        source: Source,
+        said: Message,
+        idem: str | None,
+    ) -> Pending[T]:
         parts = self._parts
         code = access.code_of(parts.chance.getrandbits(64))
-        return await parts.store.write(
-            take_in_with, files, parts, source, said, idem=idem, code=code, when=parts.occasion()
+        return parts.store.write(
+            action, files, parts, source, said, idem=idem, code=code, when=parts.occasion()
         )
+
+
+def come_in(
+    tx: Tx,
+    files: Sequence[bytes],
+    parts: Parts,
+    source: Source,
+    said: Message,
+    *,
+    idem: str | None,
+    code: str,
+    when: Occasion,
+) -> tuple[Received, Beginning]:
+    """Take in a message, and begin its turn with it if none is running."""
+    received = take_in_with(tx, files, parts, source, said, idem=idem, code=code, when=when)
+    if not received.new or received.answer is not None:
+        return received, Beginning(None)
+    return received, begin(tx, parts.key(source), parts=parts, when=when)
 
 
 def take_in_with(

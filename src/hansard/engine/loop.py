@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hansard.actions import deliver, receive, turns
@@ -47,6 +48,7 @@ class TurnLoop:
         self._runs: dict[str, TurnRun] = {}
         self._naming: set[asyncio.Task[None]] = set()
         self._came: set[str] = set()
+        self._kept_free = 0
         self._stopping = False
 
     async def run(self) -> None:
@@ -72,13 +74,31 @@ class TurnLoop:
     @property
     def has_room(self) -> bool:
         """Whether one more turn may run in this process."""
-        return len(self._running) < self._parts.settings.most_turns
+        return len(self._running) + self._kept_free < self._parts.settings.most_turns
+
+    @contextmanager
+    def room_for(self, key: SessionKey) -> Iterator[bool]:
+        """Keep room for a turn of this key; whether one may be begun together with its message."""
+        is_looking = self._wake is not None and not self._stopping
+        may_begin = is_looking and self.has_room and str(key) not in self._running
+        self._kept_free += may_begin
+        try:
+            yield may_begin
+        finally:
+            self._kept_free -= may_begin
+
+    async def finish(self, *, seconds: float) -> None:
+        """Wait for what was begun while the loop was stopping, and was told to stop."""
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=seconds)
 
     def take(self, key: SessionKey, beginning: Beginning) -> None:
-        """Run a turn that was begun together with the arrival of its message."""
+        """Run a turn that was begun together with the arrival of its message, if one was."""
+        if beginning.begun is None:
+            return
         name = str(key)
         if name in self._running:  # a round that looked at the inbox before us, and finds nothing
-            name = f"{name} {'' if beginning.begun is None else beginning.begun.lease.turn_id}"
+            name = f"{name} {beginning.begun.lease.turn_id}"
         self._start(name, self._run(name, beginning))
 
     @property
@@ -194,14 +214,15 @@ class TurnLoop:
 
 def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning:
     """Begin a turn with what waits; whoever has used up a budget is told so instead."""
-    source, scopes = _admitted(tx, key, parts=parts, when=when)
-    if source is None:
+    found, scopes = _admitted(tx, turns.waiting(tx, key), parts=parts, when=when)
+    if not found.arrivals:
         return Beginning(None)
+    source = found.arrivals[0].source
     # Who names a session wants that one, however old it is.
     policy = ResetPolicy() if session_named_by(source) else parts.policies.choose(source)
     name = parts.agent_for(source, None).name
     claim = turns.Claim(parts.holder, parts.settings.lease_seconds, name)
-    begun = turns.begin(tx, key, policy=policy, claim=claim, when=when)
+    begun = turns.begin_with(tx, found, policy=policy, claim=claim, when=when)
     if begun is None:
         return Beginning(None)
     route = begun.route
@@ -217,28 +238,22 @@ def refuse_all(tx: Tx, parts: Parts, key: SessionKey, why: str, *, when: Occasio
 
 
 def _admitted(
-    tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion
-) -> tuple[Source | None, tuple[str, ...]]:
-    """Who asks first of those who may, and against what budgets the turn is counted."""
-    budgeted = bool(parts.settings.budgets)
-    limit = turns.MOST_ARRIVALS if budgeted else 1
-    admitted: list[Source] = []
+    tx: Tx, found: turns.Waiting, *, parts: Parts, when: Occasion
+) -> tuple[turns.Waiting, tuple[str, ...]]:
+    """What waits, of those who may still ask; and against what budgets the turn is counted."""
+    admitted: list[Arrival] = []
     refused: list[tuple[Arrival, str]] = []
-    for arrival in arrivals.waiting(tx, str(key), profile=key.profile, limit=limit):
-        over = budgets.used_up(
-            tx,
-            budgets.scopes_of(arrival.source),
-            parts.settings,
-            profile=key.profile,
-            now=when.now,
-        )
+    counted: dict[str, None] = {}
+    for arrival in found.arrivals:
+        scopes = budgets.scopes_of(arrival.source)
+        over = budgets.used_up(tx, scopes, parts.settings, profile=found.key.profile, now=when.now)
         if over is None:
-            admitted.append(arrival.source)
+            admitted.append(arrival)
+            counted |= dict.fromkeys(scopes)
         else:
             refused.append((arrival, notices.budget_used_up(*over)))
     _refuse(tx, parts, refused, when=when)
-    scopes = dict.fromkeys(scope for source in admitted for scope in budgets.scopes_of(source))
-    return (admitted[0] if admitted else None), tuple(scopes)
+    return replace(found, arrivals=tuple(admitted)), tuple(counted)
 
 
 def _refuse(

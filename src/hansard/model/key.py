@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 from hansard.errors import BadInput
@@ -54,12 +55,8 @@ class SessionKey:
             raise BadInput("no part of a session key may be empty")
 
     def __str__(self) -> str:
-        parts = [self.profile, _print(self.platform), _print(self.chat_type)]
-        for label in _LABELS:
-            value = getattr(self, label)
-            if value is not None:
-                parts.append(f"{label}={_print(value)}")
-        return "/".join(parts)
+        labelled = (self.chat, self.thread, self.person)
+        return _printed(self.profile, self.platform, self.chat_type, labelled)
 
     @property
     def names_session(self) -> bool:
@@ -90,6 +87,16 @@ class SessionKey:
         if str(key) != text:
             raise BadInput("this is not how a session key is printed")
         return key
+
+
+@lru_cache(maxsize=1000)
+def _printed(
+    profile: str, platform: str, chat_type: str, labelled: tuple[str | None, str | None, str | None]
+) -> str:
+    """A turn prints its key several times."""
+    parts = [profile, _print(platform), _print(chat_type)]
+    named = zip(_LABELS, labelled, strict=True)
+    return "/".join(parts + [f"{label}={_print(value)}" for label, value in named if value])
 
 
 def _print(value: str) -> str:

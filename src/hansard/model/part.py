@@ -151,6 +151,8 @@ def from_json(data: Any) -> Part:
 
 def text_of(parts: tuple[Part, ...]) -> str:
     """The words of a message, without reasoning and tools."""
+    if len(parts) == 1 and type(parts[0]) is Text:
+        return parts[0].text
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 

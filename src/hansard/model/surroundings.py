@@ -3,6 +3,8 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from hansard.model.place import ChatType, Source
@@ -35,6 +37,21 @@ _RESET = {
     ResetReason.DAILY: "The conversation before this one ended at its daily hour; this one starts "
     "afresh and you do not see the earlier messages.\n",
 }
+
+
+# What of a source is told: nothing that changes from message to message in one place.
+_TOLD = (
+    "platform",
+    "chat_id",
+    "chat_type",
+    "chat_name",
+    "chat_topic",
+    "thread_id",
+    "user_name",
+    "user_id",
+    "user_id_alt",
+)
+_TOLD_OF = attrgetter(*_TOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +88,15 @@ class Surroundings:
 
 def render(facts: Surroundings) -> str:
     """Print the section; the same facts give the same bytes."""
-    sections = [_OPENING, _data_block(facts)]
+    said = _TOLD_OF(facts.source)
+    block = _data_block(
+        said,
+        shared=facts.shared,
+        connected=facts.connected,
+        homes=facts.homes,
+        redact=facts.redact,
+    )
+    sections = [_OPENING, block]
     if facts.shared:
         sections.append(_SHARED)
     if facts.platform_notes:
@@ -84,7 +109,20 @@ def render(facts: Surroundings) -> str:
     return "\n".join(sections)
 
 
-def _data_block(facts: Surroundings) -> str:
+@lru_cache(maxsize=1000)
+def _data_block(
+    told: tuple[Any, ...],
+    *,
+    shared: bool,
+    connected: frozenset[str],
+    homes: frozenset[HomeChannel],
+    redact: bool,
+) -> str:
+    """The facts of a place, which are the same in every turn there: printed once."""
+    source = Source(**dict(zip(_TOLD, told, strict=True)))
+    facts = Surroundings(
+        source=source, shared=shared, connected=connected, homes=homes, redact=redact
+    )
     data = {
         "conversation": _conversation(facts),
         "connected_platforms": sorted(_name(platform) for platform in facts.connected),

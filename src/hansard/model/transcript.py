@@ -6,7 +6,7 @@ from typing import Any
 
 from hansard.model import document
 from hansard.model.entry import Compaction, Entry, Message, Retraction, Role
-from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 from hansard.model.terminal import one_line
 
 LONGEST_NAME = 64
@@ -32,6 +32,11 @@ def retracted(marks: Iterable[Entry]) -> list[tuple[int, int]]:
     return merged
 
 
+def marks_of(entries: Iterable[Entry]) -> list[Entry]:
+    """The compactions and retractions among entries: few, and all that the folds depend on."""
+    return [entry for entry in entries if not isinstance(entry.body, Message)]
+
+
 def is_retracted(seq: int, stretches: Sequence[tuple[int, int]]) -> bool:
     """Whether the entry with this number was taken back."""
     return any(first <= seq <= last for first, last in stretches)
@@ -39,7 +44,7 @@ def is_retracted(seq: int, stretches: Sequence[tuple[int, int]]) -> bool:
 
 def transcript(entries: Sequence[Entry]) -> list[Entry]:
     """What people read: everything said and not taken back, compactions as dividers."""
-    stretches = retracted(entries)
+    stretches = retracted(marks_of(entries))
     if not stretches:
         return list(entries)  # without a retraction there is nothing to leave out
     return [
@@ -71,7 +76,7 @@ def named_from(entries: Sequence[Entry]) -> int | None:
     It depends on nothing but the log up to there, what was taken back included: a context that
     was read once stays as it was, wherever the session goes.
     """
-    mark = latest_compaction(entries)
+    mark = latest_compaction(marks_of(entries))
     through, first = 0, None
     if mark is not None and isinstance(mark.body, Compaction):
         if mark.body.names_speakers:
@@ -94,7 +99,7 @@ def context(entries: Sequence[Entry]) -> list[Chat]:
     visible = transcript(entries)
     chats: list[Chat] = []
     through = 0
-    mark = latest_compaction(entries)
+    mark = latest_compaction(marks_of(entries))
     if mark is not None and isinstance(mark.body, Compaction):
         through = mark.body.through
         chats.append({"role": "user", "content": f"{SUMMARY_HEADING}\n{mark.body.summary}"})
@@ -167,6 +172,8 @@ def _spoken(name: str) -> str:
 
 def _assistant_chat(message: Message) -> Chat:
     chat: Chat = {"role": "assistant", "content": _content(message, name_speakers=False)}
+    if all(type(part) is Text for part in message.parts):
+        return chat
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     if calls:
         chat["tool_calls"] = [

@@ -22,25 +22,24 @@ def insert(
     source: Source,
     message: Message,
     at: datetime,
-) -> bool:
-    """Write an arrival; say whether it was new."""
+) -> Arrival | None:
+    """Write an arrival; None when one came before with the same idempotency key."""
     text = document.encode(body_to_json(message) | {"role": message.role})
     # What could never become an entry would block its key for ever.
     entries.check_size(text)
     # Until the message is an entry, nothing else says that its files are needed.
     blobs.note_attachments(tx, message.parts, profile=profile, at=at)
-    return bool(
-        tx.run(
-            "insert_arrival",
-            id=id,
-            profile=profile,
-            idem=idem,
-            key=key,
-            source=document.encode(source.to_json()),
-            message=text,
-            received_at=to_micros(at),
-        )
+    row = tx.one(
+        "insert_arrival",
+        id=id,
+        profile=profile,
+        idem=idem,
+        key=key,
+        source=document.encode(source.to_json()),
+        message=text,
+        received_at=to_micros(at),
     )
+    return None if row is None else Arrival(row[0], id, key, source, message, at)
 
 
 def get(tx: Tx, id: str, *, profile: str) -> Arrival | None:

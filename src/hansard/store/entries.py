@@ -45,14 +45,11 @@ def put(
     tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None
 ) -> None:
     """Write one line of the log that the feed hears of later."""
-    if seq > MAX_SEQ:
-        raise BadInput(
-            f"A session holds at most {MAX_SEQ:,} entries; nothing was written. Fork it to go on."
-        )
+    check_seq(seq)
     number = entry_no(session_no, seq)
     data = body_to_json(body)
     text = document.encode(data)
-    if len(text) > blobs.LARGE or '"attachment"' in text or blobs.MARK in text:
+    if has_large(text):
         check_size(text)
         text = document.encode(blobs.move_out(tx, data, entry_no=number))
     tx.run(
@@ -111,10 +108,23 @@ def text_of(tx: Tx, number: int, text: str, unpacker: Unpacker) -> str:
 
 
 def _moved_out(tx: Tx, number: int, text: str) -> str:
-    if len(text) <= blobs.LARGE and '"attachment"' not in text and blobs.MARK not in text:
+    if not has_large(text):
         return text
     check_size(text)
     return document.encode(blobs.move_out(tx, document.decode(text), entry_no=number))
+
+
+def has_large(text: str) -> bool:
+    """Whether a body has pieces that are kept apart from it."""
+    return len(text) > blobs.LARGE or '"attachment"' in text or blobs.MARK in text
+
+
+def check_seq(seq: int) -> None:
+    """Refuse an entry that would stand among those of another session."""
+    if seq > MAX_SEQ:
+        raise BadInput(
+            f"A session holds at most {MAX_SEQ:,} entries; nothing was written. Fork it to go on."
+        )
 
 
 def check_size(text: str) -> None:
@@ -167,7 +177,7 @@ def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
 def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
     """Rows of the log as values; where there are many, messages of texts take a short way."""
     unpacker = Unpacker(tx)
-    if len(rows) < MANY:
+    if len(rows) < MANY and not reading.is_ready():
         return [entry_of(tx, row, session_id, unpacker) for row in rows]
     decode, failure = reading.reader()
     found = []

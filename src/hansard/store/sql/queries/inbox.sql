@@ -3,7 +3,7 @@
 -- name: insert_arrival
 INSERT INTO arrivals (id, profile, idem, key, source, message, received_at, state)
 VALUES (:id, :profile, :idem, :key, :source, :message, :received_at, 'waiting')
-ON CONFLICT (profile, idem) DO NOTHING;
+ON CONFLICT (profile, idem) DO NOTHING RETURNING no;
 
 -- name: arrival_columns
 a.no, a.id, a.key, a.source, a.message, a.received_at, a.state, s.id, a.turn_id, a.seq, a.reason

@@ -1,0 +1,127 @@
+"""A message and the beginning of its turn are one transaction where nothing stands between them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from hansard.actions import stats
+from hansard.engine.engine import Engine
+from hansard.engine.ports import Agent, Event, Step, TurnRequest
+from hansard.engine.settings import Settings
+from hansard.errors import BadInput
+from hansard.model.entry import message
+from hansard.model.place import Source
+from hansard.model.turn import TurnState
+from hansard.store.database import Store
+from hansard.testing.engine_world import QUICK, EngineWorld
+from hansard.testing.scripted import ScriptedRunner
+
+# Nobody looks by itself: what runs was begun with its message, or after another turn's end.
+ALONE: Settings = replace(QUICK, poll_seconds=60, sweep_seconds=600)
+
+
+class Held(ScriptedRunner):
+    """Answers when the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda request: [Step(message("assistant", _answer(request)))])
+        self.gate = asyncio.Event()
+
+    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+        """Wait, then answer."""
+        await self.gate.wait()
+        async for event in super().run(request):
+            yield event
+
+
+def _answer(request: TurnRequest) -> str:
+    return f"re: {request.context[-1]['content']}"
+
+
+async def test_a_message_that_was_received_is_in_its_session_already(store: Store) -> None:
+    """T-1: durable when it returns; and where no turn runs, one has begun."""
+    world = EngineWorld(store, settings=ALONE)
+    world.runner = held = Held()
+    engine = await world.started()
+    await _is_looking(world, engine)
+    await world.says(engine, "at once")
+    assert await world.texts() == ["at once"]
+    assert [turn.state for turn in await world.turns()] == [TurnState.RUNNING]
+    held.gate.set()
+    await world.settle(engine)
+    await engine.stop()
+    assert await world.texts() == ["at once", "re: at once"]
+
+
+async def test_a_second_message_waits_for_the_turn_that_runs(store: Store) -> None:
+    """T-2: one turn at a time; what comes meanwhile is kept and answered after it."""
+    world = EngineWorld(store, settings=ALONE)
+    world.runner = held = Held()
+    engine = await world.started()
+    await _is_looking(world, engine)
+    await world.says(engine, "one", number="1")
+    await world.says(engine, "two", number="2")
+    assert (await store.read(stats.backlog)).waiting_arrivals == 1
+    held.gate.set()
+    await world.settle(engine)
+    await engine.stop()
+    assert await world.texts() == ["one", "re: one", "two", "re: two"]
+
+
+async def test_no_more_turns_are_begun_than_may_run(store: Store) -> None:
+    """A flood fills the inbox, not the process."""
+    world = EngineWorld(store, settings=replace(ALONE, most_turns=3))
+    world.runner = held = Held()
+    engine = await world.started()
+    await _is_looking(world, engine)
+    chats = [str(number) for number in range(20)]
+    await asyncio.gather(*(world.says(engine, "hello", chat=chat) for chat in chats))
+    found = await store.read(stats.backlog)
+    assert (found.running_turns, found.waiting_arrivals) == (3, 17)
+    held.gate.set()
+    await world.settle(engine)
+    await engine.stop()
+    assert [await world.texts(chat) for chat in chats] == [["hello", "re: hello"]] * 20
+
+
+async def test_a_turn_is_run_although_whoever_brought_its_message_went_away(store: Store) -> None:
+    """P7: begun in the record means that someone runs it."""
+    world = EngineWorld(store, settings=ALONE)
+    world.runner = held = Held()
+    held.gate.set()
+    engine = await world.started()
+    await _is_looking(world, engine)
+    bringing = asyncio.create_task(world.says(engine, "from one who goes"))
+    await asyncio.sleep(0)
+    bringing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await bringing
+    await world.until(lambda: bool(world.adapter.texts("loopback:1")))
+    await world.settle(engine)
+    await engine.stop()
+    assert await world.texts() == ["from one who goes", "re: from one who goes"]
+
+
+async def test_a_message_is_kept_although_its_turn_cannot_begin(store: Store) -> None:
+    """P1: what is wrong with the agent is not wrong with the message."""
+    world = EngineWorld(store, settings=ALONE)
+
+    def agent_for(_: Source, __: str | None) -> Agent:
+        raise BadInput("There is no such agent.")
+
+    world.use(agent_for=agent_for)
+    engine = await world.started()
+    await _is_looking(world, engine)
+    received = await engine.receive(world.source(), message("user", "hello"))
+    assert received.new
+    await world.settle(engine)
+    await engine.stop()
+    assert "There is no such agent." in world.adapter.texts("loopback:1")[0]
+
+
+async def _is_looking(world: EngineWorld, engine: Engine) -> None:
+    """Until the loop has looked at the inbox for the first time."""
+    await world.until(lambda: engine.states.get("turns") == "running")
+    await asyncio.sleep(0.05)
