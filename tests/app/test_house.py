@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,17 @@ def test_a_cost_is_estimated_where_the_model_is_known_and_unknown_elsewhere(hous
 def test_a_time_without_a_zone_is_refused(house: House, clock: FakeClock) -> None:
     with pytest.raises(BadInput, match="no zone"):
         house.session(ALICE).append("user", "hello", at=clock.now().replace(tzinfo=None))
+
+
+def test_what_is_no_time_no_source_and_no_shelf_is_refused_in_our_words(house: House) -> None:
+    careless: Any = house
+    with pytest.raises(BadInput, match=r"hansard\.Source"):
+        careless.session("alice")
+    with pytest.raises(BadInput, match="datetime"):
+        careless.session(ALICE).append("user", "hello", at="now")
+    with pytest.raises(BadInput, match="no shelf 'attic'"):
+        careless.sessions(shelf="attic")
+    assert careless.sessions(shelf="archive").items == ()
 
 
 def test_a_policy_of_the_configuration_resets_a_session(tmp_path: Path, clock: FakeClock) -> None:

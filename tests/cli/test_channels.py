@@ -96,3 +96,34 @@ def test_a_channel_that_is_not_there_is_explained(hansard: Program, name: str, w
 
     assert answer.code == 1
     assert words in answer.line
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[channels.telegrm]\n", "no channel 'telegrm'"),
+        ('[channels.telegram]\ntokn_file = "x"\n', "[channels.telegram]"),
+        ('[channels.telegram]\ntoken_file = "/nowhere/token"\n', "/nowhere/token"),
+        ('database = "mysql://x"\n', "Unknown database 'mysql'"),
+    ],
+)
+def test_a_check_of_the_configuration_looks_at_every_channel_and_secret(
+    hansard: Program, text: str, said: str
+) -> None:
+    hansard.home.mkdir()
+    (hansard.home / "hansard.toml").write_text(text)
+
+    answer = hansard("config", "check")
+
+    assert answer.code == 1
+    assert said in answer.line
+
+
+def test_a_check_of_the_configuration_calls_nobody(hansard: Program, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    hansard.home.mkdir()
+    (hansard.home / "hansard.toml").write_text(
+        f'[channels.telegram]\ntoken_file = "{tmp_path / "token"}"\nbase_url = "http://127.0.0.1:9"\n'
+    )
+
+    assert "sound" in hansard("config", "check").out

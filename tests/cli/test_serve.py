@@ -72,7 +72,7 @@ def test_it_refuses_an_address_that_others_reach_without_a_password(
     answer = hansard("serve", "--host", host, "--port", "0")
 
     assert answer.code == 1
-    assert "set a password" in answer.line
+    assert "hansard password set" in answer.line
 
 
 def test_it_names_a_channel_that_it_does_not_know(hansard: Program) -> None:

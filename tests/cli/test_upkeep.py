@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hansard.app.house import open_house
+from hansard.model.place import Source
 from tests.cli.conftest import Program
 
 
@@ -258,12 +260,44 @@ def test_pack_counts_first_and_then_takes_less_room(filled: Program) -> None:
 
 
 def test_erase_counts_first_and_gives_a_receipt(filled: Program) -> None:
-    told = filled("erase", "telegram", "5")
-    receipt = filled("erase", "telegram", "5", "--apply", "--json").json
+    with open_house(filled.database, home=str(filled.home)) as house:
+        mei = Source(platform="telegram", chat_id="5", user_id="5", user_name="Mei")
+        house.session(mei).append("user", "my address is Elm Street")
 
+    told = filled("erase", "telegram", "5")
+    assert "1 session would be purged" in told.out
     assert "Nothing was changed" in told.out
-    assert receipt["sessions_purged"] == 0
+    assert "Elm" in filled("search", "elm").out
+
+    receipt = filled("erase", "telegram", "5", "--apply", "--json").json
+    assert (receipt["sessions_purged"], receipt["messages_erased"]) == (1, 1)
     assert receipt["person"] != "5"
+    assert "Elm" not in filled("search", "elm").out
+
+
+def test_erase_says_that_a_name_is_no_id(filled: Program) -> None:
+    told = filled("erase", "telegram", "Mei")
+
+    assert "0 sessions would be purged" in told.out
+    assert "'Mei' has said nothing on 'telegram'" in told.line
+
+
+def test_stats_tell_counts_and_room_apart(filled: Program) -> None:
+    counts, room = filled("stats").out.split("\n\n")
+
+    assert "entries" in counts
+    assert room.startswith("LARGEST")
+    assert "sqlite_schema" in room
+
+
+def test_the_demo_says_where_else_it_could_go(filled: Program) -> None:
+    assert "hansard --home DIR demo" in filled("demo").line
+
+
+def test_the_demo_says_how_to_look_at_what_it_made(hansard: Program) -> None:
+    told = hansard("demo", "--sessions", "1").out
+
+    assert f"hansard --home {hansard.home} serve" in told
 
 
 def test_backups_by_the_clock_keep_the_newest_and_touch_no_other_file(

@@ -33,7 +33,7 @@ def test_the_example_is_read(tmp_path: Path) -> None:
     found = loaded(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
 
     assert list(found.agents) == ["assistant"]
-    assert set(found.budgets) == {"person", "schedule:morning"}
+    assert found.budgets == {}
 
 
 def test_the_example_is_read_with_every_comment_taken_away(tmp_path: Path) -> None:
@@ -50,6 +50,7 @@ def test_the_example_is_read_with_every_comment_taken_away(tmp_path: Path) -> No
     assert found.agent == "assistant"
     assert found.compact_at_tokens == 100_000
     assert found.agent_by_platform == {"telegram": "assistant"}
+    assert set(found.budgets) == {"person", "schedule:morning"}
 
 
 def _is_setting(line: str) -> bool:
@@ -60,12 +61,16 @@ def _is_setting(line: str) -> bool:
 def test_the_example_says_the_defaults(tmp_path: Path) -> None:
     """Every line that is not a comment says what holds without it."""
     said = loaded(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
-    chosen = {"agent", "agents", "doors", "budgets", "channels", "agent_by_platform"}
+    chosen = {"agent", "agents", "doors", "channels", "agent_by_platform"}
 
     for each in fields(EngineSettings):
         if each.name not in chosen:
             assert getattr(said, each.name) == getattr(EngineSettings(), each.name), each.name
     assert engine_settings(EngineSettings()) == Settings()
+    whole = config.load(home=str(tmp_path))
+    (tmp_path / config.FILE).unlink()
+    bare = config.load(home=str(tmp_path))
+    assert (whole.reset, whole.zone, whole.profile) == (bare.reset, bare.zone, bare.profile)
 
 
 def test_the_example_has_every_setting_of_the_engine() -> None:

@@ -68,9 +68,16 @@ def test_names_and_titles_are_one_line_of_plain_text(text: str) -> None:
 def test_a_session_reads_well() -> None:
     whole = markdown.opening(HEAD) + said(Text("hello\nthere"), person=Person("7", None, "Ann"))
     assert whole.startswith("# s1\n\n- Session: s1\n- From: terminal\n")
-    assert whole.endswith("\n## user\\: Ann · 2026-01-01 00:00:00 UTC\n\n> hello\n> there\n")
+    assert whole.endswith("\n## user: Ann · 2026-01-01 00:00:00 UTC\n\n> hello\n> there\n")
 
 
 def test_a_summary_is_marked_as_one() -> None:
     shown = markdown.entry(Entry("s1", 2, AT, Compaction("short", 1)))
     assert shown == "\n## Summary for the model · 2026-01-01 00:00:00 UTC\n\n> short\n"
+
+
+@pytest.mark.parametrize("name", ["www.example.org", "https://example.org", "mailto:a@b.org"])
+def test_no_name_becomes_a_link(name: str) -> None:
+    shown = said(Text("hello"), person=Person("7", None, name)).splitlines()[1]
+    assert name not in shown
+    assert name in shown.replace("\\", "")

@@ -22,12 +22,17 @@ def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     if head is not None:
         return head
     found = _by_beginning(tx, ref, profile=profile) or _by_title(tx, ref, profile=profile)
-    if found is None:
-        raise NotFound(f"No session is called {ref!r}, by id or by title.")
-    head = sessions.get(tx, found, profile=profile)
+    head = None if found is None else sessions.get(tx, found, profile=profile)
     if head is None:
-        raise NotFound(f"No session is called {ref!r}, by id or by title.")
+        raise not_called(ref)
     return head
+
+
+def not_called(ref: str) -> NotFound:
+    """Say that there is no such session; whoever may not see one is told the same."""
+    return NotFound(
+        f"No session is called {ref!r}, by id or by title. Lists and searches show ids."
+    )
 
 
 def _by_beginning(tx: Tx, ref: str, *, profile: str) -> str | None:

@@ -115,9 +115,12 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, when: Occasion) -> S
     old, target = current(tx, key), sessions.get_by_no(tx, target.no)
     if target.shelf is Shelf.GONE:
         raise NotFound(f"There is no session {target.id}.")
-    if target.read_only or target.shelf is Shelf.TRASH:
-        what = "read-only" if target.read_only else "in the trash"
-        raise Conflict(f"Session {target.id} is {what}; nothing was changed.")
+    if target.read_only:
+        raise Conflict(
+            f"Session {target.id} is read-only; nothing was changed. Continue in a copy: fork it."
+        )
+    if target.shelf is Shelf.TRASH:
+        raise Conflict(f"Session {target.id} is in the trash; nothing was changed. Restore it.")
     if old is not None and old.no != target.no:
         if old.running:
             raise Conflict(

@@ -67,7 +67,10 @@ class _SeededIds:
 def fill(house: House, *, count: int = SESSIONS, seed: int = SEED) -> Filled:
     """Fill an empty store; one that holds sessions is left as it is."""
     if house.sessions(limit=1).items:
-        raise Conflict("This store holds sessions; the demo writes only into an empty one.")
+        raise Conflict(
+            "This store holds sessions; the demo writes only into an empty one, and nothing was "
+            "changed. Name another place: hansard --home DIR demo"
+        )
     chance = random.Random(seed)
     ids: Ids = _SeededIds(random.Random(seed))
     now = house.machine.clock.now()

@@ -22,6 +22,7 @@ from hansard.clock import (
 )
 from hansard.config import Config
 from hansard.config.reset import ResetSettings
+from hansard.errors import BadInput
 from hansard.model.key import Isolation, SessionKey, key_for, validate_profile
 from hansard.model.place import Source
 from hansard.model.reset import Policies, ResetMode, ResetPolicy
@@ -73,6 +74,10 @@ class House:
 
     def session(self, source: Source) -> "Session":
         """The conversation a source belongs to. It exists from its first message on."""
+        if not isinstance(source, Source):
+            raise BadInput(
+                f"A session is found by a hansard.Source, not by {source!r}; `find` takes a name."
+            )
         return self._session(key=self.key(source), source=source)
 
     def find(self, ref: str) -> "Session":
@@ -95,7 +100,9 @@ class House:
         **filters: Any,
     ) -> listing.Page:
         """A page of session heads, newest activity first; `filters` are those of `Filters`."""
-        wanted = listing.Filters(shelf=shelf, **filters)
+        if shelf not in set(Shelf):
+            raise BadInput(f"There is no shelf {shelf!r}: use one of {', '.join(Shelf)}.")
+        wanted = listing.Filters(shelf=Shelf(shelf), **filters)
         return self.answer(
             self.reading(listing.listing, wanted, profile=self.profile, limit=limit, cursor=cursor)
         )

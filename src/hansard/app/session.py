@@ -57,6 +57,8 @@ class Session:
         **fields: Any,
     ) -> log.Appended:
         """Add one message, durable when this returns; the same idempotency key adds it once."""
+        if at is not None and not isinstance(at, datetime):
+            raise BadInput(f"A time is a datetime with a zone, not {at!r}.")
         if at is not None and at.tzinfo is None:
             raise BadInput(f"The time {at} has no zone; give it one, such as datetime.UTC.")
         when = self._house.occasion()

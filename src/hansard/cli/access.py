@@ -5,6 +5,7 @@ import click
 from hansard.actions import access as doors
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
+from hansard.cli.times import second
 from hansard.cli.tree import command, group, pass_console
 from hansard.errors import NotFound
 from hansard.model.view import time_text
@@ -57,9 +58,10 @@ def list_access(console: Console) -> None:
             "Nobody was let in by hand. hansard.toml may allow people too: [access.PLATFORM]."
         )
         return
+    times = [each.given_at for each in permits] + [at for _, _, _, at, _ in asking]
     rows = [
-        [str(item[key] or "") for key in ("platform", "person", "name", "state", "since")]
-        for item in items
+        [*(str(item[key] or "") for key in ("platform", "person", "name", "state")), second(at)]
+        for item, at in zip(items, times, strict=True)
     ]
     columns = (
         Column("PLATFORM"),

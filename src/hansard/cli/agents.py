@@ -1,12 +1,14 @@
 """`hansard agents …` and `hansard config …`."""
 
+import asyncio
 import importlib
 
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
 from hansard.cli.tree import command, group, pass_console
 from hansard.config import Config, environment, imports, load, telemetry, web
-from hansard.config.engine import read
+from hansard.config.engine import EngineSettings, read
+from hansard.store.opening import sqlite_path
 
 agents = group(
     "agents",
@@ -43,11 +45,11 @@ def list_agents(console: Console) -> None:
             str(item["name"]),
             str(item["kind"]),
             str(item["model"] or ""),
-            "default" if item["default"] else "",
+            "by default" if item["default"] else "when named",
         ]
         for item in items
     ]
-    columns = (Column("NAME", flexible=True), Column("KIND"), Column("MODEL"), Column(""))
+    columns = (Column("NAME", flexible=True), Column("KIND"), Column("MODEL"), Column("ANSWERS"))
     console.print(table(columns, rows, width=console.width if console.is_terminal else None))
 
 
@@ -64,6 +66,8 @@ def check(console: Console) -> None:
     made = importlib.import_module("hansard.app.engine").Agents(settings)
     for name in settings.agents:
         made.get(name)
+    asyncio.run(_build_channels(settings))
+    sqlite_path(loaded.database)
     value = {
         "home": str(loaded.home),
         "profile": loaded.profile,
@@ -73,6 +77,13 @@ def check(console: Console) -> None:
     listed = ", ".join(sorted(settings.agents)) or "none (the demo agent answers)"
     channels = ", ".join(sorted(settings.channels)) or "none"
     console.answer(value, f"The configuration is sound. Agents: {listed}. Channels: {channels}.")
+
+
+async def _build_channels(settings: EngineSettings) -> None:
+    """Make every channel as `serve` does, with its secrets; nobody is called."""
+    registry = importlib.import_module("hansard.channels.registry")
+    for name, values in settings.channels.items():
+        await registry.build(name, values, environment()).close()
 
 
 def _load(console: Console) -> Config:

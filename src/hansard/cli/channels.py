@@ -46,13 +46,18 @@ def list_channels(console: Console) -> None:
     rows = [
         [
             str(item["name"]),
-            "configured" if item["configured"] else "",
+            "configured" if item["configured"] else "-",
             f"hansard[{item['extra']}]" if item["extra"] else "",
             str(item["access"]) if item["configured"] else "",
         ]
         for item in items
     ]
-    columns = (Column("NAME"), Column(""), Column("NEEDS"), Column("WHO", flexible=True))
+    columns = (
+        Column("NAME"),
+        Column("STATE"),
+        Column("NEEDS"),
+        Column("WHO MAY WRITE", flexible=True),
+    )
     console.print(table(columns, rows, width=console.width if console.is_terminal else None))
 
 

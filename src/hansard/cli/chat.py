@@ -14,7 +14,8 @@ from hansard.cli.tree import command, pass_console
 from hansard.errors import HansardError, TurnLost
 from hansard.model.terminal import safe_terminal
 
-HINT = "Ctrl-C stops a turn, Ctrl-D leaves, /help lists commands."
+HINT = "Ctrl-C stops a turn, Ctrl-D or /quit leaves, /help lists commands."
+LEAVING = ("/quit", "/exit")
 FAILED = 1
 
 
@@ -77,6 +78,8 @@ async def _converse(console: Console, talk: Any) -> None:
             console.note(HINT)
             continue
         except EOFError:
+            return
+        if text in LEAVING:
             return
         if not text:
             continue

@@ -1,6 +1,7 @@
 """`hansard demo`."""
 
 import importlib
+import shlex
 
 import click
 
@@ -24,4 +25,9 @@ def demo(console: Console, *, sessions: int) -> None:
         where = shown_url(house.store.url)
     value = {"sessions": filled.sessions, "messages": filled.messages, "database": where}
     told = f"{counted(filled.sessions, 'session')} and {counted(filled.messages, 'message')}"
-    console.answer(value, f"{where} holds {told}. Look at them: hansard serve")
+    place = "".join(
+        f" --{name} {shlex.quote(given)}"
+        for name, given in (("home", console.home), ("database", console.database))
+        if given is not None
+    )
+    console.answer(value, f"{where} holds {told}. Look at them: hansard{place} serve")

@@ -10,6 +10,12 @@ from hansard.cli.console import Console
 from hansard.cli.table import count
 from hansard.cli.tree import command, pass_console
 
+# They may still be on an access list, or have written without being let in.
+NOTHING_SAID = (
+    "{person!r} has said nothing on {platform!r}. A person is named by the id that the platform gives "
+    "them, not by a name: `hansard sessions show REF --json` has it (`user_id`, or a message's `person`)."
+)
+
 
 @command(
     "erase",
@@ -35,6 +41,8 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
             found = list(erasing.look(house.store, whom, profile=house.profile, progress=progress))
             console.end_progress()
             _tell_plan(console, found)
+            if not found:
+                console.note(NOTHING_SAID.format(person=person, platform=platform))
             return
         receipt = erasing.erase(
             house.store, whom, profile=house.profile, when=house.occasion(), progress=progress

@@ -8,7 +8,7 @@ import click
 from hansard.actions import schedule as schedules
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
-from hansard.cli.times import span
+from hansard.cli.times import second, span
 from hansard.cli.tree import command, group, pass_console
 from hansard.config import zone_named
 from hansard.model.place import TERMINAL, Source
@@ -101,7 +101,7 @@ def runs(console: Console, name: str, limit: int) -> None:
         console.emit({"items": [_run_json(each) for each in found], "next": None})
         return
     rows = [
-        [str(time_text(each.due_at)), each.state, each.session_id or "", each.reason or ""]
+        [second(each.due_at), each.state, each.session_id or "", each.reason or ""]
         for each in found
     ]
     columns = (Column("DUE"), Column("STATE"), Column("SESSION"), Column("REASON", flexible=True))
@@ -162,7 +162,7 @@ def _set_paused(console: Console, name: str, *, paused: bool) -> Schedule:
 
 
 def _when(made: Schedule) -> str:
-    return "never" if made.next_at is None else str(time_text(made.next_at))
+    return "never" if made.next_at is None else second(made.next_at)
 
 
 def _json(made: Schedule) -> Json:

@@ -62,6 +62,11 @@ def clock_time(at: datetime, *, zone: tzinfo) -> str:
     return at.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+def second(at: datetime) -> str:
+    """A time for a table: RFC 3339 in UTC, to the second."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _earlier(now: datetime, by: timedelta, text: str) -> datetime:
     try:
         return now - by

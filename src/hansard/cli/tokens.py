@@ -8,6 +8,7 @@ from hansard.actions import tokens as rights
 from hansard.actions.tokens import SECRET_BYTES, Scope, Token
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
+from hansard.cli.times import second
 from hansard.cli.tree import command, group, pass_console
 from hansard.model.view import Json, time_text
 
@@ -61,8 +62,7 @@ def list_tokens(console: Console) -> None:
         console.note("No tokens. Make one with: hansard tokens add --scope read")
         return
     rows = [
-        [each.id, each.name, each.scope, str(time_text(each.created_at)), _state(each)]
-        for each in found
+        [each.id, each.name, each.scope, second(each.created_at), _state(each)] for each in found
     ]
     columns = (
         Column("ID"),

@@ -127,7 +127,7 @@ def _format_options(
     records = [
         (param.name in shared, record)
         for param in command.get_params(ctx)
-        if (record := param.get_help_record(ctx)) is not None
+        if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
     ]
     for is_shared, heading in ((False, "Options"), (True, GLOBAL)):
         rows = [record for shared_one, record in records if shared_one is is_shared]

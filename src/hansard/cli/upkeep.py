@@ -101,6 +101,7 @@ def stats(console: Console) -> None:
         for name, number in value.items()
     ]
     rows.append(["tables and indexes", size(total)])
-    rows += [[f"  {name}", size(amount)] for name, amount in found.sizes[:SHOWN_SIZES]]
-    text = table((Column("WHAT"), Column("", right=True)), rows, width=None)
-    console.answer(value | {"bytes": total, "sizes": sizes}, text)
+    largest = [[name, size(amount)] for name, amount in found.sizes[:SHOWN_SIZES]]
+    counts = table((Column("WHAT"), Column("HOW MUCH", right=True)), rows, width=None)
+    room = table((Column("LARGEST"), Column("SIZE", right=True)), largest, width=None)
+    console.answer(value | {"bytes": total, "sizes": sizes}, f"{counts}\n\n{room}")

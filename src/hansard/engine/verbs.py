@@ -254,7 +254,7 @@ def _by_id(tx: Tx, asked: Asked) -> SessionHead:
         found = [head for head in heads if head is not None]
     mine = [head for head in found if _may_see(head, asked)]
     if not mine:
-        raise NotFound(f"No session is called {asked.words!r}, by id or by title.")
+        raise resolve.not_called(asked.words)
     if len(mine) > 1:
         names = ", ".join(f"{head.id} {_name(head)}" for head in mine)
         raise Ambiguous(f"{asked.words!r} is the beginning of several ids: {names}.")

@@ -14,7 +14,8 @@ from hansard.model.part import Attachment, Part, Reasoning, Text, ToolCall, Tool
 from hansard.model.session import SessionHead
 from hansard.model.terminal import one_line
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>#&|!~{}()+.=:-])")
+# A point or a colon before a letter or a slash could make an address, and so a link.
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#&|!~{}]|[.:](?=[^\W\d]|/))")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BACKTICKS = re.compile(r"`+")
 _NAME = 200

@@ -110,9 +110,14 @@ async def check_exposure(parts: WebParts, host: str, *, exposed: bool) -> None:
     if is_loopback(host):
         return
     if not await has_password(parts):
-        raise BadInput(f"{host} can be reached by others; set a password before serving there.")
+        raise BadInput(
+            f"{host} can be reached by others; nothing was begun. Set a password first: "
+            "hansard password set"
+        )
     if not exposed:
-        raise BadInput(f"{host} can be reached by others; say so explicitly to serve there.")
+        raise BadInput(
+            f"{host} can be reached by others; nothing was begun. If that is meant: --exposed"
+        )
 
 
 class _Server(uvicorn.Server):
