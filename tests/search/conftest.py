@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions.search import Found, Hit, Wish, search
+from hansard.actions.hits import Hit
+from hansard.actions.search import Found, Wish, search
 from hansard.model.entry import message
 from hansard.store.database import Store
 from hansard.testing.postgres import Server

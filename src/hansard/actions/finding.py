@@ -1,20 +1,23 @@
 """Asking the index: from a parsed query to matches, with the filters of one search."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import NamedTuple
 
 from hansard.actions import resolve
 from hansard.clock import to_micros
 from hansard.errors import Ambiguous, NotFound
 from hansard.model import search_text, words
-from hansard.model.entry import MAX_SEQ, SEQ_BITS, Entry
+from hansard.model.entry import MAX_SEQ, SEQ_BITS
 from hansard.model.matching import matches
 from hansard.model.query import Filters, Query
 from hansard.model.search_text import AREAS, SAID, STEPS, searchable_text
 from hansard.model.session import Segment, Shelf
-from hansard.store import entries, sessions
-from hansard.store.database import Tx
+from hansard.store import bodies, sessions
+from hansard.store.database import Row, Tx
+from hansard.store.numbers import in_braces
+from hansard.store.packs import Unpacker
 
 CANDIDATES = 1000
 # Steps are met on the way, and counted: so many are asked for, so many wanted ones are enough.
@@ -27,17 +30,14 @@ _FAR = 2**62
 _HIDDEN = (Shelf.TRASH, Shelf.GONE)
 
 
-class Candidate(NamedTuple):
-    """A document that the index gave."""
-
-    no: int
-    score: float
+# Documents that the index gave, newest first: their scores by their numbers.
+Scores = dict[int, float]
 
 
 class Candidates(NamedTuple):
-    """Newest first; how many of other areas were met among them; whether there are older ones."""
+    """What was found; how many of other areas were met on the way; whether there are older ones."""
 
-    found: list[Candidate]
+    found: Scores
     others: int = 0
     more: bool = False
 
@@ -97,56 +97,54 @@ class Finder:
 
     def candidates(self, query: Query, areas: Sequence[str]) -> Candidates:
         """The newest documents of some areas that match."""
-        found: list[Candidate] = []
+        found: Scores = {}
         others = 0
         if self._scope.missing is not None:
             return Candidates(found)
+        wanted = {AREAS.index(area) for area in areas}
         below = self._below
-        rows: list[Any] = []
+        rows: list[Row] = []
         for _ in range(ROUNDS):
             rows = self._rows(query, ASKED, below)
-            for no, score, is_long in rows:
-                if is_long and not self._really(no, query):
-                    continue
-                if AREAS[no & 1] in areas:
-                    found.append(Candidate(no, score))
-                else:
-                    others += 1
+            met = [row for row in rows if not row[2] or self._really(row[0], query)]
+            known = len(found)
+            found.update((no, score) for no, score, _ in met if no & 1 in wanted)
+            others += len(met) - (len(found) - known)
             if len(rows) < ASKED or len(found) >= ENOUGH:
                 break
             # Many were looked at and not wanted; older ones may be.
             below = rows[-1][0]
         more = len(rows) == ASKED or len(found) > CANDIDATES
-        return Candidates(found[:CANDIDATES], others, more)
+        return Candidates(dict(islice(found.items(), CANDIDATES)), others, more)
 
-    def matches(self, candidates: Sequence[Candidate]) -> list[Match]:
-        """What candidates stand for, in their order, without those that are not to be shown."""
-        numbers = ",".join(str(each.no) for each in candidates)
-        rows = {row[0]: row for row in self._tx.all("get_docs", numbers=f"{{{numbers}}}")}
+    def matches(self, numbers: Sequence[int], scores: Mapping[int, float]) -> list[Match]:
+        """What documents stand for, in their order, without those that are not to be shown."""
+        rows = {row[0]: row for row in self._tx.all("get_docs", numbers=in_braces(numbers))}
         found = []
-        for each in candidates:
-            if each.no not in rows:
+        for no in numbers:
+            if no not in rows:
                 continue
-            no, entry_no, at, length, shelf = rows[each.no]
+            _, entry_no, at, length, shelf = rows[no]
             session_no = entry_no >> SEQ_BITS
             if shelf in _HIDDEN:
                 session_no = _living_fork(self._tx, session_no, entry_no & MAX_SEQ)
             if session_no and self._is_inside(entry_no):
-                found.append(Match(no, entry_no, at, length, each.score, session_no))
+                found.append(Match(no, entry_no, at, length, scores[no], session_no))
         return found
 
-    def quoted(self, literal: Query, areas: Sequence[str]) -> list[Candidate]:
+    def quoted(self, literal: Query, areas: Sequence[str]) -> Scores:
         """Messages in which the whole query stands to the letter, operators and all."""
         wanted = squeezed(literal.text)
-        return [
-            Candidate(match.no, match.score)
-            for match in self.matches(self.candidates(literal, areas).found)
+        scores = self.candidates(literal, areas).found
+        return {
+            match.no: match.score
+            for match in self.matches(list(scores), scores)
             if wanted in squeezed(text_of(self._tx, match))
-        ]
+        }
 
-    def _rows(self, query: Query, limit: int, below: int | None) -> list[Any]:
+    def _rows(self, query: Query, limit: int, below: int | None) -> list[Row]:
         scope = self._scope
-        rows: list[Any] = []
+        rows: list[Row] = []
         for asked in self._tx.match(
             query,
             self._facets(query.filters),
@@ -191,18 +189,20 @@ class Finder:
 
     def _really(self, no: int, query: Query) -> bool:
         """A long text's words have no places in the index: look at the text itself."""
-        found = self.matches([Candidate(no, 0.0)])
-        entry = entry_of(self._tx, found[0]) if found else None
-        return entry is not None and matches(query, searchable_text(entry.body, AREAS[no & 1]))
+        found = self.matches([no], {no: 0.0})
+        return bool(found) and matches(query, text_of(self._tx, found[0]))
 
 
-def scope_of(
-    tx: Tx, filters: Filters, *, profile: str, session: str | None, has_words: bool
-) -> Scope:
-    """What the filters of a query mean in this store; what is not there is named."""
+def everywhere(tx: Tx, profile: str, *, has_words: bool) -> Scope:
+    """All that can be found in a profile."""
     # A query of filters alone has to ask for something.
     is_shared = not has_words or tx.one("other_profile", profile=profile) is not None
-    scope = _without_trash(tx, Scope(profile, is_shared=is_shared))
+    return _without_trash(tx, Scope(profile, is_shared=is_shared))
+
+
+def narrowed(tx: Tx, scope: Scope, filters: Filters, *, session: str | None) -> Scope:
+    """What the filters of a query mean in this store; what is not there is named."""
+    profile = scope.profile
     if filters.after is not None or filters.before is not None:
         after = -_FAR if filters.after is None else to_micros(filters.after)
         before = _FAR if filters.before is None else to_micros(filters.before)
@@ -219,37 +219,15 @@ def scope_of(
     return _in_projects(tx, scope, filters.projects)
 
 
-def entry_of(tx: Tx, match: Match) -> Entry | None:
-    """The entry that a match stands for."""
-    own = match.entry_no >> SEQ_BITS
-    found = entries.read(tx, Segment(own, "", match.seq, match.seq), limit=1)
-    return found[0] if found else None
-
-
-def around(tx: Tx, match: Match, *, distance: int) -> dict[int, Entry]:
-    """The entry of a match and what was said near it in the same session, by number.
-
-    What tools said is passed over without being read: it may be long.
-    """
-    rows = tx.all(
-        "read_entries",
-        first=max(match.entry_no - distance, match.entry_no - match.seq),
-        last=match.entry_no + distance,
-        limit=2 * distance + 1,
-    )
-    return {
-        row[0] & MAX_SEQ: entries.entry_of(tx, row, "")
-        for row in rows
-        if row[0] == match.entry_no or row[2] in ("user", "assistant")
-    }
-
-
 def text_of(tx: Tx, match: Match) -> str:
     """The text that a match was found in."""
     if match.seq == 0:
         return sessions.get_by_no(tx, match.session_no).title or ""
-    entry = entry_of(tx, match)
-    return "" if entry is None else searchable_text(entry.body, match.area)
+    row = tx.one("read_entries", first=match.entry_no, last=match.entry_no, limit=1)
+    if row is None:
+        return ""
+    data = bodies.data_of(tx, match.entry_no, row[5], Unpacker(tx))
+    return searchable_text(row[2], data, match.area)
 
 
 def squeezed(text: str) -> str:

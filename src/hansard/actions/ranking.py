@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from math import log2
 
-from hansard.actions.finding import Candidate, Finder, Match
+from hansard.actions.finding import Finder, Match, Scores
 
 CHUNK = 100
 # So few are looked at one by one: their number is exact then.
@@ -19,12 +19,11 @@ class Ranking:
     length too. Chunks do not mix, so that pages follow each other whatever their size.
     """
 
-    def __init__(self, finder: Finder, found: Sequence[Candidate], *, by_relevance: bool) -> None:
+    def __init__(self, finder: Finder, found: Scores, *, by_relevance: bool) -> None:
         self._finder = finder
-        self._by_relevance = by_relevance
-        self._merit = _merit(found) if by_relevance else {}
-        ordered = sorted(found, key=lambda each: self._merit[each.no]) if by_relevance else found
-        self._matches = self._in_order(ordered)
+        self._found = found
+        self._merits = _merits(found) if by_relevance else None
+        self._matches = self._in_order()
         self._known: list[Match] = []
         self._shown: list[Match] = []
         self._sessions: dict[int, int] = {}
@@ -55,24 +54,27 @@ class Ranking:
         """How many matches its session has, as far as anyone has looked."""
         return self._sessions[match.session_no]
 
-    def _in_order(self, ordered: Sequence[Candidate]) -> Iterator[Match]:
+    def _in_order(self) -> Iterator[Match]:
+        merits = self._merits
+        ordered = list(self._found) if merits is None else sorted(merits, key=merits.__getitem__)
         entries: set[int] = set()
         for first in range(0, len(ordered), CHUNK):
-            found = self._finder.matches(ordered[first : first + CHUNK])
-            if self._by_relevance:
-                found.sort(key=self._worth, reverse=True)
+            found = self._finder.matches(ordered[first : first + CHUNK], self._found)
+            if merits is not None:
+                found.sort(key=lambda match: _worth(match, merits[match.no]), reverse=True)
             for match in found:
                 # What was said and its steps are one message.
                 if match.entry_no not in entries:
                     entries.add(match.entry_no)
                     yield match
 
-    def _worth(self, match: Match) -> float:
-        return -self._merit[match.no] / (1 + log2(1 + match.length / USUAL_LENGTH) / 2)
+
+def _worth(match: Match, merit: float) -> float:
+    return -merit / (1 + log2(1 + match.length / USUAL_LENGTH) / 2)
 
 
-def _merit(found: Sequence[Candidate]) -> dict[int, float]:
+def _merits(found: Scores) -> dict[int, float]:
     """Less is better. The databases score on scales of their own; age counts half as much."""
-    most = max((each.score for each in found), default=0.0) or 1.0
+    most = max(found.values(), default=0.0) or 1.0
     older = RECENCY / (len(found) or 1)
-    return {each.no: place * older - 1 - each.score / most for place, each in enumerate(found)}
+    return {no: place * older - 1 - score / most for place, (no, score) in enumerate(found.items())}

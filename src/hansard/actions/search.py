@@ -1,31 +1,24 @@
 """Finding what was said: candidates from the index, hits from the log."""
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from hansard.actions import finding
-from hansard.actions.finding import CANDIDATES, Candidate, Candidates, Finder, Match
+from hansard.actions.finding import CANDIDATES, Candidates, Finder, Scores
+from hansard.actions.hits import Hit, hits
 from hansard.actions.ranking import Ranking
-from hansard.clock import from_micros
 from hansard.errors import BadInput
 from hansard.model import query as queries
-from hansard.model import snippet as snippets
 from hansard.model.cursor import Cursor
-from hansard.model.entry import Entry, Message
 from hansard.model.query import Query
-from hansard.model.search_text import TITLE, searchable_text
-from hansard.model.session import SessionHead
-from hansard.store import indexing, sessions
+from hansard.store import indexing
 from hansard.store.database import Tx
 
 SORTS = ("relevance", "newest")
 MOST_HITS = 200
 COUNTED_STEPS = 100
-_TEXT = 4000
-_NEIGHBOUR = 200
-_NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +39,6 @@ class Wish:
         """The query in the places that are wished for besides those it names."""
         sources = self.sources if self.source is None else (self.source,)
         return queries.narrowed(query, sources=sources, roles=self.roles)
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One message that was found, with what stands around it in the same session."""
-
-    session: SessionHead
-    seq: int
-    role: str
-    snippet: str
-    text: str
-    at: datetime
-    score: float
-    before: str | None = None
-    after: str | None = None
-    in_session: int = 1
-
-    @property
-    def id(self) -> str:
-        """The name of the entry."""
-        return f"{self.session.id}-{self.seq}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +70,7 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
         raise BadInput(f"A search gives 1 to {MOST_HITS} hits at a time, not {wish.limit}.")
     if wish.sort not in SORTS:
         raise BadInput(f"Hits are sorted by {' or '.join(SORTS)}, not by {wish.sort!r}.")
-    place = None if wish.cursor is None else Cursor.parse(wish.cursor)
+    place = None if wish.cursor is None else _place(wish.cursor)
     typed = queries.parse(text, now=now)
     query = wish.narrow(typed)
     behind = indexing.state(tx).behind
@@ -106,18 +78,19 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
         return Found((), 0, False, None, query.describe(), behind=behind)
     steps = wish.steps or "tool" in query.filters.roles or not query.groups
     areas = finding.areas(steps=steps)
-    finder = _finder(tx, query, profile=profile, wish=wish)
+    asking = _Asking(tx, query, profile, wish, None if place is None else place[0])
+    finder = asking.finder(query)
     # What looks like operators may be the text itself: then it is looked for everywhere.
     literal = queries.literal(typed)
-    quoted = [] if literal is None else _quoted(tx, wish.narrow(literal), areas, profile, wish)
+    quoted = {} if literal is None else asking.quoted(wish.narrow(literal), areas)
     candidates, used = _find(finder, query, areas, quoted)
     found = candidates.found
     ranking = Ranking(finder, found, by_relevance=wish.sort == "relevance")
-    begin = 0 if place is None else place.no
+    begin = 0 if place is None else place[1]
     one_each = not wish.all_hits and wish.session is None
     page = ranking.page(begin, wish.limit, one_each=one_each)
     return Found(
-        hits=tuple(_hit(tx, match, used, ranking.times(match)) for match in page),
+        hits=hits(tx, page, used, times=ranking.times),
         total=ranking.total,
         more=candidates.more,
         next=_following(ranking, candidates, place=place, end=begin + wish.limit),
@@ -130,37 +103,45 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     )
 
 
-def _quoted(
-    tx: Tx, literal: Query, areas: Sequence[str], profile: str, wish: Wish
-) -> list[Candidate]:
-    return _finder(tx, literal, profile=profile, wish=wish).quoted(literal, areas)
+class _Asking:
+    """Everything in which one search looks, for the query and for its text to the letter."""
 
+    def __init__(self, tx: Tx, query: Query, profile: str, wish: Wish, below: int | None) -> None:
+        self._tx = tx
+        self._wish = wish
+        self._below = below
+        self._everywhere = finding.everywhere(tx, profile, has_words=bool(query.groups))
 
-def _finder(tx: Tx, query: Query, *, profile: str, wish: Wish) -> Finder:
-    scope = finding.scope_of(
-        tx,
-        query.filters,
-        profile=profile,
-        session=wish.session,
-        has_words=bool(query.groups),
-    )
-    below = None if wish.cursor is None else Cursor.parse(wish.cursor).at
-    return Finder(tx, scope, scored=wish.sort == "relevance", below=below)
+    def finder(self, query: Query) -> Finder:
+        wish = self._wish
+        scope = finding.narrowed(self._tx, self._everywhere, query.filters, session=wish.session)
+        return Finder(self._tx, scope, scored=wish.sort == "relevance", below=self._below)
+
+    def quoted(self, literal: Query, areas: Sequence[str]) -> Scores:
+        return self.finder(literal).quoted(literal, areas)
 
 
 def _find(
-    finder: Finder, query: Query, areas: Sequence[str], quoted: list[Candidate]
+    finder: Finder, query: Query, areas: Sequence[str], quoted: Scores
 ) -> tuple[Candidates, Query]:
     """The newest matches, and the query that found them."""
     plain = finder.candidates(query, areas)
     if plain.found or quoted or len(query.groups) < 2:
-        return plain._replace(found=_merged([plain.found, quoted])), query
+        return plain._replace(found=_merged(plain.found, quoted)), query
     relaxed = query.relaxed()
     return finder.candidates(relaxed, areas), relaxed
 
 
+def _place(cursor: str) -> tuple[int, int]:
+    """Below which document a cursor goes on, and how many hits of those it has shown."""
+    place = Cursor.parse(cursor)
+    if not isinstance(place.at, int):
+        raise BadInput("That cursor is of another list; begin again without it.")
+    return place.at, place.no
+
+
 def _following(
-    ranking: Ranking, candidates: Candidates, *, place: Cursor | None, end: int
+    ranking: Ranking, candidates: Candidates, *, place: tuple[int, int] | None, end: int
 ) -> str | None:
     """Where the next page begins.
 
@@ -168,50 +149,18 @@ def _following(
     """
     found = candidates.found
     if ranking.has(end):
-        return str(Cursor(found[0].no + 1 if place is None else place.at, end))
+        return str(Cursor(next(iter(found)) + 1 if place is None else place[0], end))
     if candidates.more and found:
-        return str(Cursor(found[-1].no, 0))  # the older ones
+        return str(Cursor(next(reversed(found)), 0))  # the older ones
     return None
 
 
-def _hit(tx: Tx, match: Match, query: Query, times: int) -> Hit:
-    head = sessions.get_by_no(tx, match.session_no)
-    at, score = from_micros(match.at), round(match.score, 6)
-    if match.seq == 0:
-        title = head.title or ""
-        shown = snippets.snippet(title, query)
-        return Hit(head, 0, TITLE, shown, title, at, score, in_session=times)
-    around = finding.around(tx, match, distance=_NEAR)
-    body = around[match.seq].body
-    assert isinstance(body, Message), f"entry {match.entry_no} is indexed but no message"
-    text = searchable_text(body, match.area)
-    return Hit(
-        session=head,
-        seq=match.seq,
-        role=body.role,
-        snippet=snippets.snippet(text, query),
-        text=text[:_TEXT],
-        at=at,
-        score=score,
-        before=_said(around[seq] for seq in sorted(around, reverse=True) if seq < match.seq),
-        after=_said(around[seq] for seq in sorted(around) if seq > match.seq),
-        in_session=times,
-    )
-
-
-def _said(near: Iterable[Entry]) -> str | None:
-    """The first words of the nearest message that has any."""
-    texts = (entry.body.text for entry in near if isinstance(entry.body, Message))
-    return next((text[:_NEIGHBOUR] for text in texts if text), None)
-
-
-def _merged(several: Sequence[list[Candidate]]) -> list[Candidate]:
+def _merged(one: Scores, other: Scores) -> Scores:
     """Newest first, each document once."""
-    several = [found for found in several if found]
-    if len(several) < 2:
-        return several[0] if several else []
-    by_no = {each.no: each for found in reversed(several) for each in found}
-    return sorted(by_no.values(), key=lambda each: -each.no)[:CANDIDATES]
+    if not one or not other:
+        return one or other
+    both = other | one
+    return {no: both[no] for no in sorted(both, reverse=True)[:CANDIDATES]}
 
 
 def _suggest(tx: Tx, query: Query) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hansard.model.session import SessionHead
 from hansard.model.turn import TurnState
 from hansard.store.database import Tx
+from hansard.store.numbers import in_braces
 
 _UNFINISHED = (TurnState.FAILED, TurnState.INTERRUPTED)
 
@@ -22,6 +23,5 @@ def standings(tx: Tx, heads: Sequence[SessionHead]) -> dict[str, Standing]:
     """How each of these sessions stands, by its id; one question for all of them."""
     if not heads:
         return {}
-    numbers = ",".join(str(head.no) for head in heads)
-    rows = tx.all("standings", numbers=f"{{{numbers}}}")
+    rows = tx.all("standings", numbers=in_braces(head.no for head in heads))
     return {id: Standing(count, state in _UNFINISHED) for id, count, state in rows}

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hansard.actions.search import COUNTED_STEPS, MOST_HITS, SORTS, Found, Hit
+from hansard.actions.hits import Hit
+from hansard.actions.search import COUNTED_STEPS, MOST_HITS, SORTS, Found
 from hansard.cli import times
 from hansard.cli.console import Console
 from hansard.cli.refs import REF

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hansard.actions import read, search
-from hansard.actions.search import Found, Hit, Wish
+from hansard.actions.hits import Hit
+from hansard.actions.search import Found, Wish
 from hansard.errors import BadInput
 from hansard.mcp import bounds
 from hansard.mcp.bounds import Json

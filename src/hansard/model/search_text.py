@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hansard.model import document, words
-from hansard.model.entry import Body, Message, body_to_json
 
 STEP_CHARACTERS = 20_000
 SAID = "said"
@@ -46,11 +45,12 @@ def of_title(title: str, origin: Origin) -> SearchText:
 def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[SearchText]:
     """A message, from its JSON as the log keeps it, as documents."""
     said, steps = _areas(role, data)
-    tools = [
+    # A fact stands once in a document: whoever counts the words there can leave it out.
+    tools = dict.fromkeys(
         facet("tool", _text(part["name"]))
         for part in data.get("parts", ())
         if part.get("type") in ("tool_call", "tool_result") and part.get("name")
-    ]
+    )
     texts = (
         {SAID: said, STEPS: steps} if said and steps else {STEPS if steps else SAID: said or steps}
     )
@@ -60,11 +60,9 @@ def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[Searc
     ]
 
 
-def searchable_text(body: Body, area: str) -> str:
+def searchable_text(role: str, data: Mapping[str, Any], area: str) -> str:
     """The text of a message that one area of the index was made from."""
-    if not isinstance(body, Message):
-        return ""
-    said, steps = _areas(body.role, body_to_json(body))
+    said, steps = _areas(role, data)
     return said if area == SAID else steps
 
 

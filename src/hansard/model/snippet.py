@@ -1,6 +1,7 @@
 """The stretch of a message that shows why it was found, with the found words marked."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
@@ -12,6 +13,7 @@ OPEN, CLOSE = "⟦", "⟧"
 WIDTH = 160
 _LEAD = 40
 _LOOKED_AT = 200_000
+_MOST_WINDOWS, _MOST_IN_WINDOW = 200, 20
 _SPACE = re.compile(r"\s+")
 
 
@@ -41,13 +43,16 @@ def _folded(text: str) -> tuple[str, Sequence[int]]:
     """The folded text, and for each of its characters where it came from."""
     if text.isascii():
         return text.lower(), range(len(text))
-    out: list[str] = []
-    origin: list[int] = []
-    for place, char in enumerate(text):
-        made = char.lower() if char.isascii() else words.fold(char)
-        out.append(made)
-        origin.extend([place] * len(made))
-    return "".join(out), origin
+    made = list(map(_folded_character, text))
+    folded = "".join(made)
+    if len(folded) == len(text) and "" not in made:
+        return folded, range(len(text))
+    return folded, [place for place, piece in enumerate(made) for _ in piece]
+
+
+@lru_cache(4096)
+def _folded_character(char: str) -> str:
+    return words.fold(char)
 
 
 def _spans(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
@@ -81,18 +86,21 @@ def _pattern(term: Term) -> re.Pattern[str]:
     runs = words.runs(term.text)
     if not runs:  # punctuation that stands alone
         return re.compile(rf"(?<!\S)\"?{re.escape(words.fold(term.text))}\"?(?!\S)")
-    body = r"[\W_]*".join(re.escape(run) for run in runs)
-    left = "" if words.is_unspaced(runs[0]) else r"(?<![^\W_])"
+    first, *others = map(re.escape, runs)
+    # The word stands before the look at what is left of it: a text without it is passed over fast.
+    left = "" if words.is_unspaced(runs[0]) else rf"(?<![^\W_]{first})"
+    body = "".join(rf"[\W_]*{run}" for run in others)
     right = "" if term.prefix or words.is_unspaced(runs[-1]) else r"(?![^\W_])"
     signs = "[+#%]*" if term.sticky is not None else ""
-    return re.compile(left + body + (r"[^\W_]*" if term.prefix else right) + signs)
+    return re.compile(first + left + body + (r"[^\W_]*" if term.prefix else right) + signs)
 
 
 def _best(spans: Sequence[tuple[int, int]], width: int) -> int:
     """Where the window with the most matches begins."""
     best, most = 0, 0
-    for place, (begin, _) in enumerate(spans[:200]):
-        inside = sum(1 for a, _ in spans[place : place + 20] if a < begin + width - _LEAD)
+    begins = [begin for begin, _ in spans[:_MOST_WINDOWS]]
+    for place, begin in enumerate(begins):
+        inside = min(bisect_left(begins, begin + width - _LEAD, place) - place, _MOST_IN_WINDOW)
         if inside > most:
             best, most = begin, inside
     return best

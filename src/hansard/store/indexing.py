@@ -7,12 +7,12 @@ from typing import Any
 from zlib import crc32
 
 from hansard.clock import from_micros, to_micros
-from hansard.model import document, search_text
+from hansard.model import search_text
 from hansard.model.entry import SEQ_BITS
 from hansard.model.query import Query
 from hansard.model.search_text import AREAS, Origin, SearchText
 from hansard.model.words import GAP
-from hansard.store import entries
+from hansard.store import bodies
 from hansard.store.database import Row, Tx
 from hansard.store.packs import Unpacker
 
@@ -94,7 +94,7 @@ class _Batch:
             self._name(position, None if purged is not None else title, origin)
             if role is not None and body is not None:
                 number = session_no << SEQ_BITS | seq
-                data = document.decode(entries.text_of(self._tx, number, body, self._unpacker))
+                data = bodies.data_of(self._tx, number, body, self._unpacker)
                 for made in search_text.of_message(role, data, origin):
                     self._add(position, AREAS.index(made.area), seq, at, made)
 

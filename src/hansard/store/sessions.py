@@ -1,5 +1,6 @@
 """The table of sessions: rows in, heads out."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,7 @@ from hansard.model.twin import twin_of
 from hansard.model.usage import UsageTotal
 from hansard.store import blobs
 from hansard.store.database import Row, Tx
+from hansard.store.numbers import in_braces
 
 FAR_FUTURE = 2**62
 _KINDS = {kind.value: kind for kind in Kind}
@@ -114,6 +116,12 @@ def get_by_no(tx: Tx, no: int) -> SessionHead:
     row = tx.one("get_head_by_no", no=no)
     assert row is not None, f"session number {no} is referred to but missing"
     return head(row)
+
+
+def by_numbers(tx: Tx, numbers: Iterable[int]) -> dict[int, SessionHead]:
+    """The heads of sessions that are known to be there, by number."""
+    rows = tx.all("get_heads_by_no", numbers=in_braces(numbers))
+    return {row[0]: head(row) for row in rows}
 
 
 def settings(tx: Tx, no: int) -> Any:

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from hansard.actions import bindings, read, routing, search, usage
 from hansard.actions.bindings import Binding, Outlook
+from hansard.actions.hits import Hit
 from hansard.actions.requests import Answer
-from hansard.actions.search import Hit
 from hansard.model.key import SessionKey
 from hansard.model.redact import redact_source
 from hansard.model.view import head_json, policy_json, time_text, usage_json

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hansard.actions import search
-from hansard.actions.search import Hit, Wish
+from hansard.actions.hits import Hit
+from hansard.actions.search import Wish
 from hansard.compat.hermes import messages, rows, views
 from hansard.compat.hermes.messages import Json
 from hansard.compat.hermes.opened import Opened

@@ -26,6 +26,16 @@ SELECT s.no FROM sessions s WHERE s.profile = :profile AND s.shelf = 'trash' AND
 -- name: projects_sessions
 SELECT no FROM sessions WHERE project_no = :project_no LIMIT :limit;
 
+-- name: get_heads_by_no
+SELECT {{head_columns}} FROM {{head_tables}} WHERE s.no {{among_numbers}};
+
+-- name: read_around
+-- Entries, and what was said near them in the same session. What tools said may be long: it is passed over.
+SELECT w.value, e.entry_no, e.role, e.body
+FROM {{these_numbers}} CROSS JOIN entries e
+WHERE e.entry_no BETWEEN w.value - :distance AND w.value + :distance AND e.entry_no >> 24 = w.value >> 24
+  AND (e.entry_no = w.value OR e.role IN ('user', 'assistant'));
+
 -- name: delete_doc
 DELETE FROM search_docs WHERE no = :no;
 

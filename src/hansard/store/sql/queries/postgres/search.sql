@@ -98,6 +98,9 @@ WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
 SELECT n.no, ts_rank(w.words, CAST(:rank AS TSQUERY)), n.is_long
 FROM newest n JOIN search_docs w ON w.no = n.no ORDER BY n.no DESC;
 
+-- name: these_numbers
+unnest(CAST(:numbers AS BIGINT[])) AS w (value)
+
 -- name: get_docs
 SELECT {{doc_columns}} WHERE d.no = ANY (CAST(:numbers AS BIGINT[]));
 

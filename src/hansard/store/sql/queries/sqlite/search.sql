@@ -60,9 +60,11 @@ WHERE search_words MATCH :match AND search_words.rowid < :below AND :loose IS NO
   AND {{search_filters}}
 ORDER BY search_words.rowid DESC LIMIT :limit;
 
+-- name: these_numbers
+json_each('[' || TRIM(:numbers, '{}') || ']') w
+
 -- name: get_docs
--- The numbers come as PostgreSQL writes them, in braces; between brackets they are JSON.
-SELECT {{doc_columns}} WHERE d.no IN (SELECT value FROM json_each('[' || TRIM(:numbers, '{}') || ']'));
+SELECT {{doc_columns}} WHERE d.no {{among_numbers}};
 
 -- name: index_shards
 SELECT no, first_at, last_at FROM search_shards ORDER BY no DESC;
