@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from hansard.actions import routing
 from hansard.actions.log import check_idem
 from hansard.clock import Occasion
 from hansard.model.arrival import Arrival
@@ -36,6 +37,8 @@ def receive(
     id = when.new_id()
     name = idem or platform_idem(source) or f"arrival/{id}"
     check_idem(name)
+    # A row's number is given before its commit: of one key, the earlier is seen the earlier.
+    routing.lock(tx, key)
     new = arrivals.insert(
         tx,
         id,
