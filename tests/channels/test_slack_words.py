@@ -10,7 +10,7 @@ from hansard.channels.slack import inbound, outbound, signature
 from hansard.channels.slack.inbound import Heard, Me, Names, Rules
 from hansard.model.key import key_for
 
-ME = Me("U1", "B1")
+ME = Me("U1")
 
 
 def heard(text: str = "hello", **more: Any) -> Heard:

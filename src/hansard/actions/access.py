@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from hansard.clock import Occasion, from_micros, to_micros
-from hansard.errors import BadInput, NotAllowed, RetryLater
+from hansard.errors import BadInput, RetryLater
 from hansard.model import document
 from hansard.model.place import Person
 from hansard.model.surroundings import HomeChannel
@@ -207,11 +207,6 @@ def check_person(text: str) -> str:
     if not text.strip():
         raise BadInput("Name a person by the id that their platform gives them.")
     return text.strip()
-
-
-def refuse_stranger() -> NotAllowed:
-    """What a stranger is told: a fixed text without data."""
-    return NotAllowed("This assistant does not know you.")
 
 
 def _id(text: str) -> str:

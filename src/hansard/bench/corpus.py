@@ -1,7 +1,7 @@
 """Conversations to search in, the same each time: Zipf's words, log-normal lengths, tools, CJK."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -120,11 +120,6 @@ def corpus(language: Language, messages: int) -> Iterator[Said]:
         else:
             text = language.say(_lengths(chance, 3.5, 0.9))
             yield Said(session, "assistant", f"{text} {language.name()}", at)
-
-
-def sample_words(language: Language, ranks: Sequence[int]) -> list[str]:
-    """The words of these ranks."""
-    return [language.words[rank] for rank in ranks]
 
 
 def _prompt(language: Language, chance: random.Random) -> str:

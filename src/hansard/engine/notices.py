@@ -3,7 +3,6 @@
 from hansard.model.terminal import one_line
 from hansard.model.turn import TurnState
 
-STRANGER = "This assistant does not know you."
 NEWER_MESSAGE = "a newer message came"
 NOTHING_SAID = "(The agent said nothing.)"
 

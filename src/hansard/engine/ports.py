@@ -94,7 +94,6 @@ class Capabilities:
     """What a platform can do, and what the agent is told about it."""
 
     longest_text: int = 4000
-    can_edit: bool = False
     shows_typing: bool = False
     ids_needed_for_mentions: bool = False
     notes: tuple[str, ...] = ()

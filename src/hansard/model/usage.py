@@ -1,6 +1,6 @@
 """What one model call used and cost."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -78,9 +78,6 @@ class Usage:
 
 def _is_whole(value: object) -> bool:
     return value.__class__ is int and 0 <= value < _MOST
-
-
-USAGE_FIELDS = tuple(field.name for field in fields(Usage))
 
 
 @dataclass(frozen=True, slots=True)

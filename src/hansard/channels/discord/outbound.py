@@ -19,7 +19,6 @@ _LONGEST_NONCE = 25
 CAPABILITIES = Capabilities(
     # Ten messages: we cut between code fences ourselves, so a delivery may be longer than one.
     longest_text=10 * LONGEST,
-    can_edit=True,
     shows_typing=True,
     ids_needed_for_mentions=True,
     notes=(

@@ -23,7 +23,6 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("ta
 
 CAPABILITIES = Capabilities(
     longest_text=10 * LONGEST_BYTES // 4,
-    can_edit=True,
     shows_typing=True,
     ids_needed_for_mentions=True,
     notes=(

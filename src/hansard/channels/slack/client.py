@@ -123,7 +123,7 @@ class Wire:
         """Present the token; who we are."""
         with translated("the bot's account"):
             found = await self._web().auth_test()
-        me = Me(str(found["user_id"]), found.get("bot_id"))
+        me = Me(str(found["user_id"]))
         return Account(me, str(found.get("user")), str(found.get("team")))
 
     async def listen(self, hear: Callable[[Envelope], None]) -> None:

@@ -67,10 +67,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """The bot's own ids."""
+    """The bot's own id."""
 
     user_id: str
-    bot_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ _PREVIEW = LONGEST_SECTION // 5
 CAPABILITIES = Capabilities(
     # Several messages: we cut between code fences ourselves.
     longest_text=8 * LONGEST_SECTION,
-    can_edit=True,
     ids_needed_for_mentions=True,
     notes=(
         "You are on Slack. You see only what is said to you here.",

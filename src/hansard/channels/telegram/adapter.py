@@ -45,7 +45,6 @@ class TelegramAdapter:
     platform = "telegram"
     capabilities = Capabilities(
         longest_text=_LONGEST_DELIVERY,
-        can_edit=True,
         shows_typing=True,
         ids_needed_for_mentions=False,
         notes=_NOTES,

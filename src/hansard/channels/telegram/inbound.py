@@ -1,7 +1,7 @@
 """From an update of the Bot API to a message of ours. Pure: what Telegram says is data."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hansard.model.entry import Message, Role
@@ -132,11 +132,6 @@ def gone(file: FileRef) -> Text:
 def observed_line(incoming: Incoming) -> tuple[str, str]:
     """Who said what, for the lines that were not said to the bot."""
     return incoming.source.speaker or "someone", incoming.text or "(a file)"
-
-
-def as_addressed(incoming: Incoming) -> Incoming:
-    """The same, meant for the bot: where it answers everything."""
-    return replace(incoming, is_addressed=True)
 
 
 def _source(wire: Wire, chat: Wire, writer: Wire, *, is_edit: bool) -> Source:

@@ -63,6 +63,3 @@ ON CONFLICT (profile, platform) DO UPDATE SET chat_id = excluded.chat_id, thread
 
 -- name: list_homes
 SELECT platform, chat_id, thread_id, name FROM homes WHERE profile = :profile ORDER BY platform;
-
--- name: get_home
-SELECT platform, chat_id, thread_id, name FROM homes WHERE profile = :profile AND platform = :platform;

@@ -3,9 +3,6 @@
 -- name: set_extra
 UPDATE sessions SET extra = :extra WHERE no = :no;
 
--- name: set_settings
-UPDATE sessions SET settings = :settings WHERE no = :no;
-
 -- name: set_prompt_hash
 UPDATE sessions SET prompt_hash = :prompt_hash WHERE no = :no;
 

@@ -70,6 +70,3 @@ WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY p.name 
 -- name: usage_by_session
 SELECT s.id, {{total_columns}} FROM usage u JOIN sessions s ON s.no = u.session_no
 WHERE u.profile = :profile AND u.at >= :since AND u.at < :until GROUP BY s.id ORDER BY 1 NULLS FIRST;
-
--- name: delete_usage
-DELETE FROM usage WHERE session_no = :no;
