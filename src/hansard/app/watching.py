@@ -20,6 +20,7 @@ SETTLED_SECONDS = 150.0
 LOOK_SECONDS = 600.0
 # Looking takes at most this part of the time.
 SHARE = 0.1
+STOP_SECONDS = 2.0
 _TICK_MS = 500
 _DEBOUNCE_MS = 1000
 log = logging.getLogger("hansard.imports")
@@ -37,7 +38,8 @@ async def in_background(house: House, names: Sequence[str]) -> AsyncIterator[Non
         yield
     finally:
         stop.set()
-        await work
+        # A long import is left behind: it ends when the store is closed, and goes on next time.
+        await asyncio.wait({work}, timeout=STOP_SECONDS)
 
 
 def _log_outcome(done: Outcome) -> None:

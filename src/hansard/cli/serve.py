@@ -47,7 +47,7 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
 
         address = serving.Address(host, port, exposed)
         adapters = {} if no_channels else serving.channels_of(house)
-        asyncio.run(serving.serve(house, address, adapters=adapters, on_ready=ready))
+        asyncio.run(serving.serve_to_the_end(house, address, adapters=adapters, on_ready=ready))
     console.note("Stopped.")
 
 

@@ -113,6 +113,7 @@ class PostgresServer(Server):
         self._binaries = binaries
         self._guard: subprocess.Popen[bytes] | None = None
         self._postgres: subprocess.Popen[bytes] | None = None
+        self._is_frozen = False
         super().__init__("")
 
     @property
@@ -171,6 +172,11 @@ class PostgresServer(Server):
         """Crash: connections are cut, nothing is flushed, the next start recovers."""
         self._end(signal.SIGQUIT)
 
+    def freeze(self) -> None:
+        """Say nothing more: connections stay, and whoever asks waits. A kill or stop ends that."""
+        self._is_frozen = True
+        self._signal_all(signal.SIGSTOP)
+
     def restart(self) -> None:
         """Start again on the same data, after a kill or from a running server."""
         if self._guard is None:
@@ -224,9 +230,18 @@ class PostgresServer(Server):
         is_its = len(lines) >= 8 and lines[0] == str(pid)
         return lines[7].strip() if is_its else None
 
+    def _signal_all(self, what: signal.Signals) -> None:
+        # Each of its processes leads a group of its own.
+        listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        for pid in (self.pid, *map(int, listed.split())):
+            os.kill(pid, what)
+
     def _end(self, how: signal.Signals) -> None:
         if self._postgres is None:
             return
+        if self._is_frozen:
+            self._signal_all(signal.SIGCONT)
+            self._is_frozen = False
         self._postgres.send_signal(how)
         try:
             self._postgres.wait(STOP_SECONDS)
