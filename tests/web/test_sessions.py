@@ -321,6 +321,13 @@ async def test_search_usage_bindings_and_export(server: Served, client: Client) 
     assert "sandbox" in page.headers["content-security-policy"]
 
 
+async def test_a_search_says_what_its_query_names_in_vain(client: Client) -> None:
+    found = await client.get("/search?q=walrus in:Nowhere")
+
+    assert found["items"] == []
+    assert "Nowhere" in found["missing"]
+
+
 async def test_who_names_a_session_holds_no_chat_on_it(server: Served, client: Client) -> None:
     source = {"platform": "api", "chat_id": "ada"}
     told = await client.post("/arrivals", {"source": source, "text": "hello"}, status=202)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hansard.actions.found import found_json
 from hansard.actions.hits import Hit
 from hansard.actions.search import COUNTED_STEPS, MOST_HITS, SORTS, Found
 from hansard.cli import times
@@ -16,7 +17,6 @@ from hansard.cli.tree import command, pass_console
 from hansard.model.search_text import TITLE
 from hansard.model.snippet import CLOSE, OPEN
 from hansard.model.terminal import display_width, fit, one_line, safe_terminal
-from hansard.model.view import head_json, time_text
 
 if TYPE_CHECKING:
     from hansard.app.house import House
@@ -63,7 +63,7 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
         )
         now, zone = house.occasion().now, house.config.zone
     if console.json:
-        console.emit(_found_json(found))
+        console.emit(found_json(found))
         return
     for hit in found:
         _print_hit(console, hit, now=now, zone=zone)
@@ -83,37 +83,6 @@ def _catch_up(console: Console, house: "House") -> None:
             break  # it does not move: the answer says what it lacks
         total = max(total, state.behind)
     console.end_progress()
-
-
-def _found_json(found: Found) -> dict[str, Any]:
-    return {
-        "items": [_hit_json(hit) for hit in found],
-        "next": found.next,
-        "total": found.total,
-        "more": found.more,
-        "words": found.words,
-        "relaxed": found.relaxed,
-        "step_hits": found.step_hits,
-        "behind": found.behind,
-        "suggestion": found.suggestion,
-        "missing": found.missing,
-    }
-
-
-def _hit_json(hit: Hit) -> dict[str, Any]:
-    return {
-        "session": head_json(hit.session),
-        "id": hit.id,
-        "seq": hit.seq,
-        "role": hit.role,
-        "snippet": hit.snippet,
-        "text": hit.text,
-        "at": time_text(hit.at),
-        "score": hit.score,
-        "before": hit.before,
-        "after": hit.after,
-        "in_session": hit.in_session,
-    }
 
 
 def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo) -> None:

@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from hansard.actions import bindings, read, routing, search, usage
 from hansard.actions.bindings import Binding, Outlook
-from hansard.actions.hits import Hit
+from hansard.actions.found import found_json
 from hansard.actions.requests import Answer
 from hansard.model.key import SessionKey
 from hansard.model.redact import redact_source
 from hansard.model.view import head_json, policy_json, time_text, usage_json
 from hansard.store.database import Tx
-from hansard.web.answers import answer, change, items, name, plain
+from hansard.web.answers import answer, change, items, json_response, name, plain
 from hansard.web.auth import Parts, Reader, Writer
 from hansard.web.bodies import BindingChange, read_body
 from hansard.web.described import takes
@@ -71,17 +71,7 @@ async def find(parts: Parts, caller: Reader, asked: Annotated[SearchWish, Query(
     found = await parts.store.search(
         search.search, words, profile=caller.profile, wish=wish, now=parts.clock.now()
     )
-    return items(
-        map(_hit, found.hits),
-        found.next,
-        total=found.total,
-        more=found.more,
-        words=found.words,
-        relaxed=found.relaxed,
-        step_hits=found.step_hits,
-        behind=found.behind,
-        suggestion=found.suggestion,
-    )
+    return json_response(found_json(found))
 
 
 @router.get("/usage", tags=["usage"])
@@ -148,22 +138,6 @@ async def bind(request: Request, parts: Parts, caller: Writer) -> Response:
         return answer({"key": str(key), "session": head_json(head)}, session_id=head.id)
 
     return await change(request, caller, raw, act)
-
-
-def _hit(hit: Hit) -> dict[str, Any]:
-    return {
-        "session": head_json(hit.session),
-        "id": hit.id,
-        "seq": hit.seq,
-        "role": hit.role,
-        "snippet": hit.snippet,
-        "text": hit.text,
-        "at": time_text(hit.at),
-        "score": hit.score,
-        "before": hit.before,
-        "after": hit.after,
-        "in_session": hit.in_session,
-    }
 
 
 def _binding(found: Binding, outlook: Outlook, *, redact: bool) -> dict[str, Any]:
