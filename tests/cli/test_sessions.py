@@ -81,6 +81,17 @@ def test_a_list_has_the_newest_first_and_pages_by_cursor(hansard: Program) -> No
     assert second["next"] is None
 
 
+def test_a_list_is_sorted_by_title_when_asked_for(hansard: Program) -> None:
+    for title in ("Pear", "apple", "Quince"):
+        hansard.append("new", "hello", "--title", title)
+
+    items = hansard("sessions", "list", "--sort", "title", "--json").json["items"]
+    refused = hansard("sessions", "list", "--sort", "title", "--pinned-first")
+
+    assert [head["title"] for head in items] == ["apple", "Pear", "Quince"]
+    assert (refused.code, "--pinned-first" in refused.err) == (2, True)
+
+
 def test_pinned_sessions_come_first_when_asked_for_and_only_once(hansard: Program) -> None:
     ids = [hansard.append("new", f"number {number}")["session_id"] for number in range(5)]
     for pinned in (ids[0], ids[2]):

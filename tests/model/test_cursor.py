@@ -22,6 +22,11 @@ def test_printing_and_parsing_are_inverse(at: int, no: int) -> None:
     assert "=" not in text
 
 
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200), st.integers(0, 2**62))
+def test_a_place_behind_a_name_is_printed_and_parsed_too(name: str, no: int) -> None:
+    assert Cursor.parse(str(Cursor(name, no))) == Cursor(name, no)
+
+
 @given(st.text())
 def test_whatever_is_typed_is_a_cursor_or_refused(text: str) -> None:
     parsed = None

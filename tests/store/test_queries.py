@@ -59,6 +59,51 @@ def test_sqlite_understands_every_query(tmp_path: Path) -> None:
     file.close()
 
 
+ORDERS = {
+    "list_by_creation": "sessions_by_creation",
+    "list_by_title": "sessions_by_name",
+    "list_by_cost": "sessions_by_cost",
+}
+# Behind a place deep in a list, so that a plan that begins at its top would be seen.
+DEEP = {"profile": "main", "shelf": "chats", "at": 5, "no": 5, "limit": 50}
+
+
+def deep(name: str) -> dict[str, object]:
+    return DEEP | ({"at": "m"} if name == "list_by_title" else {})
+
+
+@pytest.mark.parametrize(("name", "index"), ORDERS.items())
+def test_sqlite_reads_each_order_from_its_index_from_the_place_on(
+    tmp_path: Path, name: str, index: str
+) -> None:
+    opened(f"sqlite:///{tmp_path}/x.db").close()
+    file = apsw.Connection(f"{tmp_path}/x.db")
+
+    text = queries.load("sqlite")[name]
+    plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {text}", deep(name))]
+    file.close()
+
+    [first, *others] = plan
+    assert first.startswith(f"SEARCH o USING COVERING INDEX {index} (profile=? AND shelf=? AND ")
+    assert not [line for line in others if "SCAN" in line or "TEMP B-TREE" in line]
+
+
+@pytest.mark.parametrize(("name", "index"), ORDERS.items())
+def test_postgres_reads_each_order_from_its_index_without_sorting(
+    migrated: str, name: str, index: str
+) -> None:
+    with psycopg.connect(migrated, autocommit=True) as server:
+        server.execute("SET enable_seqscan = off")
+        server.execute("SET enable_bitmapscan = off")
+        text = f"EXPLAIN {queries.load_for_psycopg()[name]}".encode()
+        plan = "\n".join(row[0] for row in server.execute(text, deep(name)))
+
+    assert f"using {index}" in plan
+    condition = plan.split(f"using {index}", 1)[1].split("Index Cond:", 1)[1].splitlines()[0]
+    assert condition.count("AND") == 2, plan
+    assert "Sort" not in plan
+
+
 def test_postgres_understands_every_query_even_with_nulls(migrated: str) -> None:
     """It infers each parameter's type; a null says nothing about its own."""
     for_psycopg = queries.load_for_psycopg()

@@ -137,3 +137,22 @@ def worker_of(tx: Tx, parent: str, *, when: Occasion) -> str:
     id = sessions.open_for(tx, parent, Opening("main", Source("web"), title="worker"), when=when)
     say.say_in(tx, id, say.Saying(message("user", "work")), profile="main", when=when)
     return id
+
+
+async def test_the_list_is_sorted_as_asked_and_paged(client: Client) -> None:
+    names = ["Pear", "apple", "Quince"]
+    made = {name: await opened(client, f"about {name}", title=name) for name in names}
+
+    async def sorted_by(sort: str) -> list[str]:
+        found, cursor = [], ""
+        while True:
+            page = await client.get(f"/sessions?sort={sort}&limit=2&cursor={cursor}")
+            found += [head["title"] for head in page["items"]]
+            if page["next"] is None:
+                return found
+            cursor = page["next"]
+
+    assert await sorted_by("title") == ["apple", "Pear", "Quince"]
+    assert await sorted_by("created") == ["Quince", "apple", "Pear"]
+    refused = await client.call("GET", "/sessions?sort=length")
+    assert (refused.status_code, len(made)) == (422, 3)

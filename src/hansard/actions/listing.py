@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from hansard.actions.orders import Order
 from hansard.clock import to_micros
 from hansard.errors import BadInput, NotFound
 from hansard.model.cursor import Cursor
@@ -13,6 +14,11 @@ from hansard.store.database import Tx
 MAX_LIMIT = 1000
 COUNTED = 1000
 _SCANNED = 20_000
+_ORDERED = {
+    Order.CREATED: "list_by_creation",
+    Order.TITLE: "list_by_title",
+    Order.COST: "list_by_cost",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class Filters:
     and_automation: bool = False
     read_only: bool | None = None
     label: str | None = None
+    order: Order = Order.ACTIVITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +54,25 @@ class Page:
 def listing(
     tx: Tx, filters: Filters, *, profile: str, limit: int = 50, cursor: str | None = None
 ) -> Page:
-    """Newest activity first, a page at a time; a page costs the same in a store of any size."""
+    """Newest activity first (or in another order), a page at a time.
+
+    A page costs the same in a store of any size.
+    """
     check_limit(limit)
-    at = (
-        Cursor.parse(cursor)
-        if cursor
-        else Cursor.first(None if filters.until is None else to_micros(filters.until))
-    )
+    order = filters.order
+    if filters.pinned and order is not Order.ACTIVITY:
+        raise BadInput("Pinned sessions are listed by activity; leave the order out.")
+    at = order.begin(cursor, until=filters.until)
     found: list[SessionHead] = []
     scanned, exhausted = 0, False
     while len(found) <= limit and scanned < _SCANNED and not exhausted:
         rows = _rows(tx, filters, profile=profile, at=at, limit=limit + 1)
         scanned, exhausted = scanned + len(rows), len(rows) <= limit
         found.extend(row for row in rows if _fits(row, filters))
-        at = _behind(rows[-1]) if rows else at
+        at = order.behind(rows[-1]) if rows else at
     page = found[:limit]
     # A rare word may not fill a page within one search; the next page goes on from there.
-    more = _behind(page[-1]) if len(found) > limit else None if exhausted else at
+    more = order.behind(page[-1]) if len(found) > limit else None if exhausted else at
     return Page(
         tuple(page), None if more is None else str(more), _hidden(tx, filters, profile=profile)
     )
@@ -78,36 +87,60 @@ def check_limit(limit: int) -> None:
 def _rows(tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int) -> list[SessionHead]:
     """The next rows; several shelves or platforms are read one by one and merged."""
     shelves = (filters.shelf, Shelf.AUTOMATION) if filters.and_automation else (filters.shelf,)
-    platforms = filters.platforms or (filters.platform,)
-    rows = [
-        row
-        for shelf in dict.fromkeys(shelves)
-        for platform in dict.fromkeys(platforms)
-        for row in _stretch(
+    read = _stretch if filters.order is Order.ACTIVITY else _ordered
+    platforms = (filters.platforms if read is _stretch else ()) or (filters.platform,)
+    stretches = [
+        read(
             tx,
             replace(filters, shelf=shelf, platform=platform),
             profile=profile,
             at=at,
             limit=limit,
         )
+        for shelf in dict.fromkeys(shelves)
+        for platform in dict.fromkeys(platforms)
     ]
-    rows.sort(key=lambda row: (row.last_active_at, row.no), reverse=True)
+    return _merged(filters.order, stretches, limit)
+
+
+def _merged(order: Order, stretches: list[list[SessionHead]], limit: int) -> list[SessionHead]:
+    if len(stretches) == 1:
+        return stretches[0]
+    rows = [row for stretch in stretches for row in stretch]
+    order.sort(rows)
     return rows[:limit]
+
+
+def _ordered(
+    tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int
+) -> list[SessionHead]:
+    """A stretch of a shelf in an order; what narrows it is looked at afterwards, see `_fits`.
+
+    A filter in the query could make it look through the whole shelf for a page.
+    """
+    if filters.project is not None:
+        _project_no(tx, filters.project, profile=profile)
+    rows = tx.all(
+        _ORDERED[filters.order],
+        profile=profile,
+        shelf=filters.shelf,
+        at=at.at,
+        no=at.no,
+        limit=limit,
+    )
+    return [sessions.head(row) for row in rows]
 
 
 def _stretch(
     tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int
 ) -> list[SessionHead]:
     query = "list_by_activity"
-    params = {}
+    params: dict[str, int | str | None] = {}
     if filters.pinned:
         query = "list_pinned"
     elif filters.project is not None:
         query = "list_by_project"
-        row = tx.one("get_project", profile=profile, name=sessions.column(filters.project))
-        if row is None:
-            raise NotFound(f"There is no project {filters.project!r}.")
-        params["project_no"] = row[0]
+        params["project_no"] = _project_no(tx, filters.project, profile=profile)
     elif filters.platform is not None:
         query = "list_by_platform"
         params["platform"] = sessions.column(filters.platform)
@@ -128,8 +161,11 @@ def _stretch(
     return [sessions.head(row) for row in rows]
 
 
-def _behind(head: SessionHead) -> Cursor:
-    return Cursor.after(to_micros(head.last_active_at), head.no)
+def _project_no(tx: Tx, name: str, *, profile: str) -> int:
+    row = tx.one("get_project", profile=profile, name=sessions.column(name))
+    if row is None:
+        raise NotFound(f"There is no project {name!r}.")
+    return int(row[0])
 
 
 def _fits(head: SessionHead, filters: Filters) -> bool:
@@ -137,9 +173,25 @@ def _fits(head: SessionHead, filters: Filters) -> bool:
         return False
     if filters.label is not None and filters.label not in head.labels:
         return False
+    if filters.order is not Order.ACTIVITY and not _fits_otherwise(head, filters):
+        return False
     if not filters.text:
         return True
     return filters.text.casefold() in f"{head.title or ''}\n{head.preview or ''}".casefold()
+
+
+def _fits_otherwise(head: SessionHead, filters: Filters) -> bool:
+    """What the queries of the order by activity look at themselves."""
+    platforms = filters.platforms or (() if filters.platform is None else (filters.platform,))
+    return not (
+        (platforms and sessions.column(head.source.platform) not in platforms)
+        or (filters.kind is not None and head.kind is not filters.kind)
+        or (filters.project is not None and head.project != filters.project)
+        or (filters.model is not None and head.model != filters.model)
+        or (filters.is_open is not None and head.is_open is not filters.is_open)
+        or (filters.since is not None and head.last_active_at < filters.since)
+        or (filters.until is not None and head.last_active_at >= filters.until)
+    )
 
 
 def _hidden(tx: Tx, filters: Filters, *, profile: str) -> int:

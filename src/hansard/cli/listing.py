@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard.actions import listing, pinned
+from hansard.actions.orders import Order
 from hansard.cli import times
 from hansard.cli.console import Console
 from hansard.cli.table import Column, count, money, table
@@ -50,12 +51,17 @@ COLUMNS = (
 @click.option("--pinned", is_flag=True, help="Only pinned ones.")
 @click.option("--pinned-first", is_flag=True, help="Pinned ones at the top.")
 @click.option("--text", metavar="WORDS", help="Only with these words in title or preview.")
+@click.option(
+    "--sort", type=click.Choice([str(each) for each in Order]), help="Instead of by activity."
+)
 @click.option("--limit", type=click.IntRange(1, listing.MAX_LIMIT), default=50, show_default=True)
 @click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
 @pass_console
 def list_sessions(console: Console, **asked: Any) -> None:
     """List sessions, newest activity first."""
     shelf = _shelf(asked)
+    if asked["sort"] not in (None, Order.ACTIVITY) and (asked["pinned"] or asked["pinned_first"]):
+        raise click.UsageError("--pinned and --pinned-first go with the order of activity.")
     with console.house() as house:
         now = house.occasion().now
         filters = _filters(house, asked, shelf=shelf, now=now)
@@ -113,6 +119,7 @@ def _filters(
         is_open=asked["is_open"],
         pinned=asked["pinned"],
         text=asked["text"],
+        order=Order(asked["sort"] or Order.ACTIVITY),
     )
 
 
@@ -160,7 +167,7 @@ def _full_table(heads: tuple[SessionHead, ...]) -> str:
     rows = [
         [
             head.id,
-            head.last_active_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            times.second(head.last_active_at),
             head.source.platform.replace(" ", "_"),
             str(head.message_count),
             _name(head),

@@ -7,15 +7,17 @@ from typing import Self
 
 from hansard.errors import BadInput
 
-_FORM = re.compile(r"^(-?\d{1,19})\.(\d{1,19})$")
+_FORM = re.compile(r"^(-?\d{1,19})\.(\d{1,19})$", re.ASCII)
+# Behind a text: its number first, because a text may have anything in it.
+_TEXT = re.compile(r"^t(\d{1,19})\.(.{0,1000})$", re.ASCII | re.DOTALL)
 _LAST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Everything before this activity time and number is still to come."""
+    """Everything behind this value (a time, a sum, a name) and number is still to come."""
 
-    at: int
+    at: int | str
     no: int
 
     @classmethod
@@ -24,7 +26,7 @@ class Cursor:
         return cls(_LAST if until is None else until, _LAST if until is None else 0)
 
     @classmethod
-    def after(cls, at: int, no: int) -> Self:
+    def after(cls, at: int | str, no: int) -> Self:
         """The place behind an item."""
         return cls(at, no)
 
@@ -32,13 +34,17 @@ class Cursor:
     def parse(cls, text: str) -> Self:
         """The inverse of `str`."""
         try:
-            plain = base64.urlsafe_b64decode(text.encode("ascii") + b"==").decode("ascii")
+            plain = base64.urlsafe_b64decode(text.encode("ascii") + b"==").decode("utf-8")
         except ValueError:
             plain = ""
+        named = _TEXT.match(plain)
+        if named is not None and int(named[1]) <= _LAST:
+            return cls(named[2], int(named[1]))
         found = _FORM.match(plain)
         if found is None or max(abs(int(found[1])), int(found[2])) > _LAST:
             raise BadInput("That cursor is not one of ours; begin again without it.")
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
-        return base64.urlsafe_b64encode(f"{self.at}.{self.no}".encode()).decode().rstrip("=")
+        plain = f"t{self.no}.{self.at}" if isinstance(self.at, str) else f"{self.at}.{self.no}"
+        return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")

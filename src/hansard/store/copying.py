@@ -20,9 +20,13 @@ from hansard.store.database import Row, Store, Tx
 from hansard.store.sqlite import SqliteStore
 
 # Derived, or each database's own.
-NOT_COPIED = frozenset(
-    {"meta", "schema_migrations", "search_state", "search_taken", "search_docs", "search_titles"}
-)
+# What describes the store itself, and what is made from the rest by index and triggers.
+NOT_COPIED = frozenset({"meta", "schema_migrations", "session_orders"}) | {
+    "search_state",
+    "search_taken",
+    "search_docs",
+    "search_titles",
+}
 MARKER = "copy"
 GENERATION = "generation"
 PAGE = 500

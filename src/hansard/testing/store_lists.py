@@ -19,11 +19,12 @@ from hansard.actions import (
     verify,
 )
 from hansard.actions.listing import Filters, Page, listing
+from hansard.actions.orders import Order
 from hansard.errors import BadInput, Conflict, NotFound
 from hansard.model.part import Text
 from hansard.model.place import ChatType, Source
 from hansard.model.session import Kind, Shelf
-from hansard.model.usage import Usage
+from hansard.model.usage import CostStatus, Usage
 from hansard.store import deliveries, ledger
 from hansard.store.database import Tx
 from hansard.testing.store_turns import HERE
@@ -55,6 +56,13 @@ def pages(world: World, limit: int, **narrowed: Any) -> list[str]:
         if this.next is None:
             return found
         cursor = this.next
+
+
+def spent(world: World, id: str, cost: int) -> None:
+    """Note a model call of a session that cost so much."""
+    used = Usage(model="m", cost_microusd=cost, cost_status=CostStatus.REPORTED)
+    no = world.read(read.head, id, profile="main").no
+    world.write(usage.record, no, used, profile="main", when=world.when())
 
 
 class ListSuite(Suite):
@@ -154,6 +162,64 @@ class ListSuite(Suite):
         seen = [head.id for each in (first, second, third) for head in each.items]
         assert seen == made[::-1]
         assert third.next is None
+
+    @pytest.mark.parametrize("limit", [1, 2, 50])
+    def test_a_list_has_other_orders_page_by_page(self, world: World, limit: int) -> None:
+        """D-10."""
+        names = {"b": "bee", "A": "Ant", "z": "Zoo", "ä": "ähm", "no title": None}
+        made = {text: world.session(text) for text in names}
+        for text, title in names.items():
+            if title is not None:
+                world.write(sessions.rename, made[text], title, profile="main")
+        for text, cost in {"z": 30, "b": 500, "A": 30}.items():
+            spent(world, made[text], cost)
+        world.say(made["b"], "activity changes nothing else")
+
+        def texts(order: Order) -> list[str]:
+            wanted = pages(world, limit, order=order)
+            return [next(text for text in made if made[text] == id) for id in wanted]
+
+        assert texts(Order.CREATED) == ["no title", "ä", "z", "A", "b"]
+        assert texts(Order.TITLE) == ["A", "b", "no title", "z", "ä"]
+        assert texts(Order.COST) == ["b", "z", "A", "no title", "ä"]
+
+    @pytest.mark.parametrize("order", [Order.CREATED, Order.TITLE, Order.COST])
+    def test_filters_narrow_a_list_in_any_order(self, world: World, order: Order) -> None:
+        """D-10."""
+        chat = world.session("about Cats", model="m")
+        group = world.session("dogs", source=Source("slack", "C"))
+        job = world.session("work", kind=Kind.JOB)
+        world.write(sessions.end, group, profile="main", when=world.when())
+        world.write(projects.add, "P", profile="main", when=world.when())
+        world.write(projects.move, chat, "P", profile="main")
+        later = world.read(read.head, group, profile="main").last_active_at
+
+        assert ids(world, order=order, platform="slack") == [group]
+        assert ids(world, order=order, platforms=("matrix", "slack")) == [group]
+        assert ids(world, order=order, project="P") == [chat]
+        assert ids(world, order=order, model="m") == [chat]
+        assert ids(world, order=order, is_open=True) == [chat]
+        assert ids(world, order=order, is_open=False) == [group]
+        assert ids(world, order=order, text="cats") == [chat]
+        assert ids(world, order=order, since=later) == [group]
+        assert ids(world, order=order, until=later) == [chat]
+        assert set(ids(world, order=order, and_automation=True)) == {chat, group, job}
+        assert ids(world, order=order, shelf=Shelf.AUTOMATION, kind=Kind.JOB) == [job]
+        with refused(NotFound, "no project"):
+            page(world, order=order, project="Q")
+        with refused(BadInput, "by activity"):
+            page(world, order=order, pinned=True)
+
+    def test_a_cursor_of_another_order_is_refused(self, world: World) -> None:
+        made = [world.session(text) for text in "abc"]
+        by_title = page(world, limit=1, order=Order.TITLE).next
+        by_cost = page(world, limit=1, order=Order.COST).next
+
+        assert made
+        with refused(BadInput, "another order"):
+            page(world, cursor=by_title, order=Order.CREATED)
+        with refused(BadInput, "another order"):
+            page(world, cursor=by_cost, order=Order.TITLE)
 
     @pytest.mark.parametrize("cursor", ["x", "!!", "OTk5", "\ud800", "9" * 80])
     def test_a_cursor_that_is_not_ours_is_refused(self, world: World, cursor: str) -> None:

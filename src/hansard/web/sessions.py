@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from hansard.actions import feed, listing, projects, read, say, uploads
 from hansard.actions import sessions as verbs
+from hansard.actions.orders import Order
 from hansard.actions.requests import Answer
 from hansard.clock import Occasion
 from hansard.engine import asking
@@ -55,6 +56,7 @@ class ListWish(BaseModel):
     text: str | None = None
     read_only: bool | None = None
     label: str | None = None
+    sort: Order = Order.ACTIVITY
     fields: str | None = Field(None, description="Names of a head's fields, with commas between.")
     limit: int = Field(30, ge=1, le=200)
     cursor: str | None = None
@@ -64,7 +66,7 @@ class ListWish(BaseModel):
 async def list_sessions(
     parts: Parts, caller: Reader, wish: Annotated[ListWish, Query()]
 ) -> Response:
-    """A page of session heads, newest activity first; `all` is chats and automation.
+    """A page of session heads, newest activity first or sorted otherwise; `all` is chats and automation.
 
     With `fields` a head has these alone, without those that are null, false, 0 or empty.
     """
@@ -85,6 +87,7 @@ async def list_sessions(
         text=plain(wish.text),
         read_only=wish.read_only,
         label=plain(wish.label) or None,
+        order=wish.sort,
     )
     page = await parts.store.read(
         heads.page,

@@ -152,6 +152,24 @@ WHERE s.profile = :profile AND s.pinned = 1 AND s.shelf = :shelf
   AND {{list_filters}}
 ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
 
+-- name: ordered_tables
+session_orders o JOIN sessions s ON s.no = o.session_no LEFT JOIN projects p ON p.no = s.project_no LEFT JOIN sessions parent ON parent.no = s.parent_no
+
+-- name: list_by_creation
+SELECT {{head_columns}} FROM {{ordered_tables}}
+WHERE o.profile = :profile AND o.shelf = :shelf AND (o.began_at, o.session_no) < (:at, :no)
+ORDER BY o.began_at DESC, o.session_no DESC LIMIT :limit;
+
+-- name: list_by_cost
+SELECT {{head_columns}} FROM {{ordered_tables}}
+WHERE o.profile = :profile AND o.shelf = :shelf AND (o.cost_microusd, o.session_no) < (:at, :no)
+ORDER BY o.cost_microusd DESC, o.session_no DESC LIMIT :limit;
+
+-- name: list_by_title
+SELECT {{head_columns}} FROM {{ordered_tables}}
+WHERE o.profile = :profile AND o.shelf = :shelf AND (o.name, o.session_no) > (:at, :no)
+ORDER BY o.name, o.session_no LIMIT :limit;
+
 -- name: list_filters
 -- What narrows any list; a null asks for nothing.
 (CAST(:kind AS TEXT) IS NULL OR s.kind = :kind)

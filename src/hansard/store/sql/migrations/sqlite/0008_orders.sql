@@ -1,0 +1,28 @@
+-- By what sessions are listed besides their activity. A table apart, kept by triggers: an append changes
+-- none of this, and does not pay for its indexes.
+CREATE TABLE session_orders (
+    session_no    INTEGER NOT NULL PRIMARY KEY,
+    profile       TEXT NOT NULL,
+    shelf         TEXT NOT NULL,
+    began_at      INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    cost_microusd INTEGER NOT NULL
+);
+INSERT INTO session_orders SELECT no, profile, shelf, began_at, lower(COALESCE(title, preview, '')), cost_microusd FROM sessions;
+CREATE INDEX sessions_by_creation ON session_orders (profile, shelf, began_at, session_no);
+CREATE INDEX sessions_by_name ON session_orders (profile, shelf, name, session_no);
+CREATE INDEX sessions_by_cost ON session_orders (profile, shelf, cost_microusd, session_no);
+
+CREATE TRIGGER sessions_begin_in_order AFTER INSERT ON sessions
+BEGIN
+    INSERT INTO session_orders VALUES (NEW.no, NEW.profile, NEW.shelf, NEW.began_at,
+        lower(COALESCE(NEW.title, NEW.preview, '')), NEW.cost_microusd);
+END;
+
+CREATE TRIGGER sessions_stay_in_order
+AFTER UPDATE OF profile, shelf, began_at, title, preview, cost_microusd ON sessions
+BEGIN
+    UPDATE session_orders SET profile = NEW.profile, shelf = NEW.shelf, began_at = NEW.began_at,
+        name = lower(COALESCE(NEW.title, NEW.preview, '')), cost_microusd = NEW.cost_microusd
+    WHERE session_no = NEW.no;
+END;
