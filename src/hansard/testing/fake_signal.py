@@ -6,7 +6,6 @@ it has told is gone. Over HTTP its events are numbered, and told again after the
 
 import asyncio
 import base64
-import contextlib
 import itertools
 import json
 from collections import deque
@@ -16,6 +15,7 @@ from hansard.channels.signal import daemon_at
 from hansard.channels.signal.adapter import SignalAdapter
 from hansard.channels.signal.inbound import Rules
 from hansard.model.place import Channel
+from hansard.testing.listening import Listening
 
 ACCOUNT, ACCOUNT_UUID = "+15550783881", "aaaaaaaa-0000-4000-8000-00000000b070"
 KNOWN, KNOWN_UUID = "+16505551234", "bbbbbbbb-0000-4000-8000-000000000ada"
@@ -52,9 +52,10 @@ class FakeSignal:
         self._lost = 0
         self._revoked = False
         self._ids = itertools.count(1)
-        self._port = 0
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
+        self._listening = Listening(self._talk, line_limit=_LINE_LIMIT)
+        self.go_online = self._listening.go_online
+        self.go_offline = self._listening.go_offline
+        self.cut = self._listening.cut
 
     async def __aenter__(self) -> Self:
         await self.go_online()
@@ -66,7 +67,7 @@ class FakeSignal:
     @property
     def address(self) -> str:
         """What `address` is set to."""
-        return f"{self._scheme}://127.0.0.1:{self._port}"
+        return f"{self._scheme}://127.0.0.1:{self._listening.port}"
 
     def adapter(self) -> SignalAdapter:
         """A fresh adapter, not yet connected."""
@@ -140,48 +141,12 @@ class FakeSignal:
         """Signal has forgotten the account."""
         self._revoked = True
 
-    async def go_online(self) -> None:
-        """Listen, on the same port as before."""
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self._port, limit=_LINE_LIMIT
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-
-    async def go_offline(self) -> None:
-        """Refuse connections and drop the open ones."""
-        if self._server is None:
-            return
-        self._server.close()
-        await self.cut()
-        await self._server.wait_closed()
-        self._server = None
-
-    async def cut(self) -> None:
-        """Drop the open connections."""
-        tasks = list(self._open)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        try:
-            while first := await reader.readline():
-                if first.startswith(b"{"):
-                    await self._line(first, writer)
-                else:
-                    await self._request(first, reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        except asyncio.CancelledError:
-            # Our own end; asyncio would report the task as failed.
-            writer.transport.abort()
-        finally:
-            self._open.discard(task)
-            with contextlib.suppress(ConnectionError):
-                writer.close()
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while first := await reader.readline():
+            if first.startswith(b"{"):
+                await self._line(first, writer)
+            else:
+                await self._request(first, reader, writer)
 
     async def _line(self, line: bytes, writer: asyncio.StreamWriter) -> None:
         asked = json.loads(line)

@@ -1,16 +1,15 @@
 """A small HTTP server on loopback for fakes: a function answers, faults can be ordered."""
 
 import asyncio
-import contextlib
 import email
 import email.policy
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-_LARGEST_HEAD = 64 * 1024
+from hansard.testing.listening import Listening
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,66 +68,26 @@ def json_response(value: Any, status: int = 200, **headers: str) -> Response:
     return Response(status, json.dumps(value).encode(), given)
 
 
-class HttpServer:
-    """Serves on a free port of loopback; offline it refuses connections, online it is back."""
+class HttpServer(Listening):
+    """Answers requests, one after the other on each connection."""
 
     def __init__(self, answer: Answering) -> None:
+        super().__init__(self._converse)
         self._answer = answer
-        self._server: asyncio.Server | None = None
-        self._port = 0
-        self._open: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Self:
-        await self.go_online()
-        return self
-
-    async def __aexit__(self, *failure: object) -> None:
-        await self.go_offline()
 
     @property
     def url(self) -> str:
         """Where it is found."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
-    async def go_online(self) -> None:
-        """Listen, on the same port as before."""
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self._port, limit=_LARGEST_HEAD
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-
-    async def go_offline(self) -> None:
-        """Refuse connections and drop the open ones."""
-        if self._server is None:
-            return
-        self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-        await self._server.wait_closed()
-        self._server = None
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        try:
-            while (request := await _read(reader)) is not None:
-                response = await self._answer(request)
-                if response.status == 0:
-                    writer.transport.abort()
-                    return
-                _write(writer, response)
-                await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        except asyncio.CancelledError:
-            # Our own end; asyncio would report the task as failed.
-            writer.transport.abort()
-        finally:
-            self._open.discard(task)
-            with contextlib.suppress(ConnectionError):
-                writer.close()
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (request := await _read(reader)) is not None:
+            response = await self._answer(request)
+            if response.status == 0:
+                writer.transport.abort()
+                return
+            _write(writer, response)
+            await writer.drain()
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:

@@ -7,7 +7,6 @@ Each request takes the next answer, then `otherwise` if that is set; `requests` 
 """
 
 import asyncio
-import contextlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Self
 
+from hansard.testing.listening import Listening
 from hansard.testing.model_gemini import gemini_error, gemini_messages, gemini_whole
 from hansard.testing.model_script import (
     Answer,
@@ -64,27 +64,19 @@ class ModelServer:
         self.broken_off = asyncio.Event()
         self._answers: deque[Answer] = deque()
         self._ids = count(1)
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
+        self._listening = Listening(self._talk)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        await self._listening.go_online()
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-        await self._server.wait_closed()
+        await self._listening.go_offline()
 
     @property
     def url(self) -> str:
         """Where Anthropic's clients look for it."""
-        assert self._server is not None
-        host, port = self._server.sockets[0].getsockname()
-        return f"http://{host}:{port}"
+        return f"http://127.0.0.1:{self._listening.port}"
 
     @property
     def openai_url(self) -> str:
@@ -95,23 +87,13 @@ class ModelServer:
         """Give these answers to the next requests."""
         self._answers.extend(answers)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while (ask := await _read(reader)) is not None:
                 if not await self._answer(ask, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             self.broken_off.set()
-        except asyncio.CancelledError:
-            # Our own end; asyncio would report the task as failed.
-            pass
-        finally:
-            self._open.discard(task)
-            with contextlib.suppress(ConnectionError):
-                writer.close()
 
     async def _answer(self, ask: Ask, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; whether the connection may go on."""
