@@ -259,6 +259,19 @@ def test_pack_counts_first_and_then_takes_less_room(filled: Program) -> None:
     assert filled("verify").code == 0
 
 
+def test_pack_names_a_session_that_lacks_words_and_packs_the_others(filled: Program) -> None:
+    long = filled.append("new", "a long story " * 4000, "--title", "Long")
+    meddle(filled, "DELETE FROM blobs WHERE size > 40000")
+
+    done = filled("pack", "--older-than", "0d", "--apply", "--json")
+    said = filled("pack", "--older-than", "0d", "--apply")
+
+    assert (done.code, done.json["sessions"], said.code) == (1, 1, 1)
+    assert [each["session_id"] for each in done.json["damaged"]] == [long["session_id"]]
+    assert f"Session {long['session_id']} was left as it is: A large text is missing" in said.err
+    assert "Long" in filled("sessions", "list").out
+
+
 def test_erase_counts_first_and_gives_a_receipt(filled: Program) -> None:
     with open_house(filled.database, home=str(filled.home)) as house:
         mei = Source(platform="telegram", chat_id="5", user_id="5", user_name="Mei")

@@ -4,14 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from hansard.actions import erase, pack, search, verify
+from hansard.actions import erase, pack, read, search, verify
 from hansard.actions.search import Wish
 from hansard.actions.shares import Whom
 from hansard.errors import Damaged
 from hansard.model.entry import Message, Role
 from hansard.model.part import Attachment, Text, ToolCall, ToolResult
 from hansard.store import blobs
-from hansard.store.database import Store, Tx
+from hansard.store.database import Row, Store, Tx
 from hansard.testing.world import ANN, World
 from tests.transfer import HOSTILE, exported
 
@@ -125,6 +125,34 @@ def test_an_erased_person_is_in_no_pack(world: World) -> None:
 
     assert world.read(packs) == 0
     assert finds(world, "numbat") == 0
+
+
+def rows(tx: Tx) -> list[Row]:
+    return tx.all("read_entries", first=0, last=2**62, limit=1000)
+
+
+def lose_blob(tx: Tx, name: str) -> None:
+    tx.run("delete_blob_refs", first=0, last=2**62)
+    tx.run("delete_blob_if_unused", hash=name)
+
+
+def test_a_session_that_lacks_a_large_text_is_left_as_it_is_and_the_others_are_packed(
+    world: World,
+) -> None:
+    """Its first messages had been packed before the damage was met: they are put back."""
+    good, bad, last = world.session("a numbat"), filled(world), world.session("another numbat")
+    name = blobs.hash_of_text(LARGE)
+    world.write(lose_blob, name)
+    before = world.read(rows)
+
+    done = packed(world)
+
+    after = world.read(rows)
+    assert (done.sessions, done.messages) == (2, 2)
+    assert [(each.session_id, name in each.reason) for each in done.damaged] == [(bad, True)]
+    assert [row for row in after if row not in before] == [after[0], after[-1]]
+    assert (world.texts(good), world.texts(last)) == (["a numbat"], ["another numbat"])
+    assert world.read(read.window, bad, profile="main", after=0, limit=100).entries
 
 
 def test_a_pack_that_is_damaged_is_named(world: World) -> None:

@@ -1,10 +1,11 @@
 """Pack sessions that have been quiet for long: the same words in less room, read and found as before."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hansard.clock import to_micros
+from hansard.errors import Damaged
 from hansard.model import document
 from hansard.model import part as parts_of
 from hansard.model.entry import MAX_SEQ
@@ -28,6 +29,24 @@ class Packed:
     messages: int = 0
     before: int = 0
     after: int = 0
+    damaged: "tuple[DamagedSession, ...]" = ()
+
+    def __add__(self, more: "Packed") -> "Packed":
+        return Packed(
+            self.sessions + more.sessions,
+            self.messages + more.messages,
+            self.before + more.before,
+            self.after + more.after,
+            self.damaged + more.damaged,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedSession:
+    """A session that was left as it is, because some of its words cannot be read."""
+
+    session_id: str
+    reason: str
 
 
 def candidates(store: Store, *, profile: str, before: datetime) -> Iterator[tuple[int, str]]:
@@ -46,25 +65,21 @@ def pack(
     before: datetime,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Packed:
-    """Pack every candidate, a short transaction at a time; writers are not held up."""
+    """Pack every candidate, a short transaction at a time; writers are not held up.
+
+    One with words that cannot be read is left as it is, and named; the others are packed.
+    """
     total = Packed()
-    for no, _ in candidates(store, profile=profile, before=before):
-        is_first = True
-        while (step := store.write(_pack_some, no).result()) is not None:
-            total = Packed(
-                total.sessions + is_first,
-                total.messages + step.messages,
-                total.before + step.before,
-                total.after + step.after,
-            )
-            is_first = False
+    for no, id in candidates(store, profile=profile, before=before):
+        total += _pack_session(store, no, id)
         progress(total.sessions)
     return total
 
 
-def unpack(tx: Tx, no: int) -> int:
+def unpack(tx: Tx, no: int, *, among: Container[int] | None = None) -> int:
     """Put a session's words back into its log; how many packs there were."""
-    found = tx.all("packs_of_session", session_no=no)
+    rows = tx.all("packs_of_session", session_no=no)
+    found = [row for row in rows if among is None or row[0] in among]
     for pack_no, first, last in found:
         unpacker = Unpacker(tx)
         rows = _rows(tx, no, first, last)
@@ -74,6 +89,19 @@ def unpack(tx: Tx, no: int) -> int:
     return len(found)
 
 
+def _pack_session(store: Store, no: int, id: str) -> Packed:
+    done, made = Packed(), set[int]()
+    try:
+        while (step := store.write(_pack_some, no).result()) is not None:
+            pack_no, packed = step
+            made.add(pack_no)
+            done += packed
+    except Damaged as error:
+        store.write(unpack, no, among=made).result()
+        return Packed(damaged=(DamagedSession(id, str(error)),))
+    return replace(done, sessions=1) if made else done
+
+
 def _page(tx: Tx, profile: str, before: datetime, after: int) -> list[tuple[int, str]]:
     rows = tx.all(
         "page_to_pack", profile=profile, before=to_micros(before), after=after, limit=PAGE
@@ -81,8 +109,8 @@ def _page(tx: Tx, profile: str, before: datetime, after: int) -> list[tuple[int,
     return [(row[0], row[1]) for row in rows]
 
 
-def _pack_some(tx: Tx, no: int) -> Packed | None:
-    """Pack the next messages of a session; None when there is nothing left to pack."""
+def _pack_some(tx: Tx, no: int) -> tuple[int, Packed] | None:
+    """Pack the next messages of a session: the pack's number, and what is in it; None at the end."""
     tx.one("lock_session_no", no=no)
     head = sessions.get_by_no(tx, no)
     if head.running or head.shelf is Shelf.GONE:
@@ -92,7 +120,7 @@ def _pack_some(tx: Tx, no: int) -> Packed | None:
         return None
     made = packs.put(tx, no, {row[0] & MAX_SEQ: text for row, text in chosen})
     _rewrite(tx, [row for row, _ in chosen], [packs.mark(made.no)] * len(chosen))
-    return Packed(1, len(chosen), made.size, made.packed_size)
+    return made.no, Packed(0, len(chosen), made.size, made.packed_size)
 
 
 def _next_texts(tx: Tx, head: SessionHead) -> list[tuple[Row, str]]:

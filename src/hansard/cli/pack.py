@@ -1,5 +1,7 @@
 """`hansard pack`."""
 
+from dataclasses import asdict
+
 import click
 
 from hansard.actions import pack as packing
@@ -25,7 +27,8 @@ WAIT_SECONDS = 60.0
 def pack(console: Console, *, older_than: str, apply_it: bool, shrink: bool) -> None:
     """Compress sessions that have been quiet for long.
 
-    They stay where they are: read, searched, exported and continued as before.
+    They stay where they are: read, searched, exported and continued as before. One with words that
+    cannot be read is left alone and named; the exit code is 1 then.
     """
     times.span(older_than)
     if shrink and not apply_it:
@@ -57,9 +60,15 @@ def pack(console: Console, *, older_than: str, apply_it: bool, shrink: bool) -> 
         "messages": done.messages,
         "bytes_before": done.before,
         "bytes_after": done.after,
+        "damaged": [asdict(each) for each in done.damaged],
     }
     console.answer(
         value,
         f"{count(done.sessions, 'session')} with {count(done.messages, 'message')} packed: "
         f"{size(done.before)} are {size(done.after)} now.",
     )
+    for each in done.damaged:
+        console.note(f"Session {each.session_id} was left as it is: {each.reason}")
+    if done.damaged:
+        console.note("A backup may have what is missing; hansard doctor tells more.")
+        raise click.exceptions.Exit(1)
