@@ -31,6 +31,7 @@ MESSENGERS: frozenset[str] = frozenset(
         "hansard.agents.python",
         "hansard.store.listeners",
         "hansard.store.postgres",
+        "hansard.store.postgres_writer",
         "hansard.store.sqlite",
         "hansard.store.sqlite_index",
         "hansard.store.sqlite_writer",

@@ -6,11 +6,11 @@ from datetime import datetime
 from hansard.clock import to_micros
 from hansard.errors import BadInput, Conflict, NotFound, TurnLost
 from hansard.model import document, title
-from hansard.model.entry import Compaction, Message, Retraction, Role
+from hansard.model.entry import Compaction, Message, Retraction, Role, body_to_json
 from hansard.model.session import SessionHead
 from hansard.model.turn import Lease
 from hansard.store import entries, sessions
-from hansard.store.database import RaceLost, Tx
+from hansard.store.database import RaceLost, Row, Tx
 
 MAX_IDEM = 512
 _PREVIEWED = 400
@@ -61,29 +61,44 @@ def append(
         earlier = find_repeat(tx, idem, profile=profile)
         if earlier is not None:
             return earlier
-    row = tx.one(
-        "advance",
-        id=document.speakable(session_id),
-        profile=profile,
-        turn_id="" if lease is None else lease.turn_id,
-        # Only people and the agent are active; a tool's or the system's line is not.
-        active_at=to_micros(at) if said.role in (Role.USER, Role.ASSISTANT) else 0,
-        is_reply=int(said.role is Role.ASSISTANT),
-        tool_calls=said.tool_calls,
-    )
+    row = _advance(tx, session_id, said, profile=profile, at=at, lease=lease)
     if row is None:
         raise _refusal(tx, session_id, profile=profile, lease=lease)
     no, seq, wants_preview = row
     if wants_preview and (preview := preview_of(said)) is not None:
         tx.run("set_preview", no=no, preview=preview)
-    turn_id = None if lease is None else lease.turn_id
-    entries.insert(tx, no, seq, at=at, body=said, turn_id=turn_id)
     if idem is not None and not tx.run(
         "insert_receipt", profile=profile, idem=idem, session_no=no, seq=seq
     ):
         raise RaceLost  # someone else was first with this key; the next run finds theirs
     tx.after_commit(SessionChanged(profile, session_id, seq))
     return Appended(session_id, no, seq)
+
+
+def _advance(
+    tx: Tx, session_id: str, said: Message, *, profile: str, at: datetime, lease: Lease | None
+) -> Row | None:
+    """Fold a message into its head and write it; what `advance` says of the session."""
+    head = {
+        "id": document.speakable(session_id),
+        "profile": profile,
+        "turn_id": "" if lease is None else lease.turn_id,
+        # Only people and the agent are active; a tool's or the system's line is not.
+        "active_at": to_micros(at) if said.role in (Role.USER, Role.ASSISTANT) else 0,
+        "is_reply": int(said.role is Role.ASSISTANT),
+        "tool_calls": said.tool_calls,
+    }
+    text = document.encode(body_to_json(said))
+    if not entries.has_large(text):
+        row = tx.one("advance_with_entry", role=said.role, at=to_micros(at), body=text, **head)
+        if row is not None:
+            entries.check_seq(row[1])
+        return row
+    row = tx.one("advance", **head)
+    if row is not None:
+        turn_id = None if lease is None else lease.turn_id
+        entries.insert(tx, row[0], row[1], at=at, body=said, turn_id=turn_id)
+    return row
 
 
 def append_mark(

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from hansard.errors import Conflict, HansardError, NotFound, StoreUnavailable
+from hansard.errors import HansardError, NotFound, StoreUnavailable
 from hansard.store import migrate
-from hansard.store.database import CROSSED_FORK, KEPT_CHANGING, Listener, RaceLost, Row, Tx
+from hansard.store.database import CROSSED_FORK, Listener, Row, Tx
 from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
-from hansard.store.postgres_errors import RACES, translate
+from hansard.store.postgres_errors import translate
 from hansard.store.postgres_tx import PostgresTx
+from hansard.store.postgres_writer import PostgresWriter
 from hansard.store.workers import Workers
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECTIONS = 16
-ATTEMPTS = 8
 WAIT_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
 CONNECT_SECONDS = 5
@@ -61,6 +61,7 @@ class PostgresStore:
         )
         self._workers = Workers(connections, "hansard-postgres")
         self._listeners = Listeners()
+        self._writer = PostgresWriter(self._pool, self._workers, publish=self._listeners.publish)
         self._pid = os.getpid()
         self._guard = threading.Lock()
         self._closed = False
@@ -71,7 +72,13 @@ class PostgresStore:
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
         """Run an action in a transaction; the answer comes after the commit is durable."""
-        return self._submit(self._write_once, lambda tx: action(tx, *args, **kwargs))
+        self._check_process()
+        pending: Pending[T] = Pending()
+        code = getattr(action, "__code__", type(action))
+        with self._guard:
+            self._check_open()
+            self._writer.submit(code, lambda tx: action(tx, *args, **kwargs), pending)
+        return pending
 
     def read(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
@@ -97,7 +104,7 @@ class PostgresStore:
 
     def rebuild_index(self) -> Pending[None]:
         """Forget the index; it is made again from the log, by whoever asks it next."""
-        return self._submit(self._write_once, _indexing().clear)
+        return self._submit(self._writer.alone, _indexing().clear)
 
     def index_in_background(self) -> None:
         """From now on feed the index as the log grows, not only when someone searches."""
@@ -122,46 +129,28 @@ class PostgresStore:
             if self._closed:
                 return
             self._closed = True
+        self._writer.close()
         self._workers.close()
         self._pool.close()
 
     def _submit(
         self, how: Callable[[Callable[[Tx], T]], T], action: Callable[[Tx], T]
     ) -> Pending[T]:
-        # Before the guard: another thread may have held it at the moment of the fork.
-        if os.getpid() != self._pid:
-            raise StoreUnavailable(CROSSED_FORK)
+        self._check_process()
         pending: Pending[T] = Pending()
         with self._guard:
-            if self._closed:
-                raise StoreUnavailable("The store is closed.")
+            self._check_open()
             self._workers.submit(_settle, pending, how, action)
         return pending
 
-    def _write_once(self, action: Callable[[Tx], T]) -> T:
-        for _ in range(ATTEMPTS):
-            try:
-                value, events = self._transact(action)
-            except (RaceLost, *RACES):
-                continue
-            self._listeners.publish(events)
-            return value
-        raise Conflict(KEPT_CHANGING)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
 
-    def _transact(self, action: Callable[[Tx], T]) -> tuple[T, list[Any]]:
-        with self._pool.connection() as connection:
-            connection.isolation_level = None
-            connection.read_only = None
-            tx = PostgresTx(connection)
-            value = action(tx)
-            try:
-                connection.commit()
-            except RACES:
-                raise
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                # The server may have committed before the answer was lost.
-                raise translate(error, committed="unknown") from error
-            return value, tx.events
+    def _check_process(self) -> None:
+        # Before the guard: another thread may have held it at the moment of the fork.
+        if os.getpid() != self._pid:
+            raise StoreUnavailable(CROSSED_FORK)
 
     def _search_once(self, action: Callable[[Tx], T]) -> T:
         self._feed_for(PATIENCE_SECONDS)
@@ -174,10 +163,10 @@ class PostgresStore:
         while state.behind and not self._closed:
             if until is not None and time.monotonic() > until:
                 return
-            self._write_once(indexing.step)
+            self._writer.alone(indexing.step)
             state = self._read_once(indexing.state)
         if state.unsettled > MOST_UNSETTLED and not self._closed:
-            self._write_once(indexing.step)  # nothing new: the watermark moves up
+            self._writer.alone(indexing.step)  # nothing new: the watermark moves up
 
     def _feed_soon(self) -> None:
         """One feeder at a time; whatever comes while it runs is taken by the same run."""
@@ -197,8 +186,9 @@ class PostgresStore:
 
     def _read_once(self, action: Callable[[Tx], T]) -> T:
         with self._pool.connection() as connection:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            connection.read_only = True
+            if not connection.read_only:
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                connection.read_only = True
             return action(PostgresTx(connection))
 
 
@@ -224,12 +214,19 @@ def prepare(store: PostgresStore, *, create: bool, facts: dict[str, Any]) -> Non
     try:
         psycopg.connect(store.url, connect_timeout=CONNECT_SECONDS).close()
     except (psycopg.Error, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         raise StoreUnavailable(
-            f"PostgreSQL cannot be reached: {reason}. Nothing was changed."
+            f"PostgreSQL cannot be reached: {_why(error, store.url)}. Nothing was changed."
         ) from error
     if store.read(migrate.pending, store.dialect).result():
         store.write(_migrate, create=create, facts=facts).result()
+
+
+def _why(error: Exception, url: str) -> str:
+    """What the client library says of the last address it tried; its advice comes after that."""
+    # It may repeat the address that was given, and the password in it.
+    lines = str(error).replace(url, "the address").splitlines()
+    told = [line for line in lines if line.strip() and not line.startswith("\t")]
+    return (told or [type(error).__name__])[-1].strip().rstrip(".")
 
 
 def _migrate(tx: Tx, *, create: bool, facts: dict[str, Any]) -> None:

@@ -16,27 +16,37 @@ if TYPE_CHECKING:
 class PostgresTx:
     """Runs named queries on one connection; events wait here for the commit."""
 
-    __slots__ = ("_cursor", "_texts", "events")
+    __slots__ = ("_cursor", "_reading", "_texts", "events", "has_written")
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self._cursor = connection.cursor()
         self._texts = queries.load_for_psycopg()
+        self._reading = queries.only_reading()
         self.events: list[Any] = []
+        self.has_written = False
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        return self._cursor.execute(self._texts[name], params).fetchone()
+        return self._executed(name, params).fetchone()
 
     def all(self, name: str, /, **params: Any) -> list[Row]:
-        return self._cursor.execute(self._texts[name], params).fetchall()
+        return self._executed(name, params).fetchall()
 
     def run(self, name: str, /, **params: Any) -> int:
-        return self._cursor.execute(self._texts[name], params).rowcount
+        return self._executed(name, params).rowcount
+
+    def _executed(self, name: str, params: dict[str, Any]) -> psycopg.Cursor[Row]:
+        cursor = self._cursor.execute(self._texts[name], params)
+        if cursor.rowcount and name not in self._reading:
+            self.has_written = True
+        return cursor
 
     def many(self, name: str, rows: Iterable[Mapping[str, Any]], /) -> None:
+        self.has_written = True
         self._cursor.executemany(self._texts[name], list(rows))
 
     def script(self, text: str) -> None:
         """Run several statements without parameters."""
+        self.has_written = True
         self._cursor.execute(text.encode())
 
     def match(

@@ -35,6 +35,12 @@ def load_for_psycopg() -> dict[str, str]:
 
 
 @cache
+def only_reading() -> frozenset[str]:
+    """The names of PostgreSQL's queries that leave no trace but locks."""
+    return frozenset(name for name, text in load("postgres").items() if text.startswith("SELECT"))
+
+
+@cache
 def foreign() -> dict[str, str]:
     """What may be asked of another program's file, by name."""
     return _read(Path(__file__).parent / "sql" / "foreign")

@@ -22,20 +22,24 @@ class Workers:
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
         self._unfinished = 0
+        self._is_closing = False
 
     def submit(self, work: Callable[..., object], *args: Any) -> None:
-        """Have the work done by the next thread that is free."""
+        """Have the work done by the next thread that is free; when closing, by none."""
         with self._lock:
+            if self._is_closing:
+                return
             self._unfinished += 1
             if self._unfinished > len(self._threads) < self._most:
                 thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._threads.add(thread)
                 thread.start()
-        self._queue.put((work, args))
+            self._queue.put((work, args))
 
     def close(self) -> None:
         """Finish what was handed over, and end the threads."""
         with self._lock:
+            self._is_closing = True
             threads = tuple(self._threads)
         for _ in threads:
             self._queue.put(None)

@@ -11,7 +11,7 @@ UPDATE sessions SET
     tool_call_count = tool_call_count + :tool_calls
 WHERE id = :id AND profile = :profile AND ended_at IS NULL AND read_only = 0 AND shelf <> 'gone'
   AND COALESCE(running_turn, '') = :turn_id
-RETURNING no, last_seq, CASE WHEN preview IS NULL THEN 1 ELSE 0 END;
+RETURNING no, last_seq, CASE WHEN preview IS NULL THEN 1 ELSE 0 END AS wants_preview;
 
 -- name: set_preview
 UPDATE sessions SET preview = :preview WHERE no = :no AND preview IS NULL;

@@ -1,0 +1,182 @@
+"""Functions that wait together share a commit, and nothing else."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hansard.actions import sessions
+from hansard.errors import BadInput, StoreUnavailable
+from hansard.store.database import Store, Tx
+from hansard.store.postgres_writer import LANES
+from hansard.testing.world import World
+from tests.store.conftest import opened
+
+NUMBER_OF_THE_TRANSACTION = "SELECT pg_current_xact_id()::text"
+
+
+@pytest.fixture
+def two(emptied: Callable[[], str]) -> Iterator[tuple[World, World]]:
+    """Two programs on one PostgreSQL."""
+    url = emptied()
+    worlds = [World(opened(url), name=name) for name in ("one", "two")]
+    yield worlds[0], worlds[1]
+    for world in worlds:
+        world.store.close()
+
+
+class Busy:
+    """Keeps every connection that writes busy, until it is told to end."""
+
+    def __init__(self, store: Store) -> None:
+        self._end = threading.Event()
+        inside = threading.Semaphore(0)
+
+        def wait(_: Tx) -> None:
+            inside.release()
+            self._end.wait(20)
+
+        self._pending = [store.write(wait) for _ in range(LANES)]
+        for _ in self._pending:
+            inside.acquire(timeout=20)
+
+    def end(self) -> None:
+        self._end.set()
+        for each in self._pending:
+            each.result()
+
+
+def noting(name: str) -> Callable[[Tx], str]:
+    def note(tx: Tx) -> str:
+        tx.run("set_meta", name=name, value="x")
+        cursor: Any = tx._cursor  # type: ignore[attr-defined]
+        return str(cursor.execute(NUMBER_OF_THE_TRANSACTION).fetchone()[0])
+
+    return note
+
+
+def lock(tx: Tx, session: str) -> str:
+    sessions.locked(tx, session, profile="main")
+    return session
+
+
+def noted(store: Store, name: str) -> bool:
+    return store.read(lambda tx: tx.one("get_meta", name=name)).result() is not None
+
+
+def test_those_who_wait_together_share_a_commit(two: tuple[World, World]) -> None:
+    store = two[0].store
+    busy = Busy(store)
+    pending = [store.write(noting(f"n{number}")) for number in range(40)]
+    busy.end()
+
+    transactions = {each.result() for each in pending}
+
+    assert len(transactions) < 20
+    assert all(noted(store, f"n{number}") for number in range(40))
+
+
+def test_one_that_fails_after_it_has_written_takes_no_one_with_it(
+    two: tuple[World, World],
+) -> None:
+    store = two[0].store
+
+    def fail(tx: Tx) -> None:
+        noting("failed")(tx)
+        raise BadInput("on second thoughts")
+
+    busy = Busy(store)
+    pending: list[Any] = [
+        store.write(fail if number == 5 else noting(f"n{number}")) for number in range(10)
+    ]
+    busy.end()
+
+    with pytest.raises(BadInput):
+        pending[5].result()
+    assert all(each.result() for each in pending if each is not pending[5])
+    assert not noted(store, "failed")
+
+
+def test_a_slow_function_keeps_no_one_waiting(two: tuple[World, World]) -> None:
+    store = two[0].store
+    busy = Busy(store)
+
+    assert [store.write(noting(f"n{number}")).result(timeout=20) for number in range(3)]
+
+    busy.end()
+
+
+def test_a_row_that_another_program_holds_holds_up_no_one_else(two: tuple[World, World]) -> None:
+    one, other = two
+    held, free = one.session("a"), one.session("b")
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold(tx: Tx) -> None:
+        sessions.locked(tx, held, profile="main")
+        inside.set()
+        leave.wait(20)
+
+    holding = other.store.write(hold)
+    inside.wait(20)
+    busy = Busy(one.store)
+    pending = [one.store.write(lock, each) for each in (free, held, free)]
+    busy.end()
+
+    assert [pending[0].result(timeout=20), pending[2].result(timeout=20)] == [free, free]
+    with pytest.raises(TimeoutError):
+        pending[1].result(timeout=0.01)
+    leave.set()
+    assert pending[1].result(timeout=20) == held
+    holding.result()
+
+
+def test_two_programs_that_lock_each_other_out_both_come_through(two: tuple[World, World]) -> None:
+    ids = [two[0].session(name) for name in "ab"]
+    done = [
+        world.store.write(lock, session)
+        for _ in range(20)
+        for world, order in zip(two, (ids, ids[::-1]), strict=True)
+        for session in order
+    ]
+
+    assert {each.result(timeout=20) for each in done} == set(ids)
+
+
+def test_a_commit_without_an_answer_is_unknown_for_all_who_shared_it(
+    two: tuple[World, World],
+) -> None:
+    store = two[0].store
+
+    def end_at_commit(tx: Tx) -> None:
+        cursor: Any = tx._cursor  # type: ignore[attr-defined]
+        for statement in ENDS_AT_COMMIT.split(";;"):
+            cursor.execute(statement.encode())
+
+    busy = Busy(store)
+    pending: list[Any] = [store.write(noting("a")), store.write(end_at_commit)]
+    pending.append(store.write(noting("b")))
+    busy.end()
+
+    told = []
+    for each in pending:
+        try:
+            told.append(each.result(timeout=20))
+        except StoreUnavailable as error:
+            told.append(error.committed)
+    assert told[1] == "unknown"
+    for name, outcome in (("a", told[0]), ("b", told[2])):
+        assert outcome == "unknown" or noted(store, name)
+
+
+ENDS_AT_COMMIT = """
+CREATE FUNCTION pg_temp.goodbye() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_terminate_backend(pg_backend_pid());
+    RETURN NULL;
+END $$;;
+CREATE TEMP TABLE farewell (x int);;
+CREATE CONSTRAINT TRIGGER farewell AFTER INSERT ON farewell
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pg_temp.goodbye();;
+INSERT INTO farewell VALUES (1)
+"""
