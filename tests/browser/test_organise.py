@@ -1,5 +1,7 @@
 """Putting sessions in order, with a way back from everything."""
 
+import re
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -149,3 +151,24 @@ def test_what_a_list_leaves_out_is_counted_and_shown(lived_in: Served, visit: Vi
 
     expect(page.locator(".item", has_text="Morning summary").first).to_be_visible()
     expect(page.get_by_role("button", name="Shelf: Automation")).to_be_visible()
+
+
+def test_the_list_is_sorted_otherwise_and_the_address_says_so(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    expect(page.locator(".item").first).to_be_visible()
+
+    page.get_by_role("button", name="More filters").click()
+    page.get_by_role("button", name="Title", exact=True).click()
+
+    expect(page).to_have_url(re.compile(r"sort=title"))
+    expect(page.locator(".heading", has_text="By title")).to_be_visible()
+    own = page.locator(".item .name")
+    names = [name for name in own.all_inner_texts() if name[0].isascii()]
+    rest = names[2:]  # Two are pinned and stand above.
+    assert rest == sorted(rest, key=lambda name: re.sub("[A-Z]", lambda up: up[0].lower(), name))
+
+    page.get_by_role("button", name="Sorted by Title").click()
+    expect(page).not_to_have_url(re.compile(r"sort="))
+    expect(page.get_by_role("button", name="Today")).to_be_visible()

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { parse } from '../src/lib/router.svelte'
-import { rowsOf } from '../src/lib/rows'
+import { rowsOf, sorted } from '../src/lib/rows'
 import { queryWords } from '../src/lib/saying'
 import { duration, groupOf, money, shortAge, tokens } from '../src/lib/time'
 import type { Head } from '../src/lib/types'
@@ -80,4 +80,20 @@ test('days without use have their place in the chart', () => {
   const days = [{ ...row, group: '2026-03-01' }, { ...row, group: '2026-03-04' }]
 
   expect(bars(days, 100, 10).map((bar) => bar.value)).toEqual([10, 0, 0, 10])
+})
+
+test('a list in another order is one group, sorted as the server sorts', () => {
+  const named = (id: string, title: string | null, cost: number | null) => ({ ...head(id, 0), title, preview: 'm', cost_microusd: cost }) as Head
+  const items = [named('a', 'Pear', 5), named('b', 'apple', null), named('c', null, 9)]
+
+  expect(sorted(items, 'title').map((each) => each.id)).toEqual(['b', 'c', 'a'])
+  expect(sorted(items, 'cost').map((each) => each.id)).toEqual(['c', 'a', 'b'])
+  const rows = rowsOf({ pinned: [], items: sorted(items, 'title'), closed: [], now: NOW, order: 'title' })
+  expect(rows.map((row) => row.key)).toEqual(['g-title', 'title-b', 'title-c', 'title-a'])
+})
+
+test('by beginning, sessions are grouped by when they began', () => {
+  const items = [{ ...head('a', 0), began_at: ago(40) }] as Head[]
+
+  expect(rowsOf({ pinned: [], items, closed: [], now: NOW, order: 'created' })[0]).toMatchObject({ name: ago(40).slice(0, 7) })
 })

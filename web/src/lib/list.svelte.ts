@@ -2,7 +2,7 @@
 import { explain, get, isAbort } from './api'
 import { live } from './live.svelte'
 import { router } from './router.svelte'
-import { sorted } from './rows'
+import { ORDERS, sorted, type Order } from './rows'
 import type { Head, Page } from './types'
 
 export const SHELVES = ['chats', 'automation', 'all', 'archive', 'trash'] as const
@@ -17,8 +17,11 @@ interface ListPage extends Page<Head> {
 /** What a row needs; a field that is null, false, 0 or empty is left out by the server. */
 const FIELDS = 'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,unread,parent_id,lineage,subagents,failed'
 
+/** What a row needs besides, in an order. */
+const MORE: Record<Order, string> = { activity: '', created: ',began_at', title: '', cost: ',cost_microusd' }
+
 export function whole(head: Partial<Head>): Head {
-  const nothing = { title: null, preview: null, model: null, project: null, ended_at: null, parent_id: null, lineage: null }
+  const nothing = { title: null, preview: null, model: null, project: null, ended_at: null, parent_id: null, lineage: null, cost_microusd: null }
   const no = { pinned: false, archived: false, trashed: false, read_only: false, running: false, unread: false, failed: false }
   return { ...nothing, ...no, labels: [], subagents: 0, ...head } as Head
 }
@@ -49,6 +52,10 @@ class List {
     return this.filters.shelf ?? 'chats'
   }
 
+  get order(): Order {
+    return ORDERS.find((each) => each === router.route.query.get('sort')) ?? 'activity'
+  }
+
   /** The sources that are wanted; none means all. */
   get sources(): string[] {
     return (this.filters.source ?? '').split(',').filter(Boolean)
@@ -77,11 +84,11 @@ class List {
     try {
       const signal = this.abort.signal
       const [page, pinned] = await Promise.all([
-        get<ListPage>('/sessions', { ...query, limit: 60, fields: FIELDS }, signal),
-        this.isFiltered ? { items: [] } : get<ListPage>('/sessions', { pinned: true, limit: 200, fields: FIELDS }, signal),
+        get<ListPage>('/sessions', { ...query, limit: 60, fields: this.fields }, signal),
+        this.isFiltered ? { items: [] } : get<ListPage>('/sessions', { pinned: true, limit: 200, fields: this.fields }, signal),
       ])
       this.items = page.items.map(whole)
-      this.pinned = pinned.items.map(whole)
+      this.pinned = sorted(pinned.items.map(whole), this.order)
       this.hidden = page.hidden
       this.position = page.position
       this.next = page.next
@@ -101,7 +108,7 @@ class List {
     this.loading = true
     const asked = this.asked
     try {
-      const page = await get<ListPage>('/sessions', { ...this.query(), limit: 100, fields: FIELDS, cursor: this.next })
+      const page = await get<ListPage>('/sessions', { ...this.query(), limit: 100, fields: this.fields, cursor: this.next })
       if (asked !== this.asked) return
       const known = new Set(this.items.map((head) => head.id))
       this.items = [...this.items, ...page.items.map(whole).filter((head) => !known.has(head.id))]
@@ -133,8 +140,8 @@ class List {
       return
     }
     const isPinned = fresh.pinned && !this.isFiltered && this.fits(fresh)
-    this.pinned = placed(this.pinned, fresh, isPinned, this.frozen)
-    this.items = placed(this.items, fresh, this.fits(fresh), this.frozen)
+    this.pinned = this.placed(this.pinned, fresh, isPinned, false)
+    this.items = this.placed(this.items, fresh, this.fits(fresh), !!this.next)
   }
 
   remove(id: string): void {
@@ -147,7 +154,7 @@ class List {
   thaw(): void {
     this.frozen = false
     for (const head of this.waiting.splice(0)) this.take(head)
-    this.items = sorted(this.items)
+    this.items = sorted(this.items, this.order)
   }
 
   find(id: string): Head | undefined {
@@ -171,7 +178,21 @@ class List {
   }
 
   private query(): Record<string, string | string[] | null> {
-    return { ...this.filters, source: this.sources }
+    return { ...this.filters, source: this.sources, sort: this.order === 'activity' ? null : this.order }
+  }
+
+  private get fields(): string {
+    return FIELDS + MORE[this.order]
+  }
+
+  private placed(items: Head[], head: Head, fits: boolean, more: boolean): Head[] {
+    const place = items.findIndex((each) => each.id === head.id)
+    if (!fits) return place < 0 ? items : items.filter((each) => each.id !== head.id)
+    const fresh = place < 0 ? [head, ...items] : items.map((each) => (each.id === head.id ? head : each))
+    if (this.frozen) return fresh
+    const all = sorted(fresh, this.order)
+    // What would come last belongs to a page that was not read yet.
+    return more && place < 0 && all.at(-1)?.id === head.id ? items : all
   }
 
   private fits(head: Head): boolean {
@@ -190,13 +211,6 @@ export function shelfOf(head: Head): string {
   if (head.trashed) return 'trash'
   if (head.archived) return 'archive'
   return head.kind === 'job' || head.kind === 'subagent' ? 'automation' : 'chats'
-}
-
-function placed(items: Head[], head: Head, fits: boolean, frozen: boolean): Head[] {
-  const place = items.findIndex((each) => each.id === head.id)
-  if (!fits) return place < 0 ? items : items.filter((each) => each.id !== head.id)
-  const fresh = place < 0 ? [head, ...items] : items.map((each) => (each.id === head.id ? head : each))
-  return frozen ? fresh : sorted(fresh)
 }
 
 export const list = new List()
