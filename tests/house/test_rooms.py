@@ -15,6 +15,7 @@ ROOMS = [
     {"bench"},
     {"app"},
     {"web", "mcp", "channels", "agents", "importers", "integrations", "compat", "telemetry"},
+    {"formats"},
     {"engine"},
     {"actions"},
     {"store"},

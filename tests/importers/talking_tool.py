@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from hansard.importers import files, json_lines, parts
+from hansard.formats import parts
+from hansard.importers import files, json_lines
 from hansard.importers.base import (
     Begin,
     Branch,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hansard.errors import BadInput
-from hansard.importers import files, parts
+from hansard.formats import parts
+from hansard.importers import files
 from hansard.importers.base import (
     Begin,
     Branch,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansard.errors import BadInput
-from hansard.importers import documents, json_items, json_lines, shape
+from hansard.formats import json_text
+from hansard.importers import documents, json_items, json_lines
 
 texts = st.text(alphabet='ab"\\[]{},é\u2028 \n', max_size=8)
 values: st.SearchStrategy[Any] = st.recursive(
@@ -66,8 +67,8 @@ def test_a_list_that_ends_too_soon_is_told() -> None:
 def test_what_would_fill_the_memory_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shape, "_LARGE", 1024)
-    monkeypatch.setattr(shape, "_HEAVY", 64 * 1024)
+    monkeypatch.setattr(json_text, "_LARGE", 1024)
+    monkeypatch.setattr(json_text, "_HEAVY", 64 * 1024)
     heavy = b"[" + b"[]," * 1200 + b"[]]"
     path = tmp_path / "heavy.json"
     path.write_bytes(heavy)

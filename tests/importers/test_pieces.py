@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hansard.importers import anthropic_blocks, calls, openai_items, times
+from hansard.formats import anthropic_blocks, openai_items
+from hansard.importers import calls, times
 from hansard.importers.content import Content
 from hansard.model.usage import CostStatus
 

@@ -16,7 +16,8 @@ from hansard.actions.shares import Whom
 from hansard.channels.observed import with_observed
 from hansard.clock import Occasion
 from hansard.errors import BadInput, Conflict
-from hansard.importers import driver, files, parts
+from hansard.formats import parts
+from hansard.importers import driver, files
 from hansard.importers.base import Begin, Event, Said, Unit
 from hansard.importers.weaver import Target
 from hansard.model.entry import Message, Role

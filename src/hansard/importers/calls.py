@@ -4,7 +4,7 @@ import math
 from datetime import datetime
 from typing import Any
 
-from hansard.importers import shape
+from hansard.formats import shape
 from hansard.model.usage import CostStatus, Usage
 
 _MICRO = 1_000_000

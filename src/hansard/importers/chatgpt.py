@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hansard.importers import exports, files, shape, times, trees
+from hansard.formats import shape
+from hansard.importers import exports, files, times, trees
 from hansard.importers.base import (
     Begin,
     End,

@@ -6,7 +6,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from hansard.importers import openai_items, parts, shape, zips
+from hansard.formats import openai_items, parts, shape
+from hansard.importers import zips
 from hansard.importers.base import Json, Said
 from hansard.importers.content import Content
 from hansard.importers.exports import MAX_FILE, Shelf

@@ -5,7 +5,8 @@ from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 
-from hansard.importers import anthropic_blocks, exports, files, shape, times, trees
+from hansard.formats import anthropic_blocks, shape
+from hansard.importers import exports, files, times, trees
 from hansard.importers.base import (
     Begin,
     End,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hansard.clock import Clock, SystemClock
+from hansard.formats import json_text
 from hansard.importers import files, json_lines
 from hansard.importers.base import Event, Json, Resume, Unit, Where
 from hansard.importers.claude_code_answer import TOOL
@@ -166,7 +167,7 @@ def _kept_for(path: Path) -> timedelta | None:
 
 def _object(path: Path) -> Json:
     try:
-        found: Any = json_lines.decode(files.head(path, 256 * 1024))
+        found: Any = json_text.decode(files.head(path, 256 * 1024))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

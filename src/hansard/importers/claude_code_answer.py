@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from hansard.importers import anthropic_blocks
+from hansard.formats import anthropic_blocks
 from hansard.importers.base import Said
 from hansard.importers.claude_code_line import Answer, Line
 from hansard.importers.claude_code_words import content_of, merged

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hansard.importers import json_lines, times
+from hansard.formats import json_text
+from hansard.importers import times
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -83,7 +84,7 @@ def raw_of(text: bytes) -> Any:
     """All that a line has."""
     stripped = text.removeprefix(_BOM).strip(b" \t\r\n\x00")
     try:
-        data = json_lines.decode(stripped)
+        data = json_text.decode(stripped)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not JSON ({str(error)[:100]})") from error
     _check_depth(data)
@@ -138,5 +139,5 @@ def _is_plain(data: dict[str, Any]) -> bool:
 
 
 def _check_depth(data: Any) -> None:
-    if json_lines.is_deep(data):
-        raise Unreadable(f"nested deeper than {json_lines.MAX_DEPTH} levels")
+    if json_text.is_deep(data):
+        raise Unreadable(f"nested deeper than {json_text.MAX_DEPTH} levels")

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from hansard.importers import anthropic_blocks, json_lines, parts
+from hansard.formats import anthropic_blocks, parts
+from hansard.importers import json_lines
 from hansard.importers.base import (
     FOLLOWS,
     Begin,

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from hansard.importers import anthropic_blocks
+from hansard.formats import anthropic_blocks
 from hansard.importers.content import Content
 
 # What the program puts around or beside the words that a person typed.

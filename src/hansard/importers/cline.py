@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import anthropic_blocks, calls, documents, files, shape, subagents, times
+from hansard.formats import anthropic_blocks, shape
+from hansard.importers import calls, documents, files, subagents, times
 from hansard.importers.base import (
     Compacted,
     Event,

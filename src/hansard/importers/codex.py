@@ -8,7 +8,8 @@ from typing import BinaryIO, cast
 
 from hansard.clock import Clock, SystemClock
 from hansard.errors import BadInput
-from hansard.importers import files, json_lines, shape, zst
+from hansard.formats import json_text, shape
+from hansard.importers import files, json_lines, zst
 from hansard.importers.base import Event, Resume, Unit, Where
 from hansard.importers.codex_reader import Reader
 from hansard.importers.json_lines import Line
@@ -127,10 +128,10 @@ def _items(file: BinaryIO, path: Path) -> Iterator[Line]:
     if len(text) > MAX_DOCUMENT:
         raise BadInput(f"{path} is larger than {MAX_DOCUMENT:,} bytes; it was left alone.")
     try:
-        document = shape.record(json_lines.decode(text))
+        document = shape.record(json_text.decode(text))
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON ({str(error)[:100]}).") from error
-    if json_lines.is_deep(document):
+    if json_text.is_deep(document):
         raise BadInput(f"{path} is nested too deeply; it was left alone.")
     yield Line(0, 0, shape.record(document.get("session")))
     for item in cast(list[object], shape.items(document.get("items"))):

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from hansard.importers import openai_items, parts, shape, times
+from hansard.formats import openai_items, parts, shape
+from hansard.importers import times
 from hansard.importers.base import (
     Begin,
     Compacted,

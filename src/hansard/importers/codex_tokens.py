@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hansard.importers import shape
+from hansard.formats import shape
 from hansard.importers.base import Json
 from hansard.model.usage import Usage
 

@@ -6,7 +6,8 @@ from datetime import datetime
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import calls, files, parts, shape, times
+from hansard.formats import parts, shape
+from hansard.importers import calls, files, times
 from hansard.importers.base import (
     Begin,
     Compacted,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import calls, documents, files, parts, shape, times
+from hansard.formats import parts, shape
+from hansard.importers import calls, documents, files, times
 from hansard.importers.base import Begin, Branch, Event, Facts, Json, Said, Skipped, Unit
 from hansard.importers.content import Content, Turn
 from hansard.importers.json_lines import lines

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import cursor_transcripts, databases, files, shape, subagents, times
+from hansard.formats import shape
+from hansard.importers import cursor_transcripts, databases, files, subagents, times
 from hansard.importers.base import Begin, Event, Facts, Json, Resume, Skipped, Unit, Where
 from hansard.importers.cursor_bubbles import folder_of, said, time_of
 from hansard.importers.databases import Kept

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from hansard.importers import calls, parts, shape, times
+from hansard.formats import parts, shape
+from hansard.importers import calls, times
 from hansard.importers.base import Json, Said
 from hansard.importers.content import Content
 

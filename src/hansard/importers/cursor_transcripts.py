@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import anthropic_blocks, files, subagents, times
+from hansard.formats import anthropic_blocks
+from hansard.importers import files, subagents, times
 from hansard.importers.base import Event, Mark, Resume, Said, Skipped, Unit
 from hansard.importers.content import Content
 from hansard.importers.json_lines import lines

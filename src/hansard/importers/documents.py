@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import files, shape
+from hansard.formats import json_text, shape
+from hansard.importers import files
 
 MOST = 256 * 1024 * 1024
 
@@ -15,7 +16,7 @@ def read(path: Path, *, most: int = MOST) -> Any:
         raise BadInput(f"{path} is larger than {most:,} bytes; it was left alone.")
     with files.opened(path) as file:
         text = file.read(most + 1)
-    if shape.is_heavy(text):
+    if json_text.is_heavy(text):
         raise BadInput(f"{path} holds too many values; it was left alone.")
     found = shape.parsed(text.removeprefix(b"\xef\xbb\xbf"))
     if found is None:

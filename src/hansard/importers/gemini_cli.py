@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import documents, files, shape, subagents, times
+from hansard.formats import shape
+from hansard.importers import documents, files, subagents, times
 from hansard.importers.base import (
     Branch,
     Compacted,

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from hansard.importers import calls, parts, shape
+from hansard.formats import parts, shape
+from hansard.importers import calls
 from hansard.importers.base import Json, Said
 from hansard.importers.content import Content
 from hansard.model.usage import Usage

@@ -5,16 +5,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hansard.importers import (
-    anthropic_blocks,
-    calls,
-    databases,
-    files,
-    parts,
-    shape,
-    subagents,
-    times,
-)
+from hansard.formats import anthropic_blocks, parts, shape
+from hansard.importers import calls, databases, files, subagents, times
 from hansard.importers.base import (
     Event,
     Facts,

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hansard.importers import files, json_lines, shape
+from hansard.formats import shape
+from hansard.importers import files, json_lines
 from hansard.importers.hermes_state import PROMPT, Row, held
 
 _HEAD = 256 * 1024

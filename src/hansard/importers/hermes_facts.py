@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hansard.importers import hermes_export, hermes_state, hermes_web, shape
+from hansard.formats import shape
+from hansard.importers import hermes_export, hermes_state, hermes_web
 from hansard.importers.base import Json
 from hansard.importers.hermes_gateway import source_of
 from hansard.importers.hermes_home import Home

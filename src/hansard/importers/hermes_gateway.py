@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import documents, files, shape
+from hansard.formats import shape
+from hansard.importers import documents, files
 from hansard.importers.base import Json
 from hansard.model.place import Source
 

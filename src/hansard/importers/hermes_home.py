@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import documents, files, hermes_export, hermes_gateway, hermes_web, shape
+from hansard.formats import shape
+from hansard.importers import documents, files, hermes_export, hermes_gateway, hermes_web
 from hansard.importers.base import Unit
 from hansard.importers.hermes_gateway import Index
 from hansard.importers.hermes_state import Chain, Row, chains_of, rows_of

@@ -5,7 +5,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from hansard.importers import openai_items, parts, shape, times
+from hansard.formats import openai_items, parts, shape
+from hansard.importers import times
 from hansard.importers.base import FOLLOWS, Json, Said
 from hansard.importers.content import Content
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from hansard.importers import shape, times
+from hansard.formats import shape
+from hansard.importers import times
 from hansard.importers.base import Json
 from hansard.model.session import Kind, Lineage
 from hansard.store.foreign import ForeignDatabase

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Protocol
 
 from hansard.errors import BadInput
-from hansard.importers import files, json_lines, shape
+from hansard.formats import shape
+from hansard.importers import files, json_lines
 from hansard.importers.base import Event, Json, LeftOut, Skipped
 from hansard.importers.hermes_message import COLUMNS, NOT_SAID, Light, from_row, light, unpacked
 from hansard.store.foreign import ForeignDatabase

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hansard.importers import calls, shape, times
+from hansard.formats import shape
+from hansard.importers import calls, times
 from hansard.importers.base import Json
 from hansard.importers.hermes_state import Row
 from hansard.model.usage import CostStatus, Usage

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import documents, files, shape, times
+from hansard.formats import shape
+from hansard.importers import documents, files, times
 from hansard.importers.base import Json
 from hansard.importers.hermes_message import words_of
 from hansard.model.record import ProjectFact

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from hansard.errors import BadInput
-from hansard.importers import shape
+from hansard.formats import json_text
 
 MAX_ITEM = 256 * 1024 * 1024
 CHUNK = 1024 * 1024
@@ -48,7 +48,7 @@ def items(file: BinaryIO, *, max_item: int = MAX_ITEM) -> Iterator[Item]:
 
 
 def _item(number: int, text: bytes | None) -> Item:
-    if text is None or shape.is_heavy(text):
+    if text is None or json_text.is_heavy(text):
         return Item(number, None, "too large")
     try:
         return Item(number, _decode(text))

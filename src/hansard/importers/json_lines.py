@@ -1,19 +1,13 @@
 """Files of one JSON object a line: read in a stream, whatever their size and state."""
 
-import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-import msgspec
-
-from hansard.importers import shape
+from hansard.formats.json_text import MAX_DEPTH, decode, is_deep, is_heavy
 
 MAX_LINE = 64 * 1024 * 1024
-# Deeper than any tool writes; what is deeper could be read here and not everywhere.
-MAX_DEPTH = 200
 _CHUNK = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
-_decode = msgspec.json.Decoder().decode
 
 
 class Line(NamedTuple):
@@ -52,7 +46,7 @@ def raw_lines(
     while text := file.readline(max_line + 1):
         end = begin + len(text)
         if text.endswith(b"\n"):
-            yield begin, end, None if shape.is_heavy(text) else text
+            yield begin, end, None if is_heavy(text) else text
         elif len(text) > max_line:
             past = _past_line(file, end)
             if past is None:
@@ -80,29 +74,6 @@ def _past_line(file: BinaryIO, at: int) -> int | None:
 def _is_whole(text: bytes) -> bool:
     """Whether a last line without its newline is all there: some tools write none."""
     return _line(0, len(text), text.strip(b" \t\r\n\x00")).data is not None
-
-
-def decode(text: bytes) -> Any:
-    """Read JSON, half of a surrogate pair included; raises ValueError or RecursionError."""
-    try:
-        return _decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return json.loads(text)
-
-
-def is_deep(data: Any) -> bool:
-    """Whether lists and objects stand deeper in each other than `MAX_DEPTH`."""
-    level = [data]
-    for _ in range(MAX_DEPTH):
-        level = [inner for each in level for inner in _inside(each)]
-        if not level:
-            return False
-    return True
-
-
-def _inside(data: Any) -> Iterator[Any]:
-    within = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return (each for each in within if isinstance(each, dict | list))
 
 
 def _line(begin: int, end: int, text: bytes) -> Line:

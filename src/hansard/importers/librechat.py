@@ -5,7 +5,8 @@ from datetime import datetime
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import documents, files, openai_items, parts, shape, times, trees
+from hansard.formats import openai_items, parts, shape
+from hansard.importers import documents, files, times, trees
 from hansard.importers.base import Begin, Event, Facts, Json, Resume, Said, Skipped, Unit, Where
 from hansard.importers.content import Content, Turn
 

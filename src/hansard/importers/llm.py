@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import databases, files, llm_chains, parts, shape, times
+from hansard.formats import parts, shape
+from hansard.importers import databases, files, llm_chains, times
 from hansard.importers.base import Begin, Event, Facts, Json, Resume, Unit, Where
 from hansard.importers.content import Content
 from hansard.importers.databases import Kept

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from hansard.importers import calls, openai_items, parts, shape, times, trees
+from hansard.formats import openai_items, parts, shape
+from hansard.importers import calls, times, trees
 from hansard.importers.base import Event, Json, Said, Skipped
 from hansard.importers.content import Content
 from hansard.model.usage import Usage

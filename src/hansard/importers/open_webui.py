@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import databases, documents, files, json_items, shape, times, trees
+from hansard.formats import shape
+from hansard.importers import databases, documents, files, json_items, times, trees
 from hansard.importers.base import (
     Begin,
     End,

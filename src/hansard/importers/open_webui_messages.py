@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from hansard.importers import calls, openai_items, parts, shape
+from hansard.formats import openai_items, parts, shape
+from hansard.importers import calls
 from hansard.importers.base import Json, Said
 from hansard.importers.content import Content, Turn
 from hansard.model.usage import Usage

@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hansard.importers import calls, databases, files, openai_items, shape, times
+from hansard.formats import openai_items, shape
+from hansard.importers import calls, databases, files, times
 from hansard.importers.base import (
     Begin,
     Branch,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hansard.errors import BadInput
-from hansard.importers import databases, files, shape, times, zst
+from hansard.formats import shape
+from hansard.importers import databases, files, times, zst
 from hansard.importers.base import Event, Facts, Json, Parent, Resume, Skipped, Unit, Where
 from hansard.importers.databases import Kept
 from hansard.importers.json_lines import lines

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.importers import databases, documents, files, shape, subagents, times
+from hansard.formats import shape
+from hansard.importers import databases, documents, files, subagents, times
 from hansard.importers.base import Event, Facts, Json, Resume, Skipped, Unit, Where
 from hansard.importers.databases import Kept
 from hansard.importers.opencode_messages import said, time_of

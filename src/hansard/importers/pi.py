@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import files, shape
+from hansard.formats import shape
+from hansard.importers import files
 from hansard.importers.base import Event, Json, Mark, Resume, Skipped, Unit, Where
 from hansard.importers.json_lines import lines
 from hansard.importers.pi_events import Events, is_header

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from hansard.importers import anthropic_blocks, calls, parts, shape, times
+from hansard.formats import anthropic_blocks, parts, shape
+from hansard.importers import calls, times
 from hansard.importers.base import (
     FOLLOWS,
     Begin,

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from hansard.importers import shape
+from hansard.formats import shape
 from hansard.importers.base import Begin, Parent
 from hansard.model.session import Kind, Lineage
 

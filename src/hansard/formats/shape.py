@@ -2,24 +2,10 @@
 
 from typing import Any
 
-from hansard.importers import json_lines
+from hansard.formats.json_text import MAX_DEPTH, decode, is_deep
 
 Json = dict[str, Any]
 _MOST = 2**53
-# A text of so many bytes may become so many bytes of values: brackets are few in what tools write.
-_LARGE = 8 * 1024 * 1024
-_HEAVY = 512 * 1024 * 1024
-_PER_BRACKET = 64
-_PER_QUOTE = 28
-
-
-def is_heavy(text: bytes | str) -> bool:
-    """Whether a text of JSON would take far more memory than it has bytes."""
-    if len(text) < _LARGE:
-        return False
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    brackets = data.count(b"[") + data.count(b"{")
-    return _PER_BRACKET * brackets + _PER_QUOTE * data.count(b'"') > _HEAVY
 
 
 def words(value: object) -> str:
@@ -61,11 +47,11 @@ def parsed(text: object) -> Any:
     if not isinstance(text, bytes):
         return None
     try:
-        found = json_lines.decode(text)
+        found = decode(text)
     except (ValueError, RecursionError):
         return None
-    may_be_deep = text.count(b"{") + text.count(b"[") > json_lines.MAX_DEPTH
-    return None if may_be_deep and json_lines.is_deep(found) else found
+    may_be_deep = text.count(b"{") + text.count(b"[") > MAX_DEPTH
+    return None if may_be_deep and is_deep(found) else found
 
 
 def parsed_or_text(text: object) -> Any:

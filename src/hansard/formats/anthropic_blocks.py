@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hansard.importers import parts, shape
-from hansard.importers.base import Json
-from hansard.importers.content import Content
+from hansard.formats import parts, shape
+from hansard.formats.content import Content
+from hansard.formats.parts import Json
 
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
