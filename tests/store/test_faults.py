@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +202,35 @@ def test_a_killed_server_is_no_and_after_its_return_all_goes_on(
     assert back == ("ok", "yes")
     assert world.texts(session) == ["a", "back"]
     store.close()
+
+
+@pytest.mark.parametrize("way", ["kill", "freeze"])
+def test_a_store_whose_server_is_gone_is_closed_soon_and_tells_whoever_waits(
+    postgres_to_break: PostgresServer, way: str
+) -> None:
+    """F2, F22: an answer that cannot come holds nobody up."""
+    url = postgres_to_break.create_database()
+    opened(url).close()
+    store = PostgresStore(url, connections=1, wait_seconds=60)
+    world = World(store)
+    session = world.session("a")
+    inside, gone = threading.Event(), threading.Event()
+
+    def cut_off(tx: Tx) -> None:
+        inside.set()
+        gone.wait(20)
+        appended(world, session, "lost")(tx)
+
+    waiting = [store.write(cut_off), *(store.read(lambda tx: None) for _ in range(5))]
+    inside.wait(10)
+    getattr(postgres_to_break, way)()
+    gone.set()
+    began = time.monotonic()
+    store.close()
+
+    assert time.monotonic() - began < 10
+    told = {outcome(partial(each.result, 5)) for each in waiting}
+    assert told == {("store-unavailable", "no")}
 
 
 def test_a_commit_without_an_answer_is_unknown_and_settled_by_its_key(

@@ -78,6 +78,7 @@ def test_workers_finish_what_was_handed_over_before_they_end() -> None:
 
     workers.close()
 
+    assert workers.join(10)
     assert sorted(done) == list(range(50))
 
 

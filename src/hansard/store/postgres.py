@@ -1,7 +1,6 @@
 """PostgreSQL: the same functions on pooled connections."""
 
 import importlib
-import logging
 import os
 import select
 import threading
@@ -18,7 +17,8 @@ from hansard.store.database import CROSSED_FORK, Listener, Row, Tx
 from hansard.store.listeners import Listeners
 from hansard.store.pending import Pending, announce
 from hansard.store.postgres_errors import translate
-from hansard.store.postgres_tx import PostgresTx
+from hansard.store.postgres_pool import Pool
+from hansard.store.postgres_tx import PostgresTx, SnapshotTx
 from hansard.store.postgres_writer import PostgresWriter
 from hansard.store.workers import Workers
 
@@ -32,12 +32,11 @@ CONNECTIONS = 16
 WAIT_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
 CONNECT_SECONDS = 5
+# What was begun may take so long to finish when the store is closed; then it is cut.
+FINISH_SECONDS = 3.0
+CUT_SECONDS = 0.5
 # Changes above the watermark are compared one by one: not more of them than this.
 MOST_UNSETTLED = 2000
-
-# The pool tells its callers; its own log lines would only repeat that on a person's terminal.
-logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
-logging.getLogger("psycopg.pool").propagate = False
 
 
 class PostgresStore:
@@ -49,7 +48,7 @@ class PostgresStore:
         self, url: str, *, connections: int = CONNECTIONS, wait_seconds: float = WAIT_SECONDS
     ) -> None:
         self.url = url
-        self._pool: ConnectionPool[psycopg.Connection[Row]] = ConnectionPool(
+        self._pool = Pool(
             url,
             min_size=1,
             max_size=connections,
@@ -122,7 +121,10 @@ class PostgresStore:
         return self._listeners.add(listener)
 
     def close(self) -> None:
-        """Finish what was begun and give the connections back."""
+        """Finish what was begun and give the connections back.
+
+        Whoever still waits then for a server that is gone or silent is told so.
+        """
         if os.getpid() != self._pid:
             return  # it belongs to the parent process
         with self._guard:
@@ -131,7 +133,11 @@ class PostgresStore:
             self._closed = True
         self._writer.close()
         self._workers.close()
-        self._pool.close()
+        is_finished = self._workers.join(FINISH_SECONDS)
+        self._pool.close(timeout=CUT_SECONDS)
+        if not is_finished:
+            self._pool.cut()
+            self._workers.join(CUT_SECONDS)
 
     def _submit(
         self, how: Callable[[Callable[[Tx], T]], T], action: Callable[[Tx], T]
@@ -153,8 +159,20 @@ class PostgresStore:
             raise StoreUnavailable(CROSSED_FORK)
 
     def _search_once(self, action: Callable[[Tx], T]) -> T:
-        self._feed_for(PATIENCE_SECONDS)
-        return self._read_once(action)
+        """Search in the transaction that finds the index complete; feed it first when it is not."""
+        indexing = _indexing()
+
+        def search(tx: Tx) -> T:
+            state = indexing.state(tx)
+            if state.behind or state.unsettled > MOST_UNSETTLED:
+                raise _Behind
+            return action(tx)
+
+        try:
+            return self._read_once(search)
+        except _Behind:
+            self._feed_for(PATIENCE_SECONDS)
+            return self._read_once(action)
 
     def _feed_for(self, seconds: float | None) -> None:
         indexing = _indexing()
@@ -189,7 +207,11 @@ class PostgresStore:
             if not connection.read_only:
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 connection.read_only = True
-            return action(PostgresTx(connection))
+            return action(SnapshotTx(connection))
+
+
+class _Behind(Exception):
+    """The index has not seen everything yet."""
 
 
 def _check(connection: psycopg.Connection[Row]) -> None:

@@ -6,6 +6,7 @@ and the way there is short.
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,14 +38,20 @@ class Workers:
             self._queue.put((work, args))
 
     def close(self) -> None:
-        """Finish what was handed over, and end the threads."""
+        """Take nothing more; the threads end when they have finished what was handed over."""
         with self._lock:
             self._is_closing = True
+            for _ in self._threads:
+                self._queue.put(None)
+
+    def join(self, seconds: float) -> bool:
+        """Wait until the threads have ended; say whether they did so in time."""
+        until = time.monotonic() + seconds
+        with self._lock:
             threads = tuple(self._threads)
-        for _ in threads:
-            self._queue.put(None)
         for thread in threads:
-            thread.join()
+            thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)
 
     def _work(self) -> None:
         try:

@@ -1,0 +1,53 @@
+"""A planned stop is short, however dead the database is."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.testing.postgres import PostgresServer
+from tests.faults.serving import Gone, Served
+
+PROMISED_SECONDS = 20
+SLOW_AGENT = """
+[agents.slow]
+kind = "command"
+command = ["sleep", "60"]
+"""
+
+
+@pytest.fixture
+def server(postgres_to_break: PostgresServer, tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path / "home", postgres_to_break.create_database())
+    (made.home / "hansard.toml").write_text(SLOW_AGENT)
+    yield made
+    made.kill()
+
+
+def test_a_server_whose_database_is_silent_ends_within_twenty_seconds(
+    postgres_to_break: PostgresServer,
+    server: Served,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """F2: a turn runs, a request waits for its answer, and the database says nothing any more."""
+    server.start()
+    server.ask("POST", "/sessions", {"text": "hello", "run": True})
+    postgres_to_break.freeze()
+    asking = threading.Thread(target=asked_in_vain, args=(server,))
+    asking.start()
+
+    began = time.monotonic()
+    code = server.stop()
+    took = time.monotonic() - began
+    asking.join()
+
+    record_property("stopped_after_seconds", round(took, 1))
+    assert code == 0
+    assert took < PROMISED_SECONDS
+
+
+def asked_in_vain(server: Served) -> None:
+    with pytest.raises((Gone, ValueError)):
+        server.ask("GET", "/sessions")
