@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from hansard.engine.asking import Accepted
 from hansard.engine.commands import FollowUp
@@ -22,7 +23,8 @@ from hansard.errors import NotAllowed, RetryLater
 from hansard.model.entry import Message
 from hansard.model.place import Source
 
-STOP_SECONDS = 20.0
+STOP_SECONDS = 7.0
+CLOSE_SECONDS = 1.0
 LONG_ENOUGH_SECONDS = 120.0
 log = logging.getLogger("hansard.engine")
 
@@ -64,12 +66,11 @@ class Engine:
         """Stop intake, finish or park turns, let go of channels and agents."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.wait(
-            [*self._tasks, *self._follow_ups, *self._receiving], timeout=STOP_SECONDS
-        ) if self._tasks else None
-        await self.turns.finish(seconds=STOP_SECONDS)
-        for adapter in self.parts.adapters.values():
-            await adapter.close()
+        until = time.monotonic() + STOP_SECONDS
+        await _within(STOP_SECONDS, [*self._tasks, *self._follow_ups, *self._receiving])
+        await self.turns.finish(seconds=max(0.0, until - time.monotonic()))
+        closing = [adapter.close() for adapter in self.parts.adapters.values()]
+        await _within(CLOSE_SECONDS, [asyncio.create_task(each) for each in closing])
 
     async def receive(
         self,
@@ -145,6 +146,18 @@ class Engine:
                     )
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, 60)
+
+
+async def _within(seconds: float, tasks: Sequence["asyncio.Task[Any]"]) -> None:
+    """Wait until they have ended, but no longer than that; tell what failed."""
+    if not tasks:
+        return
+    done, late = await asyncio.wait(tasks, timeout=seconds)
+    for task in done:
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("something failed while stopping", exc_info=task.exception())
+    if late:
+        log.warning("%d tasks did not end within %.0f s; they are left", len(late), seconds)
 
 
 async def _outcome(run: Callable[[], Awaitable[None]]) -> BaseException | None:
