@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from hansard.model.query import Query
 
 
+_ABOUT_INDEX = ("index_state", "newest_doc")
+
+
 class PostgresTx:
     """Runs named queries on one connection; events wait here for the commit."""
 
@@ -61,15 +64,31 @@ class PostgresTx:
         """A query in the language of tsquery."""
         # Loaded by whoever searches: the words' patterns take longer to make than a list to read.
         language = importlib.import_module("hansard.store.postgres_match")
-        newest = self.one("newest_doc")
         asked: list[dict[str, Any]] = language.asked(
-            query,
-            facets,
-            without=without,
-            newest=None if newest is None else newest[0],
-            below=below,
+            query, facets, without=without, newest=self._newest_doc(), below=below
         )
         return [each | {"is_sure": between is None} for each in asked]
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)
+
+    def _newest_doc(self) -> int | None:
+        newest = self.one("newest_doc")
+        return None if newest is None else newest[0]
+
+
+class SnapshotTx(PostgresTx):
+    """Reads at one moment: what was asked about the index once need not be asked again."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+        super().__init__(connection)
+        self._known: dict[str, Row | None] = {}
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        if name not in _ABOUT_INDEX:
+            return super().one(name, **params)
+        if name not in self._known:
+            self._known[name] = super().one(name)
+        return self._known[name]
