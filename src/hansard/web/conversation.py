@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from hansard.actions import compact, read, retract, say, turns, uploads, usage
@@ -13,7 +14,7 @@ from hansard.actions.requests import Answer
 from hansard.engine import asking
 from hansard.engine.asking import Accepted, Asking
 from hansard.errors import BadInput
-from hansard.model.entry import MAX_SEQ
+from hansard.model.entry import MAX_SEQ, Entry
 from hansard.model.session import SessionHead
 from hansard.model.usage import Usage
 from hansard.model.view import entry_json, head_json
@@ -36,9 +37,10 @@ from hansard.web.bodies import (
 from hansard.web.described import takes
 from hansard.web.parts import Caller
 from hansard.web.sessions import begun
+from hansard.web.shortening import shortened
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["conversation"])
-Seq = Annotated[int | None, Query(ge=0, le=MAX_SEQ)]
+Seq = Annotated[int | None, Field(ge=0, le=MAX_SEQ)]
 
 
 class View(StrEnum):
@@ -49,45 +51,61 @@ class View(StrEnum):
     LOG = "log"
 
 
+class Outputs(StrEnum):
+    """How much of what tools said."""
+
+    WHOLE = "whole"
+    SHORT = "short"
+
+
+class WindowWish(BaseModel):
+    """Which entries, and how much of them."""
+
+    before: Seq = None
+    after: Seq = None
+    around: Seq = None
+    limit: int = Field(60, ge=1, le=1000)
+    view: View = View.PEOPLE
+    outputs: Outputs = Outputs.WHOLE
+
+    def shown(self, entry: Entry) -> dict[str, Any]:
+        """An entry as it was asked for."""
+        made = entry_json(entry)
+        return shortened(made) if self.outputs is Outputs.SHORT else made
+
+
 @router.get("/entries")
 async def window(
-    session_id: str,
-    parts: Parts,
-    caller: Reader,
-    *,
-    before: Seq = None,
-    after: Seq = None,
-    around: Seq = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 60,
-    view: View = View.PEOPLE,
+    session_id: str, parts: Parts, caller: Reader, wish: Annotated[WindowWish, Query()]
 ) -> Response:
     """A window of the transcript by `seq`, at its end by default; or what the model sees.
 
-    The view `log` has what was taken back too, from `after` on.
+    The view `log` has what was taken back too, from `after` on. With `outputs=short` long outputs of
+    tools are cut to their beginning, and say in `cut` how much there is.
     """
     known = name(session_id, "session")
-    if view is View.CONTEXT:
+    if wish.view is View.CONTEXT:
         chats = await parts.store.read(read.context, known, profile=caller.profile)
         return json_response({"items": chats, "next": None})
-    if view is View.LOG:
+    if wish.view is View.LOG:
         raw = await parts.store.read(
-            read.log_of, known, profile=caller.profile, after=after or 0, limit=limit
+            read.log_of, known, profile=caller.profile, after=wish.after or 0, limit=wish.limit
         )
-        return json_response({"items": [entry_json(entry) for entry in raw], "next": None})
-    if len([each for each in (before, after, around) if each is not None]) > 1:
+        return json_response({"items": [wish.shown(entry) for entry in raw], "next": None})
+    if len([each for each in (wish.before, wish.after, wish.around) if each is not None]) > 1:
         raise BadInput("Use one of `before`, `after` and `around`.")
     found = await parts.store.read(
         read.window,
         known,
         profile=caller.profile,
-        limit=limit,
-        before=before,
-        after=after,
-        around=around,
+        limit=wish.limit,
+        before=wish.before,
+        after=wish.after,
+        around=wish.around,
     )
     return json_response(
         {
-            "items": [entry_json(entry) for entry in found.entries],
+            "items": [wish.shown(entry) for entry in found.entries],
             "next": None,
             "more_before": found.more_before,
             "more_after": found.more_after,

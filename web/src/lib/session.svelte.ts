@@ -107,7 +107,7 @@ export class OpenSession {
     const parting = this.partings.find(({ old }) => old.some((stretch) => stretch[1] === last))
     const stretch = parting?.old.find((each) => each[1] === last)
     if (!parting || !stretch) return
-    const query = { view: 'log', after: stretch[0] - 1, limit: Math.min(1000, stretch[1] - stretch[0] + 1) }
+    const query = { view: 'log', outputs: 'short', after: stretch[0] - 1, limit: Math.min(1000, stretch[1] - stretch[0] + 1) }
     const raw = await get<EntryWindow>(`/sessions/${this.id}/entries`, query, this.abort.signal)
     this.branch = { stretch, after: parting.after, entries: readable(raw.items, stretch) }
   }
@@ -123,7 +123,7 @@ export class OpenSession {
   }
 
   private window(query: Record<string, number>): Promise<EntryWindow> {
-    return get<EntryWindow>(`/sessions/${this.id}/entries`, { ...query, limit: WINDOW }, this.abort.signal)
+    return get<EntryWindow>(`/sessions/${this.id}/entries`, { ...query, limit: WINDOW, outputs: 'short' }, this.abort.signal)
   }
 
   private hear(name: string, data: unknown, position: number): void {

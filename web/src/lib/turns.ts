@@ -10,6 +10,8 @@ export interface ToolStep {
   result: ToolResultPart | null
   at: string
   doneAt: string | null
+  /** The entry that has the result. */
+  doneSeq: number | null
 }
 
 export interface NoteStep {
@@ -141,14 +143,14 @@ function take({ entry, isAnswer, took }: Seen, part: Part, key: string, steps: S
   const at = entry.at
   if (part.type === 'tool_call') {
     const call = part as ToolCallPart
-    const step: ToolStep = { kind: 'tool', key, seq: entry.seq, call, result: null, at, doneAt: null }
+    const step: ToolStep = { kind: 'tool', key, seq: entry.seq, call, result: null, at, doneAt: null, doneSeq: null }
     calls.set(call.id, step)
     steps.push(step)
   } else if (part.type === 'tool_result') {
     const result = part as ToolResultPart
     const step = calls.get(result.call_id)
-    if (step) Object.assign(step, { result, doneAt: at })
-    else steps.push({ kind: 'tool', key, seq: entry.seq, call: null, result, at, doneAt: at })
+    if (step) Object.assign(step, { result, doneAt: at, doneSeq: entry.seq })
+    else steps.push({ kind: 'tool', key, seq: entry.seq, call: null, result, at, doneAt: at, doneSeq: entry.seq })
   } else if (part.type === 'reasoning') {
     const text = String(part.text ?? '')
     if (text.trim()) steps.push({ kind: 'reasoning', key, seq: entry.seq, text, data: null, at, took })

@@ -82,7 +82,7 @@ export type Json = null | boolean | number | string | Json[] | { [name: string]:
 export interface TextPart { type: 'text'; text: string }
 export interface ReasoningPart { type: 'reasoning'; text: string }
 export interface ToolCallPart { type: 'tool_call'; id: string; name: string; arguments?: Json }
-export interface ToolResultPart { type: 'tool_result'; call_id: string; content?: Json; name?: string | null; is_error?: boolean }
+export interface ToolResultPart { type: 'tool_result'; call_id: string; content?: Json; name?: string | null; is_error?: boolean; cut?: { lines: number; characters: number } }
 export interface AttachmentPart { type: 'attachment'; blob: string; media_type?: string; name?: string | null; size?: number | null }
 export interface UnknownPart { type?: string; [name: string]: Json | undefined }
 export type Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart | UnknownPart

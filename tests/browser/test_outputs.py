@@ -1,0 +1,67 @@
+"""A tool that said much: its beginning at once, all of it when it is wanted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from hansard.app.house import open_house
+from tests.browser.conftest import Served, Visitor, served
+
+LINES = 3_000
+LONG = "\n".join(f"line {number} of the log" for number in range(LINES))
+
+CALL = {"type": "tool_call", "id": "1", "name": "bash", "arguments": {"command": "cat log"}}
+RESULT = {"type": "tool_result", "call_id": "1", "name": "bash", "content": LONG}
+
+
+@pytest.fixture
+def wordy(tmp_path: Path) -> Iterator[tuple[Served, str]]:
+    with open_house(home=str(tmp_path), create=True) as house:
+        chat = house.new_session(title="A wordy tool")
+        chat.append("user", "show me the log")
+        chat.append("assistant", [CALL])
+        chat.append("tool", [RESULT])
+        id = chat.append("assistant", "That is all of it.").session_id
+    with served(tmp_path) as server:
+        yield server, id
+
+
+def test_all_lines_are_fetched_when_someone_wants_them(
+    wordy: tuple[Served, str], visit: Visitor
+) -> None:
+    server, id = wordy
+    seen = visit(server, f"/s/{id}")
+    page = seen.page
+    page.locator(".work .fold").first.click()
+    page.locator(".step .fold").first.click()
+    viewer = page.get_by_role("group", name="Output")
+    expect(viewer).to_contain_text("line 39 of the log")
+    expect(viewer).not_to_contain_text("line 40 of the log")
+    assert not [each for each in seen.requests if "view=log" in each]
+
+    page.get_by_role("button", name="Show all 3,000 lines").click()
+
+    expect(viewer).to_contain_text(f"line {LINES - 1} of the log")
+    page.get_by_role("button", name="Show less").click()
+    expect(viewer).not_to_contain_text("line 40 of the log")
+    page.locator(".viewer-bar").get_by_role("button", name="Copy").click()
+    page.wait_for_function(
+        "text => navigator.clipboard.readText().then(got => got === text)", arg=LONG
+    )
+
+
+def test_a_server_that_is_gone_is_said_where_the_lines_would_be(
+    wordy: tuple[Served, str], visit: Visitor
+) -> None:
+    server, id = wordy
+    page = visit(server, f"/s/{id}").page
+    page.locator(".work .fold").first.click()
+    page.locator(".step .fold").first.click()
+    server.stop(kill=True)
+
+    page.get_by_role("button", name="Show all 3,000 lines").click()
+
+    expect(page.locator(".step").get_by_role("alert")).to_have_text("The server does not answer.")
+    expect(page.get_by_role("group", name="Output")).to_contain_text("line 39 of the log")
