@@ -25,7 +25,7 @@ def explainable(dialect: str) -> dict[str, str]:
 
 
 # The two engines of the search take their words differently; their own tests compare the answers.
-SEARCH = names_in("sqlite/search.sql") | names_in("search.sql")
+SEARCH = names_in("sqlite/search.sql") | names_in("sqlite/ranges.sql") | names_in("search.sql")
 
 
 def test_both_dialects_have_the_same_queries() -> None:

@@ -19,6 +19,8 @@ from hansard.store.database import Tx
 SORTS = ("relevance", "newest")
 MOST_HITS = 200
 COUNTED_STEPS = 100
+# So many letters may be missing, too many or others in what was perhaps meant.
+_EDITS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +180,16 @@ def _near(tx: Tx, word: str) -> str | None:
     """The spelling that was perhaps meant, when this one is not there."""
     if len(word) < 4:
         return None
-    rows = tx.all("near_words", first=word[:2], beyond=word[:2] + "\U0010ffff", limit=3000)
-    known = [row[0] for row in rows]
+    rows = tx.all(
+        "near_words",
+        first=word[:2],
+        beyond=word[:2] + "\U0010ffff",
+        shortest=len(word) - _EDITS,
+        longest=len(word) + _EDITS,
+        limit=3000,
+    )
+    letters = set(word)
+    known = [row[0] for row in rows if len(letters.intersection(row[0])) >= len(letters) - _EDITS]
     if word in known:
         return None
     difflib = importlib.import_module("difflib")  # seldom needed

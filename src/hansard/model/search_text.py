@@ -17,6 +17,7 @@ STEPS = "steps"
 AREAS = (SAID, STEPS)
 TITLE = "title"
 _FACET = "\ue000"
+_SESSION = f"{_FACET}no"
 _SIGN = 0xE200
 
 
@@ -88,7 +89,12 @@ def of_profile(profile: str) -> str:
 
 def of_session(session_no: int) -> str:
     """The facet of everything in one session."""
-    return f"{_FACET}no{session_no:x}"
+    return f"{_SESSION}{session_no:x}"
+
+
+def session_of(word: str) -> int | None:
+    """The session whose facet a word is; the inverse of `of_session`."""
+    return int(word[len(_SESSION) :], 16) if word.startswith(_SESSION) else None
 
 
 def of_month(year: int, month: int) -> str:

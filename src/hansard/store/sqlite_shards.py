@@ -5,18 +5,24 @@ what costs as much as a word has matches (the beginning of a word, above all) co
 one table has. A full one is merged into one piece and not touched again.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import Any
 
 from hansard.clock import from_micros
+from hansard.model.entry import SEQ_BITS
 from hansard.model.query import Query
-from hansard.model.search_text import of_month
-from hansard.store import sqlite_file, sqlite_match
+from hansard.model.search_text import of_month, of_session, session_of
+from hansard.store import sqlite_file, sqlite_match, stretches
 from hansard.store.database import Row
+from hansard.store.numbers import in_braces
 from hansard.store.sqlite_tx import SqliteTx
+from hansard.store.stretches import BLOCK_BITS, Block, Stretch
 
 SHARD_BITS = 19
+# More sessions than these are looked for only in the ranges where they are.
+FEW_SESSIONS = 8
 _FAR = 2**62
 _WORDS, _VOCABULARY = "search_words", "search_vocabulary"
 _IN_NEWEST = ("near_words",)
@@ -45,8 +51,7 @@ class IndexTx(SqliteTx):
             given = list(group)
             if name == "insert_words":
                 self._open(shard)
-                times = [row["at"] for row in given]
-                self.run("widen_shard", no=shard, first_at=min(times), last_at=max(times))
+                self._note(shard, given)
             self._connection.executemany(self._in(name, shard), given)
 
     def match(
@@ -61,17 +66,25 @@ class IndexTx(SqliteTx):
         """A query in the language of FTS5, for one table after the other."""
         last = _FAR if below is None else below
         after, before = between or (-_FAR, _FAR)
-        asked = []
-        for no, first_at, last_at in super().all("index_shards"):
+        shards = super().all("index_shards")
+        places = self._places(facets) if len(shards) > 1 else None
+        found = []
+        for no, first_at, last_at in shards:
             if no << SHARD_BITS >= last or first_at >= before or last_at < after:
                 continue
+            groups = facets if places is None else _only(facets, places[no])
+            if not all(groups):
+                continue  # nothing of these sessions is here
+            times = max(first_at, after), min(last_at, before)
             is_inside = first_at >= after and last_at < before
-            months = [] if is_inside else _months(max(first_at, after), min(last_at, before))
-            found = sqlite_match.asked(
-                query, [*facets, months] if months else facets, without=without
-            )
-            asked.append(found | {"shard": no, "below": last, "is_sure": is_inside})
-        return asked
+            for each in self._stretches(no, None if is_inside else between):
+                months = _months(*times) if each.is_long and not each.is_inside else []
+                asked = sqlite_match.asked(
+                    query, [*groups, months] if months else groups, without=without
+                )
+                asked |= {"shard": no, "above": each.above, "below": min(each.below, last)}
+                found.append(asked | {"is_sure": each.is_inside})
+        return found
 
     def clear(self) -> None:
         """Take every table of words away."""
@@ -88,11 +101,50 @@ class IndexTx(SqliteTx):
         if known and known[0] < no:
             self.script(_named(sqlite_file.script("full_shard"), known[0]))
 
+    def _note(self, shard: int, docs: Sequence[Mapping[str, Any]]) -> None:
+        """Of which sessions and which times the documents of a range are."""
+        times = [doc["at"] for doc in docs]
+        self.run("widen_shard", no=shard, first_at=min(times), last_at=max(times))
+        numbers = {doc["entry_no"] >> SEQ_BITS for doc in docs}
+        super().many("add_place", [{"shard": shard, "session_no": no} for no in numbers])
+        for no, group in groupby(docs, key=lambda doc: doc["no"] >> BLOCK_BITS):
+            times = [doc["at"] for doc in group]
+            self.run("widen_block", no=no, first_at=min(times), last_at=max(times))
+
+    def _stretches(self, shard: int, times: tuple[int, int] | None) -> list[Stretch]:
+        """The parts of a range that may be of these times."""
+        first, beyond = shard << SHARD_BITS, shard + 1 << SHARD_BITS
+        if times is None:
+            return [Stretch(first, beyond, is_inside=True)]
+        rows = super().all("index_blocks", first=first >> BLOCK_BITS, beyond=beyond >> BLOCK_BITS)
+        return stretches.between(starmap(Block, rows), *times)
+
+    def _places(self, facets: Sequence[Sequence[str]]) -> dict[int, set[str]] | None:
+        """In which ranges sessions are that are asked for, where these are many; as words."""
+        wanted = {word for group in facets if len(group) > FEW_SESSIONS for word in group}
+        numbers = [no for no in map(session_of, wanted) if no is not None]
+        if not numbers:
+            return None
+        found: dict[int, set[str]] = defaultdict(set)
+        for shard, no in super().all("places_of_sessions", numbers=in_braces(numbers)):
+            found[shard].add(of_session(no))
+        return found
+
     def _shards(self) -> list[int]:
         return [row[0] for row in super().all("index_shards")]
 
     def _in(self, name: str, shard: int) -> str:
         return _named(self._texts[name], shard)
+
+
+def _only(facets: Sequence[Sequence[str]], there: set[str]) -> list[Sequence[str]]:
+    """The groups of facets without those sessions that are elsewhere."""
+    return [
+        group
+        if len(group) <= FEW_SESSIONS or session_of(group[0]) is None
+        else [word for word in group if word in there]
+        for group in facets
+    ]
 
 
 def _months(first: int, last: int) -> list[str]:

@@ -1,6 +1,6 @@
 -- The index file: derived from the log, deletable at any time.
 PRAGMA application_id = 1213416265;
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;
 CREATE TABLE search_state (
     no        INTEGER PRIMARY KEY CHECK (no = 1),
     watermark INTEGER NOT NULL,
@@ -24,3 +24,15 @@ CREATE TABLE search_shards (
     first_at INTEGER NOT NULL,
     last_at  INTEGER NOT NULL
 );
+-- The times of documents whose numbers follow each other: those of other times are passed over.
+CREATE TABLE search_blocks (
+    no       INTEGER PRIMARY KEY,
+    first_at INTEGER NOT NULL,
+    last_at  INTEGER NOT NULL
+);
+-- Which of the tables have words of a session.
+CREATE TABLE search_places (
+    session_no INTEGER NOT NULL,
+    shard      INTEGER NOT NULL,
+    PRIMARY KEY (session_no, shard)
+) WITHOUT ROWID;

@@ -35,12 +35,12 @@ WHERE search_words MATCH :match
 -- name: find_newest
 -- Newest first, limited inside the index; nothing else is touched.
 SELECT rowid, 0.0, 0 FROM search_words
-WHERE search_words MATCH :match AND rowid < :below AND :loose IS NOT NULL
+WHERE search_words MATCH :match AND rowid >= :above AND rowid < :below AND :loose IS NOT NULL
 ORDER BY rowid DESC LIMIT :limit;
 
 -- name: find_scored
-SELECT rowid, hansard_score(search_words, :rank), 0 FROM search_words
-WHERE search_words MATCH :match AND rowid < :below AND :loose IS NOT NULL
+SELECT rowid, hansard_score(search_words, :rank, :given), 0 FROM search_words
+WHERE search_words MATCH :match AND rowid >= :above AND rowid < :below AND :loose IS NOT NULL
 ORDER BY rowid DESC LIMIT :limit;
 
 -- name: find_newest_filtered
@@ -48,15 +48,17 @@ ORDER BY rowid DESC LIMIT :limit;
 SELECT d.no, 0.0, 0
 FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
 CROSS JOIN sessions s ON s.no = d.entry_no >> 24
-WHERE search_words MATCH :match AND search_words.rowid < :below AND :loose IS NOT NULL
+WHERE search_words MATCH :match AND search_words.rowid >= :above AND search_words.rowid < :below
+  AND :loose IS NOT NULL
   AND {{search_filters}}
 ORDER BY search_words.rowid DESC LIMIT :limit;
 
 -- name: find_scored_filtered
-SELECT d.no, hansard_score(search_words, :rank), 0
+SELECT d.no, hansard_score(search_words, :rank, :given), 0
 FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
 CROSS JOIN sessions s ON s.no = d.entry_no >> 24
-WHERE search_words MATCH :match AND search_words.rowid < :below AND :loose IS NOT NULL
+WHERE search_words MATCH :match AND search_words.rowid >= :above AND search_words.rowid < :below
+  AND :loose IS NOT NULL
   AND {{search_filters}}
 ORDER BY search_words.rowid DESC LIMIT :limit;
 
@@ -80,12 +82,14 @@ SELECT COALESCE(MAX(no), 0) FROM search_docs;
 
 -- name: near_words
 -- Words of the vocabulary that begin alike: candidates for another spelling.
-SELECT term, doc FROM search_vocabulary
-WHERE term >= :first AND term < :beyond ORDER BY doc DESC LIMIT :limit;
+SELECT term FROM search_vocabulary
+WHERE term >= :first AND term < :beyond AND LENGTH(term) BETWEEN :shortest AND :longest LIMIT :limit;
 
 -- name: clear_index
 DELETE FROM search_docs;
 DELETE FROM search_shards;
+DELETE FROM search_blocks;
+DELETE FROM search_places;
 DELETE FROM search_titles;
 UPDATE search_state SET watermark = 0;
 
