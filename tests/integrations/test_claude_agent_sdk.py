@@ -16,6 +16,7 @@ from hansard.actions import exporting
 from hansard.app.house import House, open_house
 from hansard.integrations.claude_agent_sdk import HansardSessionStore
 from hansard.model.entry import Message
+from hansard.model.part import Attachment, Reasoning, ToolResult
 from hansard.model.session import Lineage, Shelf
 from hansard.testing.model_server import ModelServer
 from tests.integrations.driving import Urls, broken, kept, tell_kill_and_continue
@@ -122,6 +123,26 @@ async def test_a_picture_in_a_line_is_an_attachment(
     assert [type(part).__name__ for part in said.parts] == ["Text", "Attachment"]
     assert await store.load(KEY) == lines
     assert broken(house) == []
+
+
+async def test_a_picture_that_a_tool_gives_stands_beside_its_words(
+    house: House, store: HansardSessionStore
+) -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
+    given = [{"type": "text", "text": "ships"}, {"type": "image", "source": source}]
+    lines = [*LINES[:5], user(5, [{"type": "tool_result", "tool_use_id": "t1", "content": given}])]
+    await store.append(KEY, lines)
+
+    *_, thought, _, result = house.find(house.sessions().items[0].id).messages().entries
+    assert isinstance(result.body, Message)
+    assert isinstance(thought.body, Message)
+    said, picture = result.body.parts
+    assert isinstance(said, ToolResult)
+    assert said.content == "ships"
+    assert isinstance(picture, Attachment)
+    # With its signature a thought can go back to Claude Code.
+    assert thought.body.parts == (Reasoning("Hm.", {"signature": "abc"}),)
+    assert await store.load(KEY) == lines
 
 
 async def test_a_batch_that_comes_again_adds_nothing(store: HansardSessionStore) -> None:

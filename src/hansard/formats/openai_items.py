@@ -14,6 +14,8 @@ _ROLES = {
     "tool": "tool",
     "function": "tool",
 }
+# Where the kinds of calls keep what the tool is given.
+_GIVEN = ("arguments", "input", "action", "code", "queries", "operation")
 _TEXTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
 
 
@@ -59,16 +61,20 @@ def add_item(content: Content, item: Json) -> str:
     elif kind.endswith("_output"):
         _add_output(content, item)
         return "tool"
-    elif kind in ("function_call", "custom_tool_call") and isinstance(item.get("name"), str):
-        given = item.get("arguments", item.get("input"))
-        content.add(parts.tool_call(_call_id(item), item["name"], shape.parsed_or_text(given)))
-    elif kind == "local_shell_call":
-        content.add(parts.tool_call(_call_id(item), "local_shell", item.get("action")))
     elif kind == "image_generation_call" and content.attach_base64(item.get("result"), "image/png"):
         pass
+    elif kind.endswith("_call") and (_call_id(item) or shape.name(item.get("name"))):
+        _add_call(content, kind, item)
     else:
         content.keep(item)
     return "assistant"
+
+
+def _add_call(content: Content, kind: str, item: Json) -> None:
+    """A function is called by its name, a tool of the provider's by its kind."""
+    called = shape.name(item.get("name")) or kind.removesuffix("_call")
+    given = next((item[field] for field in _GIVEN if field in item), None)
+    content.add(parts.tool_call(_call_id(item), called, shape.parsed_or_text(given)))
 
 
 def _call_id(item: Json) -> str:

@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from hansard.formats import anthropic_blocks
+from hansard.formats.content import Content
 from hansard.integrations.files import Files
+from hansard.integrations.readable import parts_of
 from hansard.model.entry import Message, Role
-from hansard.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from hansard.model.part import Part, Text, ToolResult, Unknown
 from hansard.model.usage import Usage
 
 Line = Mapping[str, Any]
 
 NATIVE = "claude-agent-sdk"
-_LONGEST_SHOWN = 500
 
 
 @dataclass(slots=True)
@@ -114,51 +116,16 @@ def _said(line: Line, files: Files) -> Message | None:
     return None
 
 
-def _parts(content: Any, files: Files) -> tuple[Part, ...]:
-    if isinstance(content, str):
-        return (Text(content),)
-    blocks = content if isinstance(content, list) else []
-    return tuple(_part(block, files) for block in blocks if isinstance(block, Mapping))
-
-
-def _part(block: Mapping[str, Any], files: Files) -> Part:
-    match block:
-        case {"type": "text", "text": str(text)}:
-            return Text(text)
-        case {"type": "thinking", "thinking": str(text)}:
-            return Reasoning(text)
-        case {"type": "tool_use", "id": str(id), "name": str(name)}:
-            return ToolCall(id, name, block.get("input"))
-        case {"type": "tool_result", "tool_use_id": str(id)}:
-            is_error = block.get("is_error") is True
-            return ToolResult(id, _output(block.get("content", "")), is_error=is_error)
-        case {"type": "image" | "document", "source": {"type": "base64", "data": data, **facts}}:
-            return files.add_base64(data, facts.get("media_type")) or _shown(block)
-    return _shown(block)
-
-
-def _output(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    texts = [each.get("text") for each in content if isinstance(each, Mapping)]
-    words = [text for text in texts if isinstance(text, str)]
-    return "\n".join(words) if len(words) == len(content) else _cut(content)
+def _parts(given: Any, files: Files) -> tuple[Part, ...]:
+    content = Content()
+    anthropic_blocks.add(content, given)
+    return parts_of(content, files, form="claude")
 
 
 def _silent(lines: Sequence[Line]) -> Message:
     """A message for lines that say nothing by themselves and stand alone in their batch."""
     kinds = [str(line.get("type")) for line in lines]
     return Message(Role.SYSTEM, (Unknown({"type": "claude:lines", "lines": kinds}),))
-
-
-def _shown(block: Mapping[str, Any]) -> Unknown:
-    cut = {name: _cut(value) for name, value in block.items()}
-    return Unknown(cut | {"type": f"claude:{block.get('type', 'block')}"})
-
-
-def _cut(value: Any) -> Any:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return value if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _at(line: Line) -> datetime | None:
