@@ -200,7 +200,7 @@ def test_an_ended_session_takes_no_message_until_it_is_reopened(hansard: Program
     hansard("sessions", "reopen", "Over")
 
     assert refused.code == 1
-    assert "has ended (closed); nothing was written. Reopen it first." in refused.line
+    assert "has ended (closed); nothing was changed. Reopen it first." in refused.line
     assert hansard.append("Over", "two")["seq"] == 2
 
 

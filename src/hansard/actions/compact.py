@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from hansard.actions import log, read
+from hansard.actions import log, read, refusals
 from hansard.actions.log import SessionChanged
 from hansard.actions.sessions import locked
-from hansard.errors import BadInput, Conflict, TurnLost
+from hansard.errors import BadInput
 from hansard.model import transcript
 from hansard.model.entry import Compaction
 from hansard.model.session import SessionHead
@@ -27,11 +27,9 @@ def compact(
     """Let a summary stand for the beginning of a session; people still read everything."""
     head = locked(tx, id, profile=profile)
     if head.read_only:
-        raise Conflict(
-            f"Session {head.id} is read-only; nothing was changed. Continue in a copy: fork it."
-        )
+        raise refusals.read_only(head.id)
     if lease is not None and head.running_turn != lease.turn_id:
-        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {head.id}.")
+        raise refusals.lost(lease)
     if not summary.strip():
         raise BadInput("A compaction needs a summary; nothing was changed.")
     if not 1 <= through <= head.last_seq:

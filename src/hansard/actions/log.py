@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from hansard.actions import refusals
 from hansard.clock import to_micros
-from hansard.errors import BadInput, Conflict, NotFound, TurnLost
+from hansard.errors import BadInput, Conflict, NotFound
 from hansard.model import document, title
 from hansard.model.entry import Compaction, Message, Retraction, Role, body_to_json
 from hansard.model.session import SessionHead
@@ -147,21 +148,13 @@ def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> E
     """Find out why a session took no message."""
     head = sessions.get(tx, session_id, profile=profile)
     if lease is not None:
-        return TurnLost(
-            f"Turn {lease.turn_id} no longer speaks for session {session_id}; nothing was written."
-        )
+        return refusals.lost(lease)
     if head is None:
         return NotFound(f"There is no session {session_id}.")
     if head.read_only:
-        return Conflict(
-            f"Session {session_id} is read-only; nothing was written. Continue in a copy: fork it."
-        )
+        return refusals.read_only(session_id)
     if head.running:
-        return Conflict(
-            f"A turn is running in session {session_id}; nothing was written. Wait for it or stop it."
-        )
+        return refusals.running(session_id)
     if not head.is_open:
-        return Conflict(
-            f"Session {session_id} has ended ({head.end_reason}); nothing was written. Reopen it first."
-        )
+        return refusals.ended(head)
     return RaceLost()

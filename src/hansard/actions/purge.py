@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from hansard.actions import pack, routing
+from hansard.actions import pack, refusals, routing
 from hansard.actions.sessions import locked
 from hansard.clock import Occasion, to_micros
-from hansard.errors import Conflict
 from hansard.model.session import Shelf
 from hansard.store import entries, sessions
 from hansard.store.database import Tx
@@ -28,9 +27,7 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
     """Delete a session's words for ever. A tombstone and the ledger of its cost stay."""
     head = locked(tx, id, profile=profile)
     if head.running:
-        raise Conflict(
-            f"A turn is running in session {head.id}; nothing was changed. Stop it first."
-        )
+        raise refusals.running(head.id)
     if _needed_by_children(tx, head.no):
         # A pack may hold words that others need beside words that go.
         pack.unpack(tx, head.no)

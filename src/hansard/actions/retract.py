@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from hansard.actions import fold, log
+from hansard.actions import fold, log, refusals
 from hansard.actions.log import SessionChanged, preview_of
 from hansard.actions.sessions import locked
 from hansard.errors import BadInput, Conflict
@@ -22,9 +22,7 @@ def retract(
     """Take back everything said after an entry; the retracted branch stays reachable."""
     head = locked(tx, id, profile=profile)
     if head.read_only:
-        raise Conflict(
-            f"Session {head.id} is read-only; nothing was changed. Continue in a copy: fork it."
-        )
+        raise refusals.read_only(head.id)
     if not 0 <= after < head.last_seq:
         raise BadInput(
             f"Session {head.id} has entries 1 to {head.last_seq}; nothing comes after {after}."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hansard.actions import titles
+from hansard.actions import refusals, titles
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict, NotAllowed, NotFound
 from hansard.model.key import SessionKey
@@ -96,9 +96,7 @@ def reset(
     if head is None or not head.is_open:
         return None
     if head.running:
-        raise Conflict(
-            f"A turn is running in session {head.id}; nothing was changed. Stop it first."
-        )
+        raise refusals.running(head.id)
     end(tx, head, reason=reason, when=when)
     return head
 
@@ -116,16 +114,12 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, when: Occasion) -> S
     if target.shelf is Shelf.GONE:
         raise NotFound(f"There is no session {target.id}.")
     if target.read_only:
-        raise Conflict(
-            f"Session {target.id} is read-only; nothing was changed. Continue in a copy: fork it."
-        )
+        raise refusals.read_only(target.id)
     if target.shelf is Shelf.TRASH:
         raise Conflict(f"Session {target.id} is in the trash; nothing was changed. Restore it.")
     if old is not None and old.no != target.no:
         if old.running:
-            raise Conflict(
-                f"A turn is running in session {old.id}; nothing was changed. Stop it first."
-            )
+            raise refusals.running(old.id)
         if _is_only_key(tx, old, key):
             end(tx, old, reason=EndReason.SWITCH, when=when)
     release_key(tx, key, keeper=target.no)

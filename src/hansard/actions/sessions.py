@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from hansard.actions import fold, log, routing, titles
+from hansard.actions import fold, log, refusals, routing, titles
 from hansard.clock import Occasion, to_micros
 from hansard.errors import BadInput, Conflict, NotFound
 from hansard.model import document
@@ -249,9 +249,7 @@ def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
 
 def _refuse_running(head: SessionHead) -> None:
     if head.running:
-        raise Conflict(
-            f"A turn is running in session {head.id}; nothing was changed. Stop it first."
-        )
+        raise refusals.running(head.id)
     if head.shelf is Shelf.GONE:
         raise NotFound(f"There is no session {head.id}.")
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from hansard.actions import blobs, log, routing, usage
+from hansard.actions import blobs, log, refusals, routing, usage
 from hansard.actions.deliver import DeliveryCame
 from hansard.actions.log import Appended, SessionChanged
 from hansard.clock import Occasion, to_micros
-from hansard.errors import Conflict, NotFound, TurnLost
+from hansard.errors import Conflict, NotFound
 from hansard.model import document, transcript
 from hansard.model.arrival import Arrival
 from hansard.model.entry import Message, Role
@@ -124,9 +124,7 @@ def begin_in(
     if head is None:
         raise NotFound(f"There is no session {session_id}.")
     if head.read_only:
-        raise Conflict(
-            f"Session {session_id} is read-only; nothing was written. Continue in a copy: fork it."
-        )
+        raise refusals.read_only(session_id)
     lease = take(tx, head.no, session_id, claim=claim, when=when)
     prompts: tuple[Appended, ...] = ()
     if said is not None:
@@ -167,13 +165,9 @@ def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, when: Occasi
     if row is None:
         head = sessions.get_by_no(tx, session_no)
         if head.running:
-            raise Conflict(
-                f"A turn is running in session {session_id}; nothing was written. Wait for it or stop it."
-            )
+            raise refusals.running(session_id)
         if not head.is_open:
-            raise Conflict(
-                f"Session {session_id} has ended ({head.end_reason}); nothing was written. Reopen it first."
-            )
+            raise refusals.ended(head)
         raise RaceLost
     epoch, last_seq = row
     lease = Lease(turn_id, session_no, session_id, epoch, claim.holder)
@@ -214,14 +208,14 @@ def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
     """Say that the turn is alive."""
     until = to_micros(now + timedelta(seconds=seconds))
     if not tx.run("renew_lease", id=lease.turn_id, holder=lease.holder, lease_until=until):
-        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}.")
+        raise refusals.lost(lease)
 
 
 def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
     """Keep what has been streamed so far of the step that is not finished."""
     partial = document.encode(text)
     if not tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=partial):
-        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}.")
+        raise refusals.lost(lease)
 
 
 def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -> list[Appended]:
@@ -247,9 +241,7 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -
         )
         tx.after_commit(DeliveryCame(profile, str(reply.channel)))
     if not turns.end(tx, lease.turn_id, state=ending.state, at=when.now, reason=ending.reason):
-        raise TurnLost(
-            f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; nothing was written."
-        )
+        raise refusals.lost(lease)
     if not done:  # an entry tells the feed by itself
         tx.run("insert_feed", session_no=lease.session_no, seq=0, what="turn")
     tx.after_commit(SessionChanged(profile, lease.session_id))
@@ -312,7 +304,7 @@ def stop_asked(tx: Tx, lease: Lease) -> str | None:
     """Why someone wants this turn to stop, or None."""
     row = tx.one("stop_asked", id=lease.turn_id, holder=lease.holder)
     if row is None:
-        raise TurnLost(f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}.")
+        raise refusals.lost(lease)
     return None if row[0] is None else str(row[0])
 
 

@@ -6,13 +6,13 @@ the same one. After the commit, `Engine.carry_on` runs what was begun.
 
 from dataclasses import dataclass
 
-from hansard.actions import log, routing, sessions
+from hansard.actions import log, refusals, routing, sessions
 from hansard.clock import Occasion
 from hansard.engine import loop
 from hansard.engine.intake import Received, take_in
 from hansard.engine.loop import Beginning
 from hansard.engine.parts import Parts
-from hansard.errors import Conflict, NotAllowed
+from hansard.errors import NotAllowed
 from hansard.model.entry import Message
 from hansard.model.key import SessionKey
 from hansard.model.place import Source, at_session
@@ -110,11 +110,6 @@ def _accepted(tx: Tx, key: SessionKey, received: Received, beginning: Beginning)
 
 def _refuse_closed(head: SessionHead) -> None:
     if head.read_only:
-        raise Conflict(
-            f"Session {head.id} is read-only; nothing was written. Continue in a copy: fork it."
-        )
+        raise refusals.read_only(head.id)
     if not head.is_open or head.shelf is Shelf.TRASH:
-        raise Conflict(
-            f"Session {head.id} has ended ({head.end_reason}); nothing was written. "
-            "Reopen it first."
-        )
+        raise refusals.ended(head)
