@@ -44,7 +44,6 @@ class Engine:
         self._outbox = Outbox(parts)
         self._tasks: list[asyncio.Task[None]] = []
         self._follow_ups: set[asyncio.Task[None]] = set()
-        self._receiving: set[asyncio.Task[Received]] = set()
 
     async def start(self) -> None:
         """Begin all loops."""
@@ -67,7 +66,7 @@ class Engine:
         for task in self._tasks:
             task.cancel()
         until = time.monotonic() + STOP_SECONDS
-        await _within(STOP_SECONDS, [*self._tasks, *self._follow_ups, *self._receiving])
+        await _within(STOP_SECONDS, [*self._tasks, *self._follow_ups])
         await self.turns.finish(seconds=max(0.0, until - time.monotonic()))
         closing = [adapter.close() for adapter in self.parts.adapters.values()]
         await _within(CLOSE_SECONDS, [asyncio.create_task(each) for each in closing])
@@ -81,11 +80,7 @@ class Engine:
         files: Sequence[bytes] = (),
     ) -> Received:
         """Take a message in, with the bytes of its attachments; durable when this returns."""
-        task = asyncio.create_task(self.intake.receive(source, said, idem=idem, files=files))
-        self._receiving.add(task)
-        task.add_done_callback(self._receiving.discard)
-        # Who goes away meanwhile must not leave a turn behind that was begun and never run.
-        received = await asyncio.shield(task)
+        received = await self.intake.receive(source, said, idem=idem, files=files)
         self._follow_up(received)
         return received
 

@@ -56,16 +56,30 @@ class Intake:
         with self._turns.room_for(key) as may_begin:
             if may_begin:
                 try:
-                    received, beginning = await self._write(come_in, files, source, said, idem)
+                    return await self._come_in(key, files, source, said, idem)
                 except (RetryLater, StoreUnavailable):
                     raise
                 except HansardError as error:
                     # The message alone, then: what cannot be begun is the loop's to answer.
                     log.warning("a turn of %s could not be begun: %s", key, error)
-                else:
-                    self._turns.take(key, beginning)
-                    return received
         return await self._write(take_in_with, files, source, said, idem)
+
+    async def _come_in(
+        self,
+        key: SessionKey,
+        files: Sequence[bytes],
+        source: Source,
+        said: Message,
+        idem: str | None,
+    ) -> Received:
+        write = self._write(come_in, files, source, said, idem)
+        try:
+            await write.settled()
+        finally:
+            # Even for one who was cancelled: what was begun in the record must be run.
+            if write.error is None:
+                self._turns.take(key, write.result()[1])
+        return write.result()[0]
 
     def _write(
         self,

@@ -23,14 +23,10 @@ async def kept(
     `settle` is called at least every second: it makes durable what was said until then.
     """
     keeper = Keeper(parts, lease, work, settle)
-    task = asyncio.create_task(keeper.run())
-    task.add_done_callback(keeper.ended)
     try:
         yield keeper
     finally:
-        # Never cancelled: a write that is under way must not overtake the end of the turn.
-        keeper.close()
-        await asyncio.gather(task, return_exceptions=True)
+        await keeper.close()
 
 
 class Keeper:
@@ -49,54 +45,69 @@ class Keeper:
         self._settle = settle
         self._event = asyncio.Event()
         self._closing = False
+        settings = parts.settings
+        pause = min(settings.lease_seconds / 3, max(settings.poll_seconds, 0.01))
+        self._pause = min(pause, CHECKPOINT_SECONDS)
+        # Many a turn is over before the first look is due.
+        self._timer = asyncio.get_running_loop().call_later(self._pause, self._begin)
+        self._task: asyncio.Task[None] | None = None
         self._renewed = time.monotonic(), parts.clock.now()
         self.lost = False
         self.stop: str | None = None
         self.error: BaseException | None = None
 
-    async def run(self) -> None:
-        """Go on until closed, or until there is nothing left to keep."""
-        settings = self._parts.settings
-        pause = min(settings.lease_seconds / 3, max(settings.poll_seconds, 0.01))
-        pause = min(pause, CHECKPOINT_SECONDS)
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._event.wait()
-            if self._closing:
-                return
-            self._event.clear()
-            try:
-                await self._look_around()
-            except TurnLost:
-                self.lost = True
-            except (RetryLater, StoreUnavailable):
-                continue  # the lease may run out; then the next renewal says so
-            if self.lost or self.stop is not None:
-                self._work.cancel()
-                return
-
     def look(self) -> None:
         """Look around now: someone may want the turn to stop."""
+        self._begin()
         self._event.set()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """There is nothing to keep any more."""
+        self._timer.cancel()
         self._closing = True
         self._event.set()
+        if self._task is not None:
+            # Never cancelled: a write that is under way must not overtake the end of the turn.
+            await asyncio.gather(self._task, return_exceptions=True)
 
     def ask_to_stop(self, reason: str) -> None:
         """Stop the work, as if someone had asked for it in the store."""
         self.stop = self.stop or reason
         self._work.cancel()
 
-    def ended(self, task: "asyncio.Task[None]") -> None:
+    def _begin(self) -> None:
+        self._timer.cancel()
+        if self._task is None and not self._closing:
+            self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    async def _run(self) -> None:
+        """Go on until closed, or until there is nothing left to keep."""
+        while not self._closing:
+            self._event.clear()
+            # While the store does not answer the lease may run out; the next renewal says so.
+            with suppress(RetryLater, StoreUnavailable):
+                await self._look_around()
+            if self.lost or self.stop is not None:
+                self._work.cancel()
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause):
+                    await self._event.wait()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
         """What could not be kept cannot go on."""
         if not task.cancelled() and task.exception() is not None:
             self.error = task.exception()
             self._work.cancel()
 
     async def _look_around(self) -> None:
+        try:
+            await self._renew()
+        except TurnLost:
+            self.lost = True
+
+    async def _renew(self) -> None:
         await self._settle()
         store, seconds = self._parts.store, self._parts.settings.lease_seconds
         if self._is_renewal_due(seconds / 3):

@@ -177,7 +177,7 @@ class TurnLoop:
             log.warning("a turn of %s could not be kept: %s", name, error)
             await asyncio.sleep(self._parts.settings.poll_seconds)
             return False
-        if state is TurnState.DONE:
+        if state is TurnState.DONE and run.wants_name:
             self._name(run)
         return True
 

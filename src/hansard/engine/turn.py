@@ -115,10 +115,13 @@ class TurnRun:
         if self._keeper is not None:
             self._keeper.look()
 
+    @property
+    def wants_name(self) -> bool:
+        """Whether the session has no title yet."""
+        return not self._titled
+
     async def name(self) -> None:
-        """Give the session a title after its first answer, unless it has one."""
-        if self._titled:
-            return
+        """Give the session a title after its first answer."""
         wanted, used = await self._errand.agent.titler.title(self._asked, self._course.reply)
         await self._parts.store.write(
             _name,
@@ -307,20 +310,15 @@ class TurnRun:
 
     async def _put_end(self, ending: Ending) -> BaseException | None:
         """End the turn in the record; the error if that was not possible."""
-        write = asyncio.ensure_future(
-            _awaited(
-                self._parts.store.write(
-                    budgets.end,
-                    self._begun.lease,
-                    ending,
-                    profile=self._profile,
-                    when=self._parts.occasion(),
-                    spending=self._spending(),
-                )
-            )
+        write = self._parts.store.write(
+            budgets.end,
+            self._begun.lease,
+            ending,
+            profile=self._profile,
+            when=self._parts.occasion(),
+            spending=self._spending(),
         )
-        await _until(write)
-        return write.exception()
+        return await write.settled()
 
     def _replies(self, state: TurnState, reason: str | None) -> tuple[Reply, ...]:
         to, said, files = self._errand.to, self._course.reply, tuple(self._course.files)
@@ -398,24 +396,11 @@ def _name(
         usage.record(tx, head.no, used, profile=profile, when=when)
 
 
-async def _to_the_end(pending: Pending[Any]) -> Any:
+async def _to_the_end(write: Pending[Any]) -> None:
     """Wait for a write. Who is cancelled meanwhile goes only after it: nothing may overtake it."""
-    task = asyncio.ensure_future(_awaited(pending))
-    await _until(task)
-    return task.result()
-
-
-async def _until(task: "asyncio.Future[Any]") -> None:
-    try:
-        await asyncio.wait({task})
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        task.exception()  # whoever is cancelled does not ask for it
-        raise
-
-
-async def _awaited(pending: Pending[Any]) -> Any:
-    return await pending
+    error = await write.settled()
+    if error is not None:
+        raise error
 
 
 def _kind(event: object) -> str:

@@ -51,6 +51,30 @@ class Pending(Generic[T]):
                 yield from future
         return self._outcome()
 
+    @property
+    def error(self) -> BaseException | None:
+        """What went wrong, once there is an outcome."""
+        return self._error
+
+    async def settled(self) -> BaseException | None:
+        """Wait for the outcome; its error, or None.
+
+        Whoever is cancelled meanwhile goes only after it: nothing may overtake a write.
+        """
+        asyncio = sys.modules["asyncio"]
+        cancelled = None
+        while not self._done:
+            future = asyncio.get_running_loop().create_future()
+            self._waiters.append(future)
+            try:
+                if not self._done:
+                    await future
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+        return self._error
+
     def map(self, change: Callable[[T], U]) -> "Pending[U]":
         """The same answer, seen through a function that runs where it is received."""
         return _Mapped(self, change)
@@ -82,6 +106,13 @@ class _Mapped(Pending[U]):
     def __await__(self) -> Generator[Any, None, U]:
         value = yield from self._inner.__await__()
         return self._change(value)
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._inner.error
+
+    async def settled(self) -> BaseException | None:
+        return await self._inner.settled()
 
 
 def announce(settled: Iterable[Pending[Any]]) -> None:

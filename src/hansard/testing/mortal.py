@@ -98,3 +98,12 @@ class _Mortal(Pending[Any]):
         value = yield from self._inner.__await__()
         self._fate.step()
         return value
+
+    @property
+    def error(self) -> BaseException | None:
+        return Died() if self._fate.dead else self._inner.error
+
+    async def settled(self) -> BaseException | None:
+        error = await self._inner.settled()
+        self._fate.step()
+        return error
