@@ -26,6 +26,16 @@ _PROBE = 1_000
 _ladders: dict[int, "_Ladder"] = {}
 
 
+class Tokens(NamedTuple):
+    """What a call used."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
 class Cost(NamedTuple):
     """What a call costs, and whose price that is."""
 
@@ -52,19 +62,34 @@ def cost_of(usage: Usage, *, at: datetime) -> Cost | None:
     """What a call costs; None when its cost is known already, or cannot be."""
     if usage.cost_microusd is not None or usage.model is None:
         return None
-    sent = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    if not (sent or usage.output_tokens or usage.reasoning_tokens):
+    tokens = Tokens(
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+    )
+    by = (usage.provider, usage.base_url)
+    return cost_of_tokens(tokens, usage.model, at=usage.at or at, by=by)
+
+
+def cost_of_tokens(
+    tokens: Tokens, model: str, *, at: datetime, by: tuple[str | None, str | None] = (None, None)
+) -> Cost | None:
+    """What a model's tokens cost, by a provider's name or address; None when that is not known."""
+    sent = tokens.input + tokens.cache_read + tokens.cache_write
+    if not (sent or tokens.output or tokens.reasoning):
         return None  # nothing was counted: that is unknown, not free
-    found = _model(usage.model, usage.provider, usage.base_url)
+    found = _model(model, *by)
     if found is None:
         return None
     provider, info = found
-    price = info.get_prices(usage.at or at)
+    price = info.get_prices(at)
     rates = _rates(price, sent)
     if rates is not None:
-        return Cost(rates.microusd(usage), provider)
+        return Cost(rates.microusd(tokens), provider)
     try:
-        return Cost(_rounded(_ask(price, usage)), provider)
+        return Cost(_rounded(_ask(price, tokens)), provider)
     except (LookupError, ValueError):
         return None
 
@@ -78,12 +103,12 @@ class _Rates:
     cache_read: int
     cache_write: int
 
-    def microusd(self, usage: Usage) -> int:
+    def microusd(self, tokens: Tokens) -> int:
         total = (
-            self.input * usage.input_tokens
-            + self.output * usage.output_tokens
-            + self.cache_read * usage.cache_read_tokens
-            + self.cache_write * usage.cache_write_tokens
+            self.input * tokens.input
+            + self.output * tokens.output
+            + self.cache_read * tokens.cache_read
+            + self.cache_write * tokens.cache_write
         )
         return (total + _SCALE // 2) // _SCALE
 
@@ -135,18 +160,15 @@ class _Ladder:
 
 def _probed(price: ModelPrice, sent: int) -> _Rates | None:
     """The rates, found by asking; None when what they give is not what the table says."""
-    plain = Usage(input_tokens=sent)
     try:
-        none = _ask(price, plain)
+        none = _ask(price, Tokens(input=sent))
         asked = [
             none / sent,
-            (_ask(price, replace(plain, output_tokens=_PROBE)) - none) / _PROBE,
-            _ask(price, Usage(cache_read_tokens=sent)) / sent,
-            _ask(price, Usage(cache_write_tokens=sent)) / sent,
+            (_ask(price, Tokens(input=sent, output=_PROBE)) - none) / _PROBE,
+            _ask(price, Tokens(cache_read=sent)) / sent,
+            _ask(price, Tokens(cache_write=sent)) / sent,
         ]
-        mixed = Usage(
-            input_tokens=sent - 2, output_tokens=7, cache_read_tokens=1, cache_write_tokens=1
-        )
+        mixed = Tokens(input=sent - 2, output=7, cache_read=1, cache_write=1)
         exact = _ask(price, mixed)
     except (LookupError, ValueError):
         return None
@@ -157,19 +179,19 @@ def _probed(price: ModelPrice, sent: int) -> _Rates | None:
     return made if made.microusd(mixed) == _rounded(exact) else None
 
 
-def _ask(price: ModelPrice, usage: Usage) -> Decimal:
-    return price.calc_price(_for_table(usage))["total_price"]
+def _ask(price: ModelPrice, tokens: Tokens) -> Decimal:
+    return price.calc_price(_for_table(tokens))["total_price"]
 
 
 def _rounded(dollars: Decimal) -> int:
     return int((dollars * _MICRO).to_integral_value(ROUND_HALF_UP))
 
 
-def _for_table(usage: Usage) -> genai_prices.Usage:
+def _for_table(tokens: Tokens) -> genai_prices.Usage:
     """The table counts cached tokens as a part of the input; we count them apart."""
     return genai_prices.Usage(
-        input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
+        input_tokens=tokens.input + tokens.cache_read + tokens.cache_write,
+        output_tokens=tokens.output,
+        cache_read_tokens=tokens.cache_read,
+        cache_write_tokens=tokens.cache_write,
     )

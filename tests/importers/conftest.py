@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.importers.weaver import Target
+from hansard.importers.target import Target
 from hansard.store.database import Store
 from hansard.store.opening import open_store
 from hansard.testing.postgres import Server

@@ -10,7 +10,7 @@ from hansard.clock import Occasion, RandomIds, SystemClock
 from hansard.importers import driver
 from hansard.importers.base import Importer, Unit
 from hansard.importers.driver import Report
-from hansard.importers.weaver import Target
+from hansard.importers.target import Target
 from hansard.model import transcript
 from hansard.model.entry import Entry, Message
 from hansard.model.session import SessionHead

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hansard.clock import Occasion, RandomIds, SystemClock
 from hansard.importers import driver, weaver
 from hansard.importers.base import Unit
-from hansard.importers.weaver import Target
+from hansard.importers.target import Target
 from hansard.model.entry import Message
 from hansard.store import imports, ledger
 from hansard.store.database import Store

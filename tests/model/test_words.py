@@ -1,7 +1,7 @@
 """How a text is cut into words: the same for both databases."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hansard.model import words
@@ -70,6 +70,17 @@ def test_no_word_has_a_sign_that_a_database_would_trip_over(text: str) -> None:
 @given(st.text(), st.text())
 def test_words_of_two_texts_are_the_words_of_both_together(one: str, other: str) -> None:
     assert words.words(f"{one}\n{other}") == words.words(one) + words.words(other)
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+@example("getUserName - readURL2Go... ??? a-b -- C++ x=>y => HTTPServer _")
+@example("x" * 200 + "Y" * 70 + " 1a2B")
+def test_ascii_is_cut_as_it_is_beside_another_letter(text: str) -> None:
+    beside = text + " \u00e9"
+
+    assert [*words.words(text), "e"] == words.words(beside)
+    assert words.humps(text) == words.humps(beside)
+    assert words.alone(text) == words.alone(beside)
 
 
 @given(st.text())

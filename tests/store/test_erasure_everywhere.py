@@ -19,7 +19,7 @@ from hansard.errors import BadInput, Conflict
 from hansard.formats import parts
 from hansard.importers import driver, files
 from hansard.importers.base import Begin, Event, Said, Unit
-from hansard.importers.weaver import Target
+from hansard.importers.target import Target
 from hansard.model.entry import Message, Role
 from hansard.model.part import Attachment, Text
 from hansard.model.place import Person, Source

@@ -72,6 +72,20 @@ def test_an_action_s_own_error_reaches_the_caller(store: Store) -> None:
     assert store.write(note, "after").result() == "x"
 
 
+def test_many_rows_come_by_name_or_in_order_and_are_counted(store: Store) -> None:
+    def put(tx: Tx) -> list[int]:
+        receipt = {"profile": "main", "idem": "b", "session_no": 1, "seq": 2}
+        rows = [("main", "a", 1, 1), ("main", "c", 1, 3)]
+        return [tx.many("insert_receipt", each) for each in ([receipt], rows, rows, [])]
+
+    def seq_of(tx: Tx, idem: str) -> int | None:
+        row = tx.one("find_receipt", profile="main", idem=idem)
+        return None if row is None else row[1]
+
+    assert store.write(put).result() == [1, 2, 0, 0]
+    assert [store.read(seq_of, idem).result() for idem in "abcd"] == [1, 2, 3, None]
+
+
 def test_awaiting_and_waiting_give_the_same(store: Store) -> None:
     async def both() -> list[str | None]:
         await store.write(note, "a", "1")

@@ -79,7 +79,7 @@ class Sheaf:
     aliases: Sequence[str] = ()
     rows: list[Row] = field(default_factory=list)
     # Calls as the ledger keeps them.
-    usage: list[dict[str, Any]] = field(default_factory=list)
+    usage: list[ledger.Call] = field(default_factory=list)
     blobs: list[bytes] = field(default_factory=list)
     # Of all rows since the session was begun while it is hidden, else of these rows.
     added: Added = field(default_factory=Added)

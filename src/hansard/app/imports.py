@@ -14,7 +14,7 @@ from hansard.errors import BadInput, NotFound
 from hansard.importers import driver, files, registry
 from hansard.importers.base import Importer, Unit, Where
 from hansard.importers.driver import Fault, Report
-from hansard.importers.weaver import Target
+from hansard.importers.target import Target
 from hansard.store.filesystem import BESIDE
 from hansard.store.opening import sqlite_path
 

@@ -18,7 +18,7 @@ from hansard.clock import Occasion, RandomIds, SystemClock
 from hansard.importers import driver
 from hansard.importers.claude_code import IMPORTER
 from hansard.importers.claude_code_line import line_of
-from hansard.importers.weaver import Target
+from hansard.importers.target import Target
 from hansard.store.database import Store
 from hansard.store.opening import open_store
 

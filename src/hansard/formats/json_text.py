@@ -9,7 +9,7 @@ import msgspec
 # Deeper than any tool writes; what is deeper could be read here and not everywhere.
 MAX_DEPTH = 200
 # A text of so many bytes may become so many bytes of values: brackets are few in what tools write.
-_LARGE = 8 * 1024 * 1024
+LARGE = 8 * 1024 * 1024
 _HEAVY = 512 * 1024 * 1024
 _PER_BRACKET = 64
 _PER_QUOTE = 28
@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder().decode
 
 def is_heavy(text: bytes | str) -> bool:
     """Whether a text of JSON would take far more memory than it has bytes."""
-    if len(text) < _LARGE:
+    if len(text) < LARGE:
         return False
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     brackets = data.count(b"[") + data.count(b"{")

@@ -18,6 +18,7 @@ import msgspec
 
 from hansard.model.session import Kind, Lineage
 from hansard.model.usage import Usage
+from hansard.store.ledger import Call
 
 Json = dict[str, Any]
 # A message whose parent is not named follows the one before it.
@@ -136,7 +137,7 @@ class Said(_Event):
     finish_reason: str | None = None
     token_count: int | None = None
     extra: Json | None = None
-    usage: Sequence[Usage] = ()
+    usage: Sequence[Usage | Call] = ()
     # The bytes of the attachments among the parts.
     blobs: Sequence[bytes] = ()
 
@@ -168,7 +169,7 @@ class Branch(_Event):
 class Spent(_Event):
     """Model calls that belong to the session and to no message."""
 
-    usage: Sequence[Usage]
+    usage: Sequence[Usage | Call]
 
 
 class Skipped(_Event):

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from hansard.importers.base import Said
 from hansard.model import document
 from hansard.model.title import preview
@@ -10,25 +12,42 @@ from hansard.model.title import preview
 _PREVIEWED = 400
 
 
+class _Body(msgspec.Struct, omit_defaults=True, gc=False):
+    """The fields of a message in their order; what says nothing is left out."""
+
+    parts: list[dict[str, Any]]
+    person: dict[str, Any] | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    token_count: int | None = None
+    platform_message_id: str | None = None
+    extra: dict[str, Any] | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+
+
 def body_text(said: Said, tool: str) -> str:
     """A message as the log keeps it."""
-    body: dict[str, Any] = {"parts": said.parts}
-    if said.person is not None:
-        body["person"] = said.person
-    if said.model is not None:
-        body["model"] = said.model
-    if said.finish_reason is not None:
-        body["finish_reason"] = said.finish_reason
-    if said.token_count is not None:
-        body["token_count"] = said.token_count
-    if said.id is not None:
-        body["platform_message_id"] = said.id
+    extra = said.extra
     if said.role == "system":
         # Words of a system that is not ours: people read them, no model takes them for orders.
-        body["extra"] = {"imported": tool} | (said.extra or {})
-    elif said.extra:
-        body["extra"] = said.extra
-    return document.encode(body)
+        extra = {"imported": tool} | (extra or {})
+    body = _Body(
+        said.parts,
+        said.person,
+        said.model,
+        said.finish_reason,
+        said.token_count,
+        said.id,
+        extra or None,
+    )
+    try:
+        return _encode(body).decode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair.
+        known = ((name, getattr(body, name)) for name in body.__struct_fields__)
+        return document.encode({name: value for name, value in known if value is not None})
 
 
 def preview_of(parts: Sequence[dict[str, Any]]) -> str | None:

@@ -4,8 +4,13 @@ import math
 from datetime import datetime
 from typing import Any
 
+from hansard.clock import to_micros
 from hansard.formats import shape
 from hansard.model.usage import CostStatus, Usage
+from hansard.prices import SOURCE, VERSION, Tokens, cost_of, cost_of_tokens
+from hansard.store import ledger
+from hansard.store.ledger import Call
+from hansard.store.sessions import column
 
 _MICRO = 1_000_000
 _MOST_DOLLARS = 2**53 / _MICRO
@@ -43,6 +48,44 @@ def one(
             at=at,
             **counted,
         ),
+    )
+
+
+def of_model(call_id: str, model: str, tokens: Tokens, *, at: datetime) -> Call:
+    """A call of a model whose provider is not named, as the ledger keeps it, with our price."""
+    cost = cost_of_tokens(tokens, model, at=at)
+    name, about = column(call_id), ledger.word(model)
+    if cost is None:
+        return Call(name, to_micros(at), about, None, None, None, None, *tokens)
+    return Call(
+        name,
+        to_micros(at),
+        about,
+        cost.provider,
+        None,
+        None,
+        None,
+        *tokens,
+        cost.microusd,
+        CostStatus.ESTIMATED,
+        SOURCE,
+        VERSION,
+    )
+
+
+def kept(used: Usage | Call, *, now: datetime) -> Call:
+    """A call as the ledger keeps it, with our price where its tool told none."""
+    if isinstance(used, Call):
+        return used
+    call, cost = ledger.call_of(used, at=now), cost_of(used, at=now)
+    if cost is None:
+        return call
+    return call._replace(
+        provider=call.provider or cost.provider,
+        cost_microusd=cost.microusd,
+        cost_status=CostStatus.ESTIMATED,
+        price_source=SOURCE,
+        price_version=VERSION,
     )
 
 

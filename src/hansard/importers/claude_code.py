@@ -28,6 +28,7 @@ _LINE = re.compile(
 )
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
 _HEAD = 16 * 1024
+_BUFFER = 256 * 1024
 _UNSETTLED = "~"
 
 
@@ -74,7 +75,7 @@ class ClaudeCode:
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         """The session, then the agents whose lines older versions wrote among its own."""
         at = datetime.fromtimestamp(files.time_of(unit.path), UTC)
-        with files.opened(unit.path) as file:
+        with files.opened(unit.path, buffer=_BUFFER) as file:
             who = _identity(unit.path)
             is_settled = not unit.stamp.endswith(_UNSETTLED)
             reader = Reader(who, resume, at=at, is_settled=is_settled)

@@ -72,11 +72,10 @@ def line_of(text: bytes) -> Line | None:
         line = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _lenient(text)
-    message = line.message
-    if message is None or message.content.__class__ is not str:
+    if text.count(b"{") + text.count(b"[") > json_text.MAX_DEPTH:
+        message = line.message
         for given in (line.content, line.attachment) if message is None else (message.content,):
-            if not _is_flat(given):
-                _check_depth(given)
+            _check_depth(given)
     return line
 
 
@@ -117,25 +116,6 @@ def _filled(kind: Any, data: dict[str, Any]) -> Any:
             except (msgspec.ValidationError, UnicodeError):
                 continue
     return made
-
-
-def _is_flat(content: Any) -> bool:
-    """Whether nothing stands deep in it, seen at a glance: nearly all content is so."""
-    if content.__class__ is not list:
-        return content.__class__ is not dict
-    for block in content:
-        if block.__class__ is dict:
-            for value in block.values():
-                if value.__class__ is list or (value.__class__ is dict and not _is_plain(value)):
-                    return False
-        elif block.__class__ is list:
-            return False
-    return True
-
-
-def _is_plain(data: dict[str, Any]) -> bool:
-    kinds = {value.__class__ for value in data.values()}
-    return dict not in kinds and list not in kinds
 
 
 def _check_depth(data: Any) -> None:

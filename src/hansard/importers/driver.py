@@ -26,7 +26,8 @@ from hansard.importers.base import (
     Unit,
 )
 from hansard.importers.facts import FIELDS
-from hansard.importers.weaver import Target, Weaver
+from hansard.importers.target import Target
+from hansard.importers.weaver import Weaver
 from hansard.store import imports
 from hansard.store.imports import ReadUnit
 

@@ -13,7 +13,7 @@ from hansard.model.title import MAX_TITLE, clean_title
 
 if TYPE_CHECKING:
     from hansard.actions.weaving import Descent
-    from hansard.importers.weaver import Target
+    from hansard.importers.target import Target
 
 # What an importer may say with `Facts`.
 FIELDS = frozenset(

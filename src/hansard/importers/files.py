@@ -16,8 +16,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def opened(path: Path) -> BinaryIO:
-    """A regular file, open; anything else is refused."""
+def opened(path: Path, *, buffer: int = -1) -> BinaryIO:
+    """A regular file, open; anything else is refused. One that is read to its end wants a large buffer."""
     try:
         descriptor = os.open(path, _FLAGS | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
@@ -25,7 +25,7 @@ def opened(path: Path) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise BadInput(f"{path} is not a regular file; it was left alone.")
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(descriptor, "rb", buffer)
 
 
 def head(path: Path, size: int = 4096) -> bytes:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from hansard.formats.json_text import MAX_DEPTH, decode, is_deep, is_heavy
+from hansard.formats.json_text import LARGE, MAX_DEPTH, decode, is_deep, is_heavy
 
 MAX_LINE = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+_NEWLINE = ord("\n")
 
 
 class Line(NamedTuple):
@@ -42,11 +43,12 @@ def raw_lines(
 ) -> Iterator[tuple[int, int, bytes | None]]:
     """Begin, end and bytes of each finished line; None for one that is too large."""
     file.seek(start)
-    begin = start
-    while text := file.readline(max_line + 1):
+    begin, most, readline = start, max_line + 1, file.readline
+    while text := readline(most):
         end = begin + len(text)
-        if text.endswith(b"\n"):
-            yield begin, end, None if is_heavy(text) else text
+        if text[-1] == _NEWLINE:
+            # Nearly all lines are short: those are not even asked about.
+            yield begin, end, None if end - begin >= LARGE and is_heavy(text) else text
         elif len(text) > max_line:
             past = _past_line(file, end)
             if past is None:

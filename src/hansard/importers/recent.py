@@ -13,17 +13,18 @@ class Recent(Generic[V]):
 
     def __init__(self, given: Mapping[str, V] | None = None, *, keep: int = REMEMBERED) -> None:
         self._entries: dict[str, V] = dict(given or {})
-        self._keep = keep
+        self._keep, self._most = keep, 2 * keep
         # Reading is the dictionary's own: it is done for every line of a file.
         self.get = self._entries.get
 
     def put(self, name: str, value: V) -> None:
         """Hold an entry."""
-        self._entries[name] = value
-        if len(self._entries) > 2 * self._keep:
-            latest = dict(islice(self._entries.items(), self._keep, None))
-            self._entries.clear()
-            self._entries.update(latest)
+        entries = self._entries
+        entries[name] = value
+        if len(entries) > self._most:
+            latest = dict(islice(entries.items(), self._keep, None))
+            entries.clear()
+            entries.update(latest)
 
     def pop(self, name: str) -> V | None:
         """Take an entry out; None when it is not there."""

@@ -5,47 +5,35 @@ taken back and said anew; what it no longer says stays. So a file can be read fr
 any time, and a tree of messages becomes one log in which each way through it was the current one.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from hansard.actions import weaving
 from hansard.actions.weaving import Added, Descent, Row, Sheaf
-from hansard.clock import Occasion, encode_id, to_micros
+from hansard.clock import encode_id, to_micros
+from hansard.importers import calls
 from hansard.importers.base import FOLLOWS, Begin, Compacted, Said, TakenBack
 from hansard.importers.bodies import body_text, preview_of
 from hansard.importers.facts import line_of
+from hansard.importers.known_log import KnownLog
 from hansard.importers.recent import Recent
-from hansard.importers.ways import Ways, digest, key_of
+from hansard.importers.target import Target
+from hansard.importers.ways import digest, key_of
 from hansard.model import document
 from hansard.model.record import SessionLine
 from hansard.model.session import Lineage, Segment
-from hansard.model.usage import CostStatus, Usage
-from hansard.prices import SOURCE, VERSION, cost_of
-from hansard.store import imports, ledger
+from hansard.model.usage import Usage
+from hansard.store import imports
 from hansard.store.blobs import hash_of
-from hansard.store.database import Store
 from hansard.store.entries import MAX_BODY
 from hansard.store.imports import Imported, ReadUnit
+from hansard.store.ledger import Call
 
 ROWS = 1000
 BYTES = 1024 * 1024
 SEARCHES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where imports go: a profile of a store, and by which tool's names."""
-
-    store: Store
-    profile: str
-    tool: str
-    title: str
-    when: Occasion
-    # Whether a person named the profile: then even what its tool keeps in another goes there.
-    is_asked_for: bool = False
 
 
 class Weaver:
@@ -62,13 +50,12 @@ class Weaver:
         self._active = 0
         self._added = Added()
         self._rows: list[Row] = []
-        self._usage: list[dict[str, Any]] = []
+        self._usage: list[Call] = []
         self._blobs: dict[str, bytes] = {}
         self._bytes = 0
         self._seqs = Recent[int]()
         self._is_resumed = is_resumed
         self._searches = SEARCHES
-        self._ways: Ways | None = None
         self._session = self._find(begin.native_id)
         # A head that an earlier reading began to fill is made from the whole log.
         self._is_involved = self._session is not None and self._session.is_hidden
@@ -104,7 +91,7 @@ class Weaver:
         micros = to_micros(said.at)
         self._note_time(said, micros)
         if said.usage:
-            self._pay(said.usage)
+            self.pay(said.usage)
         is_new = self._log is None and here == self._here
         if not is_new and self._recognise(here, "message", role, text, said.id):
             return
@@ -171,9 +158,10 @@ class Weaver:
                 way.append((*key, self._here))
             self._heard.add(key)
 
-    def pay(self, usage: Sequence[Usage]) -> None:
-        """Count model calls that belong to no message."""
-        self._pay(usage)
+    def pay(self, usage: Sequence[Usage | Call]) -> None:
+        """Count model calls."""
+        now = self._target.when.now
+        self._usage.extend([calls.kept(used, now=now) for used in usage])
 
     def flush(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None = None) -> bool:
         """Write what is waiting; say whether the session is there afterwards."""
@@ -225,70 +213,36 @@ class Weaver:
                 return Descent(parent, Lineage.FORK)
         return None
 
-    def _known_log(self, *, is_resumed: bool) -> "deque[Row] | None":
+    def _known_log(self, *, is_resumed: bool) -> KnownLog | None:
         """What may be said again: the session's own history, or that of the one it came from."""
         self._segments: list[Segment] = []
-        self._tip = self._read_through = 0
+        self._tip = 0
         source = self._session
         if source is None and self._descent is not None and self._descent.lineage.inherits:
             source = self._descent.parent
         if source is None or source.is_purged:
             return None
-        read = self._target.store.read
-        self._segments = read(weaving.history, source).result()
-        self._tip = read(weaving.tip, self._segments).result()
-        return None if is_resumed else deque()
-
-    def _next_known(self) -> Row | None:
-        """The next row that may be said again, not yet used."""
-        assert self._log is not None
-        if not self._log:
-            rows = self._target.store.read(
-                weaving.page, self._segments, self._read_through
-            ).result()
-            if not rows:
-                return None
-            self._read_through = rows[-1].seq
-            self._log.extend(rows)
-        return self._log[0]
+        store = self._target.store
+        self._segments = store.read(weaving.history, source).result()
+        self._tip = store.read(weaving.tip, self._segments).result()
+        return None if is_resumed else KnownLog(store, self._segments)
 
     def _recognise(self, here: int, kind: str, role: str | None, text: str, id: str | None) -> bool:
         """Whether the log says the same in its next line, or further on."""
         self._go(here)
         if self._log is None:
             return False
-        if self._ways is None:
-            row = self._next_known()
-            if row is not None and _is_same(row, kind, role, text):
-                self._log.popleft()
-                self._stand_on(row.seq, id)
-                return True
-            self._ways = self._all_ways()
-        found = self._ways.behind(self._here, (id or "", digest(kind, role, text)))
+        found = self._log.find(self._here, kind, role, text, id)
         if found is None:
             return False
         self._stand_on(found, id)
         return True
 
-    def _all_ways(self) -> Ways:
-        """The whole log, read once more: the source has left something out."""
-        row = self._next_known()
-        first = self._read_through + 1 if row is None else row.seq
-        return Ways(self._rows_from_the_first(), first)
-
-    def _rows_from_the_first(self) -> Iterator[Row]:
-        after = 0
-        read = self._target.store.read
-        while rows := read(weaving.page, self._segments, after).result():
-            yield from rows
-            after = rows[-1].seq
-
     def _known_way(self) -> list[tuple[str, int, int]]:
         if self._way is not None:
             return self._way
         way: list[tuple[str, int, int]] = []
-        while self._log is not None and (row := self._next_known()) is not None:
-            self._log.popleft()
+        for row in () if self._log is None else self._log.rest():
             if row.kind == "retraction":
                 after = int(document.decode(row.text)["after"])
                 way = [each for each in way if each[2] <= after]
@@ -315,16 +269,7 @@ class Weaver:
         if here == self._here:
             return False
         before, self._here = self._here, here
-        if self._log is None:
-            return False
-        if self._ways is not None:
-            text = document.encode({"after": here, "reason": "branch"})
-            return self._ways.latest(("", digest("retraction", None, text))) > before
-        row = self._next_known()
-        if row is None or not _takes_back_to(row, here):
-            return False
-        self._log.popleft()
-        return True
+        return self._log is not None and self._log.takes_back(before, here)
 
     def _stand_on(self, seq: int, id: str | None) -> None:
         self._here = seq
@@ -435,18 +380,6 @@ class Weaver:
         if micros > self._active and said.role in ("user", "assistant"):
             self._active = micros
 
-    def _pay(self, usage: Sequence[Usage]) -> None:
-        now = self._target.when.now
-        for used in usage:
-            row = ledger.row_of(used, at=now)
-            cost = cost_of(used, at=now)
-            if cost is not None:
-                row["provider"] = row["provider"] or cost.provider
-                row["cost_microusd"] = cost.microusd
-                row["cost_status"] = CostStatus.ESTIMATED
-                row["price_source"], row["price_version"] = SOURCE, VERSION
-            self._usage.append(row)
-
     def _sheaf(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None) -> Sheaf:
         return Sheaf(
             profile=self._target.profile,
@@ -486,11 +419,3 @@ class Weaver:
         name = f"{self._target.tool}\n{self._begin.native_id}".encode("utf-8", "surrogatepass")
         assert self._began is not None
         return encode_id(max(0, to_micros(self._began) // 1000), int(hash_of(name)[:20], 16))
-
-
-def _takes_back_to(row: Row, here: int) -> bool:
-    return row.kind == "retraction" and int(document.decode(row.text)["after"]) == here
-
-
-def _is_same(row: Row, kind: str, role: str | None, text: str) -> bool:
-    return row.kind == kind and row.role == role and row.text == text

@@ -46,19 +46,20 @@ def of_title(title: str, origin: Origin) -> SearchText:
 def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[SearchText]:
     """A message, from its JSON as the log keeps it, as documents."""
     said, steps = _areas(role, data)
+    facets = _facets(role, origin)
     # A fact stands once in a document: whoever counts the words there can leave it out.
-    tools = dict.fromkeys(
+    facets += dict.fromkeys(
         facet("tool", _text(part["name"]))
         for part in data.get("parts", ())
         if part.get("type") in ("tool_call", "tool_result") and part.get("name")
     )
-    texts = (
-        {SAID: said, STEPS: steps} if said and steps else {STEPS if steps else SAID: said or steps}
-    )
-    return [
-        SearchText(area, origin.session_no, [*_facets(role, origin), *tools, *_all_words(text)])
-        for area, text in texts.items()
-    ]
+    no = origin.session_no
+    if not steps:
+        return [SearchText(SAID, no, facets + _all_words(said))]
+    found = [SearchText(STEPS, no, facets + _all_words(steps))]
+    if said:
+        found.insert(0, SearchText(SAID, no, facets + _all_words(said)))
+    return found
 
 
 def searchable_text(role: str, data: Mapping[str, Any], area: str) -> str:
@@ -103,13 +104,18 @@ def of_month(year: int, month: int) -> str:
 
 
 def _facets(role: str, origin: Origin) -> list[str]:
-    return [
-        of_profile(origin.profile),
+    profile, platform, session_no, at = origin
+    return [*_facets_of(role, profile, platform, session_no), of_month(at.year, at.month)]
+
+
+@lru_cache(1000)
+def _facets_of(role: str, profile: str, platform: str, session_no: int) -> tuple[str, ...]:
+    return (
+        of_profile(profile),
         facet("role", role),
-        facet("source", origin.platform),
-        of_session(origin.session_no),
-        of_month(origin.at.year, origin.at.month),
-    ]
+        facet("source", platform),
+        of_session(session_no),
+    )
 
 
 def _all_words(text: str) -> list[str]:

@@ -27,8 +27,11 @@ class Tx(Protocol):
     def run(self, name: str, /, **params: Any) -> int:
         """Run a named statement; the number of rows it changed."""
 
-    def many(self, name: str, rows: Iterable[Mapping[str, Any]], /) -> None:
-        """Run a named statement once per row."""
+    def many(self, name: str, rows: Iterable[Mapping[str, Any] | Row], /) -> int:
+        """Run a named statement once per row; the number of rows it changed.
+
+        A row that is a tuple has its values in the order in which the statement names them.
+        """
 
     def script(self, text: str) -> None:
         """Run several statements without parameters: only migrations need that."""

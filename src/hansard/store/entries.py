@@ -67,19 +67,11 @@ def put_texts(
     tx: Tx, session_no: int, rows: Iterable[tuple[int, str, str | None, int, str]]
 ) -> None:
     """Write lines of the log as they stand there: number, kind, role, time, body. The feed hears later."""
-    ready = []
-    for seq, kind, role, at, text in rows:
-        number = entry_no(session_no, seq)
-        ready.append(
-            {
-                "entry_no": number,
-                "kind": kind,
-                "role": role,
-                "at": at,
-                "turn_id": None,
-                "body": _moved_out(tx, number, text),
-            }
-        )
+    before = entry_no(session_no, 0)
+    ready = [
+        (before + seq, kind, role, at, None, _moved_out(tx, before + seq, text))
+        for seq, kind, role, at, text in rows
+    ]
     tx.many("insert_entry", ready)
 
 

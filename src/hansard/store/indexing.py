@@ -163,9 +163,13 @@ def _is_long(found: list[str]) -> bool:
     """Whether PostgreSQL could not keep the place of every word: 16,383 in all, 255 of one."""
     if len(found) <= MOST_OF_ONE:
         return False
+    if len(found) > MOST_PLACES:
+        return True
+    if len(found) - len(set(found)) < MOST_OF_ONE:
+        return False  # not even if all that is there more than once were one word
     counts = Counter(found)
     del counts[GAP]
-    return len(found) > MOST_PLACES or max(counts.values()) > MOST_OF_ONE
+    return max(counts.values()) > MOST_OF_ONE
 
 
 def _loose(found: list[str]) -> Iterable[str]:

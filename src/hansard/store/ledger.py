@@ -1,10 +1,10 @@
 """The ledger of model calls, and its sums."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 
 from hansard.clock import from_micros, to_micros
 from hansard.model import document
@@ -14,30 +14,62 @@ from hansard.store.sessions import column
 
 _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC)
 # The same few words stand in most rows.
-_word = lru_cache(maxsize=1024)(column)
+word = lru_cache(maxsize=1024)(column)
 GROUPS = ("day", "model", "provider", "source", "project", "session")
 
 
-def row_of(usage: Usage, *, at: datetime) -> dict[str, Any]:
+class Call(NamedTuple):
     """One call as the ledger keeps it, but for whose it is."""
-    return {
-        "call_id": column(usage.call_id),
-        "at": to_micros(usage.at or at),
-        "model": _word(usage.model),
-        "provider": _word(usage.provider),
-        "base_url": _word(usage.base_url),
-        "billing_mode": _word(usage.billing_mode),
-        "task": _word(usage.task),
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "cost_microusd": usage.cost_microusd,
-        "cost_status": usage.cost_status,
-        "price_source": _word(usage.price_source),
-        "price_version": _word(usage.price_version),
-    }
+
+    call_id: str | None
+    at: int
+    model: str | None = None
+    provider: str | None = None
+    base_url: str | None = None
+    billing_mode: str | None = None
+    task: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_microusd: int | None = None
+    cost_status: str = CostStatus.UNKNOWN
+    price_source: str | None = None
+    price_version: str | None = None
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """What it used, in the order of TOKEN_FIELDS: the output is the second of them."""
+        return (
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.reasoning_tokens,
+        )
+
+
+def call_of(usage: Usage, *, at: datetime) -> Call:
+    """A call whose time is known, or else this one."""
+    return Call(
+        column(usage.call_id),
+        to_micros(usage.at or at),
+        word(usage.model),
+        word(usage.provider),
+        word(usage.base_url),
+        word(usage.billing_mode),
+        word(usage.task),
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+        usage.cost_microusd,
+        usage.cost_status,
+        word(usage.price_source),
+        word(usage.price_version),
+    )
 
 
 def insert(
@@ -49,7 +81,7 @@ def insert(
         profile=profile,
         session_no=session_no,
         turn_id=turn_id,
-        **row_of(usage, at=at),
+        **call_of(usage, at=at)._asdict(),
     )
     if new:
         _add(tx, usage, session_no=session_no)
@@ -65,7 +97,7 @@ def raise_to(tx: Tx, usage: Usage, *, profile: str, session_no: int, at: datetim
     if insert(tx, usage, profile=profile, session_no=session_no, turn_id=None, at=at):
         return True
     row = tx.one("find_call", profile=profile, call_id=column(usage.call_id))
-    if row is None or not _is_more(usage, row):
+    if row is None or not _grows(call_of(usage, at=at), row[1:6]):
         return False
     owner: int = row[0]
     tx.one("lock_session_no", no=owner)
@@ -75,27 +107,26 @@ def raise_to(tx: Tx, usage: Usage, *, profile: str, session_no: int, at: datetim
     return True
 
 
-def raise_all(tx: Tx, rows: Sequence[dict[str, Any]], *, profile: str, session_no: int) -> None:
+def raise_all(tx: Tx, calls: Sequence[Call], *, profile: str, session_no: int) -> None:
     """Write many calls, each once, or let those grow that are there; the head's sums come later."""
-    fresh: dict[Any, dict[str, Any]] = {}
-    for number, row in enumerate(rows):
-        row.update(profile=profile, session_no=session_no, turn_id=None)
-        name = number if row["call_id"] is None else row["call_id"]
-        if name not in fresh or _grows(row, fresh[name]):
-            fresh[name] = row
+    fresh: dict[str | int, Call] = {}
+    for number, call in enumerate(calls):
+        name = number if call.call_id is None else call.call_id
+        if name not in fresh or _grows(call, fresh[name].tokens):
+            fresh[name] = call
+    rows = [(profile, call[0], session_no, None, *call[1:]) for call in fresh.values()]
+    if tx.many("insert_usage", rows) == len(rows):
+        return
     names = [name for name in fresh if isinstance(name, str)]
-    for found in tx.all("find_calls", profile=profile, names=document.encode(names)):
-        more = fresh.pop(found[0])
-        if _grows(more, dict(zip(TOKEN_FIELDS, found[2:], strict=True))):
-            _replace(tx, more, owner=found[1])
-    if fresh:
-        tx.many("insert_usage", list(fresh.values()))
+    for name, owner, *known in tx.all("find_calls", profile=profile, names=document.encode(names)):
+        if _grows(fresh[name], known):
+            _replace(tx, fresh[name], profile=profile, owner=owner)
 
 
-def _replace(tx: Tx, row: dict[str, Any], *, owner: int) -> None:
+def _replace(tx: Tx, call: Call, *, profile: str, owner: int) -> None:
     tx.one("lock_session_no", no=owner)
-    tx.run("delete_call", profile=row["profile"], call_id=row["call_id"])
-    tx.run("insert_usage", **(row | {"session_no": owner}))
+    tx.run("delete_call", profile=profile, call_id=call.call_id)
+    tx.many("insert_usage", [(profile, call[0], owner, None, *call[1:])])
     sum_up(tx, owner)
 
 
@@ -104,17 +135,12 @@ def sum_up(tx: Tx, session_no: int) -> None:
     set_total(tx, session_no, total_of_session(tx, session_no))
 
 
-def _is_more(usage: Usage, row: Row) -> bool:
-    known = dict(zip(TOKEN_FIELDS, row[1:], strict=False))
-    return _grows({name: getattr(usage, name) for name in TOKEN_FIELDS}, known)
-
-
-def _grows(more: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+def _grows(more: Call, known: Sequence[int]) -> bool:
     """Whether a call's output, or else its other tokens, are more than was known."""
-    if more["output_tokens"] != known["output_tokens"]:
-        return bool(more["output_tokens"] > known["output_tokens"])
-    total, before = (sum(int(each[name]) for name in TOKEN_FIELDS) for each in (more, known))
-    return total > before
+    tokens = more.tokens
+    if tokens[1] != known[1]:
+        return tokens[1] > known[1]
+    return sum(tokens) > sum(known)
 
 
 def of_session(tx: Tx, session_no: int) -> list[tuple[str | None, Usage]]:

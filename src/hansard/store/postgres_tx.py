@@ -43,9 +43,14 @@ class PostgresTx:
             self.has_written = True
         return cursor
 
-    def many(self, name: str, rows: Iterable[Mapping[str, Any]], /) -> None:
+    def many(self, name: str, rows: Iterable[Mapping[str, Any] | Row], /) -> int:
         self.has_written = True
-        self._cursor.executemany(self._texts[name], list(rows))
+        order = queries.order("postgres", name)
+        named = [
+            dict(zip(order, row, strict=True)) if isinstance(row, tuple) else row for row in rows
+        ]
+        self._cursor.executemany(self._texts[name], named)
+        return max(0, self._cursor.rowcount)
 
     def script(self, text: str) -> None:
         """Run several statements without parameters."""

@@ -51,6 +51,12 @@ def parameters(text: str) -> set[str]:
     return set(_PARAMETER.findall(text))
 
 
+@cache
+def order(dialect: str, name: str) -> tuple[str, ...]:
+    """The names a query wants, in the order in which it first says them."""
+    return tuple(dict.fromkeys(_PARAMETER.findall(load(dialect)[name])))
+
+
 def _read(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in sorted(folder.iterdir(), key=lambda each: each.name):

@@ -8,7 +8,7 @@ one table has. A full one is merged into one piece and not touched again.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, starmap
-from typing import Any
+from typing import Any, cast
 
 from hansard.clock import from_micros
 from hansard.model.entry import SEQ_BITS
@@ -42,17 +42,19 @@ class IndexTx(SqliteTx):
             return [row for no in newest for row in self.all(name, shard=no, **params)]
         return super().all(name, **params)
 
-    def many(self, name: str, rows: Iterable[Mapping[str, Any]], /) -> None:
-        """Run a named statement once per row."""
+    def many(self, name: str, rows: Iterable[Mapping[str, Any] | Row], /) -> int:
+        """Run a named statement once per row; the number of rows it changed."""
         if name not in ("insert_words", "delete_words"):
-            super().many(name, rows)
-            return
-        for shard, group in groupby(rows, key=lambda row: row["no"] >> SHARD_BITS):
+            return super().many(name, rows)
+        before = self._connection.total_changes()
+        named = cast(Iterable[Mapping[str, Any]], rows)
+        for shard, group in groupby(named, key=lambda row: row["no"] >> SHARD_BITS):
             given = list(group)
             if name == "insert_words":
                 self._open(shard)
                 self._note(shard, given)
             self._connection.executemany(self._in(name, shard), given)
+        return self._connection.total_changes() - before
 
     def match(
         self,

@@ -41,8 +41,10 @@ class SqliteTx:
         self._execute(self._texts[name], params)
         return self._connection.changes()
 
-    def many(self, name: str, rows: Iterable[Mapping[str, Any]], /) -> None:
+    def many(self, name: str, rows: Iterable[Mapping[str, Any] | Row], /) -> int:
+        before = self._connection.total_changes()
         self._connection.executemany(self._texts[name], rows)
+        return self._connection.total_changes() - before
 
     def script(self, text: str) -> None:
         """Run several statements without parameters."""
