@@ -53,7 +53,7 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
         stack.callback(raw.close)
         peer = stack.enter_context(closing(apsw.Connection(str(known))))
         for kind in _kinds(language, count):
-            yield _case(kind, store, raw, peer)
+            yield _case(kind, count, store=store, raw=raw, peer=peer)
     yield from search_index.cases(folder, path, language=language, count=count)
 
 
@@ -78,12 +78,12 @@ def _kinds(language: Language, count: int) -> Iterator[Kind]:
         known="known_search_of_source",
     )
     project = search_store.PROJECT
-    yield Kind("a common word in a project", [f"{each} in:{project}" for each in common], 15)
+    yield Kind("a common word in a project", [f"{each} in:{project}" for each in common], 10)
     early = f"{BEGAN:%Y-%m}"
-    yield Kind("a common word of a month", [f"{each} before:{early}-20" for each in common], 15)
+    yield Kind("a common word of a month", [f"{each} before:{early}-20" for each in common], 10)
 
 
-def _case(kind: Kind, store: Store, raw: "_Raw", peer: apsw.Connection) -> Case:
+def _case(kind: Kind, count: int, *, store: Store, raw: "_Raw", peer: apsw.Connection) -> Case:
     contestants = [
         Contestant(RELEVANCE, "product", _asking(kind, lambda typed: _ask(store, typed))),
         Contestant(
@@ -96,7 +96,8 @@ def _case(kind: Kind, store: Store, raw: "_Raw", peer: apsw.Connection) -> Case:
             _asking(kind, lambda typed: _ask_known(peer, typed, kind.known)),
         ),
     ]
-    return Case(kind.name, tuple(contestants), tuple(_goals(kind)), by="p50")
+    name = f"{kind.name}, {count:,} messages"
+    return Case(name, tuple(contestants), tuple(_goals(kind)), by="p50")
 
 
 def _goals(kind: Kind) -> Iterator[Goal]:

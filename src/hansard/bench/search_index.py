@@ -1,8 +1,6 @@
 """The index itself: built, fed beside appends, caught up with, opened by a cold command."""
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -14,6 +12,7 @@ import apsw
 from hansard.actions.search import Wish, search
 from hansard.bench import populate, search_store
 from hansard.bench.append import SESSIONS, Product
+from hansard.bench.cold import Cold
 from hansard.bench.corpus import Language, Said, corpus
 from hansard.bench.goals import at_least, at_most
 from hansard.bench.measure import Case, Contestant, Sample, repeat
@@ -29,12 +28,7 @@ TRIGGER = "in the insert, by trigger"
 NO_INDEX = "rows without an index"
 WITH, WITHOUT, SHARED = "hansard, indexer on", "hansard, indexer off", "raw, one fsync for all"
 AFTER = "hansard, a search after a burst"
-COLD, EMPTY = "hansard search", "an empty Python"
-_MEASURE = (
-    "import os, resource, subprocess, sys;"
-    "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True);"
-    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-)
+COLD = "hansard search"
 
 
 def cases(folder: Path, path: Path, *, language: Language, count: int) -> Iterator[Case]:
@@ -43,7 +37,7 @@ def cases(folder: Path, path: Path, *, language: Language, count: int) -> Iterat
     yield _building(folder, messages, _ratio(path, language, count))
     yield from _feeding(folder)
     yield _catching_up(folder, min(BURST, count))
-    yield _cold(path, language.words[2_100], count)
+    yield _cold(folder, path, language.words[2_100], count)
 
 
 def _ratio(path: Path, language: Language, count: int) -> float:
@@ -145,48 +139,20 @@ def _catching_up(folder: Path, burst: int) -> Case:
     )
 
 
-def _cold(path: Path, word: str, count: int) -> Case:
+def _cold(folder: Path, path: Path, word: str, count: int) -> Case:
+    cold = Cold(folder)
     ours = ["-m", "hansard", "--database", f"sqlite:///{path}", "search", word, "--json"]
-    memory = max(_most_memory(ours) for _ in range(2))
-
-    def times(args: list[str]) -> Callable[[float], Sample]:
-        def run(_: float) -> Sample:
-            latencies = []
-            for _ in range(5):
-                began = time.perf_counter()
-                _run(args)
-                latencies.append(time.perf_counter() - began)
-            return Sample(5, sum(latencies), latencies)
-
-        return run
-
+    cold.run(ours)
+    memory = max(cold.most_memory(ours) for _ in range(2))
     return Case(
         f"a cold command, {count:,} messages",
-        (
-            Contestant(COLD, "product", times(ours)),
-            Contestant(EMPTY, "floor", times(["-c", "pass"])),
-        ),
+        (Contestant(COLD, "product", cold.times(ours, 5)), cold.floor(5)),
         (
             at_most(150, "ms", lambda got: got.p50(COLD) * 1000),
             at_most(80, "MB", lambda _: memory),
         ),
         by="p50",
     )
-
-
-def _run(args: list[str]) -> None:
-    """Run a Python of its own."""
-    subprocess.run([sys.executable, *args], stdout=subprocess.DEVNULL, check=True)
-
-
-def _most_memory(args: list[str]) -> float:
-    """The most memory that a Python of its own takes, in megabytes.
-
-    A small process starts it: what the starting one has would be counted otherwise.
-    """
-    command = [sys.executable, "-c", _MEASURE, sys.executable, *args]
-    said = subprocess.run(command, capture_output=True, check=True).stdout
-    return int(said.split()[-1]) / 1000
 
 
 def _find(store: Store, word: str) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +126,9 @@ def default_home() -> Path:
     named = os.environ.get("HANSARD_HOME")
     if named:
         return Path(named)
+    if sys.platform == "linux" and "XDG_DATA_HOME" not in os.environ:
+        # The same answer without what finds it: that takes longer to load than a search to answer.
+        return Path.home() / ".local" / "share" / "hansard"
     platformdirs = importlib.import_module("platformdirs")
     return Path(platformdirs.user_data_dir("hansard", appauthor=False))
 

@@ -1,13 +1,15 @@
 """The names of things in JSON: the same on the command line, over HTTP and in Python."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hansard.model.entry import Compaction, Entry, Message, Retraction, body_to_json, kind_of
 from hansard.model.reset import ResetMode, ResetPolicy
 from hansard.model.session import SessionHead
-from hansard.model.turn import Turn
 from hansard.model.usage import TOKEN_FIELDS, UsageTotal
+
+if TYPE_CHECKING:
+    from hansard.model.turn import Turn
 
 Json = dict[str, Any]
 HEAD_FIELDS = (
@@ -102,7 +104,7 @@ def policy_json(policy: ResetPolicy) -> Json:
     }
 
 
-def turn_json(turn: Turn) -> Json:
+def turn_json(turn: "Turn") -> Json:
     """A turn of a session."""
     return {
         "id": turn.id,

@@ -12,6 +12,7 @@ one (`getUserName`), words with their signs (`C++`), punctuation that stands alo
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 
 LONGEST = 64
 # Between the words of a text and its extras: no phrase reaches across.
@@ -34,12 +35,13 @@ _SIGNS = (
 )
 # Vowel signs are no letters to the regular expressions, but belong to their word.
 _MARKED = "\u0900-\u0963\u0966-\u0dff\u0f00-\u0f03\u0f18-\u0fbc"
-_DIACRITICS = re.compile(
-    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff\ufe00-\ufe0f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u00ad\u0640]"
+_DIACRITICS = (
+    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7"
+    "\u064b-\u065f\u0670"
+    "\u1ab0-\u1aff\u1dc0-\u1dff\ufe00-\ufe0f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u00ad\u0640]"
 )
-_WORD = re.compile(
-    f"(?P<unspaced>[{_UNSPACED}]+)|(?P<sign>[{_SIGNS}])|(?:(?![{_UNSPACED}{_SIGNS}])[^\\W_]|[{_MARKED}])+"
-)
+_WORD = f"(?P<unspaced>[{_UNSPACED}]+)|(?P<sign>[{_SIGNS}])|(?:(?![{_UNSPACED}{_SIGNS}])[^\\W_]|[{_MARKED}])+"
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _STICKY_WORD = re.compile(r"([^\W_]+)([+#%]+)")
 # These begin with the rare thing: a text without it is passed over quickly.
 _HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
@@ -58,7 +60,6 @@ _HUMP_OUTLINE = re.compile(rb"A(?:(?<=[a0]A)|(?<=AA)(?=a))")
 _ALONE_OUTLINE = re.compile(rb"\.(?<![^ ]\.)\.*(?![^ ])")
 _RUNS = bytes(ord("a") if 48 <= code < 128 and chr(code).isalnum() else 32 for code in range(256))
 _LONG_RUN = b"a" * (LONGEST + 1)
-_ASCII_NAME = re.compile(r"[A-Za-z0-9]+")
 _ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SIGN = r"(?:[^\w\s]|_)"
@@ -78,7 +79,7 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.translate(_APART).casefold())
-    return unicodedata.normalize("NFC", _DIACRITICS.sub("", decomposed)).casefold()
+    return unicodedata.normalize("NFC", _compiled(_DIACRITICS).sub("", decomposed)).casefold()
 
 
 def words(text: str) -> list[str]:
@@ -89,7 +90,7 @@ def words(text: str) -> list[str]:
             return [word[:LONGEST] for word in found]
         return found
     out: list[str] = []
-    for match in _WORD.finditer(fold(text)):
+    for match in _compiled(_WORD).finditer(fold(text)):
         run = match[0]
         if match.lastgroup == "unspaced":
             out.extend(run[at : at + 2] for at in range(len(run)))
@@ -111,7 +112,7 @@ def wanted(text: str) -> list[Word]:
     character alone is looked for as a beginning, longer runs by their pairs.
     """
     folded = fold(text)
-    matches = list(_WORD.finditer(folded))
+    matches = list(_word(folded).finditer(folded))
     out: list[Word] = []
     for place, match in enumerate(matches):
         run = match[0]
@@ -148,7 +149,7 @@ def alone(text: str) -> list[str]:
     for each in marks:
         mark = each.strip('"') or each
         kept = mark[:LONGEST].translate(_NEITHER).translate(_PRIVATE)
-        if kept and not _WORD.search(fold(mark)):
+        if kept and not _word(folded := fold(mark)).search(folded):
             found.append(kept)
     return found
 
@@ -170,7 +171,7 @@ def humps(text: str) -> list[str]:
             continue
         while begin and text[begin - 1] in _ALPHANUMERIC:
             begin -= 1
-        name = _ASCII_NAME.match(text, begin)
+        name = _ASCII_WORD.match(text, begin)
         assert name is not None
         end = name.end()
         found += [part.lower()[:LONGEST] for part in _HUMPS.findall(name[0])]
@@ -184,10 +185,22 @@ def _outline(text: str) -> bytes:
 
 def runs(text: str) -> list[str]:
     """The folded text cut only where words end, scripts without spaces left whole."""
-    return [match[0] for match in _WORD.finditer(fold(text))]
+    folded = fold(text)
+    return [match[0] for match in _word(folded).finditer(folded)]
 
 
 def is_unspaced(run: str) -> bool:
     """Whether a run is of a script without spaces between words, or a sign."""
-    match = _WORD.match(run)
+    match = _word(run).match(run)
     return match is not None and match.lastgroup is not None
+
+
+def _word(text: str) -> re.Pattern[str]:
+    """What a word of a text is."""
+    return _ASCII_WORD if text.isascii() else _compiled(_WORD)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern for all scripts: it takes as long to make as a search does."""
+    return re.compile(pattern)

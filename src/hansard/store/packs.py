@@ -1,9 +1,9 @@
 """Messages compressed together. An entry whose words are in a pack says which pack."""
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import zstandard
+from typing import Any
 
 from hansard.errors import Damaged
 from hansard.model import document
@@ -56,7 +56,7 @@ class Pack:
 def put(tx: Tx, session_no: int, texts: Mapping[int, str]) -> Pack:
     """Compress the words of some entries."""
     plain = document.encode({str(seq): text for seq, text in texts.items()}).encode()
-    data = zstandard.ZstdCompressor(level=LEVEL).compress(plain)
+    data = _zstandard().ZstdCompressor(level=LEVEL).compress(plain)
     row = tx.one(
         "insert_pack",
         session_no=session_no,
@@ -74,9 +74,15 @@ def get(tx: Tx, no: int) -> Mapping[str, str]:
     row = tx.one("get_pack", no=no)
     if row is None:
         raise Damaged(f"Pack {no} is missing.")
+    zstandard = _zstandard()
     try:
         plain = zstandard.ZstdDecompressor().decompress(bytes(row[0]), max_output_size=MAX_SIZE)
         texts: Mapping[str, str] = document.decode(plain)
     except (zstandard.ZstdError, ValueError) as error:
         raise Damaged(f"Pack {no} cannot be read ({error}).") from error
     return texts
+
+
+def _zstandard() -> Any:
+    """What compresses, loaded when the first pack is met: most stores have none."""
+    return importlib.import_module("zstandard")
