@@ -80,16 +80,21 @@ class DiscordPlatform(FakeDiscord):
 @pytest.fixture
 async def platform(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DiscordPlatform]:
     async with DiscordPlatform() as fake:
-        _point_at(fake, monkeypatch)
+        point_at(fake, monkeypatch)
         yield fake
 
 
-def _point_at(fake: FakeDiscord, monkeypatch: pytest.MonkeyPatch) -> None:
+def point_at(fake: FakeDiscord, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discord.http.Route, "BASE", fake.rest)
     gateway = yarl.URL(fake.gateway)
     monkeypatch.setattr(discord.gateway.DiscordWebSocket, "DEFAULT_GATEWAY", gateway)
     # It waits for seconds before it connects again.
     monkeypatch.setattr(discord.backoff.ExponentialBackoff, "delay", lambda _: 0.01)
+    monkeypatch.setattr(discord.Client, "before_identify_hook", _at_once)
+
+
+async def _at_once(client: discord.Client, shard: int | None, *, initial: bool = False) -> None:
+    """Do not wait before a second login."""
 
 
 class GrowingDiscord(DiscordPlatform):
@@ -105,7 +110,7 @@ class TestDiscordGrows(GrowingSuite):
     @pytest.fixture
     async def platform(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GrowingDiscord]:
         async with GrowingDiscord() as fake:
-            _point_at(fake, monkeypatch)
+            point_at(fake, monkeypatch)
             yield fake
 
 

@@ -1,10 +1,13 @@
 """The outbox as an adapter sees it: the files of deliveries, and news that come late."""
 
-from hansard.actions import blobs, deliver, moving, read
+from collections.abc import Sequence
+
+from hansard.actions import blobs, deliver, moving, places, read
 from hansard.actions.moving import Move
 from hansard.engine.parts import Parts
 from hansard.errors import NotFound
 from hansard.model.delivery import Delivery
+from hansard.model.place import Channel
 from hansard.store.database import Tx
 
 _LONGEST_REASON = 500
@@ -37,6 +40,23 @@ class OutboxDesk:
         parts = self._parts
         await parts.store.write(
             moving.move_chat, move, profile=parts.profile, when=parts.occasion()
+        )
+
+    async def place(self) -> str | None:
+        """How far the platform was read."""
+        parts = self._parts
+        return await parts.store.read(places.place, self._platform, profile=parts.profile)
+
+    async def keep_place(self, place: str) -> None:
+        """Everything up to here is durable."""
+        parts = self._parts
+        await parts.store.write(places.keep_place, self._platform, place, profile=parts.profile)
+
+    async def chats(self, *, most: int) -> Sequence[Channel]:
+        """The channels that have a conversation."""
+        parts = self._parts
+        return await parts.store.read(
+            places.chats, self._platform, profile=parts.profile, most=most
         )
 
 

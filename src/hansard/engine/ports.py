@@ -142,6 +142,15 @@ class Desk(Protocol):
     async def moved(self, old: str, new: str) -> None:
         """Tell that a chat has another id from now on."""
 
+    async def place(self) -> str | None:
+        """How far this platform was read, as `keep_place` was told last; None at first."""
+
+    async def keep_place(self, place: str) -> None:
+        """Tell that everything up to here is durable."""
+
+    async def chats(self, *, most: int) -> Sequence[Channel]:
+        """The channels of this platform that have a conversation, those spoken in last first."""
+
 
 class Adapter(Protocol):
     """A platform's channel. `send` raises `RetryLater` or `Unreachable`; else it is unclear."""

@@ -162,9 +162,10 @@ class ChannelWorld:
         channel, said = self.platform.chat, (Text(text),)
         return await self.store.write(deliver.enqueue, channel, said, profile="main", when=when)
 
-    async def transcripts(self) -> list[list[str]]:
-        """What people read in each session, the latest first."""
-        return [[said.text for said in each] for each in await self._messages()]
+    async def transcripts(self, role: Role | None = None) -> list[list[str]]:
+        """What people read in each session, the latest first; perhaps only what one side said."""
+        found = await self._messages()
+        return [[said.text for said in each if role in (None, said.role)] for each in found]
 
     async def heard(self) -> list[str]:
         """What people have said, in all sessions."""

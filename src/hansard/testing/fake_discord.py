@@ -5,6 +5,7 @@ Written from Discord's documentation. discord.py is pointed at it by two class a
 """
 
 import json
+import time
 from typing import Any
 
 from aiohttp import WSMsgType, web
@@ -26,6 +27,7 @@ AT = "2026-01-01T00:00:00.000000+00:00"
 
 _DISPATCH, _HEARTBEAT, _IDENTIFY, _RESUME, _INVALID, _HELLO, _ACK = 0, 1, 2, 6, 9, 10, 11
 _MESSAGE_CONTENT = 1 << 15
+_EPOCH = 1_420_070_400_000
 
 
 class FakeDiscord(PlatformServer):
@@ -42,9 +44,12 @@ class FakeDiscord(PlatformServer):
         self.downloads = 0
         self.channels = {GENERAL, THREAD}
         self.may_read_everything = True
+        self.forgets_sessions = False
         self._log: list[Json] = []
         self._nonces: dict[str, Json] = {}
-        self._last_id = 10_000
+        self._said: dict[str, list[Json]] = {}
+        # An id tells the time in milliseconds since 2015.
+        self._last_id = (int(time.time() * 1000) - _EPOCH) << 22
 
     @property
     def rest(self) -> str:
@@ -66,6 +71,8 @@ class FakeDiscord(PlatformServer):
             web.get(f"{v10}/oauth2/applications/@me", self._application),
             web.put(f"{v10}/applications/{{id}}/commands", self._put_commands),
             web.post(f"{v10}/interactions/{{id}}/{{token}}/callback", self._callback),
+            web.get(f"{v10}/channels/{{id}}", self._get_channel),
+            web.get(f"{v10}/channels/{{id}}/messages", self._list_messages),
             web.post(f"{v10}/channels/{{id}}/messages", self._create_message),
             web.patch(f"{v10}/channels/{{id}}/messages/{{message}}", self._edit_message),
             web.post(f"{v10}/channels/{{id}}/typing", self._typing),
@@ -89,6 +96,7 @@ class FakeDiscord(PlatformServer):
         made["mention_roles"] = [BOT_ROLE] if f"<@&{BOT_ROLE}>" in text else []
         if channel is not None:
             made |= {"guild_id": GUILD, "member": _member()}
+        self._keep(made)
         await self.dispatch("MESSAGE_CREATE", made)
         return id
 
@@ -173,6 +181,8 @@ class FakeDiscord(PlatformServer):
         elif packet["op"] in (_IDENTIFY, _RESUME) and isinstance(data, dict):
             if data["token"] != TOKEN or self.is_revoked:
                 await socket.close(code=4004, message=b"Authentication failed.")
+            elif packet["op"] == _RESUME and self.forgets_sessions:
+                await _told(socket, {"op": _INVALID, "d": False})
             elif packet["op"] == _RESUME:
                 await self._resume(socket, int(data["seq"] or 0))
             elif data["intents"] & _MESSAGE_CONTENT and not self.may_read_everything:
@@ -224,6 +234,21 @@ class FakeDiscord(PlatformServer):
         about = {"id": request.match_info["id"], "type": 2}
         return _answer({"interaction": about, "resource": None})
 
+    async def _get_channel(self, request: web.Request) -> web.StreamResponse:
+        id = request.match_info["id"]
+        said = self._said.get(id)
+        made = _direct(id) if id.startswith("3") else _channel(id)
+        made["last_message_id"] = said[-1]["id"] if said else None
+        return self._refusal(request) or self._unknown(id) or _answer(made)
+
+    async def _list_messages(self, request: web.Request) -> web.StreamResponse:
+        """The newest first: before an id, if one is named."""
+        id, asked = request.match_info["id"], request.query
+        before = int(asked.get("before", 2**63))
+        found = [each for each in self._said.get(id, []) if int(each["id"]) < before]
+        page = found[::-1][: int(asked.get("limit", 50))]
+        return self._refusal(request) or self._unknown(id) or _answer(page)
+
     async def _create_message(self, request: web.Request) -> web.StreamResponse:
         channel, body = request.match_info["id"], await _body(request)
         files = await _files(request)
@@ -236,6 +261,7 @@ class FakeDiscord(PlatformServer):
         made = self._nonces.get(body.get("nonce", ""))
         if made is None or not body.get("enforce_nonce"):
             made = self._message(self._new_id(), channel, text, _user(BOT))
+            self._keep(made)
             self._nonces[body.get("nonce", "")] = made
             self.gifts += [(channel, name, data) for name, data in files]
             if text:
@@ -273,6 +299,14 @@ class FakeDiscord(PlatformServer):
         if channel.startswith("4"):
             return _error(403, 50001, "Missing Access")
         return _error(404, 10003, "Unknown Channel")
+
+    def _keep(self, made: Json) -> None:
+        # A message of a list names no server and no member.
+        kept = {name: value for name, value in made.items() if name not in ("guild_id", "member")}
+        said = self._said.setdefault(made["channel_id"], [])
+        if not any(each["id"] == made["id"] for each in said):
+            said.append(kept)
+            said.sort(key=lambda each: int(each["id"]))
 
     def _new_id(self) -> str:
         self._last_id += 1
@@ -341,6 +375,10 @@ def _channel(id: str) -> Json:
         made |= {"thread_metadata": times | {"locked": False}, "message_count": 0}
         return made | {"member_count": 1, "rate_limit_per_user": 0}
     return made | {"type": 0, "name": "general", "topic": "All sorts", "nsfw": False}
+
+
+def _direct(id: str) -> Json:
+    return {"id": id, "type": 1, "recipients": [_user(id[1:])]}
 
 
 def _guild() -> Json:

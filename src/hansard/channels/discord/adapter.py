@@ -4,8 +4,9 @@ import asyncio
 import logging
 
 from hansard.channels.discord import inbound, outbound
+from hansard.channels.discord.bookmark import Bookmark
 from hansard.channels.discord.client import Servers, Wire
-from hansard.channels.discord.inbound import Heard, Rules
+from hansard.channels.discord.inbound import Gap, Heard, Rules
 from hansard.channels.discord.outbound import Post
 from hansard.channels.enclosures import Enclosures
 from hansard.channels.files import fetched
@@ -16,11 +17,14 @@ from hansard.config.secret import Secret
 from hansard.engine import verbs
 from hansard.engine.commands import REGISTRY
 from hansard.engine.ports import Desk, Receive, Sent
-from hansard.errors import BadInput, HansardError, RetryLater, StoreUnavailable
+from hansard.errors import BadInput, HansardError, RetryLater, StoreUnavailable, Unreachable
 from hansard.model.delivery import Delivery
 from hansard.model.part import Attachment
 from hansard.model.place import Channel
 
+# How much of what was missed is asked for: in so many channels, so many messages in each.
+MOST_CHATS = 200
+MOST_MESSAGES = 500
 COMING = "Received; the answer follows here."
 log = logging.getLogger("hansard.channels.discord")
 
@@ -40,22 +44,25 @@ class DiscordAdapter:
         self._wire: Wire | None = None
         self._logging_in = asyncio.Lock()
         # Discord offers nothing twice: what was heard and not yet stored outlives a failed run.
-        self._heard: asyncio.Queue[Heard] = asyncio.Queue()
-        self._pending: Heard | None = None
+        self._heard: asyncio.Queue[Heard | Gap] = asyncio.Queue()
+        self._pending: Heard | Gap | None = None
+        self._bookmark = Bookmark()
         self._observed = Observed()
         self._progress = Progress()
         self._enclosures = Enclosures(self._rules.largest_sent)
         self._growing = Growing(self._put, pause_of=lambda _: self._rules.show_seconds)
 
     def attach(self, desk: Desk) -> None:
-        """Know where the bytes of files are."""
-        self._enclosures.desk = desk
+        """Know where the bytes of files are, and how far Discord was read."""
+        self._enclosures.desk = self._bookmark.desk = desk
 
     async def run(self, receive: Receive) -> None:
         """Listen at the gateway until cancelled or refused."""
         wire = await self._logged_in()
         await self._offer_commands(wire)
-        listening = asyncio.ensure_future(wire.listen(self._heard.put_nowait))
+        listening = asyncio.ensure_future(
+            wire.listen(self._heard.put_nowait, lambda: self._heard.put_nowait(Gap()))
+        )
         taking = asyncio.ensure_future(self._take_in(wire, receive))
         try:
             await asyncio.wait({listening, taking}, return_when=asyncio.FIRST_COMPLETED)
@@ -68,6 +75,7 @@ class DiscordAdapter:
             taking.cancel()
             await asyncio.gather(listening, taking, return_exceptions=True)
             await self._hang_up()
+            await self._keep_bookmark()
 
     async def send(self, delivery: Delivery) -> Sent:
         """Write a delivery's messages; after a failure the next try goes on where this stopped."""
@@ -165,16 +173,52 @@ class DiscordAdapter:
             if self._pending is None:
                 self._pending = await self._heard.get()
             try:
-                await self._take(wire, self._pending, receive)
+                if isinstance(self._pending, Gap):
+                    await self._catch_up(wire, receive)
+                else:
+                    await self._take(wire, self._pending, receive)
+                    self._bookmark.note(self._pending.message_id)
+                    await self._bookmark.move()
             except (RetryLater, StoreUnavailable) as error:
                 log.warning("a message from discord cannot be stored now: %s", error)
                 await asyncio.sleep(getattr(error, "after", 1.0))
                 continue
-            except BadInput as error:
-                log.warning("a message from discord cannot be stored: %s", error)
             self._pending = None
 
+    async def _keep_bookmark(self) -> None:
+        try:
+            await self._bookmark.keep()
+        except (RetryLater, StoreUnavailable) as error:
+            # Then a little more is read again, and recognised.
+            log.warning("how far discord was read cannot be stored now: %s", error)
+
+    async def _catch_up(self, wire: Wire, receive: Receive) -> None:
+        """Take in what was said while nobody listened, where we have a conversation."""
+        after, desk = await self._bookmark.begin(), self._bookmark.desk
+        if after is None or desk is None:
+            return
+        for channel in await desk.chats(most=MOST_CHATS):
+            try:
+                missed = await wire.missed(
+                    outbound.target(channel), after=after, most=MOST_MESSAGES
+                )
+            except Unreachable as error:
+                log.warning("what was said meanwhile in %s cannot be read: %s", channel, error)
+                continue
+            for heard in missed:
+                if not self._bookmark.has_taken(heard.message_id):
+                    await self._take(wire, heard, receive)
+                    self._bookmark.note(heard.message_id)
+        # Not before: whoever stops half-way has to read the other channels from the same place.
+        await self._bookmark.move()
+
     async def _take(self, wire: Wire, heard: Heard, receive: Receive) -> None:
+        try:
+            await self._take_in_one(wire, heard, receive)
+        except BadInput as error:
+            log.warning("a message from discord cannot be stored: %s", error)
+
+    async def _take_in_one(self, wire: Wire, heard: Heard, receive: Receive) -> None:
         me = wire.me
         if inbound.is_ignored(heard, me):
             return

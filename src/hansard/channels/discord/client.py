@@ -1,11 +1,15 @@
 """The wire to Discord: the only module that knows discord.py."""
 
+import asyncio
 import contextlib
 import io
 import logging
+import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import aiohttp
 import yarl
@@ -24,6 +28,8 @@ __all__ = ("INTENTS_REFUSED", "TOKEN_REFUSED", "Hear", "Wire", "discord", "trans
 
 AGAIN_SECONDS = 5.0
 BLOCKED_SECONDS = 60.0
+GUILD_SECONDS = 5.0
+LONGEST_AWAY = timedelta(days=1)
 _BUCKET_SECONDS = 30.0
 _SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
@@ -88,9 +94,12 @@ class Wire:
         with translated("the bot's account"):
             await self._client.login(self._token)
 
-    async def listen(self, hear: Hear) -> None:
-        """Tell of every message until the connection is refused; it is made again by itself."""
-        self._client.hear = hear
+    async def listen(self, hear: Hear, on_begin: Callable[[], None]) -> None:
+        """Tell of every message until the connection is refused; it is made again by itself.
+
+        `on_begin` is called when a connection begins that goes on with none before it.
+        """
+        self._client.hear, self._client.on_begin = hear, on_begin
         with translated("the gateway"):
             await self._client.connect(reconnect=True)
 
@@ -139,6 +148,23 @@ class Wire:
         with translated(channel_id):
             await self._place(channel_id).typing()
 
+    async def missed(self, channel_id: str, *, after: int, most: int) -> list[Heard]:
+        """What was said in a channel after an id, in order; of very much the newest."""
+        since = max(after, discord.utils.time_snowflake(discord.utils.utcnow() - LONGEST_AWAY))
+        with translated(channel_id):
+            channel = await self._client.fetch_channel(_snowflake(channel_id))
+            # The library does not know it of a direct chat.
+            last = getattr(channel, "last_message_id", sys.maxsize) or 0
+            if not isinstance(channel, discord.abc.Messageable) or last <= since:
+                return []
+            await _is_known(getattr(channel, "guild", None))
+            found: list[discord.Message] = []
+            async for each in channel.history(limit=most):
+                if each.id <= since:
+                    break
+                found.append(each)
+        return [_heard(each) for each in reversed(found) if each.type in _SPOKEN]
+
     async def fetch(self, file: File) -> bytes:
         """The bytes of a file."""
         with translated(f"the file {file.name}"):
@@ -167,8 +193,13 @@ class _Client(discord.Client):
             guild_ready_timeout=0,
         )
         self.hear: Hear = lambda _: None
+        self.on_begin: Callable[[], None] = lambda: None
         self.interactions: dict[str, discord.Interaction] = {}
         _leave_waiting_to_the_outbox(self.http)
+
+    async def on_ready(self) -> None:
+        # Not after a resumed connection: there the gateway says by itself what was missed.
+        self.on_begin()
 
     async def on_message(self, message: discord.Message) -> None:
         if message.type in _SPOKEN:
@@ -234,7 +265,7 @@ def _refused(error: discord.HTTPException, where: str) -> HansardError:
     if error.status == _FORBIDDEN:
         return Unreachable(
             f"Discord does not let the bot write to {where}: {why}. Give it the permissions "
-            "View Channel and Send Messages (in Threads) there.",
+            "View Channel, Read Message History and Send Messages (in Threads) there.",
             where,
         )
     if error.status == _NOT_FOUND:
@@ -271,6 +302,13 @@ def _intents(*, reads_everything: bool) -> discord.Intents:
     # A privilege: without it we read direct messages, and what mentions us.
     intents.message_content = reads_everything
     return intents
+
+
+async def _is_known(guild: discord.Guild | None) -> None:
+    """Wait until the gateway has told the names and roles of a server, but not for ever."""
+    until = time.monotonic() + GUILD_SECONDS
+    while guild is not None and guild.unavailable and time.monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
 
 
 def _heard(message: discord.Message) -> Heard:

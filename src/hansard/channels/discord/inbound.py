@@ -45,6 +45,11 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A connection began that goes on with none before it: something may have been missed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """When the agent is spoken to, and what is done with the rest."""
 

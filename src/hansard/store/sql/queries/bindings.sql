@@ -16,6 +16,11 @@ ORDER BY key LIMIT :limit;
 -- name: bindings_between
 SELECT key, session_no FROM bindings WHERE profile = :profile AND key >= :first AND key < :beyond ORDER BY key;
 
+-- name: latest_bindings
+SELECT b.key FROM bindings b JOIN sessions s ON s.no = b.session_no
+WHERE b.profile = :profile AND b.key >= :first AND b.key < :beyond
+ORDER BY s.last_active_at DESC, b.key LIMIT :limit;
+
 -- name: rename_binding
 UPDATE bindings SET key = :new WHERE profile = :profile AND key = :old;
 

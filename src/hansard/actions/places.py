@@ -1,0 +1,38 @@
+"""How far a channel has read its platform, for those platforms that do not know it themselves."""
+
+from hansard.model.key import SessionKey
+from hansard.model.place import Channel, escape
+from hansard.store.database import Tx
+
+# Who writes in a channel may have a key of their own there: so many of them are expected.
+_PEOPLE = 20
+
+
+def place(tx: Tx, platform: str, *, profile: str) -> str | None:
+    """What was kept last, in the platform's own words; None at the first time."""
+    row = tx.one("get_meta", name=_name(platform, profile))
+    return None if row is None else str(row[0])
+
+
+def keep_place(tx: Tx, platform: str, place: str, *, profile: str) -> None:
+    """Everything up to here is durable."""
+    tx.run("set_meta", name=_name(platform, profile), value=place)
+
+
+def chats(tx: Tx, platform: str, *, profile: str, most: int) -> list[Channel]:
+    """The channels of a platform that have a conversation, those spoken in last first."""
+    first = f"{profile}/{escape(platform)}/"
+    rows = tx.all(
+        "latest_bindings",
+        profile=profile,
+        first=first,
+        beyond=f"{first}\x7f",
+        limit=most * _PEOPLE,
+    )
+    keys = (SessionKey.parse(row[0]) for row in rows)
+    found = (Channel(platform, key.chat, key.thread) for key in keys if key.chat is not None)
+    return list(dict.fromkeys(found))[:most]
+
+
+def _name(platform: str, profile: str) -> str:
+    return f"place {profile} {platform}"

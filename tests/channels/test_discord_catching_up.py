@@ -1,0 +1,137 @@
+"""Discord offers nothing twice: what was written while nobody listened is asked for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from hansard.actions import places
+from hansard.actions.listing import Filters, listing
+from hansard.channels.discord import adapter
+from hansard.channels.discord.client import LONGEST_AWAY, discord
+from hansard.model.entry import Role
+from hansard.store.database import Store
+from hansard.testing.channel_world import PATIENCE_SECONDS, ChannelWorld
+from hansard.testing.fake_discord import BOT, BOT_ROLE, GENERAL, THREAD
+from tests.channels.test_discord import DiscordPlatform, point_at
+
+
+@pytest.fixture
+async def platform(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DiscordPlatform]:
+    async with DiscordPlatform() as fake:
+        point_at(fake, monkeypatch)
+        yield fake
+
+
+async def everywhere(platform: DiscordPlatform, text: str) -> None:
+    """Someone writes to the bot in a direct chat, a channel and a thread."""
+    await platform.writes(text)
+    await platform.writes(f"<@&{BOT_ROLE}> {text}", channel=GENERAL)
+    await platform.writes(f"<@{BOT}> {text}", channel=THREAD)
+
+
+async def heard(world: ChannelWorld, count: int) -> list[list[str]]:
+    """What people have said in each conversation, once there is so much of it and all is quiet."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(await world.heard()) < count:
+            world.clock.tick(1)
+            await asyncio.sleep(0.005)
+    return await world.transcripts(Role.USER)
+
+
+@asynccontextmanager
+async def listening(platform: DiscordPlatform, store: Store) -> AsyncIterator[ChannelWorld]:
+    """Another process on the same store; when it goes it has answered all."""
+    world = ChannelWorld(store, platform)
+    async with world.running() as engine:
+        await platform.is_heard()
+        yield world
+        await world.settle(engine)
+
+
+async def conversed(platform: DiscordPlatform, store: Store) -> None:
+    """There are three conversations, and nobody listens any more."""
+    async with listening(platform, store) as world:
+        await everywhere(platform, "one")
+        await heard(world, 3)
+
+
+async def test_what_was_written_while_the_process_was_down_is_heard_once_and_in_order(
+    platform: DiscordPlatform, store: Store
+) -> None:
+    await conversed(platform, store)
+    await everywhere(platform, "two")
+    await platform.writes("not to you", channel=GENERAL)
+    await everywhere(platform, "three")
+    async with listening(platform, store) as world:
+        await heard(world, 9)
+        await everywhere(platform, "four")
+        await heard(world, 12)
+    async with listening(platform, store) as world:
+        await everywhere(platform, "five")
+        found = await heard(world, 15)
+
+    heads = (await store.read(listing, Filters(), profile="main")).items
+    assert found == [["one", "two", "three", "four", "five"]] * 3
+    assert {head.source.chat_name for head in heads} == {
+        None,
+        "The House #general",
+        "The House #a thread",
+    }
+    assert platform.seen()[-1] == "five"
+
+
+async def test_a_gateway_that_has_forgotten_us_is_asked_for_what_was_missed(
+    platform: DiscordPlatform, store: Store
+) -> None:
+    async with listening(platform, store) as world:
+        await platform.writes("before")
+        await heard(world, 1)
+        platform.forgets_sessions = True
+        await platform.hang_up(4000)
+        await platform.writes("meanwhile")
+        await platform.is_heard()
+        await platform.writes("after")
+
+        assert await heard(world, 3) == [["before", "meanwhile", "after"]]
+
+
+async def test_what_is_older_than_a_day_is_not_asked_for(
+    platform: DiscordPlatform, store: Store
+) -> None:
+    long_ago = discord.utils.time_snowflake(discord.utils.utcnow() - 2 * LONGEST_AWAY)
+    await conversed(platform, store)
+    await store.write(places.keep_place, "discord", str(long_ago - 1), profile="main")
+    await platform.writes("old", number=long_ago)
+    await platform.writes("new")
+    async with listening(platform, store) as world:
+        found = await heard(world, 4)
+
+    assert ["one", "new"] in found
+
+
+async def test_of_very_much_only_the_newest_is_asked_for(
+    platform: DiscordPlatform, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "MOST_MESSAGES", 3)
+    await conversed(platform, store)
+    for text in ("a", "b", "c", "d", "e"):
+        await platform.writes(text)
+    async with listening(platform, store) as world:
+        found = await heard(world, 6)
+
+    assert ["one", "c", "d", "e"] in found
+
+
+async def test_a_channel_that_cannot_be_read_any_more_keeps_nobody_from_being_heard(
+    platform: DiscordPlatform, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    await conversed(platform, store)
+    await everywhere(platform, "two")
+    platform.channels.clear()
+    async with listening(platform, store) as world:
+        found = await heard(world, 4)
+
+    assert sorted(found) == [["one"], ["one"], ["one", "two"]]
+    assert f"what was said meanwhile in discord:{GENERAL} cannot be read" in caplog.text
