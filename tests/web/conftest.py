@@ -106,6 +106,7 @@ async def served(
     webhooks = settings.pop("webhooks", {})
     traces = settings.pop("traces", None)
     imports = settings.pop("imports", None)
+    upkeep = settings.pop("upkeep", None)
     parts = WebParts(
         store,
         engine=engine,
@@ -116,6 +117,7 @@ async def served(
         webhooks=webhooks,
         traces=traces,
         imports=imports,
+        upkeep=upkeep,
     )
     stop = asyncio.Event()
     ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()

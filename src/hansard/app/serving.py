@@ -12,6 +12,7 @@ from hansard.app import telemetry
 from hansard.app.engine import Agents, build_engine
 from hansard.app.house import House
 from hansard.app.import_port import HouseImports
+from hansard.app.upkeep_port import HouseUpkeep
 from hansard.channels import registry
 from hansard.config import engine as engine_config
 from hansard.config import imports as import_config
@@ -63,6 +64,7 @@ async def serve(
         challenges=_challenges(engine.parts.adapters),
         traces=telemetry.traces_of(house),
         imports=HouseImports(house),
+        upkeep=HouseUpkeep(house, web),
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
     house.store.index_in_background()

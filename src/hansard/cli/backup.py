@@ -1,6 +1,5 @@
 """`hansard backup`."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,8 @@ from hansard.cli.console import Console
 from hansard.cli.table import count, share, size
 from hansard.cli.tree import command, pass_console
 from hansard.clock import RandomIds, SystemClock
-from hansard.errors import StoreUnavailable
 from hansard.store import backup as making
-
-# The names that --into gives; no other file is ever deleted.
-_OURS = re.compile(r"hansard-[0-9]{8}T[0-9]{6}Z\.db")
+from hansard.store import backups
 
 
 @command(
@@ -40,7 +36,7 @@ def backup(
     if keep is not None and folder is None:
         raise click.UsageError("--keep needs --into.")
     with console.house() as house:
-        target = file if folder is None else _named(folder)
+        target = file if folder is None else backups.named(folder, SystemClock().now())
         assert target is not None
         made = making.backup(
             house.store,
@@ -51,22 +47,8 @@ def backup(
             progress=lambda done, whole: console.progress(share(done, whole)),
         )
     console.end_progress()
-    deleted = [] if folder is None or keep is None else _delete_older(folder, keep)
+    deleted = [] if folder is None or keep is None else backups.delete_older(folder, keep)
     _tell(console, made, deleted)
-
-
-def _named(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise StoreUnavailable(f"There is no directory {folder}; nothing was made.")
-    return folder / f"hansard-{SystemClock().now():%Y%m%dT%H%M%SZ}.db"
-
-
-def _delete_older(folder: Path, keep: int) -> list[str]:
-    """All but the newest backups; their names sort by time."""
-    ours = sorted(path for path in folder.iterdir() if _OURS.fullmatch(path.name))
-    for path in ours[:-keep]:
-        path.unlink()
-    return [path.name for path in ours[:-keep]]
 
 
 def _tell(console: Console, made: making.BackupReport, deleted: list[str]) -> None:

@@ -4,6 +4,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from hansard.config import FILE, Config
 from hansard.config.secret import Secret
@@ -24,6 +25,8 @@ class WebTable:
     password_hash: Secret | None = None
     webhook_host: str = "127.0.0.1"
     webhook_port: int | None = None
+    backup_folder: Path | None = None
+    keep_backups: int | None = None
 
 
 def read(config: Config, environ: Mapping[str, str]) -> WebTable:
@@ -38,9 +41,19 @@ def read(config: Config, environ: Mapping[str, str]) -> WebTable:
         password_hash=_password(table, environ),
         webhook_host=table.text("webhook_host") or "127.0.0.1",
         webhook_port=port,
+        backup_folder=_folder(table),
+        keep_backups=table.whole("keep_backups"),
     )
     table.refuse_unknown()
     return settings
+
+
+def _folder(table: Table) -> Path | None:
+    """Where the workbench puts backups: a whole path, because a server may be started anywhere."""
+    given = table.text("backup_folder")
+    if given is not None and not Path(given).is_absolute():
+        raise BadInput(f"[web] backup_folder = {given!r}: a whole path is wanted.")
+    return None if given is None else Path(given)
 
 
 def _password(table: Table, environ: Mapping[str, str]) -> Secret | None:

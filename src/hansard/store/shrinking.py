@@ -8,10 +8,36 @@ from hansard.store import sqlite_file
 from hansard.store.sqlite_errors import translate
 from hansard.store.turnstile import Turnstile
 
+# Of SQLite's machine, between two looks at whether to go on: some milliseconds.
+STEPS = 100_000
 
-def vacuum(path: str, *, wait_seconds: float) -> None:
-    """Shrink the file as one writer among the others: they wait, nothing is lost if we die."""
-    _alone(path, lambda connection: connection.execute("VACUUM"), wait_seconds=wait_seconds)
+
+def nothing() -> None:
+    """What happens between two steps, if nobody cares."""
+
+
+def vacuum(path: str, *, wait_seconds: float, on_step: Callable[[], None] = nothing) -> None:
+    """Shrink the file as one writer among the others: they wait, nothing is lost if we die.
+
+    `on_step` is called again and again meanwhile; what it raises ends the work, and the file stays.
+    """
+
+    def act(connection: apsw.Connection) -> None:
+        connection.set_progress_handler(_stepping(on_step), STEPS)
+        connection.execute("VACUUM")
+        # Until the WAL is folded in, the room is not given back.
+        connection.set_progress_handler(None)
+        _checkpoint(connection)
+
+    _alone(path, act, wait_seconds=wait_seconds)
+
+
+def _stepping(on_step: Callable[[], None]) -> Callable[[], bool]:
+    def step() -> bool:
+        on_step()
+        return False
+
+    return step
 
 
 def empty_wal(path: str, *, wait_seconds: float) -> None:

@@ -111,11 +111,11 @@ class SqliteStore:
         if not self._in_memory:
             shrinking.empty_wal(self.path, wait_seconds=self._wait_seconds)
 
-    def shrink(self) -> None:
-        """Write the file anew without its free pages; writers wait meanwhile."""
+    def shrink(self, on_step: Callable[[], None] = shrinking.nothing) -> None:
+        """Write the file anew without its free pages; writers wait meanwhile. What `on_step` raises ends it."""
         self._check_process()
         if not self._in_memory:
-            shrinking.vacuum(self.path, wait_seconds=self._wait_seconds)
+            shrinking.vacuum(self.path, wait_seconds=self._wait_seconds, on_step=on_step)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit; returns how to stop."""

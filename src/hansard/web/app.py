@@ -26,13 +26,14 @@ from hansard.web import (
     sources,
     static,
     traces,
+    upkeep,
     uploads,
     webhooks,
 )
 from hansard.web.answers import json_response
 from hansard.web.auth import reading
 from hansard.web.gate import Gate
-from hansard.web.importing import Jobs
+from hansard.web.jobs import Jobs
 from hansard.web.parts import WebParts
 from hansard.web.stream import Streams
 
@@ -51,6 +52,7 @@ _ROUTERS = (
     access.router,
     exports.router,
     imports.router,
+    upkeep.router,
     login.router,
     health.router,
 )
@@ -71,7 +73,8 @@ def create_app(parts: WebParts) -> FastAPI:
     app.state.parts = parts
     app.state.counts = counts
     app.state.streams = Streams(parts)
-    app.state.imports = Jobs(parts, app.state.streams.wake)
+    app.state.imports = Jobs(parts, app.state.streams.wake, kind="import")
+    app.state.upkeep = Jobs(parts, app.state.streams.wake, kind="task")
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
     if parts.settings.webhook_address is None:
@@ -114,6 +117,7 @@ def _take_webhooks(app: FastAPI, parts: WebParts) -> None:
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     yield
+    await app.state.upkeep.close()
     await app.state.imports.close()
     app.state.streams.close()
     app.state.streams.let_go()

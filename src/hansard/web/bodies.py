@@ -132,6 +132,12 @@ class NewImport(Struct, kw_only=True, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
+class NewUpkeep(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What to do for the store."""
+
+    task: Literal["backup", "verify", "shrink"]
+
+
 class NewPermit(Struct, kw_only=True, forbid_unknown_fields=True):
     """Someone to be let in: by a pairing code, or by platform and id."""
 

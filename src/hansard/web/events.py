@@ -11,8 +11,8 @@ from hansard.actions.tokens import Scope
 from hansard.errors import BadInput
 from hansard.web.answers import name
 from hansard.web.auth import Parts, Reader
-from hansard.web.importing import Jobs
 from hansard.web.imports import jobs_of
+from hansard.web.jobs import Jobs
 from hansard.web.parts import Caller
 from hansard.web.problems import Refusal
 from hansard.web.stream import EventStream, Streams

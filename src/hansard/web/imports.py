@@ -10,7 +10,7 @@ from hansard.web.answers import idem_of, items, json_response, name
 from hansard.web.auth import Admin, Parts, parts_of
 from hansard.web.bodies import NewImport, read_body
 from hansard.web.described import takes
-from hansard.web.importing import Jobs
+from hansard.web.jobs import Jobs
 from hansard.web.parts import Caller, Imports, WebParts
 
 router = APIRouter(tags=["imports"])
@@ -42,7 +42,10 @@ async def start(request: Request, parts: Parts, caller: Admin) -> Response:
     records = _records(parts, caller)
     body, _ = await read_body(request, NewImport)
     job = jobs_of(request, caller).start(
-        records, body.tools, dry_run=body.dry_run, key=idem_of(request)
+        lambda tell: {"outcomes": records.run(body.tools, dry_run=body.dry_run, tell=tell)},
+        {"tools": body.tools, "dry_run": body.dry_run},
+        nothing={"outcomes": []},
+        key=idem_of(request),
     )
     return json_response(job.to_json(), 202)
 
@@ -57,11 +60,7 @@ async def look(import_id: str, request: Request, caller: Admin) -> Response:
 @router.delete("/imports/{import_id}")
 async def stop(import_id: str, request: Request, caller: Admin) -> Response:
     """Let an import end where it is; what it has read is here, and the next one goes on."""
-    job = jobs_of(request, caller).get(name(import_id, "import"))
-    if job.state != "running":
-        raise NotFound("That import is over; nothing was stopped.")
-    job.stop.set()
-    return json_response(job.to_json())
+    return json_response(jobs_of(request, caller).stop(name(import_id, "import")).to_json())
 
 
 def _records(parts: WebParts, caller: Caller) -> Imports:

@@ -42,6 +42,16 @@ class Imports(Protocol):
         """Import from the named tools, or from all; `tell` is called between two records."""
 
 
+class Upkeep(Protocol):
+    """What keeps the store well; every answer is made of plain values."""
+
+    def overview(self) -> dict[str, Any]:
+        """Where backups are, and which `tasks` there are."""
+
+    def run(self, task: str, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Do a task; `tell` is called as it goes, and may raise to end it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much one caller may ask for."""
@@ -86,6 +96,7 @@ class WebParts:
     challenges: Mapping[str, Challenge] = field(default_factory=dict)
     traces: Traces | None = None
     imports: Imports | None = None
+    upkeep: Upkeep | None = None
 
     def occasion(self) -> Occasion:
         """Now, and where fresh ids come from."""

@@ -22,7 +22,7 @@ from hansard.store import entries
 from hansard.store.database import Tx
 from hansard.web import heads
 from hansard.web.auth import is_still_good
-from hansard.web.importing import Jobs
+from hansard.web.jobs import Jobs
 from hansard.web.parts import Caller, WebParts
 from hansard.web.reading_on import FeedReader
 

@@ -1,39 +1,40 @@
-"""One import at a time: begun by a request, run beside everything else, told as it goes."""
+"""Work that takes long: one at a time, begun by a request, run beside everything else, told as it goes."""
 
 import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from hansard.errors import Conflict, HansardError, NotFound
 from hansard.model.view import time_text
-from hansard.web.parts import Imports, WebParts
+from hansard.web.parts import WebParts
 
 KEPT = 20
 LAST = "last"
 TOLD_SECONDS = 0.25
 Json = dict[str, Any]
+# Says how far it has come, again and again, and in the end what came of it.
+Work = Callable[[Callable[[Json], None]], Json]
 log = logging.getLogger("hansard.web")
 
 
 class Stopped(Exception):
-    """Someone has asked the import to end; what was read is here."""
+    """Someone has asked the work to end; what was done is done."""
 
 
 @dataclass(slots=True)
 class Job:
-    """An import, or a look at what it would bring."""
+    """A piece of work: what was asked, how far it is, what came of it."""
 
     id: str
-    tools: list[str]
-    dry_run: bool
+    asked: Json
+    outcome: Json
     began_at: str | None
     state: str = "running"
     progress: Json | None = None
-    outcomes: list[Json] = field(default_factory=list)
     error: str | None = None
     ended_at: str | None = None
     # Grows with every change; who has seen this much has seen all.
@@ -43,17 +44,18 @@ class Job:
 
     def to_json(self) -> Json:
         """The job as callers see it."""
-        names = ("id", "tools", "dry_run", "state", "progress", "outcomes", "error")
+        now = {name: getattr(self, name) for name in ("state", "progress", "error")}
         times = {"began_at": self.began_at, "ended_at": self.ended_at}
-        return {name: getattr(self, name) for name in names} | times
+        return {"id": self.id} | self.asked | now | self.outcome | times
 
 
 class Jobs:
-    """The imports of this process. What they brought is in the record; they themselves are not."""
+    """The jobs of one kind in this process. What they did is in the record; they themselves are not."""
 
-    def __init__(self, parts: WebParts, wake: Callable[[], None]) -> None:
+    def __init__(self, parts: WebParts, wake: Callable[[], None], *, kind: str) -> None:
         self._parts = parts
         self._wake = wake
+        self._kind = kind
         self._jobs: dict[str, Job] = {}
         self._keys: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
@@ -69,27 +71,35 @@ class Jobs:
         if id == LAST and self._jobs:
             return self.jobs[0]
         if id not in self._jobs:
-            raise NotFound(f"There is no import {id}.")
+            raise NotFound(f"There is no {self._kind} {id}.")
         return self._jobs[id]
 
-    def start(
-        self, records: Imports, tools: Sequence[str], *, dry_run: bool, key: str | None
-    ) -> Job:
-        """Begin, unless one runs; the same key again is the same job."""
+    def start(self, work: Work, asked: Json, *, nothing: Json, key: str | None) -> Job:
+        """Begin, unless one runs; the same key again is the same job. `nothing` is no outcome yet."""
         if key is not None and key in self._keys:
             return self.get(self._keys[key])
         if self._task is not None and not self._task.done():
-            raise Conflict("An import is running; nothing was begun. Wait for it, or stop it.")
+            raise Conflict(
+                f"Another {self._kind} is running; nothing was begun. Wait for it, or stop it."
+            )
         when = self._parts.occasion()
-        job = Job(when.new_id(), list(tools), dry_run, time_text(when.now))
+        job = Job(when.new_id(), asked, nothing, time_text(when.now))
         self._jobs[job.id] = job
         for old in list(self._jobs)[:-KEPT]:
             del self._jobs[old]
         if key is not None:
             self._keys[key] = job.id
             self._keys = {each: id for each, id in self._keys.items() if id in self._jobs}
-        self._task = asyncio.create_task(self._run(job, records))
+        self._task = asyncio.create_task(self._run(job, work))
         self._tell(job)
+        return job
+
+    def stop(self, id: str) -> Job:
+        """Ask a job to end where it is."""
+        job = self.get(id)
+        if job.state != "running":
+            raise NotFound(f"That {self._kind} is over; nothing was stopped.")
+        job.stop.set()
         return job
 
     async def close(self) -> None:
@@ -104,7 +114,7 @@ class Jobs:
         fresh = [job for job in self._jobs.values() if job.version > seen]
         return [job.to_json() for job in fresh], self._version
 
-    async def _run(self, job: Job, records: Imports) -> None:
+    async def _run(self, job: Job, work: Work) -> None:
         loop = asyncio.get_running_loop()
 
         def tell(progress: Json) -> None:
@@ -115,20 +125,18 @@ class Jobs:
                 job.told_at = time.monotonic()
                 loop.call_soon_threadsafe(self._tell, job)
 
-        work = asyncio.ensure_future(
-            asyncio.to_thread(records.run, job.tools, dry_run=job.dry_run, tell=tell)
-        )
-        await asyncio.wait({work})
-        error = work.exception()
+        done = asyncio.ensure_future(asyncio.to_thread(work, tell))
+        await asyncio.wait({done})
+        error = done.exception()
         match error:
             case None:
-                job.state, job.outcomes = "done", work.result()
+                job.state, job.outcome = "done", done.result()
             case Stopped():
                 job.state = "stopped"
             case HansardError():
                 job.state, job.error = "failed", str(error)
             case _:
-                log.error("an import failed", exc_info=error)
+                log.error("%s %s failed", self._kind, job.id, exc_info=error)
                 job.state, job.error = "failed", "Something went wrong here; the log says what."
         job.ended_at = time_text(self._parts.clock.now())
         self._tell(job)
