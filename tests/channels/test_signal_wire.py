@@ -236,7 +236,10 @@ async def test_a_file_that_is_gone_is_spoken_of(platform: FakeSignal) -> None:
         platform.tell(envelope(dataMessage=data_message("x", number=1, attachments=[gone])))
         await until(lambda: len(door.said) == 1, "the message did not come")
 
-    assert "[file image/jpeg left out: signal-cli: Could not find attachment" in door.texts[0]
+    assert (
+        "“image/jpeg” could not be fetched and was left out: signal-cli: Could not find attachment"
+        in door.texts[0]
+    )
     assert list(door.files[0]) == []
 
 

@@ -301,7 +301,7 @@ async def test_our_token_goes_to_slack_and_nowhere_else(platform: SlackPlatform)
         await platform.writes("look", files=[elsewhere])
         await until(lambda: len(ear.said) == 1, "a message")
 
-    assert "could not be read" in ear.said[0].text
+    assert "could not be fetched" in ear.said[0].text
 
 
 async def test_blocks_that_slack_refuses_become_plain_text(platform: SlackPlatform) -> None:

@@ -193,12 +193,3 @@ def test_a_post_of_a_channel_is_said_by_the_channel() -> None:
 def test_a_group_that_moves_says_where_to() -> None:
     assert inbound.migration(update(chat=GROUP, migrate_to_chat_id=-1009)) == ("-100", "-1009")
     assert inbound.migration(update(text="hi")) is None
-
-
-def test_names_of_files_are_one_short_line() -> None:
-    file = FileRef("f", "a\nb" + "x" * 300, "text/plain", 30_000_000)
-    note = inbound.too_large(file, 20_000_000).text
-
-    assert "\n" not in note
-    assert len(note) < 250
-    assert "30.0 MB" in note

@@ -236,7 +236,9 @@ async def test_a_file_that_is_gone_is_spoken_of(platform: FakeWhatsApp) -> None:
         gone = _message("image", image={"id": "404", "mime_type": "image/jpeg"})
         assert await platform.post(payload(gone)) == 200
 
-    assert door.texts[0].startswith("[file image left out: WhatsApp #100")
+    assert door.texts[0].startswith(
+        "[The file “image” could not be fetched and was left out: WhatsApp #100"
+    )
 
 
 async def test_the_token_is_shown_to_no_other_host(platform: FakeWhatsApp) -> None:

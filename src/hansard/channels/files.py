@@ -10,6 +10,7 @@ from hansard.model.terminal import one_line
 
 MEGABYTE = 1024 * 1024
 _LONGEST_NAME = 100
+_LONGEST_REASON = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +34,42 @@ async def fetched(
     held: list[bytes] = []
     for file in files:
         if file.size > largest:
-            parts.append(too_large(file, largest))
+            parts.append(too_large(file.name, largest, file.size))
             continue
         try:
             data = await fetch(file)
         except RetryLater:
             raise
         except HansardError:  # the message is worth more than its file
-            parts.append(gone(file))
+            parts.append(gone(file.name))
             continue
         if len(data) > largest:  # it was said to be smaller
-            parts.append(too_large(file, largest))
+            parts.append(too_large(file.name, largest, len(data)))
             continue
-        name = hashlib.sha256(data).hexdigest()
-        parts.append(Attachment(name, file.media_type, file.name, len(data)))
+        parts.append(attachment(data, file.media_type, file.name))
         held.append(data)
     return tuple(parts), tuple(held)
 
 
-def too_large(file: File, largest: int) -> Text:
-    """What stands in the place of a file that is not taken in: the person learns of it."""
-    name, most = one_line(file.name, _LONGEST_NAME), largest / MEGABYTE
-    return Text(f"[The file “{name}” is too large and was left out; at most {most:g} MB.]")
+def too_large(name: str, largest: int, size: int | None = None) -> Text:
+    """What stands in the place of a file that is not taken in: the agent and the person learn of it."""
+    much = "" if size is None else f" ({size / MEGABYTE:.1f} MB)"
+    most = largest / MEGABYTE
+    return Text(
+        f"[The file “{_short(name)}”{much} is too large and was left out; at most {most:g} MB.]"
+    )
 
 
-def gone(file: File) -> Text:
+def gone(name: str, why: str | None = None) -> Text:
     """What stands in the place of a file that the platform does not give out."""
-    name = one_line(file.name, _LONGEST_NAME)
-    return Text(f"[The file “{name}” could not be read and was left out.]")
+    reason = "" if why is None else f": {one_line(why, _LONGEST_REASON).rstrip('.')}"
+    return Text(f"[The file “{_short(name)}” could not be fetched and was left out{reason}.]")
+
+
+def attachment(data: bytes, media_type: str, name: str | None = None) -> Attachment:
+    """The file that these bytes are."""
+    return Attachment(hashlib.sha256(data).hexdigest(), media_type, name, len(data))
+
+
+def _short(name: str) -> str:
+    return one_line(name, _LONGEST_NAME)

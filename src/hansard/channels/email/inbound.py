@@ -12,8 +12,9 @@ from email.message import Message as Parsed
 
 from hansard.channels.email.markup import text_of_html
 from hansard.channels.email.quotes import own_words
+from hansard.channels.files import MEGABYTE, attachment, too_large
 from hansard.model.entry import Message, Role
-from hansard.model.part import Attachment, Part, Text
+from hansard.model.part import Part, Text
 from hansard.model.place import ChatType, Source
 from hansard.model.terminal import one_line
 
@@ -22,7 +23,6 @@ DEFAULT_LARGEST_FILE = 10 * 1024 * 1024
 DEFAULT_LARGEST_MAIL = 25 * 1024 * 1024
 MOST_FILES = 20
 LONGEST_TEXT = 200_000
-_MEGABYTE = 1024 * 1024
 _LONGEST_ID = 250
 _LONGEST_FILE_NAME = 100
 _LONGEST_SUBJECT = 200
@@ -88,7 +88,7 @@ def read(raw: bytes, rules: Rules, *, cut_from: int | None = None) -> Mail | Ign
     plain, files = _contents(parsed, rules)
     written = own_words(plain)
     if cut_from is not None:
-        size = f"{cut_from / _MEGABYTE:.1f} MB"
+        size = f"{cut_from / MEGABYTE:.1f} MB"
         files = (File("", "", b"", f"[this mail was cut: {size} is too large]"),)
     subject = _header(parsed, "Subject", _LONGEST_SUBJECT)
     return Mail(
@@ -120,7 +120,10 @@ def source_of(mail: Mail) -> Source:
 def message_of(mail: Mail) -> tuple[Message, tuple[bytes, ...]]:
     """What was said, and the bytes of its files. What was left out is kept beside the words."""
     parts: list[Part] = [Text(mail.words)] if mail.words or not mail.files else []
-    parts.extend(Text(file.refused) if file.refused else _attachment(file) for file in mail.files)
+    parts.extend(
+        Text(file.refused) if file.refused else attachment(file.data, file.media_type, file.name)
+        for file in mail.files
+    )
     extra = {"subject": mail.subject} if mail.subject else {}
     if mail.left_out:
         extra["left_out"] = mail.left_out[:LONGEST_TEXT]
@@ -135,11 +138,6 @@ def bare_subject(subject: str) -> str:
     return re.sub(
         r"^(?:\s*(?:re|aw|sv|antw|fwd?|wg|tr)\s*(?:\[\d+\])?\s*:)+\s*", "", subject, flags=re.I
     )
-
-
-def _attachment(file: File) -> Attachment:
-    blob = hashlib.sha256(file.data).hexdigest()
-    return Attachment(blob, file.media_type, file.name, len(file.data))
 
 
 def _why_ignored(parsed: Parsed, sender: str, rules: Rules) -> str | None:
@@ -278,9 +276,7 @@ def _file_in(part: Parsed, largest: int, index: int) -> File:
     name = one_line(given.replace("\\", "/").rpartition("/")[2], _LONGEST_FILE_NAME)
     name = name or f"file-{index + 1}"
     if len(data) > largest:
-        size, most = len(data) / _MEGABYTE, largest / _MEGABYTE
-        told = f"[file {name} left out: {size:.1f} MB is too large, at most {most:g} MB]"
-        return File(name, "", b"", told)
+        return File(name, "", b"", too_large(name, largest, len(data)).text)
     return File(name, one_line(part.get_content_type(), 100), data)
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from hansard.channels.enclosures import largest_sent
+from hansard.channels.files import MEGABYTE
 from hansard.channels.signal.adapter import SignalAdapter
 from hansard.channels.signal.client import Daemon, address_of
 from hansard.channels.signal.http import HttpDaemon
@@ -14,7 +15,6 @@ from hansard.engine.ports import Adapter
 from hansard.errors import BadInput
 
 ADDRESS = "http://127.0.0.1:8080"
-_MEGABYTE = 1024 * 1024
 _NUMBER = re.compile(r"\+[1-9][0-9]{4,15}")
 
 
@@ -23,11 +23,11 @@ def build(table: Table, _: Mapping[str, str]) -> SignalAdapter:
     account = table.text("account") or ""
     if not _NUMBER.fullmatch(account):
         raise BadInput("[channels.signal]: account must be the bot's number, like +4915112345678.")
-    most = table.number("largest_file_mb", DEFAULT_LARGEST_FILE / _MEGABYTE)
+    most = table.number("largest_file_mb", DEFAULT_LARGEST_FILE / MEGABYTE)
     rules = Rules(
         always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
         observe=table.flag("observe", default=False),
-        largest_file=round(most * _MEGABYTE),
+        largest_file=round(most * MEGABYTE),
         largest_sent=largest_sent(table, DEFAULT_LARGEST_SENT),
     )
     address = table.text("address", ADDRESS) or ADDRESS
@@ -40,7 +40,7 @@ def daemon_at(address: str, account: str, largest_file: int) -> Daemon:
     if scheme != "tcp":
         return HttpDaemon(address, account)
     # A file comes as one line of base64.
-    longest_line = largest_file * 4 // 3 + _MEGABYTE
+    longest_line = largest_file * 4 // 3 + MEGABYTE
     return TcpDaemon(host, port, account, longest_line=longest_line)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hansard.channels.enclosures import Enclosures, files_of
+from hansard.channels.files import gone, too_large
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
 from hansard.channels.signal import inbound, outbound
@@ -171,13 +172,13 @@ class SignalAdapter:
         """A file that came along, or words that say why it is missing."""
         largest = self._rules.largest_file
         if file.size is not None and file.size > largest:
-            return inbound.too_large(file, file.size, largest), b""
+            return too_large(file.label, largest, file.size), b""
         try:
             data = await self._bytes_of(file, heard)
         except HansardError as error:
-            return inbound.not_fetched(file, str(error)), b""
+            return gone(file.label, str(error)), b""
         if len(data) > largest:
-            return inbound.too_large(file, len(data), largest), b""
+            return too_large(file.label, largest, len(data)), b""
         return inbound.attachment_of(file, data), data
 
     async def _bytes_of(self, file: File, heard: Heard) -> bytes:

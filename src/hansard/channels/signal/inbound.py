@@ -1,12 +1,12 @@
 """From what signal-cli tells us to what the house hears. Pure."""
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hansard.channels.files import attachment
 from hansard.model.entry import Message, Role
-from hansard.model.part import Attachment, Part, Text, Unknown
+from hansard.model.part import Part, Text, Unknown
 from hansard.model.place import ChatType, Source
 from hansard.model.terminal import one_line
 
@@ -16,7 +16,6 @@ DEFAULT_LARGEST_FILE = 16 * 1024 * 1024
 DEFAULT_LARGEST_SENT = 100 * 1024 * 1024
 LONG_TEXT = "text/x-signal-plain"
 EDITED = "[an earlier message, changed to:]"
-_MEGABYTE = 1024 * 1024
 _LONGEST_NAME = 100
 _LONGEST_QUOTE = 300
 # What a message may be instead of words; kept as it came.
@@ -134,18 +133,7 @@ def attachment_of(file: File, data: bytes) -> Part:
     if file.media_type == LONG_TEXT:
         return Text(data.decode("utf-8", "replace"))
     name = None if file.name is None else file.label
-    return Attachment(hashlib.sha256(data).hexdigest(), file.media_type, name, len(data))
-
-
-def too_large(file: File, size: int, largest: int) -> Text:
-    """What is said of a file that is too large to be taken."""
-    stated, most = size / _MEGABYTE, largest / _MEGABYTE
-    return Text(f"[file {file.label} left out: {stated:.1f} MB is too large, at most {most:g} MB]")
-
-
-def not_fetched(file: File, reason: str) -> Text:
-    """What is said of a file that signal-cli does not give out."""
-    return Text(f"[file {file.label} left out: {one_line(reason, 200)}]")
+    return attachment(data, file.media_type, name)
 
 
 def group_of(chat_id: str) -> str | None:

@@ -5,10 +5,10 @@ import hmac
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from hashlib import sha256
 from typing import Any
 
 from hansard.channels.enclosures import Enclosure, Enclosures, FileRefused
+from hansard.channels.files import attachment, gone, too_large
 from hansard.channels.growing import Growing, preview
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
@@ -226,16 +226,15 @@ class TelegramAdapter:
     async def _file(self, file: FileRef) -> tuple[Part, bytes | None]:
         limit = self.settings.largest_file
         if file.size is not None and file.size > limit:
-            return inbound.too_large(file, limit), None
+            return too_large(file.label, limit, file.size), None
         try:
             data = await self.client.fetch(file)
         except Refused as error:
             is_size = "too big" in str(error)
-            return inbound.too_large(file, limit) if is_size else inbound.gone(file), None
+            return too_large(file.label, limit) if is_size else gone(file.label), None
         if len(data) > limit:
-            return inbound.too_large(file, limit, len(data)), None
-        name = sha256(data).hexdigest()
-        return Attachment(name, file.media_type, file.name, len(data)), data
+            return too_large(file.label, limit, len(data)), None
+        return attachment(data, file.media_type, file.name), data
 
     async def _grown(self, delivery: Delivery, piece: Piece) -> str | None:
         """Make the delivery the last edit of the message that grew; None when there is none."""

@@ -40,6 +40,11 @@ class FileRef:
     media_type: str
     size: int | None
 
+    @property
+    def label(self) -> str:
+        """What to call it: its name, else its type."""
+        return self.name or self.media_type
+
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
@@ -112,21 +117,6 @@ def to_message(incoming: Incoming, extra: tuple[Part, ...] = ()) -> Message:
         person=source.person,
         platform_message_id=source.platform_message_id,
     )
-
-
-def too_large(file: FileRef, limit: int, size: int | None = None) -> Text:
-    """What stands in the place of a file that is not taken in."""
-    shown = one_line(file.name or file.media_type, 80)
-    known = size if size is not None else file.size
-    much = "" if known is None else f" ({known / 1e6:.1f} MB)"
-    said = f"[The file “{shown}”{much} is too large and was left out; the limit is {limit / 1e6:.1f} MB.]"
-    return Text(said, extra={"refused_file": True})
-
-
-def gone(file: FileRef) -> Text:
-    """What stands in the place of a file that Telegram does not give out."""
-    shown = one_line(file.name or file.media_type, 80)
-    return Text(f"[The file “{shown}” could not be fetched and was left out.]")
 
 
 def observed_line(incoming: Incoming) -> tuple[str, str]:

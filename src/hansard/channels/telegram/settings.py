@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hansard.channels.enclosures import largest_sent
+from hansard.channels.files import MEGABYTE
 from hansard.config.secret import Secret
 from hansard.config.table import Table
 from hansard.errors import BadInput
 
 OFFICIAL = "https://api.telegram.org"
 # More is not given out by Telegram's own servers; a server of one's own has no such limit.
-LARGEST_FILE = 20_000_000
+LARGEST_FILE = 20 * MEGABYTE
 LARGEST_SENT = 50_000_000
-_BYTES_PER_MB = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TelegramSettings:
 
 def read(table: Table, environ: Mapping[str, str]) -> TelegramSettings:
     """The settings in a table of the configuration."""
-    largest = table.number("largest_file_mb", LARGEST_FILE / _BYTES_PER_MB)
+    largest = table.number("largest_file_mb", LARGEST_FILE / MEGABYTE)
     settings = TelegramSettings(
         token=table.required_secret("token", environ),
         base_url=(table.text("base_url", OFFICIAL) or OFFICIAL).rstrip("/"),
@@ -45,7 +45,7 @@ def read(table: Table, environ: Mapping[str, str]) -> TelegramSettings:
         observe=table.flag("observe", default=False),
         edits=table.flag("edits", default=True),
         stream=table.flag("stream", default=False),
-        largest_file=int(largest * _BYTES_PER_MB),
+        largest_file=int(largest * MEGABYTE),
         largest_sent=largest_sent(table, LARGEST_SENT),
     )
     if not settings.base_url.startswith(("https://", "http://")):

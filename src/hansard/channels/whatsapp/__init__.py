@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 
 from hansard.channels.enclosures import largest_sent
+from hansard.channels.files import MEGABYTE
 from hansard.channels.whatsapp.adapter import WhatsAppAdapter
 from hansard.channels.whatsapp.client import BASE_URL, VERSION, Graph
 from hansard.channels.whatsapp.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_SENT, Rules
 from hansard.config.table import Table
 from hansard.engine.ports import Adapter
 from hansard.errors import BadInput
-
-_MEGABYTE = 1024 * 1024
 
 
 def build(table: Table, environ: Mapping[str, str]) -> WhatsAppAdapter:
@@ -27,11 +26,11 @@ def build(table: Table, environ: Mapping[str, str]) -> WhatsAppAdapter:
         base_url=table.text("base_url", BASE_URL) or BASE_URL,
         version=table.text("api_version", VERSION) or VERSION,
     )
-    most = table.number("largest_file_mb", DEFAULT_LARGEST_FILE / _MEGABYTE)
+    most = table.number("largest_file_mb", DEFAULT_LARGEST_FILE / MEGABYTE)
     rules = Rules(
         always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
         observe=table.flag("observe", default=False),
-        largest_file=round(most * _MEGABYTE),
+        largest_file=round(most * MEGABYTE),
         largest_sent=largest_sent(table, DEFAULT_LARGEST_SENT),
     )
     app_secret = table.required_secret("app_secret", environ)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hansard.channels.enclosures import Enclosure, Enclosures, FileRefused, files_of
+from hansard.channels.files import gone, too_large
 from hansard.channels.observed import Observed, with_observed
 from hansard.channels.progress import Progress
 from hansard.channels.whatsapp import inbound, outbound
@@ -218,12 +219,12 @@ class WhatsAppAdapter:
             async with self._fetching:
                 found = await self._graph.find(media.id)
                 if found.size is not None and found.size > largest:
-                    return inbound.too_large(media, found.size, largest), ()
+                    return too_large(media.label, largest, found.size), ()
                 data = await self._graph.download(found.url, largest)
         except TooLarge:
-            return inbound.too_large(media, None, largest), ()
+            return too_large(media.label, largest), ()
         except Unreachable as error:
-            return inbound.not_fetched(media, str(error)), ()
+            return gone(media.label, str(error)), ()
         return inbound.attachment_of(media, data), (data,)
 
     async def _fail(self, failure: Failure) -> None:

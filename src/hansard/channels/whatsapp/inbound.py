@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hansard.channels.files import attachment
 from hansard.model.entry import Message, Role
 from hansard.model.part import Attachment, Part, Text, Unknown
 from hansard.model.place import ChatType, Source
@@ -15,7 +16,6 @@ from hansard.model.terminal import one_line
 PLATFORM = "whatsapp"
 DEFAULT_LARGEST_FILE = 16 * 1024 * 1024
 DEFAULT_LARGEST_SENT = 16 * 1024 * 1024
-_MEGABYTE = 1024 * 1024
 _MEDIA = ("image", "audio", "video", "document", "sticker")
 # A thumb under a message and the house-keeping of WhatsApp itself ask for no answer.
 _NOT_SAID = ("reaction", "system")
@@ -120,19 +120,7 @@ def message_of(heard: Heard, file: Attachment | Text | None) -> Message:
 def attachment_of(media: Media, data: bytes) -> Attachment:
     """The attachment that these bytes are."""
     name = None if media.name is None else media.label
-    return Attachment(hashlib.sha256(data).hexdigest(), media.media_type, name, len(data))
-
-
-def too_large(media: Media, size: int | None, largest: int) -> Text:
-    """What is said of a file that is too large to be taken."""
-    stated = "it" if size is None else f"{size / _MEGABYTE:.1f} MB"
-    most = largest / _MEGABYTE
-    return Text(f"[file {media.label} left out: {stated} is too large, at most {most:g} MB]")
-
-
-def not_fetched(media: Media, reason: str) -> Text:
-    """What is said of a file that WhatsApp does not give out."""
-    return Text(f"[file {media.label} left out: {one_line(reason, 200)}]")
+    return attachment(data, media.media_type, name)
 
 
 def _said(value: Json, our_number: str) -> Iterator[Heard | Withdrawn]:
