@@ -31,6 +31,8 @@ _ENDS = {
     "CREATE TRIGGER": re.compile(r"(END|.*EXECUTE FUNCTION .*);$"),
     "CREATE FUNCTION": re.compile(r".*\$\$;$"),
     "INSERT INTO": re.compile(r".*;$"),
+    # The same index, kept in another way.
+    "ALTER INDEX": re.compile(r".*;$"),
     # The same rules in other words.
     "PRAGMA": re.compile(r".*;$"),
     "UPDATE sqlite_schema": re.compile(r"WHERE .*;$"),

@@ -246,8 +246,7 @@ def test_a_commit_without_an_answer_is_unknown_and_settled_by_its_key(
     def append_and_lose_the_line(tx: Tx) -> None:
         appended(world, session, "k")(tx)
         # Deferred to the commit, where the server ends its own connection.
-        cursor: psycopg.Cursor[Any] = tx._cursor  # type: ignore[attr-defined]
-        cursor.execute(ENDS_AT_COMMIT.encode())
+        tx.script(ENDS_AT_COMMIT)
 
     told = outcome(lambda: store.write(append_and_lose_the_line).result())
     again = store.write(appended(world, session, "k")).result()
@@ -293,8 +292,7 @@ def test_a_statement_that_was_cut_short_can_be_tried_again(postgres_url: str) ->
     store = opened(postgres_url)
 
     def slow(tx: Tx) -> None:
-        cursor: psycopg.Cursor[Any] = tx._cursor  # type: ignore[attr-defined]
-        cursor.execute(b"SET LOCAL statement_timeout = '20ms'; SELECT pg_sleep(5)")
+        tx.script("SET LOCAL statement_timeout = '20ms'; SELECT pg_sleep(5)")
 
     with pytest.raises(RetryLater, match="nothing was written") as caught:
         store.write(slow).result()

@@ -12,6 +12,7 @@ from hansard.store.database import Store, Tx
 from hansard.store.postgres_writer import LANES
 from hansard.testing.world import World
 from tests.store.conftest import opened
+from tests.store.test_faults import ENDS_AT_COMMIT
 
 NUMBER_OF_THE_TRANSACTION = "SELECT pg_current_xact_id()::text"
 
@@ -37,14 +38,12 @@ class Busy:
             inside.release()
             self._end.wait(20)
 
-        self._pending = [store.write(wait) for _ in range(LANES)]
-        for _ in self._pending:
+        for _ in range(LANES):
+            store.write(wait)
             inside.acquire(timeout=20)
 
     def end(self) -> None:
         self._end.set()
-        for each in self._pending:
-            each.result()
 
 
 def noting(name: str) -> Callable[[Tx], str]:
@@ -149,9 +148,7 @@ def test_a_commit_without_an_answer_is_unknown_for_all_who_shared_it(
     store = two[0].store
 
     def end_at_commit(tx: Tx) -> None:
-        cursor: Any = tx._cursor  # type: ignore[attr-defined]
-        for statement in ENDS_AT_COMMIT.split(";;"):
-            cursor.execute(statement.encode())
+        tx.script(ENDS_AT_COMMIT)
 
     busy = Busy(store)
     pending: list[Any] = [store.write(noting("a")), store.write(end_at_commit)]
@@ -167,16 +164,3 @@ def test_a_commit_without_an_answer_is_unknown_for_all_who_shared_it(
     assert told[1] == "unknown"
     for name, outcome in (("a", told[0]), ("b", told[2])):
         assert outcome == "unknown" or noted(store, name)
-
-
-ENDS_AT_COMMIT = """
-CREATE FUNCTION pg_temp.goodbye() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_terminate_backend(pg_backend_pid());
-    RETURN NULL;
-END $$;;
-CREATE TEMP TABLE farewell (x int);;
-CREATE CONSTRAINT TRIGGER farewell AFTER INSERT ON farewell
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pg_temp.goodbye();;
-INSERT INTO farewell VALUES (1)
-"""

@@ -105,7 +105,7 @@ class Finder:
         below = self._below
         rows: list[Row] = []
         for _ in range(ROUNDS):
-            rows = self._rows(query, ASKED, below)
+            rows = self._rows(query, ASKED, below, last_area=max(wanted))
             met = [row for row in rows if not row[2] or self._really(row[0], query)]
             known = len(found)
             found.update((no, score) for no, score, _ in met if no & 1 in wanted)
@@ -142,7 +142,7 @@ class Finder:
             if wanted in squeezed(text_of(self._tx, match))
         }
 
-    def _rows(self, query: Query, limit: int, below: int | None) -> list[Row]:
+    def _rows(self, query: Query, limit: int, below: int | None, *, last_area: int) -> list[Row]:
         scope = self._scope
         rows: list[Row] = []
         for asked in self._tx.match(
@@ -152,12 +152,12 @@ class Finder:
             between=scope.between,
             below=below,
         ):
+            asked |= {"limit": limit - len(rows), "last_area": last_area}
             if asked.pop("is_sure") and scope.is_exact:
-                rows += self._tx.all(self._name, limit=limit - len(rows), **asked)
+                rows += self._tx.all(self._name, **asked)
             else:
                 # What the words of the index cannot say is looked up as the matches come.
-                name = f"{self._name}_filtered"
-                rows += self._tx.all(name, limit=limit - len(rows), **asked, **self._filters)
+                rows += self._tx.all(f"{self._name}_filtered", **asked, **self._filters)
             if len(rows) >= limit:
                 break
         return rows
@@ -195,9 +195,13 @@ class Finder:
 
 def everywhere(tx: Tx, profile: str, *, has_words: bool) -> Scope:
     """All that can be found in a profile."""
+    rows = tx.all("hidden_sessions", profile=profile, limit=MOST_HIDDEN + 1)
+    hidden = [row[0] for row in rows if row[0]]
     # A query of filters alone has to ask for something.
-    is_shared = not has_words or tx.one("other_profile", profile=profile) is not None
-    return _without_trash(tx, Scope(profile, is_shared=is_shared))
+    scope = Scope(profile, is_shared=not has_words or len(hidden) < len(rows))
+    if len(hidden) > MOST_HIDDEN:
+        return replace(scope, is_exact=False)
+    return replace(scope, without=tuple(search_text.of_session(no) for no in hidden))
 
 
 def narrowed(tx: Tx, scope: Scope, filters: Filters, *, session: str | None) -> Scope:
@@ -238,13 +242,6 @@ def squeezed(text: str) -> str:
 def areas(*, steps: bool) -> tuple[str, ...]:
     """Where to look: at what was said, and at steps when they are wanted."""
     return (SAID, STEPS) if steps else (SAID,)
-
-
-def _without_trash(tx: Tx, scope: Scope) -> Scope:
-    rows = tx.all("hidden_sessions", profile=scope.profile, limit=MOST_HIDDEN + 1)
-    if len(rows) > MOST_HIDDEN:
-        return replace(scope, is_exact=False)
-    return replace(scope, without=tuple(search_text.of_session(row[0]) for row in rows))
 
 
 def _in_projects(tx: Tx, scope: Scope, names: Sequence[str]) -> Scope:

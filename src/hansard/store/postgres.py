@@ -55,6 +55,7 @@ class PostgresStore:
             timeout=wait_seconds,
             reconnect_timeout=wait_seconds,
             check=_check,
+            configure=_configure,
             open=False,
             kwargs={"prepare_threshold": 2, "connect_timeout": max(2, int(wait_seconds))},
         )
@@ -212,6 +213,12 @@ class PostgresStore:
 
 class _Behind(Exception):
     """The index has not seen everything yet."""
+
+
+def _configure(connection: psycopg.Connection[Row]) -> None:
+    """Make a new connection ready."""
+    PostgresTx(connection).run("plan_by_index")
+    connection.commit()
 
 
 def _check(connection: psycopg.Connection[Row]) -> None:

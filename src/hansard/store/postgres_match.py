@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hansard.model.query import Query, Term
-from hansard.store.indexing import HASHED, hashed
+from hansard.store.indexing import HASHED, PLACES, hashed
 
 BLOCK_BITS = 14
 _FAR = 2**62
@@ -22,10 +22,11 @@ def asked(
 ) -> list[dict[str, Any]]:
     """The parameters of the question: first about the newest blocks, at last about everything.
 
-    GIN finds all matches before it gives one. With a block as one more word it finds few.
+    GIN finds all matches before it gives one. With a block as one more word it finds few. `newest`
+    is the last position of the feed.
     """
     last = (_FAR if below is None else below) - 1
-    block = (last if newest is None else min(newest, last)) >> BLOCK_BITS
+    block = (last if newest is None else min((newest + 1) * PLACES - 1, last)) >> BLOCK_BITS
     whole = {"below": last + 1}
     if newest is None or block <= _FIRST:
         return [_question(query, facets, without) | whole]

@@ -13,16 +13,14 @@ if TYPE_CHECKING:
     from hansard.model.query import Query
 
 
-_ABOUT_INDEX = ("index_state", "newest_doc")
-
-
 class PostgresTx:
     """Runs named queries on one connection; events wait here for the commit."""
 
     __slots__ = ("_cursor", "_reading", "_texts", "events", "has_written")
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
-        self._cursor = connection.cursor()
+        # Numbers come as they are, not as text: a search reads thousands of them.
+        self._cursor = connection.cursor(binary=True)
         self._texts = queries.load_for_psycopg()
         self._reading = queries.only_reading()
         self.events: list[Any] = []
@@ -55,7 +53,8 @@ class PostgresTx:
     def script(self, text: str) -> None:
         """Run several statements without parameters."""
         self.has_written = True
-        self._cursor.execute(text.encode())
+        # Several in one go cannot be answered in binary.
+        self._cursor.connection.execute(text.encode())
 
     def match(
         self,
@@ -69,31 +68,36 @@ class PostgresTx:
         """A query in the language of tsquery."""
         # Loaded by whoever searches: the words' patterns take longer to make than a list to read.
         language = importlib.import_module("hansard.store.postgres_match")
+        newest = self._newest_position()
         asked: list[dict[str, Any]] = language.asked(
-            query, facets, without=without, newest=self._newest_doc(), below=below
+            query, facets, without=without, newest=newest, below=below
         )
         return [each | {"is_sure": between is None} for each in asked]
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)
 
-    def _newest_doc(self) -> int | None:
-        newest = self.one("newest_doc")
-        return None if newest is None else newest[0]
+    def _newest_position(self) -> int | None:
+        row = self.one("newest_position")
+        return None if row is None else row[0]
 
 
 class SnapshotTx(PostgresTx):
-    """Reads at one moment: what was asked about the index once need not be asked again."""
+    """Reads at one moment: how far the index has come is asked once."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_index_state",)
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         super().__init__(connection)
-        self._known: dict[str, Row | None] = {}
+        self._index_state: Row | None = None
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        if name not in _ABOUT_INDEX:
+        if name != "index_state":
             return super().one(name, **params)
-        if name not in self._known:
-            self._known[name] = super().one(name)
-        return self._known[name]
+        if self._index_state is None:
+            self._index_state = super().one(name)
+        return self._index_state
+
+    def _newest_position(self) -> int | None:
+        row = self.one("index_state")
+        return None if row is None else row[0] + row[2]

@@ -12,16 +12,16 @@ s.profile = :profile AND d.at >= :after AND d.at < :before
 d.no, d.entry_no, d.at, d.length, s.shelf
 FROM search_docs d JOIN sessions s ON s.no = d.entry_no >> 24
 
--- name: other_profile
--- Whether anyone else is here: then the profile is one of the words that are looked for.
-SELECT 1 WHERE EXISTS (SELECT 1 FROM sessions WHERE profile < :profile)
-    OR EXISTS (SELECT 1 FROM sessions WHERE profile > :profile);
-
 -- name: hidden_sessions
--- Those in the trash that no fork continues.
-SELECT s.no FROM sessions s WHERE s.profile = :profile AND s.shelf = 'trash' AND NOT EXISTS (
-    SELECT 1 FROM sessions c WHERE c.parent_no = s.no AND c.lineage IN ('fork', 'continuation')
-) LIMIT :limit;
+-- Those in the trash that no fork continues. 0 stands for all of other profiles: when anyone else is here,
+-- the profile is one of the words that are looked for.
+SELECT no FROM (
+    SELECT s.no FROM sessions s WHERE s.profile = :profile AND s.shelf = 'trash' AND NOT EXISTS (
+        SELECT 1 FROM sessions c WHERE c.parent_no = s.no AND c.lineage IN ('fork', 'continuation')
+    ) LIMIT :limit
+) AS hidden
+UNION ALL SELECT 0 WHERE EXISTS (SELECT 1 FROM sessions WHERE profile < :profile)
+    OR EXISTS (SELECT 1 FROM sessions WHERE profile > :profile);
 
 -- name: projects_sessions
 SELECT no FROM sessions WHERE project_no = :project_no LIMIT :limit;
@@ -31,13 +31,17 @@ SELECT {{head_columns}} FROM {{head_tables}} WHERE s.no {{among_numbers}};
 
 -- name: read_around
 -- Entries, and what was said near them in the same session. What tools said may be long: it is passed over.
+-- Sessions are compared by their difference: as an equation PostgreSQL would read the whole log to join by it.
 SELECT w.value, e.entry_no, e.role, e.body
 FROM {{these_numbers}} CROSS JOIN entries e
-WHERE e.entry_no BETWEEN w.value - :distance AND w.value + :distance AND e.entry_no >> 24 = w.value >> 24
+WHERE e.entry_no BETWEEN w.value - :distance AND w.value + :distance AND (e.entry_no >> 24) - (w.value >> 24) = 0
   AND (e.entry_no = w.value OR e.role IN ('user', 'assistant'));
 
 -- name: delete_doc
 DELETE FROM search_docs WHERE no = :no;
+
+-- name: newest_position
+SELECT COALESCE(MAX(position), 0) FROM feed;
 
 -- name: indexed_title
 SELECT doc_no, title FROM search_titles WHERE session_no = :session_no;

@@ -66,8 +66,18 @@ WHERE d.words @@ CAST(:match AS TSQUERY)
 
 -- name: matching_docs
 -- Everything that matches, then the newest of it: a walk down the primary key would take seconds for a rare word.
-SELECT no, entry_no, at, is_long FROM search_docs
-WHERE (words @@ CAST(:match AS TSQUERY) AND is_long = 0) OR (words @@ CAST(:loose AS TSQUERY) AND is_long = 1)
+-- Two halves: with OR between them every text would be unpacked and looked at again.
+SELECT no, entry_no, at, is_long, ctid AS place FROM search_docs
+WHERE words @@ CAST(:match AS TSQUERY) AND is_long = 0
+UNION ALL
+SELECT no, entry_no, at, is_long, ctid FROM search_docs
+WHERE words @@ CAST(:loose AS TSQUERY) AND is_long = 1
+
+-- name: ranked
+-- The row is read again where it was found a moment ago: its words would have been carried along in vain.
+-- What is only counted, because its area is not asked for, needs no score.
+SELECT n.no, CASE WHEN n.no & 1 <= :last_area THEN ts_rank(w.words, CAST(:rank AS TSQUERY)) ELSE 0 END, n.is_long
+FROM newest n JOIN search_docs w ON w.ctid = n.place ORDER BY n.no DESC
 
 -- name: find_newest
 WITH found AS MATERIALIZED ({{matching_docs}})
@@ -76,10 +86,9 @@ WHERE d.no < :below ORDER BY d.no DESC LIMIT :limit;
 
 -- name: find_scored
 WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
-    SELECT no, is_long FROM found WHERE no < :below ORDER BY no DESC LIMIT :limit
+    SELECT no, is_long, place FROM found WHERE no < :below ORDER BY no DESC LIMIT :limit
 )
-SELECT n.no, ts_rank(w.words, CAST(:rank AS TSQUERY)), n.is_long
-FROM newest n JOIN search_docs w ON w.no = n.no ORDER BY n.no DESC;
+{{ranked}};
 
 -- name: find_newest_filtered
 WITH found AS MATERIALIZED ({{matching_docs}})
@@ -90,13 +99,12 @@ ORDER BY d.no DESC LIMIT :limit;
 
 -- name: find_scored_filtered
 WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
-    SELECT d.no, d.is_long
+    SELECT d.no, d.is_long, d.place
     FROM found d JOIN sessions s ON s.no = d.entry_no >> 24
     WHERE d.no < :below AND {{search_filters}}
     ORDER BY d.no DESC LIMIT :limit
 )
-SELECT n.no, ts_rank(w.words, CAST(:rank AS TSQUERY)), n.is_long
-FROM newest n JOIN search_docs w ON w.no = n.no ORDER BY n.no DESC;
+{{ranked}};
 
 -- name: these_numbers
 unnest(CAST(:numbers AS BIGINT[])) AS w (value)
@@ -113,9 +121,6 @@ SELECT :no;
 
 -- name: widen_shard
 SELECT :no, :first_at, :last_at;
-
--- name: newest_doc
-SELECT COALESCE(MAX(no), 0) FROM search_docs;
 
 -- name: near_words
 -- Words of the newest documents that begin alike: candidates for another spelling.

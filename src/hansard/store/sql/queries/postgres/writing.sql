@@ -13,3 +13,8 @@ SELECT no, last_seq, wants_preview FROM advanced;
 -- name: wait_briefly
 -- For the rest of this transaction no lock is waited for longer than this many milliseconds.
 SET LOCAL lock_timeout = 100;
+
+-- name: plan_by_index
+-- Every query has its index. A young table has no statistics yet, a plan is kept, and reading the whole
+-- table would go on when it has grown.
+SET enable_seqscan = off;

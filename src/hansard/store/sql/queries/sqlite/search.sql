@@ -77,9 +77,6 @@ INSERT INTO search_shards (no, first_at, last_at) VALUES (:no, 46116860184273879
 -- name: widen_shard
 UPDATE search_shards SET first_at = MIN(first_at, :first_at), last_at = MAX(last_at, :last_at) WHERE no = :no;
 
--- name: newest_doc
-SELECT COALESCE(MAX(no), 0) FROM search_docs;
-
 -- name: near_words
 -- Words of the vocabulary that begin alike: candidates for another spelling.
 SELECT term FROM search_vocabulary
@@ -104,4 +101,7 @@ SELECT 1 FROM sqlite_master WHERE name = 'search_state';
 
 -- name: matching_docs
 -- Only PostgreSQL has this piece of a query.
+SELECT 1;
+
+-- name: ranked
 SELECT 1;

@@ -12,3 +12,7 @@ SELECT no, last_seq, 'entry' FROM sessions WHERE id = :id AND changes() = 1;
 -- name: wait_briefly
 -- There is one writer, and nothing to wait for.
 SELECT 1;
+
+-- name: plan_by_index
+-- SQLite knows no other way.
+SELECT 1;
