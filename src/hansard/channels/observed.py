@@ -1,12 +1,17 @@
 """What was said in a channel, but not to the agent: remembered until someone speaks to it."""
 
 from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+from hansard.engine import verbs
 from hansard.model import overheard
 from hansard.model.entry import Message
 
 MOST_LINES = 20
 MOST_CHANNELS = 500
+
+T = TypeVar("T")
 
 
 class Observed:
@@ -29,6 +34,18 @@ class Observed:
     def lines(self, channel: str) -> tuple[str, ...]:
         """What was said since the agent was last spoken to."""
         return tuple(self._lines.get(channel, ()))
+
+    async def give(self, channel: str, said: Message, give: Callable[[Message], Awaitable[T]]) -> T:
+        """Give a message to the house with the lines before it, which are then forgotten.
+
+        They wait on when a command came, which takes nothing along, and when nothing was taken in:
+        of a stranger nothing is kept, and a stranger makes nothing forgotten.
+        """
+        lines = () if verbs.find(said.text) is not None else self.lines(channel)
+        taken = await give(with_observed(said, lines))
+        if taken and lines:
+            self.forget(channel)
+        return taken
 
     def forget(self, channel: str) -> None:
         """The lines went into the record with a message."""

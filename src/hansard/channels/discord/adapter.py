@@ -11,10 +11,9 @@ from hansard.channels.discord.outbound import Post
 from hansard.channels.enclosures import Enclosures
 from hansard.channels.files import fetched
 from hansard.channels.growing import Growing
-from hansard.channels.observed import Observed, with_observed
+from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
 from hansard.config.secret import Secret
-from hansard.engine import verbs
 from hansard.engine.commands import REGISTRY
 from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import BadInput, HansardError, RetryLater, StoreUnavailable, Unreachable
@@ -230,10 +229,7 @@ class DiscordAdapter:
         known = heard.files if heard.files and await receive.admits(source) else ()
         parts, files = await fetched(known, self._rules.largest_file, wire.fetch)
         said = inbound.message_of(heard, me, parts)
-        if verbs.find(said.text) is None:
-            said = with_observed(said, self._observed.lines(where))
-        if await receive(source, said, files=files):
-            self._observed.forget(where)
+        await self._observed.give(where, said, lambda whole: receive(source, whole, files=files))
         if heard.is_command:
             await self._confirm(wire, heard)
 

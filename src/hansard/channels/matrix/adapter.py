@@ -14,7 +14,7 @@ from hansard.channels.matrix import inbound, outbound
 from hansard.channels.matrix.client import Client
 from hansard.channels.matrix.inbound import Event, Heard, Me, Room, Rules
 from hansard.channels.matrix.outbound import Post
-from hansard.channels.observed import Observed, with_observed
+from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
 from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import HansardError, NotAllowed, RetryLater, Unreachable
@@ -136,9 +136,10 @@ class MatrixAdapter:
             return
         is_known = heard.file is None or await receive.admits(source)
         said, held = await self._message(heard if is_known else replace(heard, file=None))
-        lines = self._observed.lines(place)
-        if await receive(source, with_observed(said, lines), files=held):
-            self._observed.forget(place)
+        taken = await self._observed.give(
+            place, said, lambda whole: receive(source, whole, files=held)
+        )
+        if taken:
             with contextlib.suppress(RetryLater, Unreachable):
                 await self.client.read_up_to(room_id, heard.event_id)
 

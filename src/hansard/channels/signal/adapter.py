@@ -11,12 +11,11 @@ from typing import Any
 
 from hansard.channels.enclosures import Enclosures, files_of
 from hansard.channels.files import gone, too_large
-from hansard.channels.observed import Observed, with_observed
+from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
 from hansard.channels.signal import inbound, outbound
 from hansard.channels.signal.client import Daemon
 from hansard.channels.signal.inbound import File, Heard, Me, Rules, Withdrawn
-from hansard.engine import verbs
 from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import (
     BadInput,
@@ -163,10 +162,7 @@ class SignalAdapter:
             parts.append(part)
             files += [data] if isinstance(part, Attachment) else []
         said = inbound.message_of(heard, tuple(parts))
-        lines = () if verbs.find(said.text) is not None else self._observed.lines(where)
-        said = with_observed(said, lines)
-        if await _stored(receive, heard, said, files) and lines:
-            self._observed.forget(where)
+        await self._observed.give(where, said, lambda whole: _stored(receive, heard, whole, files))
 
     async def _fetch(self, file: File, heard: Heard) -> tuple[Part, bytes]:
         """A file that came along, or words that say why it is missing."""

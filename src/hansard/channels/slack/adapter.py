@@ -12,14 +12,13 @@ from urllib.parse import parse_qsl
 from hansard.channels.enclosures import Enclosures
 from hansard.channels.files import fetched
 from hansard.channels.growing import Growing
-from hansard.channels.observed import Observed, with_observed
+from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
 from hansard.channels.slack import inbound, outbound, signature
 from hansard.channels.slack.client import Account, Envelope, Wire
 from hansard.channels.slack.inbound import Heard, Names, Rules
 from hansard.channels.slack.outbound import Post
 from hansard.config.secret import Secret
-from hansard.engine import verbs
 from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import BadInput, RetryLater, StoreUnavailable
 from hansard.model.delivery import Delivery
@@ -200,10 +199,9 @@ class SlackAdapter:
         known = heard.files if heard.files and await receive.admits(source) else ()
         parts, files = await fetched(known, rules.largest_file, self._wire.fetch)
         said = inbound.message_of(heard, account.me, parts)
-        if verbs.find(said.text) is None:
-            said = with_observed(said, self._observed.lines(heard.room))
-        if await receive(source, said, files=files):
-            self._observed.forget(heard.room)
+        await self._observed.give(
+            heard.room, said, lambda whole: receive(source, whole, files=files)
+        )
 
     async def _names(self, heard: Heard) -> Names:
         person = await self._wire.person(heard.user_id)

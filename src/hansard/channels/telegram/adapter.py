@@ -10,7 +10,7 @@ from typing import Any
 from hansard.channels.enclosures import Enclosure, Enclosures, FileRefused
 from hansard.channels.files import attachment, gone, too_large
 from hansard.channels.growing import Growing, preview
-from hansard.channels.observed import Observed, with_observed
+from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
 from hansard.channels.split import utf16_units
 from hansard.channels.telegram import inbound, outbound
@@ -177,18 +177,17 @@ class TelegramAdapter:
         if not self._concerns(incoming):
             await self._observe(incoming, receive)
             return
-        where = str(incoming.source.channel)
+        source = incoming.source
         parts, files = await self._fetched(incoming, receive)
         said = inbound.to_message(incoming, parts)
-        if not incoming.is_command:
-            said = with_observed(said, self._observed.lines(where))
         try:
-            await receive(incoming.source, said, files=files)
+            await self._observed.give(
+                str(source.channel), said, lambda whole: receive(source, whole, files=files)
+            )
         except BadInput as error:
             # It would be refused for ever, and everything after it would wait.
             log.warning("telegram: a message was refused: %s", error)
             await self._tell(incoming, f"Your message could not be taken in: {error}")
-        self._observed.forget(where)
 
     def _concerns(self, incoming: Incoming) -> bool:
         """Whether a message is for the agent."""

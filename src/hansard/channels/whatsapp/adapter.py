@@ -10,13 +10,12 @@ import msgspec
 
 from hansard.channels.enclosures import Enclosure, Enclosures, FileRefused, files_of
 from hansard.channels.files import gone, too_large
-from hansard.channels.observed import Observed, with_observed
+from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
 from hansard.channels.whatsapp import inbound, outbound
 from hansard.channels.whatsapp.client import Graph, TooLarge
 from hansard.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
 from hansard.config.secret import Secret
-from hansard.engine import verbs
 from hansard.engine.ports import Desk, Receive, Sent
 from hansard.errors import (
     BadInput,
@@ -198,15 +197,13 @@ class WhatsAppAdapter:
         is_known = heard.media is None or await receive.admits(source)
         file, files = await self._fetch(heard) if is_known else (None, ())
         said = inbound.message_of(heard, file)
-        lines = () if verbs.find(said.text) is not None else self._observed.lines(where)
-        said = with_observed(said, lines)
         try:
-            taken = await receive(source, said, files=files)
+            taken = await self._observed.give(
+                where, said, lambda whole: receive(source, whole, files=files)
+            )
         except BadInput as error:
             log.warning("whatsapp: a message cannot be stored: %s", error)
             return
-        if taken and lines:
-            self._observed.forget(where)
         if taken:
             self._remember(where, source.platform_message_id or "")
 
