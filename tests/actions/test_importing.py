@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import adopting, importing, verify
+from hansard.actions import adopting, importing, packet, verify
 from hansard.clock import RandomIds, SystemClock
 from hansard.errors import BadInput, NotFound
 from hansard.model import record
@@ -459,7 +459,7 @@ def test_a_long_session_is_shown_only_when_it_is_whole(
     assert len(first.refused) == 1
     again = importing.import_jsonl(store, lines, when=World(store).when())
     assert again.added == 1
-    assert again.entries == 2500 - 2 * adopting.BATCH_LINES
+    assert again.entries == 2500 - 2 * packet.BATCH_LINES
     assert World(store).head("s1").message_count == 2500
     assert verify.verify(store).broken == ()
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from hansard.actions import adopting
-from hansard.actions.adopting import Outcome, Packet
+from hansard.actions.adopting import Outcome
+from hansard.actions.packet import Packet
 from hansard.clock import Occasion
 from hansard.errors import BadInput, Conflict, StoreFull
 from hansard.model import record

@@ -22,6 +22,15 @@ access = group(
 )
 
 
+COLUMNS = (
+    Column("PLATFORM"),
+    Column("PERSON", flexible=True),
+    Column("NAME", flexible=True),
+    Column("STATE"),
+    Column("SINCE"),
+)
+
+
 @command("list", example="hansard access list")
 @pass_console
 def list_access(console: Console) -> None:
@@ -30,47 +39,24 @@ def list_access(console: Console) -> None:
         now = house.occasion().now
         permits = house.reading(doors.permits, profile=house.profile).result()
         asking = house.reading(doors.pairings, profile=house.profile, now=now).result()
-    items = [
-        {
-            "platform": each.platform,
-            "person": each.person_id,
-            "name": each.name,
-            "state": "allowed",
-            "since": time_text(each.given_at),
-        }
-        for each in permits
+    found = [
+        (each.platform, each.person_id, each.name, "allowed", each.given_at) for each in permits
     ]
-    items += [
-        {
-            "platform": platform,
-            "person": person,
-            "name": name,
-            "state": "asks",
-            "since": time_text(at),
-        }
-        for platform, person, name, at, _ in asking
-    ]
+    found += [(platform, person, name, "asks", at) for platform, person, name, at, _ in asking]
     if console.json:
+        names = ("platform", "person", "name", "state")
+        items = [
+            {**dict(zip(names, who, strict=True)), "since": time_text(at)} for *who, at in found
+        ]
         console.emit({"items": items, "next": None})
-        return
-    if not items:
+    elif not found:
         console.note(
             "Nobody was let in by hand. hansard.toml may allow people too: [access.PLATFORM]."
         )
-        return
-    times = [each.given_at for each in permits] + [at for _, _, _, at, _ in asking]
-    rows = [
-        [*(str(item[key] or "") for key in ("platform", "person", "name", "state")), second(at)]
-        for item, at in zip(items, times, strict=True)
-    ]
-    columns = (
-        Column("PLATFORM"),
-        Column("PERSON", flexible=True),
-        Column("NAME", flexible=True),
-        Column("STATE"),
-        Column("SINCE"),
-    )
-    console.print(table(columns, rows, width=console.width if console.is_terminal else None))
+    else:
+        rows = [[*(word or "" for word in who), second(at)] for *who, at in found]
+        width = console.width if console.is_terminal else None
+        console.print(table(COLUMNS, rows, width=width))
 
 
 @command("approve", example="hansard access approve K7QM2XPA")
