@@ -1,5 +1,6 @@
 """From the shell into a command and back: exit codes, and one clear line for every failure."""
 
+import gc
 import importlib
 import json
 import os
@@ -70,6 +71,8 @@ def main(args: Sequence[str] | None = None) -> int:
         )
         Report().tell("failed", f"The answer could not be written: {error.strerror}. {done}")
         return FAILED
+    if args is None:
+        gc.freeze()  # The process ends: nobody need look for garbage in all of it once more.
     return code
 
 

@@ -93,9 +93,14 @@ def of_session(session_no: int) -> str:
     return f"{_SESSION}{session_no:x}"
 
 
-def session_of(word: str) -> int | None:
+def is_session(word: str) -> bool:
+    """Whether a word of the index says in which session something is."""
+    return word.startswith(_SESSION)
+
+
+def session_of(word: str) -> int:
     """The session whose facet a word is; the inverse of `of_session`."""
-    return int(word[len(_SESSION) :], 16) if word.startswith(_SESSION) else None
+    return int(word[len(_SESSION) :], 16)
 
 
 def of_month(year: int, month: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from hansard.clock import from_micros
 from hansard.model.entry import SEQ_BITS
 from hansard.model.query import Query
-from hansard.model.search_text import of_month, of_session, session_of
+from hansard.model.search_text import is_session, of_month, session_of
 from hansard.store import sqlite_file, sqlite_match, stretches
 from hansard.store.database import Row
 from hansard.store.numbers import in_braces
@@ -123,13 +123,13 @@ class IndexTx(SqliteTx):
 
     def _places(self, facets: Sequence[Sequence[str]]) -> dict[int, set[str]] | None:
         """In which ranges sessions are that are asked for, where these are many; as words."""
-        wanted = {word for group in facets if len(group) > FEW_SESSIONS for word in group}
-        numbers = [no for no in map(session_of, wanted) if no is not None]
-        if not numbers:
+        groups = [group for group in facets if _are_many_sessions(group)]
+        if not groups:
             return None
+        words = {session_of(word): word for group in groups for word in group}
         found: dict[int, set[str]] = defaultdict(set)
-        for shard, no in super().all("places_of_sessions", numbers=in_braces(numbers)):
-            found[shard].add(of_session(no))
+        for shard, no in super().all("places_of_sessions", numbers=in_braces(words)):
+            found[shard].add(words[no])
         return found
 
     def _shards(self) -> list[int]:
@@ -142,11 +142,13 @@ class IndexTx(SqliteTx):
 def _only(facets: Sequence[Sequence[str]], there: set[str]) -> list[Sequence[str]]:
     """The groups of facets without those sessions that are elsewhere."""
     return [
-        group
-        if len(group) <= FEW_SESSIONS or session_of(group[0]) is None
-        else [word for word in group if word in there]
+        [word for word in group if word in there] if _are_many_sessions(group) else group
         for group in facets
     ]
+
+
+def _are_many_sessions(group: Sequence[str]) -> bool:
+    return len(group) > FEW_SESSIONS and is_session(group[0])
 
 
 def _months(first: int, last: int) -> list[str]:
