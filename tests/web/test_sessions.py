@@ -321,6 +321,13 @@ async def test_search_usage_bindings_and_export(server: Served, client: Client) 
     assert "sandbox" in page.headers["content-security-policy"]
 
 
+async def test_a_path_that_is_not_there_says_where_the_paths_are(client: Client) -> None:
+    lost = await client.call("GET", "/sesions")
+
+    assert lost.status_code == 404
+    assert "openapi.json" in lost.json()["detail"]
+
+
 async def test_a_search_says_what_its_query_names_in_vain(client: Client) -> None:
     found = await client.get("/search?q=walrus in:Nowhere")
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from hansard.app.imports import Discovery, Outcome, Progress
@@ -63,7 +64,7 @@ def discoveries(found: Sequence[Discovery], *, now: datetime, width: int | None)
     rows = [
         (
             each.tool,
-            each.place,
+            _from_home(each.place),
             f"{each.units:,}",
             size(each.bytes),
             f"{each.new_units:,}" if each.new_units else "-",
@@ -127,6 +128,12 @@ def _warning(found: Discovery, *, now: datetime) -> str:
     left = (found.expires_at - now).total_seconds()
     when = "the first any time now" if left <= 0 else f"the first in {_span(left)}"
     return f"{found.title} will delete {count(found.expiring, 'new file')} within a week, {when}."
+
+
+def _from_home(place: str) -> str:
+    """A place as people write it: a path in their home begins with `~`."""
+    home = str(Path.home())
+    return f"~{place.removeprefix(home)}" if place.startswith(f"{home}/") else place
 
 
 def _place(where: str) -> str:

@@ -30,6 +30,11 @@ _NAMES = {
     429: "too-many",
     503: "retry-later",
 }
+# The framework's own words, and what helps more.
+_SAID = {
+    "Not Found": "There is no such path; /api/v1/openapi.json lists them all.",
+    "Method Not Allowed": "This path does not take that method; /api/v1/openapi.json says which.",
+}
 _UNREAD = (408, 413)
 _SHOWN = 5
 log = logging.getLogger("hansard.web")
@@ -110,7 +115,8 @@ async def _of_the_framework(request: Request, error: Exception) -> Response:
     kind = _NAMES.get(error.status_code, "error")
     more: dict[str, Any] = {"committed": "no"} if _is_write(request) else {}
     headers = dict(error.headers or {})
-    return problem(error.status_code, kind, str(error.detail), headers=headers, **more)
+    said = _SAID.get(str(error.detail), str(error.detail))
+    return problem(error.status_code, kind, said, headers=headers, **more)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
