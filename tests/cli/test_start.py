@@ -30,6 +30,7 @@ HEAVY = {
     "tomllib",
     "typing_extensions",
     "uvicorn",
+    "zstandard",
 }
 PROGRAM = (
     "import json, sys; from hansard.cli import main; main(sys.argv[1:]); "
@@ -66,6 +67,12 @@ def test_a_reading_command_loads_nothing_heavy(hansard: Program, args: list[str]
     hansard.append("new", "hello", "--title", "Capitals")
 
     assert loaded(hansard, *args) & HEAVY == {"apsw"}
+
+
+def test_a_search_loads_the_words_and_little_else(hansard: Program) -> None:
+    hansard.append("new", "hello", "--title", "Capitals")
+
+    assert loaded(hansard, "search", "hello") & HEAVY == {"apsw", "hansard.model.words"}
 
 
 def test_the_package_gives_its_public_names_and_no_others() -> None:
