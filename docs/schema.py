@@ -34,6 +34,7 @@ _ENDS = {
     # The same index, kept in another way.
     "ALTER INDEX": re.compile(r".*;$"),
     # The same rules in other words.
+    "ALTER TABLE": re.compile(r".*;$"),
     "PRAGMA": re.compile(r".*;$"),
     "UPDATE sqlite_schema": re.compile(r"WHERE .*;$"),
 }

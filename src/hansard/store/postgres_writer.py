@@ -152,6 +152,7 @@ class PostgresWriter:
         except Tangled:
             with self._guard:
                 self._waiting.extendleft(job._replace(is_alone=True) for job in reversed(jobs))
+                self._have_watched()
             return
         except BaseException as error:  # handed to the callers: no one waits for a dead thread
             outcomes = [Outcome(None, _told(error)) for _ in jobs]

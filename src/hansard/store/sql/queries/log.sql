@@ -3,13 +3,14 @@
 -- name: advance
 -- Take the next number of a session for a message, and fold it into the head.
 -- Only the lease holder passes while a turn runs; no one passes once the session has ended.
+-- The profile is no help in finding it: without statistics PostgreSQL would walk through all of a profile.
 UPDATE sessions SET
     last_seq = last_seq + 1,
     last_active_at = CASE WHEN :active_at > last_active_at THEN :active_at ELSE last_active_at END,
     last_reply_seq = CASE WHEN :is_reply = 1 THEN last_seq + 1 ELSE last_reply_seq END,
     message_count = message_count + 1,
     tool_call_count = tool_call_count + :tool_calls
-WHERE id = :id AND profile = :profile AND ended_at IS NULL AND read_only = 0 AND shelf <> 'gone'
+WHERE id = :id AND profile || '' = :profile AND ended_at IS NULL AND read_only = 0 AND shelf <> 'gone'
   AND COALESCE(running_turn, '') = :turn_id
 RETURNING no, last_seq, CASE WHEN preview IS NULL THEN 1 ELSE 0 END AS wants_preview;
 
