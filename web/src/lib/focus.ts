@@ -1,5 +1,8 @@
 /** Focus is never lost: when what had it goes away, the transcript or the page takes it. */
 const MOST_FRAMES = 120
+let byKey = false
+addEventListener('keydown', () => (byKey = true), true)
+addEventListener('pointerdown', () => (byKey = false), true)
 
 export function keepFocus(frames = MOST_FRAMES): void {
   requestAnimationFrame(() => {
@@ -12,6 +15,13 @@ export function keepFocus(frames = MOST_FRAMES): void {
       return
     }
     if (!next.hasAttribute('tabindex')) next.tabIndex = -1
+    if (!byKey) arrive(next)
     next.focus({ preventScroll: true })
   })
+}
+
+/** Nobody pressed a key yet: the focus is there, and shown when one is pressed. */
+function arrive(node: HTMLElement): void {
+  node.dataset['arrived'] = ''
+  addEventListener('keydown', () => delete node.dataset['arrived'], { capture: true, once: true })
 }

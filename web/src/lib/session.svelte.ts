@@ -53,6 +53,7 @@ export class OpenSession {
   async load(around: number | null = null): Promise<void> {
     this.loading = true
     this.error = null
+    this.errorStatus = 0
     try {
       const [detail, end] = await Promise.all([
         get<Detail>(`/sessions/${this.id}`, {}, this.abort.signal),
@@ -72,6 +73,8 @@ export class OpenSession {
       if (isAbort(error)) return
       this.error = explain(error)
       this.errorStatus = error instanceof Problem ? error.status : 0
+      // The stream refuses who asks for what is not there, and all tabs share it.
+      if (this.errorStatus === 404) live.watch([])
     } finally {
       this.loading = false
     }
@@ -131,6 +134,7 @@ export class OpenSession {
     if (name === 'resync') void this.load()
     else if (name === 'hello') void this.catchUp()
     else if (name === 'head') this.headChanged(data as Head)
+    else if (name === 'gone' && (data as { id: string }).id === this.id) void this.load()
     else if (name === 'entry') this.entryCame(data as Entry)
     else {
       const said = data as { session_id?: string; turn_id?: string; data?: unknown }

@@ -34,6 +34,7 @@ export class Upkeep {
     try {
       this.seen = await get<Overview>('/upkeep')
       this.job = this.seen.jobs[0] ?? null
+      this.error = null
       if (this.job?.state === 'running') this.follow(this.job.id)
     } catch (failure) {
       if (failure instanceof Problem && (failure.status === 403 || failure.status === 409)) this.refused = failure.message

@@ -1,0 +1,127 @@
+"""What goes wrong is said where it happened, with a way on; nothing else is taken away by it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from hansard.app.house import open_house
+from tests.browser.conftest import WRITE, Served, Visitor, served
+
+pytestmark = pytest.mark.timeout(300)
+ARABIC = "مرحبا، هذا هو الرمز:\n\n```python\nprint('hello')\n```\n\nو `server.py` أيضا"
+LONGEST = "Donaudampfschifffahrtsgesellschaftskapitän" * 2 + "smützenabzeichen"
+
+
+def fails_once(page: Page, pattern: str) -> None:
+    """The server has a fault, the first time it is asked this."""
+    problem = {"type": "urn:hansard:problem:failed", "detail": "Something went wrong here."}
+
+    body = json.dumps(problem)
+
+    def answer(route: Route) -> None:
+        route.fulfill(status=500, content_type="application/problem+json", body=body)
+
+    page.route(pattern, answer, times=1)
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "there"),
+    [
+        ("/?shelf=chats", "**/api/v1/sessions?*shelf*", ".item"),
+        ("/search?q=disk", "**/api/v1/search?*", ".hit"),
+        ("/usage", "**/api/v1/usage?*", ".chart"),
+        ("/live", "**/api/v1/bindings?*", ".bindings li"),
+        ("/settings", "**/api/v1/upkeep", "button:text('Back up now')"),
+    ],
+)
+def test_a_fault_is_said_and_trying_again_helps(
+    lived_in: Served, visit: Visitor, path: str, asked: str, there: str
+) -> None:
+    page = visit(lived_in, "/login").page
+    fails_once(page, asked)
+    page.goto(lived_in.address + path)
+
+    expect(page.get_by_role("alert")).to_contain_text("Something went wrong here.")
+    page.get_by_role("alert").get_by_role("button", name="Retry").click()
+
+    expect(page.locator(there).first).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_dead_link_says_so_and_leaves_the_stream_alive(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in, "/s/nowhere").page
+
+    expect(page.get_by_text("There is no such session.")).to_be_visible()
+    expect(page.locator(".head h1")).to_have_text("Not found")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+
+
+def test_a_login_that_is_over_leads_back_to_the_same_place(
+    lived_in: Served, visit: Visitor
+) -> None:
+    seen = visit(lived_in, "/usage")
+    expect(seen.page.locator(".chart")).to_be_visible()
+    seen.context.clear_cookies()
+
+    seen.page.reload()
+
+    seen.page.wait_for_url("**/login?next=%2Fusage")
+    expect(seen.page.get_by_label("Password")).to_be_visible()
+
+
+def test_a_server_that_is_gone_covers_nothing_and_keeps_what_was_typed(
+    empty: Served, visit: Visitor
+) -> None:
+    seen = visit(empty)
+    page = seen.page
+    seen.asks("hello")
+    expect(page.get_by_text("I am the demo agent").first).to_be_visible()
+    empty.stop(kill=True)
+
+    banner = page.locator(".banner")
+    expect(banner).to_contain_text("The server does not answer.")
+    bar, box = banner.bounding_box(), page.get_by_label("Filter titles").bounding_box()
+    assert bar is not None
+    assert box is not None
+    assert box["y"] >= bar["y"] + bar["height"]
+    page.get_by_role("textbox", name=WRITE).fill("are you there?")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("your text is still here")
+    expect(page.get_by_role("textbox", name=WRITE)).to_have_value("are you there?")
+
+
+def test_focus_that_came_by_itself_shows_with_the_first_key(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    href = page.locator(".item").nth(3).get_attribute("href")
+    page.goto(f"{lived_in.address}{href}")
+    log = page.locator(".log")
+    expect(log).to_be_focused()
+    ring = "node => getComputedStyle(node).boxShadow"
+
+    assert log.evaluate(ring) == "none"
+    page.keyboard.press("Shift")
+    assert "inset" in log.evaluate(ring)
+
+
+@pytest.mark.parametrize("phone", [False, True])
+def test_any_script_and_any_length_has_its_place(
+    tmp_path: Path, visit: Visitor, phone: bool
+) -> None:
+    with open_house(home=str(tmp_path), create=True) as house:
+        chat = house.new_session(title=LONGEST)
+        chat.append("user", "x" * 500)
+        id = chat.append("assistant", ARABIC).session_id
+    with served(tmp_path) as server:
+        page = visit(server, f"/s/{id}", phone=phone).page
+        code = page.locator(".code pre")
+        expect(code).to_be_visible()
+
+        assert code.evaluate("node => getComputedStyle(node).direction") == "ltr"
+        prose = page.locator(".message", has_text="مرحبا").locator("[dir=auto]").first
+        assert prose.evaluate("node => node.matches(':dir(rtl)')")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.locator(".log").evaluate("node => node.scrollWidth <= node.clientWidth")
