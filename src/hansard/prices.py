@@ -84,7 +84,9 @@ def cost_of_tokens(
     if found is None:
         return None
     provider, info = found
-    price = info.get_prices(at)
+    prices = info.prices
+    # Most models have one price at all times.
+    price = prices if prices.__class__ is ModelPrice else info.get_prices(at)
     rates = _rates(price, sent)
     if rates is not None:
         return Cost(rates.microusd(tokens), provider)
@@ -104,11 +106,12 @@ class _Rates:
     cache_write: int
 
     def microusd(self, tokens: Tokens) -> int:
+        sent, output, cache_read, cache_write, _ = tokens
         total = (
-            self.input * tokens.input
-            + self.output * tokens.output
-            + self.cache_read * tokens.cache_read
-            + self.cache_write * tokens.cache_write
+            self.input * sent
+            + self.output * output
+            + self.cache_read * cache_read
+            + self.cache_write * cache_write
         )
         return (total + _SCALE // 2) // _SCALE
 

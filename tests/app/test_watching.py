@@ -12,6 +12,7 @@ from hansard.app import serving, watching
 from hansard.app.house import House, open_house
 from hansard.app.imports import Outcome, Progress, Wish
 from hansard.errors import HansardError, StoreUnavailable
+from hansard.importers import weaver
 from tests.importers.write_claude_code import Tape, new_uuid, text
 
 
@@ -57,7 +58,10 @@ def test_what_is_added_while_it_watches_is_read(house: House, tape: Tape) -> Non
     assert [(each.added, each.messages) for each in told] == [(1, 1), (0, 1), (0, 1)]
 
 
-def test_an_import_is_left_in_the_middle_and_gone_on_with_later(house: House, tape: Tape) -> None:
+def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
+    house: House, tape: Tape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weaver, "ROWS", 1000)
     for number in range(1500):
         tape.prompt(f"Line {number} " + "x" * 300)
     tape.write()

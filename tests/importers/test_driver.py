@@ -10,7 +10,7 @@ import pytest
 
 from hansard.errors import BadInput
 from hansard.formats import parts
-from hansard.importers import files
+from hansard.importers import files, weaver
 from hansard.importers.base import (
     Begin,
     Branch,
@@ -390,20 +390,22 @@ def test_what_a_tool_keeps_in_a_profile_stays_apart(
 
 
 def test_a_large_session_is_whole_before_people_see_it(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: Archive, unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = [said(f"line {n}") for n in range(2500)]
+    monkeypatch.setattr(weaver, "ROWS", 100)
+    many = [said(f"line {n}") for n in range(250)]
     marked = [each for n, one in enumerate(many) for each in (one, Mark(place=min(n, unit.size)))]
     scripted.events = [Begin(native_id="s1"), *marked, Broken()]
     broken = archive.take(scripted, [unit])
-    seen = archive.count()
+    seen, written = archive.count(), archive.store.read(_entries_there).result()
 
     scripted.events = [Begin(native_id="s1"), *marked]
     report = archive.take(scripted, [touched(unit.path)])
 
     assert (broken.skipped, seen) == (1, 0)
+    assert written == 200
     assert report.skipped == 0
-    assert archive.texts("scripted", "s1") == [f"line {n}" for n in range(2500)]
+    assert archive.texts("scripted", "s1") == [f"line {n}" for n in range(250)]
     assert archive.count() == 1
     archive.check()
 
@@ -480,19 +482,21 @@ def test_who_answers_to_what_was_taken_back_makes_its_way_the_current_one(
 
 
 def test_a_large_source_without_marks_is_written_in_pieces(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: Archive, unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(weaver, "ROWS", 100)
+
     def seen() -> Iterator[Event]:
         yield Begin(native_id="s1")
-        for number in range(2500):
+        for number in range(250):
             yield said(f"line {number}")
         rows = archive.store.read(_entries_there).result()
-        assert rows >= 2000
+        assert rows == 200
 
     scripted.events = seen()
     archive.take(scripted, [unit])
 
-    assert archive.texts("scripted", "s1") == [f"line {n}" for n in range(2500)]
+    assert archive.texts("scripted", "s1") == [f"line {n}" for n in range(250)]
     archive.check()
 
 

@@ -18,7 +18,6 @@ import msgspec
 
 from hansard.model.session import Kind, Lineage
 from hansard.model.usage import Usage
-from hansard.store.ledger import Call
 
 Json = dict[str, Any]
 # A message whose parent is not named follows the one before it.
@@ -121,6 +120,18 @@ class Facts(_Event):
     fields: Json
 
 
+class Used(_Event):
+    """A model call of which only the tokens are known: a `Usage` that takes no time to make."""
+
+    call_id: str
+    model: str
+    at: datetime
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
 class Said(_Event):
     """A message, in the form the log keeps.
 
@@ -137,7 +148,7 @@ class Said(_Event):
     finish_reason: str | None = None
     token_count: int | None = None
     extra: Json | None = None
-    usage: Sequence[Usage | Call] = ()
+    usage: Sequence[Usage | Used] = ()
     # The bytes of the attachments among the parts.
     blobs: Sequence[bytes] = ()
 
@@ -169,7 +180,7 @@ class Branch(_Event):
 class Spent(_Event):
     """Model calls that belong to the session and to no message."""
 
-    usage: Sequence[Usage | Call]
+    usage: Sequence[Usage | Used]
 
 
 class Skipped(_Event):

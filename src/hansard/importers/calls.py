@@ -1,11 +1,13 @@
 """One model call, from what a tool noted of it."""
 
 import math
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from hansard.clock import to_micros
 from hansard.formats import shape
+from hansard.importers.base import Used
 from hansard.model.usage import CostStatus, Usage
 from hansard.prices import SOURCE, VERSION, Tokens, cost_of, cost_of_tokens
 from hansard.store import ledger
@@ -51,32 +53,27 @@ def one(
     )
 
 
-def of_model(call_id: str, model: str, tokens: Tokens, *, at: datetime) -> Call:
-    """A call of a model whose provider is not named, as the ledger keeps it, with our price."""
-    cost = cost_of_tokens(tokens, model, at=at)
-    name, about = column(call_id), ledger.word(model)
-    if cost is None:
-        return Call(name, to_micros(at), about, None, None, None, None, *tokens)
-    return Call(
-        name,
-        to_micros(at),
-        about,
-        cost.provider,
-        None,
-        None,
-        None,
-        *tokens,
-        cost.microusd,
-        CostStatus.ESTIMATED,
-        SOURCE,
-        VERSION,
+def kept(used: Iterable[Usage | Used], *, now: datetime) -> list[Call]:
+    """Calls as the ledger keeps them, with our price where their tool told none."""
+    return [
+        _of_tokens(each) if isinstance(each, Used) else _of_usage(each, now=now) for each in used
+    ]
+
+
+def _of_tokens(used: Used) -> Call:
+    tokens = Tokens(
+        used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens
     )
+    cost = cost_of_tokens(tokens, used.model, at=used.at)
+    provider = None if cost is None else cost.provider
+    known = column(used.call_id), to_micros(used.at), ledger.word(used.model), provider
+    if cost is None:
+        return Call(*known, None, None, None, *tokens)
+    status = CostStatus.ESTIMATED
+    return Call(*known, None, None, None, *tokens, cost.microusd, status, SOURCE, VERSION)
 
 
-def kept(used: Usage | Call, *, now: datetime) -> Call:
-    """A call as the ledger keeps it, with our price where its tool told none."""
-    if isinstance(used, Call):
-        return used
+def _of_usage(used: Usage, *, now: datetime) -> Call:
     call, cost = ledger.call_of(used, at=now), cost_of(used, at=now)
     if cost is None:
         return call

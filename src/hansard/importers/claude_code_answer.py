@@ -5,13 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from hansard.formats import anthropic_blocks
-from hansard.importers import calls
-from hansard.importers.base import Said
+from hansard.importers.base import Said, Used
 from hansard.importers.claude_code_line import Answer, Line
 from hansard.importers.claude_code_words import content_of, merged
 from hansard.importers.content import Content
-from hansard.prices import Tokens
-from hansard.store.ledger import Call
 
 TOOL = "claude-code"
 _SYNTHETIC = "<synthetic>"
@@ -92,21 +89,23 @@ def call_ids(message: Answer) -> list[tuple[str, str]]:
     return found
 
 
-def _usage(line: Line, at: datetime) -> Sequence[Call]:
+def _usage(line: Line, at: datetime) -> Sequence[Used]:
     """What the call used: billed once, in however many files and lines it stands."""
     message = line.message or _EMPTY
-    told, model = message.usage, message.model
-    if told is None or model is None or model == _SYNTHETIC:
+    tokens, model = message.usage, message.model
+    if tokens is None or model is None or model == _SYNTHETIC:
         return ()
     name = message.id or line.uuid
-    tokens = Tokens(
-        _whole(told.input_tokens),
-        _whole(told.output_tokens),
-        _whole(told.cache_read_input_tokens),
-        _whole(told.cache_creation_input_tokens),
+    used = Used(
+        call_id=f"{TOOL}:{name}:{line.requestId}" if line.requestId else f"{TOOL}:{name}",
+        model=model,
+        at=at,
+        input_tokens=_whole(tokens.input_tokens),
+        output_tokens=_whole(tokens.output_tokens),
+        cache_read_tokens=_whole(tokens.cache_read_input_tokens),
+        cache_write_tokens=_whole(tokens.cache_creation_input_tokens),
     )
-    call_id = f"{TOOL}:{name}:{line.requestId}" if line.requestId else f"{TOOL}:{name}"
-    return (calls.of_model(call_id, model, tokens, at=at),)
+    return (used,)
 
 
 def _whole(number: int | None) -> int:

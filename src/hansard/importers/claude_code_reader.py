@@ -40,7 +40,7 @@ from hansard.importers.content import Content
 from hansard.importers.recent import Recent
 from hansard.model.session import Kind, Lineage
 
-MARK_EVERY = 256 * 1024
+MARK_EVERY = 1024 * 1024
 MOST_HELD = 8 * 1024 * 1024
 NOTED = 50
 
@@ -224,8 +224,17 @@ class Reader:
             is_awaited = is_awaited and name is not None
             given = block.get("content")
             anthropic_blocks.add_result(content, id, given, name=name, is_error=is_error)
-        parent = FOLLOWS if is_awaited else self._parent(line)
-        self._put(line, content.said("tool", self._at, parent=parent))
+        self._put(
+            line,
+            Said(
+                role="tool",
+                parts=content.parts,
+                blobs=content.blobs,
+                at=self._at,
+                id=line.uuid,
+                parent=FOLLOWS if is_awaited else self._parent(line),
+            ),
+        )
 
     def _take_words(self, line: Line, blocks: list[Any], *, is_second: bool = False) -> None:
         role, content = words_of(blocks, is_meta=line.isMeta is True)

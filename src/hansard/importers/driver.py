@@ -245,7 +245,7 @@ class Reading:
                 # Nearly everything is a message: the short way to where it goes.
                 self._is_ahead = True
                 weaver.say(event)
-                if self._mark is None:
+                if self._mark is None and weaver.is_full:
                     self._flush_unmarked(weaver)
             else:
                 self._take(event)

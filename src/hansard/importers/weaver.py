@@ -14,7 +14,7 @@ from hansard.actions import weaving
 from hansard.actions.weaving import Added, Descent, Row, Sheaf
 from hansard.clock import encode_id, to_micros
 from hansard.importers import calls
-from hansard.importers.base import FOLLOWS, Begin, Compacted, Said, TakenBack
+from hansard.importers.base import FOLLOWS, Begin, Compacted, Said, TakenBack, Used
 from hansard.importers.bodies import body_text, preview_of
 from hansard.importers.facts import line_of
 from hansard.importers.known_log import KnownLog
@@ -29,10 +29,9 @@ from hansard.store import imports
 from hansard.store.blobs import hash_of
 from hansard.store.entries import MAX_BODY
 from hansard.store.imports import Imported, ReadUnit
-from hansard.store.ledger import Call
 
-ROWS = 1000
-BYTES = 1024 * 1024
+ROWS = 4000
+BYTES = 4 * 1024 * 1024
 SEARCHES = 20
 
 
@@ -50,7 +49,7 @@ class Weaver:
         self._active = 0
         self._added = Added()
         self._rows: list[Row] = []
-        self._usage: list[Call] = []
+        self._usage: list[Usage | Used] = []
         self._blobs: dict[str, bytes] = {}
         self._bytes = 0
         self._seqs = Recent[int]()
@@ -91,7 +90,7 @@ class Weaver:
         micros = to_micros(said.at)
         self._note_time(said, micros)
         if said.usage:
-            self.pay(said.usage)
+            self._usage.extend(said.usage)
         is_new = self._log is None and here == self._here
         if not is_new and self._recognise(here, "message", role, text, said.id):
             return
@@ -158,10 +157,9 @@ class Weaver:
                 way.append((*key, self._here))
             self._heard.add(key)
 
-    def pay(self, usage: Sequence[Usage | Call]) -> None:
+    def pay(self, usage: Sequence[Usage | Used]) -> None:
         """Count model calls."""
-        now = self._target.when.now
-        self._usage.extend([calls.kept(used, now=now) for used in usage])
+        self._usage.extend(usage)
 
     def flush(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None = None) -> bool:
         """Write what is waiting; say whether the session is there afterwards."""
@@ -390,7 +388,7 @@ class Weaver:
             descent=self._descent,
             aliases=self._begin.aliases,
             rows=self._rows,
-            usage=self._usage,
+            usage=calls.kept(self._usage, now=self._target.when.now),
             blobs=list(self._blobs.values()),
             added=self._added,
             is_involved=self._is_involved,
