@@ -1,7 +1,7 @@
 """What the Telegram adapter does beyond the suite; and that the fake is one the library knows."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -362,6 +362,15 @@ class Shelf:
 
     async def moved(self, old: str, new: str) -> None:
         raise AssertionError(new)
+
+    async def place(self) -> str | None:
+        return None
+
+    async def keep_place(self, place: str) -> None:
+        raise AssertionError(place)
+
+    async def chats(self, *, most: int) -> Sequence[Channel]:
+        return ()
 
 
 async def test_a_picture_is_shown_and_one_that_cannot_be_is_a_document(fake: FakeTelegram) -> None:
