@@ -66,10 +66,9 @@ class Server:
     def create_database(self, *, template: str | None = None) -> str:
         """Make a new database, empty or a copy of the one at the URL `template`; return its URL."""
         name = f"hansard_{uuid.uuid4().hex[:16]}"
-        if template is None:
-            _execute(self.url, "CREATE DATABASE {}", name)
-        else:
-            _execute(self.url, "CREATE DATABASE {} TEMPLATE {}", name, _database_of(template))
+        # Copying files takes a quarter of the time that writing pages into the WAL does.
+        given = "template1" if template is None else _database_of(template)
+        _execute(self.url, "CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, given)
         return _with_database(self.url, name)
 
     def drop_database(self, url: str) -> None:
