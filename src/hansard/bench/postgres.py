@@ -53,8 +53,9 @@ def _searches(stack: ExitStack, url: str, folder: Path, count: int) -> Iterator[
     language = Language()
     there = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     stack.enter_context(closing(there))
-    search_store.fill(there, corpus(language, count))
-    here = populate.opened(search_store.build(folder, language, count))
+    # A language goes on where it stopped: for the same messages, each begins with its own.
+    search_store.fill(there, corpus(Language(), count))
+    here = populate.opened(search_store.build(folder, Language(), count))
     stack.enter_context(closing(here))
     for store in (there, here):
         store.catch_up(None).result()

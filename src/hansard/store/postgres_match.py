@@ -8,8 +8,8 @@ from hansard.store.indexing import HASHED, PLACES, hashed
 
 BLOCK_BITS = 14
 _FAR = 2**62
-# How many of the newest blocks are asked first; a common word has enough matches there.
-_FIRST, _THEN = 2, 30
+# How many blocks are asked at a time, newest first; a common word has enough matches in the first.
+_STEPS = (2, 6, 24)
 
 
 def asked(
@@ -26,23 +26,23 @@ def asked(
     is the last position of the feed.
     """
     last = (_FAR if below is None else below) - 1
-    block = (last if newest is None else min((newest + 1) * PLACES - 1, last)) >> BLOCK_BITS
-    whole = {"below": last + 1}
-    if newest is None or block <= _FIRST:
-        return [_question(query, facets, without) | whole]
-    near = range(block, max(-1, block - _FIRST), -1)
-    far = range(block - _FIRST, max(-1, block - _FIRST - _THEN), -1)
-    rest = {"below": min(last + 1, (far[-1] if far else block) << BLOCK_BITS)}
-    return [
-        _question(query, [*facets, _blocks(near)], without) | whole,
-        _question(query, [*facets, _blocks(far)], without) | whole,
-        _question(query, facets, without) | rest,
-    ]
+    below = last + 1
+    questions = []
+    if newest is not None:
+        block = min((newest + 1) * PLACES - 1, last) >> BLOCK_BITS
+        for step in _STEPS:
+            if block < 2 * step:
+                break  # the rest is hardly more
+            blocks = _blocks(range(block, block - step, -1))
+            questions.append(_question(query, [*facets, blocks], without) | {"below": last + 1})
+            block -= step
+            below = min(last + 1, (block + 1) << BLOCK_BITS)
+    return [*questions, _question(query, facets, without) | {"below": below}]
 
 
 def _question(
     query: Query, facets: Sequence[Sequence[str]], without: Sequence[str]
-) -> dict[str, str]:
+) -> dict[str, Any]:
     given = [_any(map(_quoted, group)) for group in facets]
     given += [f"!{_quoted(word)}" for word in without]
     wanted = [_any(map(_term, group)) for group in query.groups]
