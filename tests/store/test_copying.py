@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from hansard.actions import verify
+from hansard.actions.listing import Filters, listing
+from hansard.actions.orders import Order
 from hansard.clock import RandomIds, SystemClock
 from hansard.errors import Conflict, StoreUnavailable
 from hansard.store import copying, identity
@@ -64,6 +66,19 @@ def kill_at(step: int) -> Any:
             raise Killed
 
     return progress
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_a_copy_lists_its_sessions_in_every_order(stores: list[Store], order: Order) -> None:
+    here, there = stores
+    fill(World(here))
+
+    copying.copy_store(here, there)
+
+    wanted = Filters(order=order)
+    lists = [store.read(listing, wanted, profile="main").result().items for store in stores]
+    assert lists[0]
+    assert [head.id for head in lists[0]] == [head.id for head in lists[1]]
 
 
 def test_every_row_of_every_table_is_there_with_its_number(stores: list[Store]) -> None:
