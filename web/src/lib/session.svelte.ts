@@ -35,6 +35,8 @@ export class OpenSession {
   private stop: () => void
   private abort = new AbortController()
   private heard = 0
+  /** What the stream has told since the window was last asked for. */
+  private came: Entry[] = []
   private held = { text: '', thinking: '', fresh: false }
   private timer: ReturnType<typeof setTimeout> | undefined
 
@@ -54,6 +56,7 @@ export class OpenSession {
     this.loading = true
     this.error = null
     this.errorStatus = 0
+    this.came = []
     try {
       const [detail, end] = await Promise.all([
         get<Detail>(`/sessions/${this.id}`, {}, this.abort.signal),
@@ -67,6 +70,8 @@ export class OpenSession {
       this.entries = found.items
       this.moreBefore = found.more_before
       this.moreAfter = found.more_after
+      // What the stream told while the window was read may not be in it.
+      if (!this.moreAfter) this.add(this.came)
       if (detail.turn && !this.saying) this.saying = begun(detail.turn.id, detail.turn.partial ?? '', detail.turn.began_at)
       if (!detail.turn) this.saying = null
     } catch (error) {
@@ -148,8 +153,8 @@ export class OpenSession {
     if (!this.detail || this.loading || this.heard <= this.detail.position) return
     try {
       await this.refresh()
-      if (last === undefined || this.moreAfter) return
-      const found = await this.window({ after: last })
+      if (this.moreAfter) return
+      const found = await this.window(last === undefined ? {} : { after: last })
       this.add(found.items)
       this.moreAfter = found.more_after
     } catch {
@@ -168,9 +173,12 @@ export class OpenSession {
   private entryCame(entry: Entry): void {
     if (entry.session_id !== this.id || this.moreAfter) return
     if (entry.kind === 'retraction') {
+      // Gone at once: what is said next must not stand beside what it replaces.
+      this.entries = this.entries.filter((each) => each.seq <= (entry.after ?? 0))
       void this.load()
       return
     }
+    this.came.push(entry)
     this.add([entry])
     if (entry.role === 'assistant' && this.saying?.turnId === entry.turn_id) {
       this.held = { text: '', thinking: '', fresh: false }
