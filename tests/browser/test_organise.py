@@ -26,6 +26,7 @@ def test_what_is_organised_can_be_undone(lived_in: Served, visit: Visitor) -> No
     row(page, name).click()
     title = page.locator(".head h1")
     expect(title).to_have_text(name)
+    expect(page.locator(".message").first).to_be_visible()
 
     page.locator(".log").focus()
     page.keyboard.press("r")
