@@ -51,6 +51,7 @@ WORK = {
     "hansard prune": [],
     "hansard pack": [],
     "hansard erase": ["telegram", "5"],
+    "hansard erasures": [],
     "hansard search": ["hello"],
     "hansard demo": ["--sessions", "3", "--home", "OTHER"],
     "hansard usage": [],

@@ -288,6 +288,16 @@ def test_erase_counts_first_and_gives_a_receipt(filled: Program) -> None:
     assert "Elm" not in filled("search", "elm").out
 
 
+def test_receipts_of_erasures_are_shown_again(filled: Program) -> None:
+    """They say what went and when, and of whom nothing but a hash."""
+    assert "Nobody was erased." in filled("erasures").err
+    given = filled("erase", "telegram", "5", "--apply", "--json").json
+    assert filled("erasures", "--json").json["items"] == [given]
+    shown = filled("erasures").out
+    assert given["id"] in shown
+    assert given["person"] in shown
+
+
 def test_erase_says_that_a_name_is_no_id(filled: Program) -> None:
     told = filled("erase", "telegram", "Mei")
 

@@ -1,13 +1,15 @@
-"""`hansard erase`."""
+"""`hansard erase`, `hansard erasures`."""
 
 from dataclasses import asdict
+from datetime import datetime
 
 import click
 
 from hansard.actions import erase as erasing
 from hansard.actions.shares import Share, Whom
 from hansard.cli.console import Console
-from hansard.cli.table import count
+from hansard.cli.table import Column, count, table
+from hansard.cli.times import second
 from hansard.cli.tree import command, pass_console
 
 # They may still be on an access list, or have written without being let in.
@@ -55,6 +57,37 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
         f"{count(receipt.sessions_changed, 'session')} with others kept. "
         f"Receipt {receipt.id}.\n{_left(receipt)}{receipt.remains}",
     )
+
+
+@command("erasures", example="hansard erasures\nhansard erasures --json")
+@pass_console
+def erasures(console: Console) -> None:
+    """Show the receipts of what was erased, oldest first. A person is named by a hash alone."""
+    with console.house() as house:
+        found = house.reading(erasing.receipts, profile=house.profile).result()
+    if console.json:
+        console.emit({"items": found, "next": None})
+        return
+    if not found:
+        console.note("Nobody was erased.")
+        return
+    rows = [
+        [
+            str(each["id"]),
+            second(datetime.fromisoformat(str(each["at"]))),
+            str(each["person"]),
+            *(f"{each[name]:,}" for name in ("sessions_purged", "messages_erased")),
+        ]
+        for each in found
+    ]
+    columns = (
+        Column("RECEIPT"),
+        Column("AT"),
+        Column("PERSON", flexible=True),
+        Column("SESSIONS", right=True),
+        Column("MESSAGES", right=True),
+    )
+    console.print(table(columns, rows, width=console.width if console.is_terminal else None))
 
 
 def _left(receipt: erasing.Receipt) -> str:

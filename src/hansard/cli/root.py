@@ -19,6 +19,7 @@ COMMANDS = {
     "prune": ("prune:prune", "Delete sessions that ended long ago."),
     "pack": ("pack:pack", "Compress sessions that have been quiet for long."),
     "erase": ("erase:erase", "Erase a person for ever."),
+    "erasures": ("erase:erasures", "Show the receipts of what was erased."),
     "schedule": ("schedule:schedule", "Tasks that run by themselves."),
     "access": ("access:access", "Who may reach the agent."),
     "channels": ("channels:channels", "Where people reach the agent."),
