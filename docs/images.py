@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/images again: `.venv/bin/python docs/images.py` (needs Chromium)."""
+"""Makes the pictures of docs/images again: `.venv/bin/python -m docs.images` (needs Chromium)."""
 
 import shutil
 import tempfile
