@@ -67,7 +67,7 @@ def test_a_list_that_ends_too_soon_is_told() -> None:
 def test_what_would_fill_the_memory_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_text, "_LARGE", 1024)
+    monkeypatch.setattr(json_text, "LARGE", 1024)
     monkeypatch.setattr(json_text, "_HEAVY", 64 * 1024)
     heavy = b"[" + b"[]," * 1200 + b"[]]"
     path = tmp_path / "heavy.json"

@@ -357,7 +357,7 @@ def test_what_is_of_this_machine_alone(host: str, expected: bool) -> None:
 
 async def test_an_address_for_others_needs_a_password_and_a_word(server: Served) -> None:
     parts = WebParts(server.store)
-    with pytest.raises(BadInput, match="set a password"):
+    with pytest.raises(BadInput, match="Set a password"):
         await check_exposure(parts, "0.0.0.0", exposed=True)
     await with_password(server)
     with pytest.raises(BadInput, match="explicitly"):

@@ -21,6 +21,8 @@ UNSAFE = {"POST", "PATCH", "PUT", "DELETE"}
 PARAMETER = re.compile(r"\{(\w+)\}")
 
 # What a body must say to come as far as the thing that it is about.
+# What a path cannot be asked without.
+WISHES = {"/sessions/{session_id}/handover": "?as=openai"}
 BODIES: dict[str, dict[str, Any]] = {
     "/arrivals": {"source": {"platform": "api", "chat_id": "1"}, "text": "x"},
     "/arrivals/{arrival_id}": {"text": "x"},
@@ -47,7 +49,8 @@ def closed() -> list[Route]:
 def path_of(route: Route, known: dict[str, str] | None = None) -> str:
     """The path with something in the place of each parameter; an unknown one fails."""
     found = known or dict.fromkeys(PARAMETER.findall(route.path), "x")
-    return PARAMETER.sub(lambda parameter: found[parameter[1]], route.path)
+    path = PARAMETER.sub(lambda parameter: found[parameter[1]], route.path)
+    return path + WISHES.get(route.path.removeprefix(API), "")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from hansard.formats.json_text import LARGE, MAX_DEPTH, decode, is_deep, is_heavy
+from hansard.formats.json_text import MAX_DEPTH, decode, is_deep, is_heavy
 
 MAX_LINE = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
@@ -47,8 +47,7 @@ def raw_lines(
     while text := readline(most):
         end = begin + len(text)
         if text[-1] == _NEWLINE:
-            # Nearly all lines are short: those are not even asked about.
-            yield begin, end, None if end - begin >= LARGE and is_heavy(text) else text
+            yield begin, end, None if is_heavy(text) else text
         elif len(text) > max_line:
             past = _past_line(file, end)
             if past is None:
