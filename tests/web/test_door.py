@@ -360,7 +360,7 @@ async def test_an_address_for_others_needs_a_password_and_a_word(server: Served)
     with pytest.raises(BadInput, match="Set a password"):
         await check_exposure(parts, "0.0.0.0", exposed=True)
     await with_password(server)
-    with pytest.raises(BadInput, match="explicitly"):
+    with pytest.raises(BadInput, match="If that is meant: --exposed"):
         await check_exposure(parts, "0.0.0.0", exposed=False)
     await check_exposure(parts, "0.0.0.0", exposed=True)
 

@@ -4,6 +4,7 @@ Who is not known gets nothing, another site gets nothing, another profile finds 
 """
 
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -20,9 +21,9 @@ NAME = "harbour"  # how things are called; an answer may repeat the name that wa
 UNSAFE = {"POST", "PATCH", "PUT", "DELETE"}
 PARAMETER = re.compile(r"\{(\w+)\}")
 
-# What a body must say to come as far as the thing that it is about.
 # What a path cannot be asked without.
 WISHES = {"/sessions/{session_id}/handover": "?as=openai"}
+# What a body must say to come as far as the thing that it is about.
 BODIES: dict[str, dict[str, Any]] = {
     "/arrivals": {"source": {"platform": "api", "chat_id": "1"}, "text": "x"},
     "/arrivals/{arrival_id}": {"text": "x"},
@@ -135,6 +136,17 @@ async def test_a_scope_is_enough_or_nothing_happens(server: Served, scope: Scope
             assert answer.status_code == 403, (method, route.path)
 
 
+class Caretaker:
+    """Looks after a store in no time."""
+
+    def overview(self) -> dict[str, Any]:
+        return {"tasks": ["verify"], "folder": WORD, "backups": []}
+
+    def run(self, task: str, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        tell({"task": task})
+        return {"task": task, "found": WORD}
+
+
 class Filled:
     """A profile that has something of everything, all of it with one word in it."""
 
@@ -165,6 +177,7 @@ async def filled(server: Served, client: Client) -> Filled:
     token = await client.post("/tokens", {"name": WORD}, status=201)
     (login,) = (await client.get("/logins"))["items"]
     imported = await client.post("/imports", {"dry_run": True}, status=202)
+    upkeep = await client.post("/upkeep", {"task": "verify"}, status=202)
     (binding,) = (await client.get("/bindings"))["items"]
     known = {
         "session_id": id,
@@ -177,6 +190,7 @@ async def filled(server: Served, client: Client) -> Filled:
         "token_id": token["id"],
         "login_id": login["id"],
         "import_id": imported["id"],
+        "job_id": upkeep["id"],
     }
     return Filled(known, binding["key"])
 
@@ -191,7 +205,8 @@ async def record(client: Client) -> dict[str, Any]:
 @pytest.fixture
 async def server(servers: Any) -> Served:
     """A server that has something of everything, records of other tools included."""
-    return cast(Served, await servers(imports=Machine([{"place": WORD}])))
+    found = Machine([{"place": WORD}])
+    return cast(Served, await servers(imports=found, upkeep=Caretaker()))
 
 
 async def test_another_profile_finds_nothing_and_changes_nothing_on_any_path(
