@@ -104,6 +104,39 @@ def test_postgres_reads_each_order_from_its_index_without_sorting(
     assert "Sort" not in plan
 
 
+CLAIM = {
+    "holder": "a",
+    "now": 5,
+    "lease_until": 9,
+    "limit": 20,
+    "platform": "telegram",
+    "profile": "main",
+}
+
+
+def test_sqlite_takes_what_is_due_without_looking_at_all_that_waits(tmp_path: Path) -> None:
+    opened(f"sqlite:///{tmp_path}/x.db").close()
+    file = apsw.Connection(f"{tmp_path}/x.db")
+
+    text = queries.load("sqlite")["claim_deliveries"]
+    plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {text}", CLAIM)]
+    file.close()
+
+    assert "SEARCH d USING INDEX deliveries_due (not_before<?)" in plan
+    assert not [line for line in plan if "TEMP B-TREE FOR ORDER" in line]
+
+
+def test_postgres_takes_what_is_due_without_looking_at_all_that_waits(migrated: str) -> None:
+    with psycopg.connect(migrated, autocommit=True) as server:
+        server.execute("SET enable_seqscan = off")
+        server.execute("SET enable_bitmapscan = off")
+        text = f"EXPLAIN {queries.load_for_psycopg()['claim_deliveries']}".encode()
+        plan = "\n".join(row[0] for row in server.execute(text, CLAIM))
+
+    assert "using deliveries_due" in plan
+    assert "Sort" not in plan.split("using deliveries_due", 1)[0].split("Limit", 1)[1]
+
+
 def test_postgres_understands_every_query_even_with_nulls(migrated: str) -> None:
     """It infers each parameter's type; a null says nothing about its own."""
     for_psycopg = queries.load_for_psycopg()

@@ -34,8 +34,8 @@ WHERE no IN (
       AND (d.state = 'waiting' OR d.lease_until < :now)
       AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.channel = d.channel AND e.profile = d.profile
                         AND e.state IN ('waiting', 'sending') AND e.no < d.no)
-    -- By a sum, so that no database walks the whole table in the order of its key.
-    ORDER BY d.no + 0 LIMIT :limit
+    -- In the order of `deliveries_due`, so that only what is taken is looked at, however much waits.
+    ORDER BY d.not_before, d.no LIMIT :limit
 ) AND (state = 'waiting' OR lease_until < :now)
 RETURNING no, id;
 
