@@ -1,42 +1,63 @@
-"""How far a channel has read its platform, and where it has conversations."""
+"""The places that a sweep looks at are found without walking through their sessions."""
 
-from hansard.actions import places
-from hansard.model.place import Channel, Source
-from hansard.store.database import Store
+from pathlib import Path
+
+import apsw
+import pytest
+
+from hansard.actions import routing
+from hansard.actions.say import Saying, say_here
+from hansard.model.entry import message
+from hansard.model.key import key_for
+from hansard.model.place import Source
+from hansard.model.reset import ResetPolicy
+from hansard.model.session import EndReason
+from hansard.store import queries
+from hansard.store.database import Store, Tx
 from hansard.testing.world import World
+from tests.store.conftest import opened
+
+OPEN = {
+    ("discord", "channel"),
+    ("discord", "thread"),
+    ("slack", "dm"),
+    ("telegram", "dm"),
+    ("telegram", "group"),
+}
 
 
-def test_a_place_is_kept_for_each_platform_and_profile(store: Store) -> None:
+def said(world: World, platform: str, chat_type: str, chat: str) -> Source:
+    source = Source(platform, chat, chat_type=chat_type, user_id="u")
+    saying = Saying(message("user", "hello"))
+    key, policy = key_for(source), ResetPolicy()
+    world.write(say_here, key, source, saying, policy=policy, when=world.when())
+    return source
+
+
+def places(tx: Tx) -> list[tuple[str, str]]:
+    return [(platform, chat_type) for platform, chat_type in tx.all("places_with_open_sessions")]
+
+
+@pytest.mark.parametrize("chats", [1, 3])
+def test_every_place_with_an_open_session_is_found_once(store: Store, chats: int) -> None:
     world = World(store)
-    assert world.read(places.place, "discord", profile="main") is None
+    assert world.read(places) == []
+    for platform, chat_type in OPEN:
+        for chat in range(chats):
+            said(world, platform, chat_type, str(chat))
+    over = said(world, "matrix", "dm", "1")
+    world.write(routing.reset, key_for(over), when=world.when(), reason=EndReason.NEW)
 
-    world.write(places.keep_place, "discord", "1", profile="main")
-    world.write(places.keep_place, "discord", "2", profile="main")
-    world.write(places.keep_place, "discord", "7", profile="other")
-
-    assert world.read(places.place, "discord", profile="main") == "2"
-    assert world.read(places.place, "discord", profile="other") == "7"
-    assert world.read(places.place, "matrix", profile="main") is None
+    assert world.read(places) == sorted(OPEN)
 
 
-def test_channels_with_a_conversation_are_named_once_those_spoken_in_last_first(
-    store: Store,
-) -> None:
-    world = World(store)
-    people = [
-        Source("discord", "9", chat_type="channel", user_id="ann"),
-        Source("discord", "5", chat_type="dm", user_id="ann"),
-        Source("discord", "9", chat_type="thread", thread_id="7", user_id="ann"),
-        Source("discordant", "1", chat_type="dm", user_id="ann"),
-        Source("discord", "9", chat_type="channel", user_id="bea"),
-    ]
-    for number, source in enumerate(people):
-        world.arrive(source, "hello", idem=str(number))
-        begun = world.begin(source)
-        assert begun is not None
-        world.finish(begun, "hi")
+def test_sqlite_steps_from_place_to_place(tmp_path: Path) -> None:
+    opened(f"sqlite:///{tmp_path}/x.db").close()
+    file = apsw.Connection(f"{tmp_path}/x.db")
 
-    found = world.read(places.chats, "discord", profile="main", most=10)
+    text = queries.load("sqlite")["places_with_open_sessions"]
+    plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {text}", {})]
+    file.close()
 
-    assert found == [Channel("discord", "9"), Channel("discord", "9", "7"), Channel("discord", "5")]
-    assert world.read(places.chats, "discord", profile="main", most=1) == found[:1]
+    steps = [line.partition(" (")[2] for line in plan if line.startswith("SEARCH s ")]
+    assert steps == ["platform=? AND chat_type>?)", "platform>?)"] * 2

@@ -59,12 +59,18 @@ WITH RECURSIVE place (platform, chat_type) AS (
         ORDER BY platform, chat_type LIMIT 1
     ) AS first_place
     UNION ALL
-    SELECT (SELECT s.platform FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
-              AND (s.platform, s.chat_type) > (place.platform, place.chat_type)
-            ORDER BY s.platform, s.chat_type LIMIT 1),
-           (SELECT s.chat_type FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
-              AND (s.platform, s.chat_type) > (place.platform, place.chat_type)
-            ORDER BY s.platform, s.chat_type LIMIT 1)
+    -- The next chat type of the platform, else the first of the next one. Not as a comparison of pairs:
+    -- SQLite would walk through every session of the platform for it.
+    SELECT CASE WHEN EXISTS (SELECT 1 FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
+                               AND s.platform = place.platform AND s.chat_type > place.chat_type)
+           THEN place.platform
+           ELSE (SELECT s.platform FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
+                   AND s.platform > place.platform ORDER BY s.platform, s.chat_type LIMIT 1) END,
+           COALESCE((SELECT s.chat_type FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
+                       AND s.platform = place.platform AND s.chat_type > place.chat_type
+                     ORDER BY s.platform, s.chat_type LIMIT 1),
+                    (SELECT s.chat_type FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
+                       AND s.platform > place.platform ORDER BY s.platform, s.chat_type LIMIT 1))
     FROM place WHERE place.platform IS NOT NULL
 )
 SELECT platform, chat_type FROM place WHERE platform IS NOT NULL;
