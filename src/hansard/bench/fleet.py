@@ -1,6 +1,6 @@
 """What a fleet needs, simulated from measured costs: `python -m hansard.bench.fleet growth.csv`.
 
-A turn takes CPU of its process four times (received, begun, ended, sent), waits each time for a
+A turn takes CPU of its process four times (taken in and begun, ended, claimed, sent), waits each time for a
 commit that it shares with whoever waits too, and in between for its model, which costs us nothing.
 """
 
