@@ -26,6 +26,7 @@ from hansard.store.imports import Imported, ReadUnit
 from hansard.store.packs import Unpacker
 
 PAGE = 500
+WRITTEN_ELSEWHERE = "another import is writing it; it goes on the next time"
 _NATIVE_ID = re.compile(r'"platform_message_id":("(?:[^"\\]|\\.)*")')
 
 
@@ -254,7 +255,7 @@ def _target(tx: Tx, sheaf: Sheaf) -> Imported:
         tx.one("lock_session_no", no=session.no)
         session = imports.find_session(tx, sheaf.native_id, **find)
     if session != sheaf.found:
-        raise Conflict("another import is writing it; it goes on the next time")
+        raise Conflict(WRITTEN_ELSEWHERE)
     if session is None:
         session = _make(tx, sheaf)
         for name in (sheaf.native_id, *sheaf.aliases):
@@ -264,6 +265,9 @@ def _target(tx: Tx, sheaf: Sheaf) -> Imported:
 
 def _make(tx: Tx, sheaf: Sheaf) -> Imported:
     if transfer.find(tx, sheaf.line.id) is not None:
+        # On PostgreSQL another import may have made it since we looked.
+        if imports.find_session(tx, sheaf.native_id, profile=sheaf.profile, tool=sheaf.tool):
+            raise Conflict(WRITTEN_ELSEWHERE)
         raise Conflict(f"a session {sheaf.line.id} is here already, from elsewhere")
     parent_no = None if sheaf.descent is None else sheaf.descent.parent.no
     no = transfer.insert_hidden(tx, sheaf.line, profile=sheaf.profile, parent_no=parent_no)
