@@ -154,10 +154,14 @@ def test_what_a_list_leaves_out_is_counted_and_shown(lived_in: Served, visit: Vi
     expect(page.get_by_role("button", name="Shelf: Automation")).to_be_visible()
 
 
-# Titles in the order of their letters, below the two that are pinned. The rows come after the heading.
+# Titles in the order of their letters below their heading; what is pinned stands above it.
 IS_SORTED = """() => {
-  const names = [...document.querySelectorAll('.item .name')].map((name) => name.innerText);
-  const plain = names.filter((name) => name && name.charCodeAt(0) < 128).slice(2);
+  const heading = [...document.querySelectorAll('.heading')].find((each) =>
+    each.innerText.includes('By title'));
+  const below = (name) =>
+    heading.compareDocumentPosition(name) & Node.DOCUMENT_POSITION_FOLLOWING;
+  const names = [...document.querySelectorAll('.item .name')].filter(below);
+  const plain = names.map((name) => name.innerText).filter((name) => /^[ -~]/.test(name));
   const folded = plain.map((name) => name.replace(/[A-Z]/g, (up) => up.toLowerCase()));
   return folded.length > 3 && folded.every((name, at) => at === 0 || folded[at - 1] <= name);
 }"""

@@ -1,6 +1,7 @@
 """What goes wrong is said where it happened, with a way on; nothing else is taken away by it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_login_that_is_over_leads_back_to_the_same_place(
 
     seen.page.reload()
 
-    seen.page.wait_for_url("**/login?next=%2Fusage")
+    expect(seen.page).to_have_url(re.compile(r"/login\?next=%2Fusage$"))
     expect(seen.page.get_by_label("Password")).to_be_visible()
 
 
