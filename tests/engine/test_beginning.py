@@ -12,6 +12,7 @@ from hansard.engine.ports import Agent, Event, Step, TurnRequest
 from hansard.engine.settings import Settings
 from hansard.errors import BadInput
 from hansard.model.entry import message
+from hansard.model.key import key_for
 from hansard.model.place import Source
 from hansard.model.turn import TurnState
 from hansard.store.database import Store
@@ -122,6 +123,10 @@ async def test_a_message_is_kept_although_its_turn_cannot_begin(store: Store) ->
 
 
 async def _is_looking(world: EngineWorld, engine: Engine) -> None:
-    """Until the loop has looked at the inbox for the first time."""
-    await world.until(lambda: engine.states.get("turns") == "running")
-    await asyncio.sleep(0.05)
+    """Until the loop of turns stands ready."""
+
+    def has_room() -> bool:
+        with engine.turns.room_for(key_for(world.source("nobody"))) as may_begin:
+            return may_begin
+
+    await world.until(has_room)

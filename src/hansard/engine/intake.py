@@ -33,6 +33,17 @@ class Received:
     answer: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """A message at the door, the bytes that it names, and the code for one who may not enter."""
+
+    source: Source
+    message: Message
+    idem: str | None
+    files: Sequence[bytes]
+    code: str
+
+
 class Intake:
     """Takes messages in. When `receive` returns, the message is durable or was refused."""
 
@@ -53,26 +64,23 @@ class Intake:
         Its turn begins in the same transaction, where there is room and none is running.
         """
         key = self._parts.key(source)
+        code = access.code_of(self._parts.chance.getrandbits(64))
+        knock = Knock(source, said, idem, files, code)
         with self._turns.room_for(key) as may_begin:
-            if may_begin:
-                try:
-                    return await self._come_in(key, files, source, said, idem)
-                except (RetryLater, StoreUnavailable):
-                    raise
-                except HansardError as error:
-                    # The message alone, then: what cannot be begun is the loop's to answer.
-                    log.warning("a turn of %s could not be begun: %s", key, error)
-        return await self._write(take_in_with, files, source, said, idem)
+            if not may_begin:
+                return await self._write(let_in, knock)
+            try:
+                return await self._come_in(key, knock)
+            except (RetryLater, StoreUnavailable):
+                raise
+            except HansardError as error:
+                # The message alone, then: what cannot be begun is the loop's to answer.
+                received = await self._write(let_in, knock)
+                log.warning("a turn of %s could not be begun: %s", key, error)
+                return received
 
-    async def _come_in(
-        self,
-        key: SessionKey,
-        files: Sequence[bytes],
-        source: Source,
-        said: Message,
-        idem: str | None,
-    ) -> Received:
-        write = self._write(come_in, files, source, said, idem)
+    async def _come_in(self, key: SessionKey, knock: Knock) -> Received:
+        write = self._write(come_in, knock)
         try:
             await write.settled()
         finally:
@@ -81,55 +89,25 @@ class Intake:
                 self._turns.take(key, write.result()[1])
         return write.result()[0]
 
-    def _write(
-        self,
-        action: Callable[..., T],
-        files: Sequence[bytes],
-        source: Source,
-        said: Message,
-        idem: str | None,
-    ) -> Pending[T]:
-        parts = self._parts
-        code = access.code_of(parts.chance.getrandbits(64))
-        return parts.store.write(
-            action, files, parts, source, said, idem=idem, code=code, when=parts.occasion()
-        )
+    def _write(self, action: Callable[..., T], knock: Knock) -> Pending[T]:
+        return self._parts.store.write(action, self._parts, knock, when=self._parts.occasion())
 
 
-def come_in(
-    tx: Tx,
-    files: Sequence[bytes],
-    parts: Parts,
-    source: Source,
-    said: Message,
-    *,
-    idem: str | None,
-    code: str,
-    when: Occasion,
-) -> tuple[Received, Beginning]:
-    """Take in a message, and begin its turn with it if none is running."""
-    received = take_in_with(tx, files, parts, source, said, idem=idem, code=code, when=when)
+def come_in(tx: Tx, parts: Parts, knock: Knock, *, when: Occasion) -> tuple[Received, Beginning]:
+    """Let a message in, and begin its turn with it if none is running."""
+    received = let_in(tx, parts, knock, when=when)
     if not received.new or received.answer is not None:
         return received, Beginning(None)
-    return received, begin(tx, parts.key(source), parts=parts, when=when)
+    return received, begin(tx, parts.key(knock.source), parts=parts, when=when)
 
 
-def take_in_with(
-    tx: Tx,
-    files: Sequence[bytes],
-    parts: Parts,
-    source: Source,
-    said: Message,
-    *,
-    idem: str | None,
-    code: str,
-    when: Occasion,
-) -> Received:
-    """`take_in` with the bytes that the message names; nothing of a stranger is kept."""
-    if files and may_enter(tx, parts, source):
-        for data in files:
+def let_in(tx: Tx, parts: Parts, knock: Knock, *, when: Occasion) -> Received:
+    """Take a message in with the bytes that it names; nothing of a stranger is kept."""
+    if knock.files and may_enter(tx, parts, knock.source):
+        for data in knock.files:
             blobs.hold(tx, data)
-    return take_in(tx, parts, source, said, idem=idem, code=code, when=when)
+    idem, code = knock.idem, knock.code
+    return take_in(tx, parts, knock.source, knock.message, idem=idem, code=code, when=when)
 
 
 def take_in(
