@@ -8,6 +8,7 @@ DO $$ DECLARE names text; BEGIN
     SELECT string_agg(quote_ident(tablename), ', ') INTO names FROM pg_tables
     WHERE schemaname = 'public' AND tablename NOT IN ('schema_migrations', 'meta');
     EXECUTE 'TRUNCATE ' || names || ' RESTART IDENTITY CASCADE';
+    DELETE FROM meta WHERE name <> 'store_id';
 END $$
 """
 
