@@ -81,13 +81,8 @@ class Intake:
 
     async def _come_in(self, key: SessionKey, knock: Knock) -> Received:
         write = self._write(come_in, knock)
-        try:
-            await write.settled()
-        finally:
-            # Even for one who was cancelled: what was begun in the record must be run.
-            if write.error is None:
-                self._turns.take(key, write.result()[1])
-        return write.result()[0]
+        received, _ = await write.given_to(lambda found: self._turns.take(key, found[1]))
+        return received
 
     def _write(self, action: Callable[..., T], knock: Knock) -> Pending[T]:
         return self._parts.store.write(action, self._parts, knock, when=self._parts.occasion())

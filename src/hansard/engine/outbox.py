@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -55,7 +56,7 @@ class Outbox:
         if room <= 0:
             return False  # whoever finishes rings
         try:
-            claimed = await parts.store.write(
+            claim = parts.store.write(
                 deliver.claim,
                 holder=parts.holder,
                 seconds=parts.settings.send_seconds * MARGIN,
@@ -64,14 +65,18 @@ class Outbox:
                 platform=adapter.platform,
                 profile=parts.profile,
             )
+            claimed = await claim.given_to(lambda found: self._start(adapter, found))
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the outbox cannot be read: %s", error)
             return False
+        return len(claimed) == room
+
+    def _start(self, adapter: Adapter, claimed: Sequence[Delivery]) -> None:
+        sending = self._sending[adapter.platform]
         for delivery in claimed:
             task = asyncio.create_task(self._send(adapter, delivery))
             sending.add(task)
             task.add_done_callback(partial(self._finished, sending))
-        return len(claimed) == room
 
     def _finished(self, sending: "set[asyncio.Task[None]]", task: "asyncio.Task[None]") -> None:
         sending.discard(task)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
 from hansard.actions import schedule, sessions, titles, turns
@@ -31,16 +32,21 @@ class Scheduler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._running: set[asyncio.Task[None]] = set()
+        self._turns: set[TurnRun] = set()
+        self._stopping = False
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Go on until cancelled; then every run is told to stop and ends in the record."""
+        self._stopping = False
         try:
             while True:
                 await self.run_due()
                 await asyncio.sleep(self._parts.settings.poll_seconds)
         finally:
-            for task in self._running:
-                task.cancel()
+            self._stopping = True
+            for turn in self._turns:
+                turn.stop(SERVER_STOPPED)
+            # Not cancelled: one that is just being begun would be left running in the record.
             await asyncio.gather(*self._running, return_exceptions=True)
 
     @property
@@ -55,7 +61,7 @@ class Scheduler:
         if room <= 0:
             return 0
         try:
-            due = await parts.store.write(
+            claim = parts.store.write(
                 schedule.claim_due,
                 profile=parts.profile,
                 holder=parts.holder,
@@ -63,12 +69,15 @@ class Scheduler:
                 now=parts.clock.now(),
                 limit=room,
             )
+            due = await claim.given_to(self._start_all)
         except (RetryLater, StoreUnavailable) as error:
             logger.warning("schedules cannot be read: %s", error)
             return 0
+        return len(due)
+
+    def _start_all(self, due: Sequence[Due]) -> None:
         for each in due:
             self.start(each)
-        return len(due)
 
     def start(self, due: Due) -> None:
         """Run an occurrence that was claimed, beside the others."""
@@ -102,11 +111,15 @@ class Scheduler:
 
     async def _take_turn(self, due: Due, run: TurnRun, target: Target) -> None:
         state, reason = RunState.FAILED, SERVER_STOPPED
+        self._turns.add(run)
+        if self._stopping:
+            run.stop(SERVER_STOPPED)
         try:
             ended = await run.run()
             state = RunState.DONE if ended is TurnState.DONE else RunState.FAILED
             reason = run.reason or target.problem or ""
         finally:
+            self._turns.discard(run)
             await self._parts.store.write(
                 schedule.end_run,
                 due,

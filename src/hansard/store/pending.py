@@ -75,6 +75,19 @@ class Pending(Generic[T]):
             raise cancelled
         return self._error
 
+    async def given_to(self, take: Callable[[T], None]) -> T:
+        """The value, once `take` has it.
+
+        It gets it even when whoever awaits is cancelled: what the record says is in someone's
+        hands must not fall between them.
+        """
+        try:
+            await self.settled()
+        finally:
+            if self.error is None:
+                take(self.result())
+        return self.result()
+
     def map(self, change: Callable[[T], U]) -> "Pending[U]":
         """The same answer, seen through a function that runs where it is received."""
         return _Mapped(self, change)

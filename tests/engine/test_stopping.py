@@ -1,0 +1,75 @@
+"""A planned stop: what a loop has just claimed is in someone's hands, never between them."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from hansard.actions import deliver, schedule, stats
+from hansard.actions.schedule import Plan
+from hansard.engine.engine import Engine
+from hansard.model.part import Text
+from hansard.model.schedule import RunState, Timing
+from hansard.store.database import Tx
+from hansard.testing.clock import occasion
+from hansard.testing.engine_world import EngineWorld
+
+
+class Held:
+    """An action that claims when it may; until then its transaction stands still."""
+
+    def __init__(self, claim: Callable[..., list[Any]]) -> None:
+        self._claim = claim
+        self.is_there = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def __call__(self, tx: Tx, **what: Any) -> list[Any]:
+        self.is_there.set()
+        assert self.may_go_on.wait(20)
+        return self._claim(tx, **what)
+
+    async def stops(self, engine: Engine) -> None:
+        """Stop the engine while its loop claims."""
+        assert await asyncio.to_thread(self.is_there.wait, 20)
+        stopping = asyncio.create_task(engine.stop())
+        await asyncio.sleep(0.05)
+        self.may_go_on.set()
+        await stopping
+
+
+async def test_a_delivery_claimed_while_the_engine_stops_is_sent(
+    world: EngineWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F2: or it would wait for the end of its lease, which no one holds."""
+    held = Held(deliver.claim)
+    monkeypatch.setattr(deliver, "claim", held)
+    channel = world.source().channel
+    assert channel is not None
+    when = occasion(world.clock, world.ids)
+    await world.store.write(
+        deliver.enqueue, channel, (Text("good evening"),), profile="main", when=when
+    )
+    await held.stops(await world.started())
+
+    assert world.adapter.texts("loopback:1") == ["good evening"]
+    assert (await world.store.read(stats.backlog)).open_deliveries == 0
+
+
+async def test_a_run_claimed_while_the_engine_stops_ends_in_the_record(
+    world: EngineWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J-1, P9: never lost silently, and no turn is left that nobody runs."""
+    held = Held(schedule.claim_due)
+    monkeypatch.setattr(schedule, "claim_due", held)
+    plan = Plan("tick", Timing("every 1h", ZoneInfo("UTC")), "tock", origin=world.source("home"))
+    when = occasion(world.clock, world.ids)
+    await world.store.write(schedule.add, plan, profile="main", when=when)
+    world.clock.tick(3600)
+    await held.stops(await world.started())
+
+    (run,) = await world.store.read(schedule.runs, "tick", profile="main")
+    assert (run.state, run.reason) == (RunState.FAILED, "the server stopped")
+    assert (await world.store.read(stats.backlog)).running_turns == 0
