@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hansard.engine import turn
+from hansard.engine import lease, turn
 from hansard.engine.ports import Delta, Step
 from hansard.engine.settings import Settings, WhileRunning
 from hansard.errors import BadInput
@@ -191,14 +191,16 @@ async def test_one_that_says_nothing_at_all_is_seen_to_say_nothing(store: Store)
 
 async def test_words_are_durable_within_a_second_also_while_the_agent_pauses(store: Store) -> None:
     """T-3: the last words before a pause too, and a finished step that waits for the end."""
-    world = EngineWorld(store)
+    assert lease.CHECKPOINT_SECONDS <= 1
+    # Where it looks for messages rarely, and renews its lease every ten seconds.
+    world = EngineWorld(store, settings=replace(QUICK, poll_seconds=60))
     unruly = UnrulyRunner(
         [Step(message("assistant", "a step")), "and", " words", UnrulyRunner.HANG]
     )
     engine = await world.started(runner=unruly)
     await world.says(engine, "hello")
     await world.until(lambda: unruly.hanging == 1)
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(5.0):
         while [each.partial for each in await world.turns()] != ["and words"]:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

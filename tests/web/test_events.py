@@ -143,7 +143,7 @@ async def test_revoking_a_token_closes_its_streams_at_once(server: Served, clien
 
     async with listening(reader, "topics=list") as listener:
         await client.call("DELETE", f"/tokens/{token.id}")
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert (await listener.next())[0] == "closed"
             with pytest.raises(EOFError):
                 await listener.next()
@@ -267,7 +267,7 @@ async def test_a_browser_that_is_logged_out_hears_nothing_more(
             await client.call("DELETE", f"/logins/{login['id']}")
         else:
             await client.call("PUT", "/password", json={"new": "correct horse battery"})
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert (await listener.next())[0] == "closed"
             with pytest.raises(EOFError):
                 await listener.next()
