@@ -70,7 +70,10 @@ def installation(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Insta
     (wheel,) = built.glob("*.whl")
     python = installed(folder, "fresh", (str(wheel), "-c", str(ROOT / "requirements.lock")))
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    (python.parents[1] / "lib" / version / "site-packages" / "sitecustomize.py").write_text(WATCH)
+    packages = python.parents[1] / "lib" / version / "site-packages"
+    # Not as sitecustomize: a distribution's Python may have its own, which comes first.
+    (packages / "watch_over_the_network.py").write_text(WATCH)
+    (packages / "watch_over_the_network.pth").write_text("import watch_over_the_network\n")
     home = folder / "home"
     home.mkdir()
     return Installation(python, home)
