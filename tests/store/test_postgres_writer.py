@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
+import psycopg
 import pytest
 
 from hansard.actions import sessions
@@ -55,6 +57,11 @@ def noting(name: str) -> Callable[[Tx], str]:
     return note
 
 
+def forget(tx: Tx, count: int) -> None:
+    for number in range(count):
+        tx.run("delete_meta", name=f"n{number}")
+
+
 def lock(tx: Tx, session: str) -> str:
     sessions.locked(tx, session, profile="main")
     return session
@@ -95,6 +102,32 @@ def test_one_that_fails_after_it_has_written_takes_no_one_with_it(
         pending[5].result()
     assert all(each.result() for each in pending if each is not pending[5])
     assert not noted(store, "failed")
+
+
+def test_one_that_passes_over_a_failed_statement_takes_no_one_with_it(
+    two: tuple[World, World],
+) -> None:
+    """P1: the server has forgotten all of that transaction; nobody is told that it was done."""
+    store = two[0].store
+
+    def pass_over(tx: Tx) -> str:
+        with suppress(psycopg.Error):
+            tx.run("set_meta", name=None, value="x")
+        return "done"
+
+    def fail_otherwise(tx: Tx) -> None:
+        pass_over(tx)
+        raise BadInput("no")
+
+    for spoiler in (pass_over, fail_otherwise):
+        busy = Busy(store)
+        pending: list[Any] = [store.write(noting(f"n{number}")) for number in range(4)]
+        store.write(spoiler)
+        busy.end()
+
+        assert all(each.result(timeout=20) for each in pending)
+        assert all(noted(store, f"n{number}") for number in range(4))
+        store.write(forget, 4).result()
 
 
 def test_a_slow_function_keeps_no_one_waiting(two: tuple[World, World]) -> None:

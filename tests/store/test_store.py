@@ -4,10 +4,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import apsw
+import psycopg
 import pytest
 
 from hansard.actions import log, read
@@ -15,6 +17,7 @@ from hansard.errors import BadInput, Conflict, HansardError, StoreUnavailable
 from hansard.model.entry import message
 from hansard.store.database import RaceLost, Store, Tx
 from hansard.store.pending import Pending
+from hansard.store.postgres_writer import LANES
 from hansard.testing.world import World
 from tests.store.conftest import Opener, opened
 
@@ -72,6 +75,44 @@ def test_an_action_s_own_error_reaches_the_caller(store: Store) -> None:
         with pytest.raises(ZeroDivisionError):
             ask(divide).result()
     assert store.write(note, "after").result() == "x"
+
+
+class Odd(Exception):
+    """One that cannot be made again from what it says."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+def test_an_error_that_cannot_be_copied_reaches_its_caller_too(store: Store) -> None:
+    def fail(tx: Tx) -> None:
+        note(tx, "odd")
+        raise Odd("this", "that")
+
+    for _ in range(LANES + 1):
+        with pytest.raises(Odd, match="this and that"):
+            store.write(fail).result(timeout=20)
+    assert store.write(note, "after").result(timeout=20) == "x"
+    assert store.read(noted, "odd").result() is None
+
+
+def test_what_is_told_as_done_is_there_even_when_a_failed_statement_was_passed_over(
+    store: Store,
+) -> None:
+    """P1: on PostgreSQL a failed statement takes the whole transaction with it."""
+
+    def pass_over(tx: Tx) -> str:
+        note(tx, "kept")
+        with suppress(apsw.Error, psycopg.Error):
+            tx.run("set_meta", name=None, value="x")
+        return "done"
+
+    pending = store.write(pass_over)
+    with suppress(HansardError):
+        pending.result(timeout=20)
+
+    told = "x" if pending.error is None else getattr(pending.error, "committed", None)
+    assert told == (store.read(noted, "kept").result() or "no")
 
 
 def test_many_rows_come_by_name_or_in_order_and_are_counted(store: Store) -> None:

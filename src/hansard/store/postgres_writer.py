@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
+from psycopg.errors import InFailedSqlTransaction
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from hansard.errors import Conflict, StoreUnavailable
+from hansard.errors import Conflict, HansardError, StoreUnavailable
 from hansard.store.database import KEPT_CHANGING, RaceLost, Row, Tx
 from hansard.store.pending import Pending, announce
 from hansard.store.postgres_errors import RACES, translate
@@ -179,7 +181,7 @@ class PostgresWriter:
                 outcomes.append(self._run(connection, jobs[-1], is_shared=True))
             try:
                 _commit(connection)
-            except RACES as error:
+            except (*RACES, InFailedSqlTransaction) as error:
                 raise Tangled from error
         return outcomes
 
@@ -228,6 +230,9 @@ def _begun(connection: Connection) -> PostgresTx:
 
 
 def _commit(connection: Connection) -> None:
+    if connection.pgconn.transaction_status == TransactionStatus.INERROR:
+        # The server would answer a COMMIT as if all were well, and roll back.
+        raise InFailedSqlTransaction("a statement failed and was passed over; nothing was written")
     try:
         connection.commit()
     except RACES:
@@ -238,9 +243,10 @@ def _commit(connection: Connection) -> None:
 
 
 def _told(error: BaseException) -> BaseException:
-    """What a caller is told; one for each, because a raised error collects tracebacks."""
+    """What a caller is told; ours once for each, because a raised error collects tracebacks."""
     if isinstance(error, PoolTimeout):
         return StoreUnavailable("PostgreSQL cannot be reached. Nothing was written.")
     if isinstance(error, psycopg.Error):
         return translate(error)
-    return copy.copy(error)
+    # What others have thought of may not let itself be copied.
+    return copy.copy(error) if isinstance(error, HansardError) else error

@@ -132,7 +132,8 @@ class Writer:
             return StoreUnavailable(
                 f"Cannot write beside {self._path}: {error.strerror}. Nothing was written."
             )
-        return copy.copy(error)  # one for each caller: a raised error collects tracebacks
+        # One for each caller: a raised error collects tracebacks. Others' may not let themselves be copied.
+        return copy.copy(error) if isinstance(error, HansardError) else error
 
     def _connected(self) -> apsw.Connection:
         if self._connection is None:
