@@ -230,8 +230,8 @@ def text_of(tx: Tx, match: Match) -> str:
     row = tx.one("read_entries", first=match.entry_no, last=match.entry_no, limit=1)
     if row is None:
         return ""
-    data = bodies.data_of(tx, match.entry_no, row[5], Unpacker(tx))
-    return searchable_text(row[2], data, match.area)
+    data = bodies.readable(tx, match.entry_no, row[5], Unpacker(tx))
+    return "" if data is None else searchable_text(row[2], data, match.area)
 
 
 def squeezed(text: str) -> str:
@@ -267,10 +267,17 @@ def _in_projects(tx: Tx, scope: Scope, names: Sequence[str]) -> Scope:
 
 def _living_fork(tx: Tx, no: int, seq: int) -> int:
     """A session outside the trash that shows an entry of this one, itself or through others."""
-    for child_no, _, lineage, base_seq, shelf in tx.all("children", no=no):
-        if lineage not in ("fork", "continuation") or base_seq < seq or seq == 0:
-            continue
-        found = child_no if shelf not in _HIDDEN else _living_fork(tx, child_no, seq)
-        if found:
-            return int(found)
+    waiting, seen = [(no, Shelf.TRASH)], set[int]()
+    while seq and waiting:
+        at, shelf = waiting.pop()
+        if shelf not in _HIDDEN:
+            return at
+        if at not in seen:
+            seen.add(at)
+            rows = tx.all("children", no=at)
+            waiting += [
+                (child_no, shelf)
+                for child_no, _, lineage, base_seq, shelf in reversed(rows)
+                if lineage in ("fork", "continuation") and base_seq >= seq
+            ]
     return 0

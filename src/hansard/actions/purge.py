@@ -7,7 +7,7 @@ from hansard.actions import pack, refusals, routing
 from hansard.actions.sessions import locked
 from hansard.clock import Occasion, to_micros
 from hansard.model.session import Shelf
-from hansard.store import entries, sessions
+from hansard.store import entries, sessions, transfer
 from hansard.store.database import Tx
 
 TRASH_DAYS = 30
@@ -40,7 +40,8 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
         tx.run(forget, no=head.no)
     tx.run("forget_requests", id=head.id)
     purged = _delete_unneeded(tx, head.no, head.id, profile=profile)
-    _release_ancestors(tx, head.no, profile=profile)
+    if purged.kept_for_others < head.base_seq:
+        _release_ancestors(tx, head.no, profile=profile)
     tx.run("insert_feed", session_no=head.no, seq=0, what="gone")
     return purged
 
@@ -105,18 +106,14 @@ def delete_blobs(
 
 def _needed_by_children(tx: Tx, no: int) -> int:
     """The last entry that a living descendant still reads through this session."""
-    needed = 0
-    for child_no, _, lineage, base_seq, shelf in tx.all("children", no=no):
-        if lineage not in ("fork", "continuation") or base_seq <= needed:
-            continue
-        through = base_seq if shelf != Shelf.GONE else _needed_by_children(tx, child_no)
-        needed = max(needed, min(base_seq, through))
-    return needed
+    return transfer.needed_below(tx, no) or 0
 
 
 def _release_ancestors(tx: Tx, no: int, *, profile: str) -> None:
     """Let go of what purged ancestors had kept only for this session."""
-    for own_no, id, _, _ in tx.all("ancestors", no=no)[1:]:
+    for own_no, id, base_seq, _ in tx.all("ancestors", no=no)[1:]:
         # Held before it is judged: two purges at once would each leave it to the other.
-        if routing.fresh(tx, own_no).shelf is Shelf.GONE:
-            _delete_unneeded(tx, own_no, id, profile=profile)
+        if routing.fresh(tx, own_no).shelf is not Shelf.GONE:
+            return  # it reads all that those before it have kept
+        if _delete_unneeded(tx, own_no, id, profile=profile).kept_for_others >= base_seq:
+            return  # so does whoever needs it

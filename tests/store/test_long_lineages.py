@@ -1,0 +1,97 @@
+"""Sessions that came from sessions, more often than a program may call itself."""
+
+import sys
+
+import pytest
+
+from hansard.actions import log
+from hansard.actions.purge import NO_SOURCE
+from hansard.actions.search import Wish, search
+from hansard.clock import to_micros
+from hansard.model.entry import message
+from hansard.model.session import Lineage, Opening, Shelf
+from hansard.store import sessions
+from hansard.store.database import Store, Tx
+from hansard.store.sessions import Inheritance
+from hansard.testing.world import ANN, World
+
+LENGTH = sys.getrecursionlimit() + 100
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    return World(store)
+
+
+@pytest.fixture
+def line(world: World) -> list[int]:
+    """The numbers of sessions, each forked from the one before it after one more message."""
+    return world.write(_make, world)
+
+
+def _make(tx: Tx, world: World) -> list[int]:
+    made: list[int] = []
+    now = world.clock.now()
+    for place in range(LENGTH):
+        inherited = Inheritance(made[-1], Lineage.FORK, base_seq=place) if made else None
+        id = f"link-{place:05}"
+        made.append(sessions.insert(tx, id, Opening("main", ANN), at=now, inherited=inherited))
+        said = message("user", f"word{place}")
+        log.append(tx, id, said, profile="main", at=now)
+    return made
+
+
+def bury(world: World, numbers: list[int]) -> None:
+    def act(tx: Tx) -> None:
+        for no in numbers:
+            tx.run("bury_session", no=no, at=to_micros(world.clock.now()), source=NO_SOURCE)
+
+    world.write(act)
+
+
+def entries_left(world: World) -> int:
+    return int(world.read(_count)[1])
+
+
+def _count(tx: Tx) -> tuple[int, int]:
+    row = tx.one("count_content")
+    assert row is not None
+    return row[0], row[1]
+
+
+def test_what_the_last_of_a_long_line_reads_stays_until_it_goes(
+    world: World, line: list[int]
+) -> None:
+    """D-11, D-12."""
+    last = f"link-{LENGTH - 1:05}"
+    bury(world, line[1:-1])
+
+    purged = world.purge("link-00000")
+
+    assert (purged.entries, purged.kept_for_others) == (0, 1)
+    assert world.texts(last) == [f"word{place}" for place in range(LENGTH)]
+    world.purge(last)
+    assert entries_left(world) == 0
+
+
+def test_the_first_of_a_long_line_of_purged_ones_goes_whole(world: World, line: list[int]) -> None:
+    bury(world, line[1:])
+
+    purged = world.purge("link-00000")
+
+    assert (purged.entries, purged.kept_for_others) == (1, 0)
+
+
+def test_words_that_only_the_last_of_a_long_line_shows_are_found_in_it(
+    world: World, line: list[int]
+) -> None:
+    def trash(tx: Tx) -> None:
+        for no in line[:-1]:
+            tx.run("set_shelf", no=no, shelf=Shelf.TRASH, archived=0, trashed_at=1)
+
+    world.write(trash)
+    wish, now = Wish(all_hits=True), world.clock.now()
+
+    found = world.store.search(search, "word0", profile="main", wish=wish, now=now).result()
+
+    assert [(hit.session.no, hit.seq) for hit in found] == [(line[-1], 1)]
