@@ -13,9 +13,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hansard.actions import hits, verify
 from hansard.errors import HansardError, StoreUnavailable
 from hansard.store import sqlite_file
 from tests.search.conftest import Library, opened
+from tests.store.conftest import Opener
+from tests.store.raw import execute
 
 TEXTS = [f"message {number} about walrus number{number}" for number in range(600)]
 NOBODY = 65_534
@@ -45,6 +48,36 @@ def on_postgres(emptied: Callable[[], str]) -> Iterator[Library]:
     store = opened(emptied())
     yield Library(store)
     store.close()
+
+
+UNREADABLE = "UPDATE entries SET body = '{{\"parts' WHERE entry_no = {no}"
+
+
+def test_an_entry_that_cannot_be_read_stops_no_search(open_again: Opener) -> None:
+    """P6, P11: the others are found; who opens its session is told, and verify names it."""
+    library = Library(open_again())
+    session = library.session("a walrus", "a broken walrus", "another walrus")
+    other = library.session("a far walrus")
+    broken = (library.head(session).no << 24) + 2
+
+    execute(library.store.url, UNREADABLE.format(no=broken), trusting=True)
+
+    assert library.texts_of("walrus") == {"a walrus", "another walrus", "a far walrus"}
+    library.store.rebuild_index().result()
+    assert [hit.session.id for hit in library.hits("far")] == [other]
+    assert verify.verify(library.store).broken[0].where == session
+
+
+def test_a_hit_that_cannot_be_read_any_more_says_so(open_again: Opener) -> None:
+    library = Library(open_again())
+    session = library.session("a walrus", "a broken walrus", "another walrus")
+    assert len(library.hits("walrus")) == 3
+    broken = (library.head(session).no << 24) + 2
+
+    execute(library.store.url, UNREADABLE.format(no=broken), trusting=True)
+
+    shown = {hit.seq: hit.snippet for hit in library.hits("walrus")}
+    assert shown == {1: "a ⟦walrus⟧", 2: hits.UNREADABLE, 3: "another ⟦walrus⟧"}
 
 
 def index_of(path: Path) -> Path:

@@ -5,6 +5,8 @@ import psycopg
 import pytest
 
 from hansard.actions import verify
+from hansard.actions.listing import Filters, listing
+from hansard.actions.orders import Order
 from hansard.actions.verify import Broken
 from hansard.errors import Damaged
 from hansard.store.database import Store
@@ -98,6 +100,66 @@ def test_a_head_that_lies_is_found_and_made_again(
     assert broken(world) == []
     assert world.everything() == before
     assert world.talk("c") == session
+
+
+ORDERS = {
+    "a lost place": "DELETE FROM session_orders WHERE session_no = {no}",
+    "another shelf": "UPDATE session_orders SET shelf = 'trash' WHERE session_no = {no}",
+    "another name": "UPDATE session_orders SET name = 'zebra' WHERE session_no = {no}",
+    "another profile": "UPDATE session_orders SET profile = 'bob' WHERE session_no = {no}",
+    "another time": "UPDATE session_orders SET began_at = 5 WHERE session_no = {no}",
+    "another cost": "UPDATE session_orders SET cost_microusd = 5 WHERE session_no = {no}",
+}
+
+
+def listed(world: World) -> list[list[str]]:
+    orders = (Order.CREATED, Order.TITLE, Order.COST)
+    pages = [world.read(listing, Filters(order=order), profile="main") for order in orders]
+    return [[head.id for head in page.items] for page in pages]
+
+
+@pytest.mark.parametrize("change", ORDERS.values(), ids=ORDERS.keys())
+def test_a_session_that_lists_show_elsewhere_is_found_and_put_back(
+    world: World, change: str
+) -> None:
+    """D-10, P11: a list in another order than activity must not lose a session either."""
+    ids = [world.session(text) for text in ("Apple", "Éclair", "bread")]
+    before = listed(world)
+    assert before[1] == [ids[0], ids[2], ids[1]]
+
+    spoil(world, change.format(no=world.head(ids[0]).no))
+
+    found = verify.verify(world.store).broken
+    assert [(each.invariant, each.where) for each in found] == [("I6 order", ids[0])]
+    assert verify.rebuild(world.store) == 1
+    assert broken(world) == []
+    assert listed(world) == before
+
+
+def test_a_purged_session_that_a_list_still_names_is_found_and_forgotten(world: World) -> None:
+    gone = world.session("a")
+    no = world.head(gone).no
+    world.purge(gone)
+    assert broken(world) == []
+    spoil(
+        world,
+        f"UPDATE session_orders SET shelf = 'chats', name = 'a' WHERE session_no = {no}",
+    )
+
+    assert broken(world) == ["I6 order"]
+    assert verify.rebuild(world.store) == 1
+    assert listed(world) == [[], [], []]
+    assert broken(world) == []
+
+
+def test_a_place_in_lists_without_a_session_stands_in_nobodys_way(world: World) -> None:
+    no = world.head(world.session("a")).no
+    spoil(world, f"INSERT INTO session_orders VALUES ({no + 1}, 'main', 'chats', 1, 'b', 0)")
+
+    assert broken(world) == ["I6 order"]
+    assert verify.rebuild(world.store) == 1
+    assert broken(world) == []
+    assert world.head(world.session("b")).no == no + 1
 
 
 def test_a_turn_that_the_head_forgot_is_found_and_ends(world: World) -> None:

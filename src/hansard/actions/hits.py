@@ -16,6 +16,8 @@ from hansard.store.database import Row, Tx
 from hansard.store.numbers import in_braces
 from hansard.store.packs import Unpacker
 
+# What stands for words that were there when they were taken into the index.
+UNREADABLE = "(this message is damaged and cannot be read: run `hansard verify`)"
 _TEXT = 4000
 _NEIGHBOUR = 200
 _NEAR = 3
@@ -69,13 +71,13 @@ class _Making:
             return Hit(head, 0, TITLE, shown, title, at, score, in_session=times)
         near = self._rows[match.entry_no]
         role, body = near[match.entry_no]
-        data = bodies.data_of(self._tx, match.entry_no, body, self._unpacker)
-        text = searchable_text(role, data, match.area)
+        data = bodies.readable(self._tx, match.entry_no, body, self._unpacker)
+        text = "" if data is None else searchable_text(role, data, match.area)
         return Hit(
             session=head,
             seq=match.seq,
             role=role,
-            snippet=snippets.snippet(text, self._query),
+            snippet=UNREADABLE if data is None else snippets.snippet(text, self._query),
             text=text[:_TEXT],
             at=at,
             score=score,
@@ -89,7 +91,7 @@ class _Making:
         for number in numbers:
             if number not in near:
                 continue
-            data = bodies.data_of(self._tx, number, near[number][1], self._unpacker)
+            data = bodies.readable(self._tx, number, near[number][1], self._unpacker) or {}
             text = part.text_of(tuple(map(part.from_json, data.get("parts", ()))))
             if text:
                 return text[:_NEIGHBOUR]

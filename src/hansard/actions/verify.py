@@ -50,8 +50,8 @@ def verify(store: Store, *, progress: Callable[[int], None] = lambda _: None) ->
 
 def rebuild(store: Store, *, progress: Callable[[int], None] = lambda _: None) -> int:
     """Make every head again from its log; how many were wrong. Each session is its own transaction."""
-    wrong = seen = 0
-    after = 0
+    wrong = store.write(_forget_stray_orders).result()
+    seen = after = 0
     while page := store.read(_page_of_numbers, after).result():
         for no in page:
             wrong += store.write(rebuild_head, no).result()
@@ -62,14 +62,14 @@ def rebuild(store: Store, *, progress: Callable[[int], None] = lambda _: None) -
 
 def rebuild_head(tx: Tx, no: int) -> bool:
     """Fold one session's log into its head; say whether that changed anything."""
+    tx.one("lock_session_no", no=no)
     head = sessions.get_by_no(tx, no)
-    row = tx.one("lock_session", id=head.id, profile=head.profile)
-    if row is None:
-        return False  # a tombstone has no head to speak of
-    head = sessions.get_by_no(tx, no)
+    is_moved = _rebuild_order(tx, head)
+    if head.shelf is Shelf.GONE:
+        return is_moved  # a tombstone has no head to speak of
     found = list(check_session(tx, head))
     if not found or any(each.invariant == "I0 readable" for each in found):
-        return False
+        return is_moved
     _rebuild_end(tx, head)
     _rebuild_shelf(tx, head)
     fold.put(tx, no, fold.counts(tx, sessions.segments(tx, no)))
@@ -93,6 +93,10 @@ def check_database(tx: Tx) -> list[Broken]:
         Broken("I8 one open", str(row[0]), "binding of a purged session")
         for row in tx.all("stray_bindings")
     ]
+    found += [
+        Broken("I6 order", f"session number {row[0]}", "it has a place in lists, but is not there")
+        for row in tx.all("stray_orders")
+    ]
     return found
 
 
@@ -100,6 +104,7 @@ def check_session(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     """Compare one session's head with its log, its ledger and its turns."""
     yield from _check_sequence(tx, head)
     yield from _check_shelf(head)
+    yield from _check_order(tx, head)
     try:
         yield from _check_counts(tx, head)
     except Damaged as error:
@@ -131,6 +136,12 @@ def _check_shelf(head: SessionHead) -> Iterator[Broken]:
     expected = _shelf(head)
     if head.shelf is not expected:
         yield Broken("I6 shelf", head.id, f"the head stands in {head.shelf}, not in {expected}")
+
+
+def _check_order(tx: Tx, head: SessionHead) -> Iterator[Broken]:
+    if tx.one("out_of_order", no=head.no) is not None:
+        what = "lists by creation, name or cost show it in a wrong place, or not at all"
+        yield Broken("I6 order", head.id, what)
 
 
 def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
@@ -176,12 +187,12 @@ def _check_lineage(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 
 def _check_page(tx: Tx, after: int) -> list[tuple[int, list[Broken], int]]:
     page: list[tuple[int, list[Broken], int]] = []
-    for no, _, shelf in tx.all("page_of_all_sessions", after=after, limit=PAGE):
-        if shelf == Shelf.GONE:
-            page.append((no, [], 0))
-            continue
+    for no in _page_of_numbers(tx, after):
         head = sessions.get_by_no(tx, no)
-        page.append((no, list(check_session(tx, head)), head.last_seq - head.base_seq))
+        if head.shelf is Shelf.GONE:
+            page.append((no, list(_check_order(tx, head)), 0))
+        else:
+            page.append((no, list(check_session(tx, head)), head.last_seq - head.base_seq))
     return page
 
 
@@ -217,6 +228,18 @@ def _shelf(head: SessionHead) -> Shelf:
 def _running(tx: Tx, head: SessionHead) -> str | None:
     rows = tx.all("turns_of_session", no=head.no)
     return next((row[0] for row in rows if row[2] == TurnState.RUNNING), None)
+
+
+def _rebuild_order(tx: Tx, head: SessionHead) -> bool:
+    """Put a session where lists look for it; say whether it stood elsewhere."""
+    is_wrong = tx.one("out_of_order", no=head.no) is not None
+    if is_wrong:
+        tx.run("put_in_order", no=head.no)
+    return is_wrong
+
+
+def _forget_stray_orders(tx: Tx) -> int:
+    return tx.run("delete_stray_orders")
 
 
 def _rebuild_end(tx: Tx, head: SessionHead) -> None:

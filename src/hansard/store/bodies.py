@@ -18,6 +18,17 @@ def data_of(tx: Tx, number: int, text: str, unpacker: Unpacker) -> dict[str, Any
     return blobs.move_in(tx, data) if blobs.MARK in text else data
 
 
+def readable(tx: Tx, number: int, text: str, unpacker: Unpacker) -> dict[str, Any] | None:
+    """The same, or None when it is damaged: one entry must not stop a search of all others.
+
+    Whoever opens its session is told, and `verify` names it.
+    """
+    try:
+        return data_of(tx, number, text, unpacker)
+    except Damaged:
+        return None
+
+
 def decoded(number: int, text: str) -> dict[str, Any]:
     """The JSON of a body; what is none is damage."""
     try:

@@ -94,8 +94,8 @@ class _Batch:
             self._name(position, None if purged is not None else title, origin)
             if role is not None and body is not None:
                 number = session_no << SEQ_BITS | seq
-                data = bodies.data_of(self._tx, number, body, self._unpacker)
-                for made in search_text.of_message(role, data, origin):
+                data = bodies.readable(self._tx, number, body, self._unpacker)
+                for made in [] if data is None else search_text.of_message(role, data, origin):
                     self._add(position, AREAS.index(made.area), seq, at, made)
 
     def flush(self) -> None:

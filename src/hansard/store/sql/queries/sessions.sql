@@ -170,6 +170,26 @@ SELECT {{head_columns}} FROM {{ordered_tables}}
 WHERE o.profile = :profile AND o.shelf = :shelf AND (o.name, o.session_no) > (:at, :no)
 ORDER BY o.name, o.session_no LIMIT :limit;
 
+-- name: out_of_order
+-- Whether a session does not stand in the lists where its row says.
+SELECT 1 FROM sessions s LEFT JOIN session_orders o ON o.session_no = s.no
+WHERE s.no = :no AND (o.session_no IS NULL OR o.profile <> s.profile OR o.shelf <> s.shelf OR o.began_at <> s.began_at
+    OR o.name <> {{listed_name}} OR o.cost_microusd <> s.cost_microusd);
+
+-- name: put_in_order
+INSERT INTO session_orders (session_no, profile, shelf, began_at, name, cost_microusd)
+SELECT s.no, s.profile, s.shelf, s.began_at, {{listed_name}}, s.cost_microusd FROM sessions s WHERE s.no = :no
+ON CONFLICT (session_no) DO UPDATE SET profile = excluded.profile, shelf = excluded.shelf,
+    began_at = excluded.began_at, name = excluded.name, cost_microusd = excluded.cost_microusd;
+
+-- name: stray_orders
+-- Places of sessions that are not there. The next session with that number could not be opened.
+SELECT o.session_no FROM session_orders o
+WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.no = o.session_no) LIMIT 20;
+
+-- name: delete_stray_orders
+DELETE FROM session_orders WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.no = session_no);
+
 -- name: list_filters
 -- What narrows any list; a null asks for nothing.
 (CAST(:kind AS TEXT) IS NULL OR s.kind = :kind)

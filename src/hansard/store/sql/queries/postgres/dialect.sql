@@ -30,6 +30,10 @@ SELECT conrelid::regclass::text, conname FROM pg_constraint WHERE contype = 'f' 
 SELECT relname, pg_total_relation_size(oid), reltuples::bigint FROM pg_class
 WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace ORDER BY 2 DESC;
 
+-- name: listed_name
+-- By what a session is listed; nothing but A to Z is lowered.
+lower(COALESCE(s.title, s.preview, '') COLLATE "C")
+
 -- name: among_numbers
 = ANY (CAST(:numbers AS BIGINT[]))
 

@@ -28,6 +28,10 @@ PRAGMA foreign_key_check;
 SELECT name, SUM(pgsize), SUM(CASE WHEN pagetype = 'leaf' THEN ncell ELSE 0 END) FROM dbstat
 GROUP BY name ORDER BY 2 DESC;
 
+-- name: listed_name
+-- By what a session is listed; nothing but A to Z is lowered.
+lower(COALESCE(s.title, s.preview, ''))
+
 -- name: among_numbers
 -- The numbers come as PostgreSQL writes them, in braces; between brackets they are JSON.
 IN (SELECT value FROM json_each('[' || TRIM(:numbers, '{}') || ']'))
