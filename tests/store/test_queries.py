@@ -1,6 +1,7 @@
 """Named queries: both dialects have them, and both databases understand them."""
 
 from pathlib import Path
+from typing import Any
 
 import apsw
 import psycopg
@@ -68,7 +69,7 @@ ORDERS = {
 DEEP = {"profile": "main", "shelf": "chats", "at": 5, "no": 5, "limit": 50}
 
 
-def deep(name: str) -> dict[str, object]:
+def deep(name: str) -> dict[str, Any]:
     return DEEP | ({"at": "m"} if name == "list_by_title" else {})
 
 
@@ -104,7 +105,7 @@ def test_postgres_reads_each_order_from_its_index_without_sorting(
     assert "Sort" not in plan
 
 
-CLAIM = {
+CLAIM: dict[str, Any] = {
     "holder": "a",
     "now": 5,
     "lease_until": 9,
