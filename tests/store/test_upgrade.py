@@ -119,7 +119,13 @@ def test_the_rules_of_the_log_refuse_what_they_did(tmp_path: Path) -> None:
     opened(tmp_path / "new.db", create=True).close()
     with closing(sqlite_file.connect_writer(str(tmp_path / "new.db"))) as connection:
         add = queries.load("sqlite")["insert_entry"]
-        row: dict[str, Any] = {"entry_no": 1, "kind": "message", "role": "user", "at": 0, "turn_id": None}
+        row: dict[str, Any] = {
+            "entry_no": 1,
+            "kind": "message",
+            "role": "user",
+            "at": 0,
+            "turn_id": None,
+        }
         connection.execute(add, row | {"body": "{}"})
         for wrong in ({"kind": "rumour"}, {"role": "robot"}, {"role": None}, {"kind": None}):
             with pytest.raises(apsw.ConstraintError):
