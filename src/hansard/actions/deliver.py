@@ -81,9 +81,16 @@ def mark_sent(
 
 
 def mark_failed(
-    tx: Tx, id: str, *, holder: str, not_before: datetime, reason: str, unclear: bool = False
+    tx: Tx,
+    id: str,
+    *,
+    holder: str,
+    not_before: datetime,
+    reason: str,
+    unclear: bool = False,
+    counted: bool = True,
 ) -> bool:
-    """Try again later. `unclear`: the person may have it already."""
+    """Try again later. `unclear`: the person may have it already; not `counted`: as if not tried."""
     return bool(
         tx.run(
             "mark_failed",
@@ -92,6 +99,7 @@ def mark_failed(
             not_before=to_micros(not_before),
             reason=sessions.column(reason),
             unclear=int(unclear),
+            uncounted=int(not counted),
         )
     )
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from hansard.actions import deliver
 from hansard.actions.deliver import DeliveryCame
@@ -28,6 +30,7 @@ class Outbox:
         self._wake: Wake | None = None
         # By platform: one that does not answer must not take the room of the others.
         self._sending: dict[str, set[asyncio.Task[None]]] = {}
+        self._claimed_until: dict[str, float] = {}
 
     async def run(self) -> None:
         """Go on until cancelled; what is being sent then is finished first."""
@@ -73,13 +76,18 @@ class Outbox:
 
     def _start(self, adapter: Adapter, claimed: Sequence[Delivery]) -> None:
         sending = self._sending[adapter.platform]
+        until = time.monotonic() + self._parts.settings.send_seconds * MARGIN
         for delivery in claimed:
+            self._claimed_until[delivery.id] = until
             task = asyncio.create_task(self._send(adapter, delivery))
             sending.add(task)
-            task.add_done_callback(partial(self._finished, sending))
+            task.add_done_callback(partial(self._finished, sending, delivery.id))
 
-    def _finished(self, sending: "set[asyncio.Task[None]]", task: "asyncio.Task[None]") -> None:
+    def _finished(
+        self, sending: "set[asyncio.Task[None]]", id: str, task: "asyncio.Task[None]"
+    ) -> None:
         sending.discard(task)
+        self._claimed_until.pop(id, None)
         if not task.cancelled() and task.exception() is not None:
             # It is sent again when its lease has run out, and marked as perhaps sent.
             log.warning("a delivery could not be marked", exc_info=task.exception())
@@ -91,9 +99,13 @@ class Outbox:
         try:
             async with asyncio.timeout(parts.settings.send_seconds):
                 sent = await adapter.send(delivery)
-        except RetryLater as error:
-            await self._later(delivery, error.after, str(error))
-        except (Unreachable, NotAllowed) as error:
+        except (RetryLater, StoreUnavailable) as error:
+            # Not before it says; and later each time, or a short outage would use up all tries.
+            wait = max(getattr(error, "after", 0.0), self._backoff(delivery))
+            await self._later(delivery, wait, str(error))
+        except NotAllowed as error:
+            await self._wait_for_owner(delivery, str(error))
+        except Unreachable as error:
             await self._abandon(delivery, str(error))
         except TimeoutError:
             await self._later(
@@ -107,9 +119,9 @@ class Outbox:
             reason = f"{type(error).__name__}: {error}"
             await self._later(delivery, self._backoff(delivery), reason, unclear=True)
         else:
-            await parts.store.write(
+            await self._note(
                 deliver.mark_sent,
-                delivery.id,
+                delivery,
                 holder=parts.holder,
                 at=parts.clock.now(),
                 platform_message_id=sent.platform_message_id,
@@ -121,18 +133,44 @@ class Outbox:
         if delivery.attempts >= self._parts.settings.send_attempts:
             await self._abandon(delivery, f"given up after {delivery.attempts} tries: {reason}")
             return
-        await self._parts.store.write(
+        await self._put_back(delivery, seconds, reason, unclear=unclear)
+
+    async def _wait_for_owner(self, delivery: Delivery, reason: str) -> None:
+        """A refused key is no fault of what waits for it: it goes out once the key is good again."""
+        log.warning("delivery %s to %s waits: %s", delivery.id, delivery.channel, reason)
+        pause = self._parts.settings.longest_backoff
+        await self._put_back(delivery, pause, reason, counted=False)
+
+    async def _put_back(self, delivery: Delivery, seconds: float, reason: str, **how: bool) -> None:
+        await self._note(
             deliver.mark_failed,
-            delivery.id,
+            delivery,
             holder=self._parts.holder,
             not_before=self._parts.clock.now() + timedelta(seconds=seconds),
             reason=reason[:500],
-            unclear=unclear,
+            **how,
         )
 
     async def _abandon(self, delivery: Delivery, reason: str) -> None:
         log.warning("delivery %s to %s abandoned: %s", delivery.id, delivery.channel, reason)
-        await self._parts.store.write(deliver.abandon, delivery.id, reason=reason[:500])
+        await self._note(deliver.abandon, delivery, reason=reason[:500])
+
+    async def _note(self, mark: Callable[..., bool], delivery: Delivery, **facts: Any) -> None:
+        """Write down what became of a sending, again and again while the store is away.
+
+        Until the claim is over: then it is sent again, and marked as perhaps sent.
+        """
+        pause = self._parts.settings.poll_seconds
+        while True:
+            try:
+                await self._parts.store.write(mark, delivery.id, **facts)
+            except (RetryLater, StoreUnavailable) as error:
+                if time.monotonic() + pause >= self._claimed_until.get(delivery.id, 0.0):
+                    raise
+                log.warning("delivery %s cannot be marked now: %s", delivery.id, error)
+                await asyncio.sleep(pause)
+            else:
+                return
 
     def _backoff(self, delivery: Delivery) -> float:
         longest = min(2.0 ** min(delivery.attempts, 20), self._parts.settings.longest_backoff)

@@ -47,7 +47,7 @@ WHERE id = :id AND state = 'sending' AND holder = :holder;
 -- name: mark_failed
 -- Try again not before the given time.
 UPDATE deliveries SET state = 'waiting', not_before = :not_before, reason = :reason, holder = NULL, lease_until = NULL,
-    unclear_attempts = unclear_attempts + :unclear
+    unclear_attempts = unclear_attempts + :unclear, attempts = attempts - :uncounted
 WHERE id = :id AND state = 'sending' AND holder = :holder;
 
 -- name: mark_abandoned
