@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from hansard.actions import access, blobs, read, titles, turns, usage
 from hansard.actions.turns import Begun, Ending, Reply
@@ -28,13 +29,17 @@ from hansard.model.tokens import estimate
 from hansard.model.transcript import Chat
 from hansard.model.turn import TurnState
 from hansard.model.usage import Usage
+from hansard.store import turns as table
 from hansard.store.database import Tx
 from hansard.store.pending import Pending
 
 BREATHER = 64
 STUBBORN_SECONDS = 5.0
+# So long an answer waits in hand for a store that is away.
+PATIENCE_SECONDS = 600.0
 SERVER_STOPPED = "the server stopped"
 log = logging.getLogger("hansard.turn")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class _Course:
     partial: list[str] = field(default_factory=list)
     is_checkpointed: bool = True
     held: Step | None = None
+    is_doubtful: bool = False
+    last_seq: int = 0
     draft: str = ""
     streamed: int = 0
     said: int = 0
@@ -71,7 +78,7 @@ class TurnRun:
         self._begun = begun
         self._errand = errand
         self._profile = parts.profile
-        self._course = _Course()
+        self._course = _Course(last_seq=max((each.seq for each in begun.prompts), default=0))
         self._titled = True
         self._asked = ""
         # One write at a time: on PostgreSQL a checkpoint could overtake the step it belongs to.
@@ -235,7 +242,7 @@ class TurnRun:
             if said.role is not Role.ASSISTANT or any(
                 isinstance(part, ToolCall) for part in said.parts
             ):
-                await self._flush()
+                await self._patiently(self._flush)
 
     async def _settle(self) -> None:
         """Make durable what has been said: the step that waits for the end, else the words."""
@@ -251,6 +258,7 @@ class TurnRun:
 
     async def _flush(self) -> None:
         course = self._course
+        await self._settle_doubt()
         step = course.held
         if step is None:
             return
@@ -266,19 +274,41 @@ class TurnRun:
             files=step.files,
         )
         try:
-            await _to_the_end(write)
-        except (RetryLater, StoreUnavailable):
+            done = await _to_the_end(write)
+        except (RetryLater, StoreUnavailable) as error:
+            course.is_doubtful = error.committed == "unknown"
             raise  # it may still go in with the end of the turn
+        except asyncio.CancelledError:
+            if write.error is None:  # who was cancelled meanwhile has written it down all the same
+                self._is_kept(write.result().seq)
+            raise
         except BaseException:
             # A step that cannot be written down leaves the words that were heard of it.
             course.held = None
             course.partial.insert(0, course.draft)
             raise
-        course.held = None
+        self._is_kept(done.seq)
+
+    def _is_kept(self, seq: int) -> None:
+        """The step that waited is in the record."""
+        self._course.last_seq, self._course.held = seq, None
         self._tell("step")
+
+    async def _settle_doubt(self) -> None:
+        """A step whose commit lost its answer may be in the record: nobody else writes there now."""
+        course = self._course
+        if not course.is_doubtful:
+            return
+        head = await self._parts.store.read(
+            read.head, self._begun.lease.session_id, profile=self._profile
+        )
+        course.is_doubtful = False
+        if head.last_seq > course.last_seq:
+            self._is_kept(head.last_seq)
 
     async def _end(self, state: TurnState, reason: str | None) -> TurnState:
         course, parts = self._course, self._parts
+        await self._patiently(self._settle_doubt)
         step, course.held = course.held, None
         messages: tuple[Message, ...] = () if step is None else (step.message,)
         unfinished = "".join(course.partial)
@@ -310,6 +340,38 @@ class TurnRun:
 
     async def _put_end(self, ending: Ending) -> BaseException | None:
         """End the turn in the record; the error if that was not possible."""
+        doubts: list[bool] = []
+
+        async def put() -> BaseException | None:
+            error = await self._try_end(ending)
+            if isinstance(error, RetryLater | StoreUnavailable):
+                doubts.append(error.committed == "unknown")
+                raise error
+            return error
+
+        try:
+            error = await self._patiently(put)
+        except (RetryLater, StoreUnavailable) as away:
+            return away
+        is_ours = isinstance(error, TurnLost) and any(doubts) and await self._has_ended(ending)
+        return None if is_ours else error
+
+    async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something with the store; while it is away, what is in hand waits for it.
+
+        Nobody else can take the turn from us meanwhile, and who does so later is found out then.
+        """
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await do()
+            except (RetryLater, StoreUnavailable) as error:
+                if self._stop is not None or time.monotonic() >= until:
+                    raise
+                log.warning("turn %s waits for the store: %s", self._begun.lease.turn_id, error)
+            await asyncio.sleep(self._parts.settings.poll_seconds)
+
+    async def _try_end(self, ending: Ending) -> BaseException | None:
         write = self._parts.store.write(
             budgets.end,
             self._begun.lease,
@@ -319,6 +381,12 @@ class TurnRun:
             spending=self._spending(),
         )
         return await write.settled()
+
+    async def _has_ended(self, ending: Ending) -> bool:
+        """Whether the turn ended as we wished, and only the answer to that got lost."""
+        id = self._begun.lease.turn_id
+        found = await self._parts.store.read(table.get, id, profile=self._profile)
+        return found is not None and found[0].state is ending.state
 
     def _replies(self, state: TurnState, reason: str | None) -> tuple[Reply, ...]:
         to, said, files = self._errand.to, self._course.reply, tuple(self._course.files)
@@ -396,11 +464,10 @@ def _name(
         usage.record(tx, head.no, used, profile=profile, when=when)
 
 
-async def _to_the_end(write: Pending[Any]) -> None:
+async def _to_the_end(write: Pending[T]) -> T:
     """Wait for a write. Who is cancelled meanwhile goes only after it: nothing may overtake it."""
-    error = await write.settled()
-    if error is not None:
-        raise error
+    await write.settled()
+    return write.result()
 
 
 def _kind(event: object) -> str:
