@@ -50,3 +50,27 @@ def test_a_character_of_two_units_is_never_torn() -> None:
 
     assert "".join(pieces) == "😀" * 50
     assert all(utf16_units(piece) <= 21 for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    "fence",
+    ["```", "~~~", "```{ls}```", "```" + "x" * 5000, "~~~" + "y" * 300, "`" * 400, "```ls -l```\n"],
+)
+def test_a_strange_fence_neither_floods_nor_swallows(fence: str) -> None:
+    """What stands beside the marks may be the code itself, in one line of any length."""
+    words = [f"word{number}" for number in range(1500)]
+
+    pieces = split_text(f"{fence}{' '.join(words)}\n```\nafter it", 1000)
+
+    assert len(pieces) < 40
+    assert all(len(piece) <= 1000 for piece in pieces)
+    said = " ".join(pieces)
+    assert all(said.count(f"{word} ") + said.count(f"{word}\n") == 1 for word in words)
+
+
+def test_what_opens_and_closes_in_one_line_is_no_fence() -> None:
+    line = "```" + "x" * 30 + " " + "y" * 30 + "```"
+
+    pieces = split_text(f"{line}\n{'word ' * 40}", 60)
+
+    assert not any(piece.startswith("```\n") for piece in pieces)

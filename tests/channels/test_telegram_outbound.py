@@ -20,6 +20,7 @@ from hansard.testing import fake_telegram_text as telegram
         ("`a\\b`", "`a\\\\b`"),
         ("```python\nx = '`'\n```", "```python\nx = '\\`'\n```"),
         ("```c++ title=x\ny\n```", "```c++\ny\n```"),
+        ("Run this:\n```ls -l\n```", "Run this:\n\n```\nls -l\n```"),
         ("- a\n- b\n  - c", "• a\n• b\n  • c"),
         ("3. a\n4. b", "3\\. a\n4\\. b"),
         ("[a_b](http://x/(y))", r"[a\_b](http://x/(y\))"),

@@ -71,7 +71,7 @@ class _Blocks:
             case "inline":
                 self._paragraph(token)
             case "fence":
-                self._code(token.content, token.info.split(" ")[0])
+                self._fence(token.content, token.info.strip())
             case "hr":
                 self._put("———")
                 self._gap()
@@ -92,6 +92,12 @@ class _Blocks:
             return "• "
         self._lists[-1] = number + 1
         return f"{number}\\. "
+
+    def _fence(self, content: str, info: str) -> None:
+        """Code; where there is none below the marks, what stands beside them is it."""
+        if not content.strip():
+            content, info = info, ""
+        self._code(content, info.split(" ")[0])
 
     def _code(self, content: str, language: str) -> None:
         tag = re.sub(r"[^\w+#-]", "", language)
