@@ -70,7 +70,7 @@ def build_engine(
     agents: Agents | None = None,
     watch: "Watch | None" = None,
 ) -> Engine:
-    """The engine of a house, with the channels that are given to it; watched, if someone wants."""
+    """The engine of a house, with the channels that stand in this process; watched, if wanted."""
     settings = engine_config.read(house.config)
     chosen = agents or Agents(settings)
     channels = dict(adapters or {})
@@ -85,7 +85,8 @@ def build_engine(
         system_prompt=prompt.assemble,
         priced=partial(_priced, house),
         adapters=channels,
-        deliverable=frozenset(channels),
+        # Also what another process delivers: whoever ends a turn puts its reply into the outbox.
+        deliverable=frozenset({*channels, *settings.channels}),
         policies=house.policies,
         isolation=house.isolation,
         settings=engine_settings(settings),

@@ -2,26 +2,35 @@
 
 import asyncio
 import getpass
+import os
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
 from hansard.actions import listing, read, resolve, routing, turns
+from hansard.app import following
 from hansard.app.engine import Agents, build_engine
+from hansard.app.following import Seen
 from hansard.app.house import House
+from hansard.clock import Occasion
 from hansard.config import engine as engine_config
 from hansard.engine import asking, verbs
 from hansard.engine.asking import Accepted, Asking
 from hansard.engine.bus import Live
 from hansard.engine.commands import FollowUp
-from hansard.errors import RetryLater, TurnLost
+from hansard.engine.parts import Parts
+from hansard.errors import RetryLater
 from hansard.model.entry import Message, Role, message
 from hansard.model.place import TERMINAL, Source
 from hansard.model.session import SessionHead
+from hansard.store import arrivals
 from hansard.store.database import Tx
 
 WAIT_SECONDS = 300.0
-RETRY = "/retry"
+STREAMED = ("delta", "thinking")
+MISSED = "missed"
+# A step that is told is one entry: the words of the next are told behind it.
+MOST = {"step": 1, MISSED: None}
 COMMANDS = verbs.names()
 
 
@@ -34,10 +43,11 @@ class Talk:
         self._engine = build_engine(house, agents=self._agents)
         self._parts = self._engine.parts
         self._session_id: str | None = None
-        self.source = Source(platform=TERMINAL, user_id=getpass.getuser())
+        self.source = Source(platform=TERMINAL, user_id=_user())
 
     async def __aenter__(self) -> Self:
-        await self._engine.start()
+        # We may be gone in a moment: what waits for others is for those who stay.
+        await self._engine.start(only=self._parts.key(self.source))
         return self
 
     async def __aexit__(
@@ -57,23 +67,23 @@ class Talk:
         """Say something; what happens then, until the answer is there."""
         parts = self._parts
         with parts.bus.listen() as queue:
-            accepted = await parts.store.write(
-                asking.accept,
-                parts,
-                self.source,
-                Asking(message("user", text)),
-                when=parts.occasion(),
-            )
+            asked = Asking(message("user", text))
+            write = parts.store.write(_accept, parts, self.source, asked, when=parts.occasion())
+            accepted, followed = await write.given_to(self._carry_on)
             self._session_id = accepted.session_id
-            if accepted.received.answer is not None:
-                yield Live(accepted.session_id or "", "", "answer", accepted.received.answer)
-            if accepted.received.follow_up is not None:
-                yield await self._followed(accepted.received.follow_up)
+            received = accepted.received
+            if received.answer is not None:
+                yield Live(accepted.session_id or "", "", "answer", received.answer)
+            if received.follow_up is not None:
+                yield await self._followed(received.follow_up)
                 return
-            self._engine.carry_on(accepted)
-            if accepted.received.answer is None or text.strip().lower() == RETRY:
-                async for live in self._heard(queue, accepted):
+            if followed is not None:
+                async for live in self._heard(queue, accepted, followed):
                     yield live
+
+    def _carry_on(self, found: tuple[Accepted, str | None]) -> None:
+        if found[0].received.follow_up is None:
+            self._engine.carry_on(found[0])
 
     def session_names(self) -> list[str]:
         """The titles of the latest sessions, for completion."""
@@ -97,24 +107,68 @@ class Talk:
         return Live(follow_up.session_id, "", "answer", done)
 
     async def _heard(
-        self, queue: "asyncio.Queue[Live | None]", accepted: Accepted
+        self, queue: "asyncio.Queue[Live | None]", accepted: Accepted, arrival_id: str
     ) -> AsyncIterator[Live]:
-        """The events of the turn that takes this message, in whatever process it runs."""
-        if accepted.turn_id is None and accepted.received.answer is None:
+        """What is said to an arrival: as it comes if its turn runs here, else as it is kept."""
+        is_here = accepted.turn_id is not None
+        seen = await self._look(arrival_id, after=0, most=0)
+        if seen.turn_id is None and seen.state is None and accepted.received.answer is None:
             yield Live(accepted.session_id or "", "", "waiting")
         try:
             async with asyncio.timeout(WAIT_SECONDS + self._parts.settings.turn_seconds):
-                while (live := await queue.get()) is None or live.kind not in ("ended", "lost"):
-                    if live is not None and self._concerns(live, accepted):
-                        yield live
+                while True:
+                    for text in seen.said:
+                        yield Live(seen.session_id or "", seen.turn_id or "", "said", text)
+                    if seen.state is not None:
+                        break
+                    while (live := await self._next(queue)).kind in STREAMED:
+                        if live.turn_id == seen.turn_id:
+                            yield live
+                    is_here = is_here or live.kind == "began"
+                    most = MOST.get(live.kind, 0) if is_here else None
+                    seen = await self._look(arrival_id, after=seen.seq, most=most)
         except TimeoutError as error:
             raise RetryLater("No answer came in time; your message is kept.") from error
-        if live.kind == "lost":
-            raise TurnLost("Another process took the turn over; its answer is in the session.")
-        yield live
+        data = {"state": seen.state, "reason": seen.reason}
+        yield Live(seen.session_id or "", seen.turn_id or "", "ended", data)
 
-    def _concerns(self, live: Live, accepted: Accepted) -> bool:
-        return accepted.turn_id is None or live.turn_id == accepted.turn_id
+    async def _look(self, arrival_id: str, *, after: int, most: int | None) -> Seen:
+        seen = await self._parts.store.read(
+            following.look, arrival_id, profile=self._parts.profile, after=after, most=most
+        )
+        # Whoever stops the turn means the one that answers.
+        self._session_id = seen.session_id or self._session_id
+        return seen
+
+    async def _next(self, queue: "asyncio.Queue[Live | None]") -> Live:
+        """What happens next in this process; or that some was missed, or that all is quiet."""
+        try:
+            async with asyncio.timeout(self._parts.settings.poll_seconds):
+                return await queue.get() or Live("", "", MISSED)
+        except TimeoutError:
+            return Live("", "", "quiet")
+
+
+def _user() -> str:
+    """Who sits at the terminal; a user without a name has a number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _accept(
+    tx: Tx, parts: Parts, source: Source, asked: Asking, *, when: Occasion
+) -> tuple[Accepted, str | None]:
+    """Take a message in; with it, the arrival that the agent answers: perhaps one said again."""
+    accepted = asking.accept(tx, parts, source, asked, when=when)
+    received, key = accepted.received, accepted.key
+    if received.answer is None or received.arrival_id is None:
+        return accepted, received.arrival_id
+    command = arrivals.get(tx, received.arrival_id, profile=key.profile)
+    waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS)
+    again = [each.id for each in waiting if command is not None and each.no > command.no]
+    return accepted, again[-1] if again else None
 
 
 def _place(

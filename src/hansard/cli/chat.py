@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from hansard.cli.console import Console, read_input
+from hansard.cli.entry import INTERRUPTED
 from hansard.cli.refs import REF
 from hansard.cli.tree import command, pass_console
-from hansard.errors import HansardError, TurnLost
+from hansard.errors import BadInput, HansardError
 from hansard.model.terminal import safe_terminal
 
-HINT = "Ctrl-C stops a turn, Ctrl-D or /quit leaves, /help lists commands."
+HINT = "Ctrl-C stops a turn, twice it leaves; Ctrl-D or /quit leaves, /help lists commands."
 LEAVING = ("/quit", "/exit")
 FAILED = 1
 
@@ -35,8 +36,14 @@ def chat(
 
     With MESSAGE: one turn, print the reply, exit; `-` reads it from standard input.
     """
-    if message == "-":
+    if ref is not None and new:
+        raise click.UsageError("--session and --new exclude each other.")
+    if message is None:
+        _require_terminal()
+    elif message == "-":
         message = read_input()
+    if message is not None and not message.strip():
+        raise BadInput("There is no message; nothing was said.")
     with console.house(create=True) as house:
         talk = importlib.import_module("hansard.app.talk").Talk(house, agent=agent)
         code = asyncio.run(_talk(console, talk, message, ref=ref, new=new))
@@ -51,7 +58,6 @@ async def _talk(
         head = await talk.begin(ref=ref, new=new)
         if message is not None:
             return await _once(console, talk, message)
-        _require_terminal()
         where = "a new session" if head is None else f"“{head.title or head.preview or head.id}”"
         console.note(f"In {where}. {HINT}")
         await _converse(console, talk)
@@ -61,10 +67,12 @@ async def _talk(
 async def _once(console: Console, talk: Any, message: str) -> int:
     """One turn: the reply on standard output, everything else beside it."""
     shown = _Shown(console, quiet=console.json)
-    state = await _turn(talk, message, shown)
+    state, was_stopped = await _turn(talk, message, shown)
     if console.json:
         console.emit({"state": state["state"], "reason": state["reason"], "reply": shown.reply})
-    return 0 if state["state"] in ("done", "answered") else FAILED
+    if state["state"] in ("done", "answered"):
+        return 0
+    return INTERRUPTED if was_stopped else FAILED
 
 
 async def _converse(console: Console, talk: Any) -> None:
@@ -85,19 +93,25 @@ async def _converse(console: Console, talk: Any) -> None:
             continue
         try:
             await _turn(talk, text, _Shown(console))
-        except TurnLost as error:
-            console.note(str(error))
         except HansardError as error:
             console.note(str(error))
 
 
-async def _turn(talk: Any, text: str, shown: "_Shown") -> dict[str, Any]:
-    """One turn, shown as it comes. Ctrl-C stops the turn and not the program."""
-    loop = asyncio.get_running_loop()
+async def _turn(talk: Any, text: str, shown: "_Shown") -> tuple[dict[str, Any], bool]:
+    """One turn, shown as it comes: how it ended, and whether Ctrl-C stopped it.
+
+    Ctrl-C stops the turn and not the program; who presses it again does not wait for that.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     stops: list[asyncio.Task[None]] = []
+    left = False
 
     def interrupted() -> None:
-        stops.append(loop.create_task(talk.stop()))
+        nonlocal left
+        if not stops:
+            stops.append(loop.create_task(talk.stop()))
+        elif task is not None:
+            left = task.cancel()
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
     try:
@@ -109,7 +123,11 @@ async def _turn(talk: Any, text: str, shown: "_Shown") -> dict[str, Any]:
             elif live.kind == "answer":
                 state = {"state": "answered", "reason": None}
         shown.end(state)
-        return state
+        return state, bool(stops)
+    except asyncio.CancelledError:
+        if left:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         loop.remove_signal_handler(signal.SIGINT)
         await asyncio.gather(*stops, return_exceptions=True)
@@ -122,32 +140,40 @@ class _Shown:
         self._console = console
         self._quiet = quiet
         self._open = False
+        # What was shown of a message that is not finished.
+        self._streamed = ""
         self.reply = ""
 
     def show(self, kind: str, data: Any) -> None:
         match kind:
             case "delta":
-                self.reply += data
+                self._streamed += data
                 self._write(data)
-            case "answer":
-                self._end_line()
-                self.reply = data
-                self._write(data)
-                self._end_line()
-            case "step":
-                self._end_line()
-                self.reply = ""
+            case "said" | "answer":
+                self._finish(data)
             case "waiting":
                 self._console.note("A turn is running elsewhere; yours comes next.")
 
+    def _finish(self, text: str) -> None:
+        """A message is whole: what was not shown as it came is shown now."""
+        if text.startswith(self._streamed):
+            self._write(text[len(self._streamed) :])
+        elif text.strip() != self._streamed.strip():
+            self._end_line()
+            self._write(text)
+        self._end_line()
+        self._streamed, self.reply = "", text
+
     def end(self, state: dict[str, Any]) -> None:
         self._end_line()
-        if state["state"] not in ("done", "answered"):
+        if state["state"] == "refused":
+            self._console.note(state["reason"] or "It was not answered.")
+        elif state["state"] not in ("done", "answered"):
             why = f": {state['reason']}" if state["reason"] else ""
             self._console.note(f"({state['state']}{why}; /retry asks again)")
 
     def _write(self, text: str) -> None:
-        if not self._quiet:
+        if text and not self._quiet:
             sys.stdout.write(safe_terminal(text, keep_newlines=True))
             sys.stdout.flush()
             self._open = not text.endswith("\n")

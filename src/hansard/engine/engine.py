@@ -21,6 +21,7 @@ from hansard.engine.showing import Showing
 from hansard.engine.sweeper import Sweeper
 from hansard.errors import NotAllowed, RetryLater
 from hansard.model.entry import Message
+from hansard.model.key import SessionKey
 from hansard.model.place import Source
 
 STOP_SECONDS = 7.0
@@ -45,14 +46,16 @@ class Engine:
         self._tasks: list[asyncio.Task[None]] = []
         self._follow_ups: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
-        """Begin all loops."""
+    async def start(self, *, only: SessionKey | None = None) -> None:
+        """Begin all loops; with `only` those that it takes to answer one conversation."""
+        self.turns.only = only
         loops: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             ("turns", self.turns.run),
             ("outbox", self._outbox.run),
             ("sweeper", self.sweeper.run),
-            ("scheduler", self.scheduler.run),
         ]
+        if only is None:
+            loops.append(("scheduler", self.scheduler.run))
         if self.showing.is_wanted:
             loops.append(("showing", self.showing.run))
         loops += [

@@ -43,6 +43,8 @@ class TurnLoop:
     def __init__(self, parts: Parts, compactor: Compactor) -> None:
         self._parts = parts
         self._compactor = compactor
+        # The one key that this process serves; None: whichever has something waiting.
+        self.only: SessionKey | None = None
         self._wake: Wake | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._runs: dict[str, TurnRun] = {}
@@ -124,7 +126,10 @@ class TurnLoop:
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the inbox cannot be read: %s", error)
             return
+        served = None if self.only is None else str(self.only)
         for key in keys:
+            if served is not None and key != served:
+                continue
             if key not in self._running and self.has_room:
                 self._start(key, self._serve(SessionKey.parse(key)))
 

@@ -1,0 +1,213 @@
+"""Talking in the terminal: one's own words and answers, whoever else is in the house."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.actions import access, receive, routing, turns
+from hansard.actions.turns import Claim, Ending
+from hansard.app.engine import build_engine
+from hansard.app.house import House, open_house
+from hansard.app.talk import Talk
+from hansard.engine import budgets
+from hansard.engine.bus import Live
+from hansard.engine.ports import Delta, Event, Step, TurnRequest
+from hansard.model.arrival import Arrival, ArrivalState
+from hansard.model.entry import Message, message
+from hansard.model.key import SessionKey, key_for
+from hansard.model.part import Text, ToolCall, ToolResult
+from hansard.model.place import Source
+from hansard.model.reset import ResetPolicy
+from hansard.model.turn import Lease
+from hansard.store import arrivals, deliveries
+from hansard.store.database import Tx
+
+ELSEWHERE = Source(platform="webhook", chat_id="7", user_id="7", platform_message_id="1")
+CONFIGURED = """
+[engine]
+poll_seconds = 0.05
+sweep_seconds = 0.05
+
+[agents.silent]
+kind = "python"
+function = "tests.app.test_talk:without_deltas"
+
+[agents.busy]
+kind = "python"
+function = "tests.app.test_talk:all_at_once"
+
+[budget."person:terminal:nobody"]
+tokens = 1
+
+[channels.webhook]
+url = "http://127.0.0.1:9/never"
+secret_env = "NO_SECRET"
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+    (tmp_path / "hansard.toml").write_text(CONFIGURED)
+    url = None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    with open_house(url, home=str(tmp_path)) as opened:
+        yield opened
+
+
+def without_deltas(_: TurnRequest) -> Iterator[Event]:
+    """An agent that gives whole messages only, and uses a tool between them."""
+    looking = (Text("Let me look."), ToolCall("c1", "clock", {}))
+    yield Step(Message(message("assistant", "x").role, looking))
+    yield Step(message("tool", [ToolResult("c1", "09:30", "clock")]))
+    yield Step(message("assistant", "Half past nine."))
+
+
+def all_at_once(_: TurnRequest) -> Iterator[Event]:
+    """An agent that says more in a moment than anyone can listen to."""
+    for number in range(3000):
+        yield Delta(f"{number} ")
+
+
+async def said(talk: Talk, text: str) -> list[Live]:
+    async with asyncio.timeout(30):
+        return [live async for live in talk.say(text)]
+
+
+def words(heard: list[Live]) -> list[str]:
+    return [str(live.data) for live in heard if live.kind in ("said", "answer")]
+
+
+def wait_elsewhere(house: House, text: str = "hello from elsewhere") -> str:
+    """Something waits in the inbox for another conversation."""
+    key = key_for(ELSEWHERE, profile=house.profile)
+    found, _ = house.store.write(
+        receive.receive, key, ELSEWHERE, message("user", text), when=house.occasion()
+    ).result()
+    return str(found.id)
+
+
+async def test_what_the_agent_says_whole_is_heard_whole(house: House) -> None:
+    async with Talk(house, agent="silent") as talk:
+        heard = await said(talk, "What time is it?")
+
+    assert words(heard) == ["Let me look.", "Half past nine."]
+    assert heard[-1].data == {"state": "done", "reason": None}
+
+
+async def test_no_word_is_missed_however_fast_they_come(house: House) -> None:
+    async with Talk(house, agent="busy") as talk:
+        heard = await said(talk, "Count.")
+
+    assert words(heard) == ["".join(f"{number} " for number in range(3000))]
+
+
+async def test_what_waits_for_others_is_left_for_those_who_stay(house: House) -> None:
+    other = wait_elsewhere(house)
+
+    async with Talk(house) as talk:
+        for _ in range(3):
+            heard = await said(talk, "hello")
+            assert words(heard)
+            assert heard[-1].data["state"] == "done"
+
+    assert _arrival(house, other).state is ArrivalState.WAITING
+
+
+def _arrival(house: House, id: str) -> Arrival:
+    found = house.store.read(arrivals.get, id, profile="main").result()
+    assert found is not None
+    return found
+
+
+async def test_a_reply_of_a_process_without_the_channel_is_put_into_the_outbox(
+    house: House,
+) -> None:
+    """T-5: another process has the channel, and sends what waits there."""
+    other = wait_elsewhere(house)
+    engine = build_engine(house, adapters={})
+    await engine.start()
+    try:
+        async with asyncio.timeout(30):
+            while (  # noqa: ASYNC110 - the record is what is looked at
+                _arrival(house, other).turn_id is None or engine.turns.turns
+            ):
+                await asyncio.sleep(0.01)
+    finally:
+        await engine.stop()
+
+    waiting = house.store.read(_deliveries, key_for(ELSEWHERE)).result()
+    assert waiting == ["webhook:7"]
+
+
+def _deliveries(tx: Tx, key: SessionKey) -> list[str]:
+    head = routing.current(tx, key)
+    assert head is not None
+    return [str(each.channel) for each in deliveries.of_session(tx, head.no)]
+
+
+async def test_an_answer_that_another_process_gives_is_heard(house: House) -> None:
+    async with Talk(house) as talk:
+        await said(talk, "hello")
+        key = key_for(talk.source, profile="main")
+        lease = await house.store.write(_take_elsewhere, key, house)
+        heard: list[Live] = []
+        async with asyncio.timeout(30):
+            async for live in talk.say("and now?"):
+                heard.append(live)
+                if live.kind == "waiting":
+                    await house.store.write(_answer_elsewhere, key, lease, house)
+
+    assert [live.kind for live in heard] == ["waiting", "said", "ended"]
+    assert words(heard) == ["from elsewhere"]
+    assert heard[-1].data == {"state": "done", "reason": None}
+
+
+def _take_elsewhere(tx: Tx, key: SessionKey, house: House) -> Lease:
+    head = routing.current(tx, key)
+    assert head is not None
+    claim = Claim("another process", 60, "other")
+    return turns.take(tx, head.no, head.id, claim=claim, when=house.occasion())
+
+
+def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, house: House) -> None:
+    """The other process ends its turn, and answers what has come meanwhile, at one stroke."""
+    when, claim = house.occasion(), Claim("another process", 60, "other")
+    turns.end(tx, lease, Ending(), profile="main", when=when)
+    begun = turns.begin(tx, key, policy=ResetPolicy(), claim=claim, when=when)
+    assert begun is not None
+    ending = Ending(messages=(message("assistant", "from elsewhere"),))
+    turns.end(tx, begun.lease, ending, profile="main", when=when)
+
+
+async def test_a_question_that_is_asked_again_is_followed_to_its_answer(house: House) -> None:
+    async with Talk(house, agent="silent") as talk:
+        await said(talk, "What time is it?")
+        heard = await said(talk, "/retry")
+
+    assert words(heard) == ["Trying again.", "Let me look.", "Half past nine."]
+    assert heard[-1].data == {"state": "done", "reason": None}
+
+
+async def test_who_has_used_up_a_budget_is_told_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "nobody")
+    scope, today = "person:terminal:nobody", budgets.periods(house.occasion().now)[0]
+    await house.store.write(access.spend, scope, today, profile="main", tokens=1, cost_microusd=0)
+    async with Talk(house) as talk:
+        heard = await said(talk, "hello")
+
+    assert [live.kind for live in heard] == ["ended"]
+    assert heard[0].data["state"] == "refused"
+    assert "budget of this person" in heard[0].data["reason"]
+
+
+async def test_a_user_without_a_name_can_talk(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 1_234_567)
+
+    assert Talk(house).source.user_id == "1234567"

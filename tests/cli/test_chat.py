@@ -1,0 +1,158 @@
+"""`hansard chat`, as a person or a script calls it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.actions import routing, turns
+from hansard.actions.turns import Claim
+from hansard.app.house import House, open_house
+from hansard.app.talk import Talk
+from hansard.engine.ports import Event, Step, TurnRequest
+from hansard.model.entry import message
+from hansard.model.key import key_for
+from hansard.model.turn import Lease
+from hansard.store.database import Tx
+from tests.cli.conftest import Program
+
+PATIENCE_SECONDS = 30
+AGENTS = """
+[agents.whole]
+kind = "python"
+function = "tests.cli.test_chat:whole"
+[agents.slow]
+kind = "python"
+function = "tests.cli.test_chat:slow"
+"""
+
+
+def whole(_: TurnRequest) -> Iterator[Event]:
+    """An agent that streams nothing."""
+    yield Step(message("assistant", "First, a thought."))
+    yield Step(message("assistant", "Then the answer."))
+
+
+def slow(_: TurnRequest) -> Iterator[str]:
+    """An agent that goes on until it is stopped."""
+    yield "It begins"
+    while True:
+        time.sleep(0.05)
+        yield ""
+
+
+@pytest.fixture
+def talking(hansard: Program) -> Program:
+    hansard.home.mkdir(mode=0o700)
+    (hansard.home / "hansard.toml").write_text(AGENTS)
+    return hansard
+
+
+def test_the_reply_is_printed_also_by_an_agent_that_streams_nothing(talking: Program) -> None:
+    told = talking("chat", "hello", "--agent", "whole")
+    as_json = talking("chat", "hello", "--agent", "whole", "--json")
+
+    assert (told.code, told.out) == (0, "First, a thought.\nThen the answer.\n")
+    assert as_json.json == {"state": "done", "reason": None, "reply": "Then the answer."}
+
+
+def test_a_command_is_answered_and_a_retry_is_followed(talking: Program) -> None:
+    talking("chat", "hello", "--agent", "whole")
+
+    titled = talking("chat", "/title Harbour", "--json")
+    again = talking("chat", "/retry", "--agent", "whole", "--json")
+
+    assert titled.json["state"] == "answered"
+    assert again.json["reply"] == "Then the answer."
+    assert talking("sessions", "list", "--json").json["items"][0]["message_count"] == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "says", "args"),
+    [
+        (2, "Standard input is no terminal", ["--new"]),
+        (2, "exclude each other", ["hi", "--new", "--session", "x"]),
+        (1, "There is no message", [""]),
+        (1, "There is no message", ["-"]),
+        (3, "No session is called 'nobody'", ["hi", "--session", "nobody"]),
+        (1, "There is no agent 'nobody'", ["hi", "--agent", "nobody"]),
+    ],
+)
+def test_a_refusal_leaves_the_conversation_as_it_is(
+    talking: Program, code: int, says: str, args: list[str]
+) -> None:
+    talking("chat", "hello", "--agent", "whole")
+    before = talking("sessions", "list", "--json").out
+
+    answer = talking("chat", *args)
+
+    assert (answer.code, answer.out) == (code, "")
+    assert says in answer.line
+    assert talking("sessions", "list", "--json").out == before
+
+
+def test_a_call_that_makes_no_sense_makes_no_store(hansard: Program) -> None:
+    assert hansard("chat").code == 2
+    assert not hansard.home.exists()
+
+
+def start(program: Program, *args: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "hansard", "chat", *args],
+        env={**os.environ, "HANSARD_HOME": str(program.home)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        # A shell that started us in the background has made us deaf to Ctrl-C; the child is not.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
+
+
+def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(talking: Program) -> None:
+    with start(talking, "hello", "--agent", "slow") as process:
+        assert process.stdout is not None
+        assert process.stdout.read(9) == "It begins"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+
+    assert (process.returncode, out) == (130, "\n")
+    assert err == "(interrupted: stopped by you; /retry asks again)\n"
+    [head] = talking("sessions", "list", "--json").json["items"]
+    shown = talking("sessions", "show", head["id"], "--json").json["items"]
+    assert [item["text"] for item in shown] == ["hello", "It begins"]
+    assert not head["running"]
+
+
+def test_who_presses_ctrl_c_twice_does_not_wait_for_a_turn_elsewhere(talking: Program) -> None:
+    talking("chat", "hello", "--agent", "whole")
+    with open_house(home=str(talking.home)) as house:
+        lease = house.store.write(_run_elsewhere, house).result()
+        with start(talking, "and now?") as process:
+            assert process.stderr is not None
+            assert "yours comes next" in process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            _wait_until_stop_is_asked(house, lease, process)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE_SECONDS)
+
+    assert (process.returncode, err) == (130, "hansard: Interrupted.\n")
+
+
+def _run_elsewhere(tx: Tx, house: House) -> Lease:
+    """Another process runs a turn in the terminal's conversation."""
+    head = routing.current(tx, key_for(Talk(house).source, profile="main"))
+    assert head is not None
+    claim = Claim("another process", 600, "other")
+    return turns.take(tx, head.no, head.id, claim=claim, when=house.occasion())
+
+
+def _wait_until_stop_is_asked(house: House, lease: Lease, process: "subprocess.Popen[str]") -> None:
+    while house.store.read(turns.stop_asked, lease).result() is None:
+        assert process.poll() is None
