@@ -81,3 +81,26 @@ def test_a_terminal_without_letters_gets_escapes(hansard: Program) -> None:
 
     assert answer.code == 0
     assert "caf\\xe9 \\u4e2d" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["sessions", "list"], 0),
+        (["sessions", "list", "--json"], 0),
+        (["sessions", "append", "L", "-"], 1),
+        (["sessions", "show", "nobody", "--json"], 3),
+        (["nonsense"], 2),
+    ],
+)
+def test_streams_that_were_closed_before_it_began_are_no_fault(
+    hansard: Program, args: list[str], code: int
+) -> None:
+    hansard.append("new", "one", "--title", "L")
+
+    for closed in range(3):
+        done = hansard.run(*args, preexec_fn=lambda number=closed: os.close(number))
+        assert done.code == code
+        assert "fault of Hansard" not in done.err
+        assert "Traceback" not in done.err
+    assert hansard("verify").code == 0

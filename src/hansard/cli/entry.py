@@ -53,6 +53,7 @@ def main(args: Sequence[str] | None = None) -> int:
     report = Report.asked_for(given)
     if not report.debug:
         sys.excepthook = _tell_our_fault(report)
+    _open_closed_streams()
     # A terminal that cannot show a letter gets an escape, not a failure.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -138,6 +139,13 @@ def _tell_our_fault(report: Report) -> Hook:
         )
 
     return tell
+
+
+def _open_closed_streams() -> None:
+    """Put nothing where a stream was closed: no file of the store may get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _forget_output() -> None:

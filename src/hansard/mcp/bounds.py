@@ -8,13 +8,15 @@ from hansard.model.entry import Compaction, Entry, Message
 from hansard.model.part import Attachment, ToolCall, ToolResult
 from hansard.model.session import SessionHead
 from hansard.model.tokens import estimate
-from hansard.model.view import time_text
+from hansard.model.usage import UsageTotal
+from hansard.model.view import time_text, usage_json
 
 Json = dict[str, Any]
 LONGEST_TEXT = 4000
 # An answer of a tool, estimated: agents pay for every one of them.
 MOST_TOKENS = 15_000
 _LONGEST_NAME = 200
+_MOST_NAMES = 20
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:
@@ -45,8 +47,14 @@ def head_of(head: SessionHead) -> Json:
         "project": head.project,
         "messages": head.message_count,
         "last_active_at": time_text(head.last_active_at),
-        "ended": head.end_reason,
+        "ended": head.end_reason and cut(head.end_reason, _LONGEST_NAME),
     }
+
+
+def usage_of(total: UsageTotal) -> Json:
+    """A row of a report; what it is called may be any text."""
+    made = usage_json(total)
+    return made | {"group": made["group"] and cut(made["group"], _LONGEST_NAME)}
 
 
 def message_of(entry: Entry, longest: int = LONGEST_TEXT) -> Json:
@@ -60,8 +68,8 @@ def message_of(entry: Entry, longest: int = LONGEST_TEXT) -> Json:
     item |= {"role": str(said.role), "at": time_text(entry.at)}
     calls = [part.name for part in said.parts if isinstance(part, ToolCall)]
     files = [part.name or part.media_type for part in said.parts if isinstance(part, Attachment)]
-    item |= {"calls": calls} if calls else {}
-    item |= {"files": files} if files else {}
+    item |= {"calls": _names(calls)} if calls else {}
+    item |= {"files": _names(files)} if files else {}
     return item | {"text": cut(said.text or _results(said), longest)}
 
 
@@ -82,6 +90,12 @@ def around(items: Sequence[Json], seq: int) -> list[Json]:
     nearest = sorted(items, key=lambda item: abs(int(item["seq"]) - seq))
     kept = fitting(nearest)
     return sorted(kept, key=lambda item: int(item["seq"]))
+
+
+def _names(names: Sequence[str]) -> list[str]:
+    shown = [cut(name, _LONGEST_NAME) for name in names[:_MOST_NAMES]]
+    more = len(names) - len(shown)
+    return [*shown, f"… and {more:,} more"] if more else shown
 
 
 def _results(said: Message) -> str:

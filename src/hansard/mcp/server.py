@@ -5,10 +5,16 @@ from functools import wraps
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import (
+    ResourceError,
+    ResourceNotFoundError,
+    ToolError,
+    UnexpectedToolError,
+)
 from mcp.types import ToolAnnotations
 
-from hansard.errors import BadInput, HansardError
+from hansard.errors import BadInput, HansardError, NotFound
+from hansard.mcp.arguments import check
 from hansard.mcp.tools import Tools
 
 INSTRUCTIONS = """\
@@ -20,17 +26,48 @@ READING = ("search_sessions", "list_sessions", "get_session_overview", "get_mess
 SUMMING = ("get_usage_summary", "resume_pack")
 WRITING = ("append_message", "rename_session")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+OUR_FAULT = (
+    "This is a fault of Hansard, not yours; its log says where. Nothing is known to be done."
+)
 
 
-def build(tools: Tools, *, write: bool = False, version: str = "") -> MCPServer[Any]:
+class Server(MCPServer[Any]):
+    """Answers every call in one line of our own, also one that makes no sense."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._methods: dict[str, Callable[..., Awaitable[Any]]] = {}
+
+    def offer(self, name: str, method: Callable[..., Awaitable[Any]]) -> None:
+        """Offer a tool."""
+        self._methods[name] = method
+        hints = ToolAnnotations(read_only_hint=name not in WRITING, open_world_hint=False)
+        self.tool(name=name, description=method.__doc__, annotations=hints)(_told(method))
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool by its name."""
+        method = self._methods.get(name)
+        try:
+            if method is None:
+                raise BadInput(f"There is no such tool; there are {', '.join(self._methods)}.")
+            check(name, method, arguments)
+            return await super().call_tool(name, arguments, context)
+        except HansardError as error:
+            raise ToolError(str(error)) from error
+        except UnexpectedToolError as error:
+            raise UnexpectedToolError(OUR_FAULT) from error.__cause__
+        except ToolError as error:
+            # The library puts words of its own before ours.
+            raise ToolError(str(error.__cause__ or error)) from error
+
+
+def build(tools: Tools, *, write: bool = False, version: str = "") -> Server:
     """The server with its tools; those that write only when they were asked for."""
-    server: MCPServer[Any] = MCPServer(
+    server = Server(
         "hansard", title="Hansard", instructions=INSTRUCTIONS, version=version, log_level="WARNING"
     )
     for name in (*READING, *SUMMING, *(WRITING if write else ())):
-        method = getattr(tools, name)
-        hints = ToolAnnotations(read_only_hint=name not in WRITING, open_world_hint=False)
-        server.tool(name=name, description=method.__doc__, annotations=hints)(_told(method))
+        server.offer(name, getattr(tools, name))
     server.resource("session://{id}", name="session", mime_type="text/plain")(_transcript(tools))
     return server
 
@@ -61,6 +98,11 @@ def _told(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
 def _transcript(tools: Tools) -> Callable[[str], Awaitable[str]]:
     async def session(id: str) -> str:
         """The end of a session's transcript."""
-        return await tools.transcript(id)
+        try:
+            return await tools.transcript(id)
+        except NotFound as error:
+            raise ResourceNotFoundError(str(error)) from error
+        except HansardError as error:
+            raise ResourceError(str(error)) from error
 
     return session

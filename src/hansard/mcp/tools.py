@@ -14,6 +14,8 @@ from hansard.model.view import time_text, usage_json
 from hansard.store.database import Store, Tx
 
 LONGEST_TRANSCRIPT = 60_000
+# How much of each message an overview shows: as much as an answer holds.
+OVERVIEW_TEXTS = (bounds.LONGEST_TEXT, 1000, 200)
 _LONGEST_NUMBER = 9
 
 
@@ -97,7 +99,7 @@ class Tools:
         """Tokens and cost by day, model, provider, source, project or session."""
         rows = await self.store.read(usage.report, by, profile=self.profile)
         begin = _number(cursor)
-        kept = bounds.fitting([usage_json(row) for row in rows[begin:]])
+        kept = bounds.fitting([bounds.usage_of(row) for row in rows[begin:]])
         end = begin + len(kept)
         return {"rows": kept, "next": str(end) if end < len(rows) else None}
 
@@ -129,11 +131,18 @@ class Tools:
     async def transcript(self, session: str) -> str:
         """The end of a transcript as text, for the resource `session://{id}`."""
         window = await self.store.read(_window, session, profile=self.profile, limit=200)
-        lines = [
-            f"[{item['cite']}] {item.get('role', 'mark')}: {item.get('text', '')}"
-            for item in map(bounds.message_of, window.entries)
-        ]
-        return bounds.cut("\n\n".join(lines), LONGEST_TRANSCRIPT)
+        kept: list[str] = []
+        room = LONGEST_TRANSCRIPT
+        for item in map(bounds.message_of, reversed(window.entries)):
+            who = item.get("role") or item["kind"]
+            line = f"[{item['cite']}] {who}: {item.get('text', '')}"
+            room -= len(line)
+            if room < 0 and kept:
+                break
+            kept.append(line)
+        if window.more_before or len(kept) < len(window.entries):
+            kept.append("[What came before is left out; get_messages gives it, with `before`.]")
+        return "\n\n".join(reversed(kept))
 
 
 def _window(tx: Tx, /, ref: str, *, profile: str, **where: Any) -> read.Window:
@@ -146,13 +155,20 @@ def _overview(tx: Tx, ref: str, *, profile: str) -> Json:
     first = read.window(tx, head.id, profile=profile, after=0, limit=3).entries
     last = read.window(tx, head.id, profile=profile, limit=6).entries
     seen = {entry.seq for entry in first}
-    return bounds.head_of(head) | {
+    facts = bounds.head_of(head) | {
         "began_at": time_text(head.began_at),
         "parent": head.parent_id,
         "usage": usage_json(head.usage),
-        "first": [bounds.message_of(entry) for entry in first],
-        "last": [bounds.message_of(entry) for entry in last if entry.seq not in seen],
     }
+    made: Json = {}
+    for longest in OVERVIEW_TEXTS:
+        made = facts | {
+            "first": [bounds.message_of(entry, longest) for entry in first],
+            "last": [bounds.message_of(entry, longest) for entry in last if entry.seq not in seen],
+        }
+        if bounds.tokens(made) <= bounds.MOST_TOKENS:
+            break
+    return made
 
 
 def _listed(
