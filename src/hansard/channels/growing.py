@@ -39,12 +39,28 @@ class Growing:
         self._put = put
         self._pause_of = pause_of
         self._turns: OrderedDict[str, _Growth] = OrderedDict()
+        self._showing: set[asyncio.Task[None]] = set()
 
     async def show(self, channel: Channel, turn_id: str, text: str) -> None:
-        """Let the message of a turn say this, unless it is too early or already over."""
+        """Let the message of a turn say this, unless it is too early or already over.
+
+        What is under way goes on when whoever awaits it is cancelled: a message that the platform
+        has and we do not know of would stay there beside the delivery.
+        """
         growth = self._turns.setdefault(turn_id, _Growth())
         while len(self._turns) > MOST:
             self._turns.popitem(last=False)
+        task = asyncio.ensure_future(self._show(growth, channel, text))
+        self._showing.add(task)
+        task.add_done_callback(self._shown)
+        await asyncio.shield(task)
+
+    def _shown(self, task: "asyncio.Task[None]") -> None:
+        self._showing.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.info("an answer was not shown while it grew", exc_info=task.exception())
+
+    async def _show(self, growth: _Growth, channel: Channel, text: str) -> None:
         async with growth.lock:
             now = asyncio.get_running_loop().time()
             if growth.is_over or now < growth.next_at:

@@ -79,13 +79,17 @@ class Showing:
         adapter = None if channel is None else parts.adapters.get(channel.platform)
         if channel is None or adapter is None:
             return
-        await asyncio.gather(
-            self._type(adapter, channel), self._show(adapter, channel, session_id, turn_id)
-        )
+        # Both end together: what is left alone would go on for ever.
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._type(adapter, channel))
+            both.create_task(self._show(adapter, channel, session_id, turn_id))
 
     async def _type(self, adapter: Adapter, channel: Channel) -> None:
         while adapter.capabilities.shows_typing:
-            await adapter.typing(channel)
+            try:
+                await adapter.typing(channel)
+            except HansardError as error:  # the words may be shown all the same
+                log.info("%s does not show typing: %s", channel.platform, error)
             await asyncio.sleep(TYPING_SECONDS)
 
     async def _show(

@@ -277,6 +277,8 @@ class FakeDiscord(PlatformServer):
             found = _error(404, 10008, "Unknown Message")
         if found is None:
             self.edits.append((id, text))
+            if self.is_lost(request):
+                return web.Response(status=500)
         made = self._message(id, request.match_info["id"], text, _user(BOT))
         return found or _answer(made)
 

@@ -219,7 +219,7 @@ class FakeSlack(PlatformServer):
             case "files.completeUploadExternal":
                 return self._share(given)
             case "chat.update":
-                return self._update(given)
+                return self._update(request, given)
         return _error("unknown_method")
 
     async def _post_message(self, request: web.Request, given: Json) -> web.StreamResponse:
@@ -238,7 +238,7 @@ class FakeSlack(PlatformServer):
             return web.Response(status=500)
         return _ok(ts=ts, channel=channel, message={"ts": ts, "text": given["text"]})
 
-    def _update(self, given: Json) -> web.StreamResponse:
+    def _update(self, request: web.Request, given: Json) -> web.StreamResponse:
         found, shown = self.fault(), self._shown(given)
         if found is not None:
             return found
@@ -247,6 +247,8 @@ class FakeSlack(PlatformServer):
         if not self.rewrite(given["ts"], html.unescape(shown)):
             return _error("message_not_found")
         self.edits.append((given["ts"], given["text"]))
+        if self.is_lost(request):
+            return web.Response(status=500)
         return _ok(ts=given["ts"])
 
     def _shown(self, given: Json) -> str | None:

@@ -241,6 +241,9 @@ class FakeTelegram:
         old = self.messages.get(int(form["message_id"]))
         if old is None:
             return _error(400, "Bad Request: message to edit not found")
+        if _as_shown(old["form"]) == _as_shown(form):
+            said = "specified new message content and reply markup are exactly the same"
+            return _error(400, f"Bad Request: message is not modified: {said} as now")
         return self._put(form, old["chat"], number=int(form["message_id"]))
 
     def _put(self, form: _Wire, chat: str, number: int | None = None) -> Response:
@@ -287,6 +290,16 @@ class FakeTelegram:
         size = len(self.files.get(file_id, b""))
         found = {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size}
         return _ok({**found, "file_path": file_id})
+
+
+def _as_shown(form: _Wire) -> tuple[str, str]:
+    """The words of a message, and how they are formatted where they are."""
+    mode, text = form.get("parse_mode"), form["text"]
+    try:
+        shown = texts.shown(text, mode)
+    except ValueError:
+        return text, "wrong"
+    return shown, text if mode and text != shown else ""
 
 
 class PostingTelegram(FakeTelegram):

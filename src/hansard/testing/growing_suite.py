@@ -9,15 +9,16 @@ class TestTelegramGrows(GrowingSuite):
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Protocol
 
 import pytest
 
-from hansard.engine.ports import Delta, Event, Step, TurnRequest
+from hansard.engine.ports import Delta, Event, Shows, Step, TurnRequest
 from hansard.engine.settings import Door, Settings
 from hansard.model.entry import message
 from hansard.store.database import Store
-from hansard.testing.channel_world import ChannelWorld, Platform
+from hansard.testing.channel_world import ChannelWorld, Platform, delivery_to
 from hansard.testing.scripted import scripted_agent
 
 
@@ -107,3 +108,32 @@ class GrowingSuite:
             await growing.settle(engine)
 
         assert growing.platform.seen() == ["Once upon a time"]
+
+    async def test_a_last_edit_whose_answer_is_lost_comes_once(
+        self, platform: ForgettingPlatform
+    ) -> None:
+        adapter = platform.adapter()
+        assert isinstance(adapter, Shows)
+        await adapter.show(platform.chat, "turn-1", "Once upon")
+        platform.lose_answers()
+        last = replace(delivery_to(platform.chat, "Once upon a time"), turn_id="turn-1")
+
+        with pytest.raises(Exception):  # noqa: B017, PT011 - whatever says «unclear»
+            await adapter.send(last)
+        await adapter.send(replace(last, attempts=2))
+
+        assert platform.seen() == ["Once upon a time"]
+        await adapter.close()
+
+    async def test_two_answers_that_begin_alike_are_two_messages(
+        self, growing: ChannelWorld, runner: SlowRunner
+    ) -> None:
+        async with growing.running() as engine:
+            for number in (1, 2):
+                runner.may_finish.clear()
+                await growing.platform.says("a story", number=number)
+                grown = ["Once upon a time"] * (number - 1)
+                await growing.until_seen(*grown, "Once upon …")
+                runner.may_finish.set()
+                await growing.until_seen(*grown, "Once upon a time")
+                await growing.settle(engine)

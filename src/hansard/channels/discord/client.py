@@ -118,10 +118,11 @@ class Wire:
             with translated("a slash command"):
                 await found.response.send_message(text, ephemeral=True)
 
-    async def post(self, channel_id: str, text: str, *, nonce: str) -> str:
-        """Write a message; its id."""
+    async def post(self, channel_id: str, text: str, *, nonce: str | None = None) -> str:
+        """Write a message; its id. With a nonce that was used lately it is the earlier message."""
         with translated(channel_id):
-            sent = await self._place(channel_id).send(text, nonce=nonce)
+            place = self._place(channel_id)
+            sent = await (place.send(text) if nonce is None else place.send(text, nonce=nonce))
         return str(sent.id)
 
     async def post_file(self, channel_id: str, file: Enclosure, *, nonce: str) -> str:

@@ -27,6 +27,7 @@ from hansard.errors import HansardError, NotAllowed, RetryLater, Unreachable
 
 KINDS = ("message", "edited_message", "channel_post", "edited_channel_post")
 _TOO_MANY = 429
+_NOT_MODIFIED = "message is not modified"
 _PICTURES = ("image/jpeg", "image/png", "image/webp")
 _LARGEST_PICTURE = 10_000_000
 _DEFAULT_WAIT = 5.0
@@ -171,15 +172,19 @@ class Client:
         return str(sent.message_id)
 
     async def edit(self, chat: str, number: str, text: str, *, markup: bool) -> None:
-        """Let a message say something else."""
+        """Let a message say something else; it may say so already, if an answer was lost."""
         bot = await self._connected()
-        with _in_our_words():
-            await bot.edit_message_text(
-                text,
-                chat_id=_number(chat),
-                message_id=int(number),
-                parse_mode="MarkdownV2" if markup else None,
-            )
+        try:
+            with _in_our_words():
+                await bot.edit_message_text(
+                    text,
+                    chat_id=_number(chat),
+                    message_id=int(number),
+                    parse_mode="MarkdownV2" if markup else None,
+                )
+        except Refused as error:
+            if _NOT_MODIFIED not in str(error).lower():
+                raise
 
     async def typing(self, chat: str, *, thread: str | None) -> None:
         """Show for five seconds that something is being written."""
