@@ -61,8 +61,10 @@ WITH RECURSIVE place (platform, chat_type) AS (
     UNION ALL
     -- The next chat type of the platform, else the first of the next one. Not as a comparison of pairs:
     -- SQLite would walk through every session of the platform for it.
-    SELECT CASE WHEN EXISTS (SELECT 1 FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
-                               AND s.platform = place.platform AND s.chat_type > place.chat_type)
+    -- Always by the first of an order: for EXISTS, PostgreSQL would walk so.
+    SELECT CASE WHEN (SELECT s.chat_type FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
+                        AND s.platform = place.platform AND s.chat_type > place.chat_type
+                      ORDER BY s.platform, s.chat_type LIMIT 1) IS NOT NULL
            THEN place.platform
            ELSE (SELECT s.platform FROM sessions s WHERE s.ended_at IS NULL AND s.key IS NOT NULL
                    AND s.platform > place.platform ORDER BY s.platform, s.chat_type LIMIT 1) END,

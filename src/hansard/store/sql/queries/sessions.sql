@@ -39,8 +39,9 @@ FROM sessions s LEFT JOIN drafts d ON d.session_no = s.no
 WHERE s.no = :no;
 
 -- name: ids_by_prefix
+-- The profile is no help in finding them: SQLite would look at all that it has.
 SELECT id, title FROM sessions
-WHERE profile = :profile AND id >= :first AND id < :beyond AND shelf <> 'gone'
+WHERE profile || '' = :profile AND id >= :first AND id < :beyond AND shelf <> 'gone'
 ORDER BY id LIMIT :limit;
 
 -- name: id_by_title
@@ -145,8 +146,9 @@ WHERE s.project_no = :project_no AND s.profile = :profile AND s.shelf = :shelf
 ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
 
 -- name: list_pinned
+-- Few are pinned, whatever their shelf: it is no help in finding them.
 SELECT {{head_columns}} FROM {{head_tables}}
-WHERE s.profile = :profile AND s.pinned = 1 AND s.shelf = :shelf
+WHERE s.profile = :profile AND s.pinned = 1 AND s.shelf || '' = :shelf
   AND (s.last_active_at, s.no) < (:before_at, :before_no)
   AND s.last_active_at >= :since
   AND {{list_filters}}

@@ -10,9 +10,9 @@ DELETE FROM rewriting WHERE entry_no = :entry_no;
 -- The sessions of a platform, and those that were spoken in from it, tombstones left out.
 SELECT s.no, s.id FROM sessions s
 WHERE s.profile = :profile AND s.shelf <> 'gone' AND s.no > :after
-  AND (s.platform = :platform OR EXISTS (
-    SELECT 1 FROM arrivals a WHERE a.session_no = s.no AND a.key >= :first_key AND a.key < :last_key
-  ))
+  AND (s.platform = :platform OR (
+    SELECT a.no FROM arrivals a WHERE a.session_no = s.no AND a.key >= :first_key AND a.key < :last_key LIMIT 1
+  ) IS NOT NULL)
 ORDER BY s.no LIMIT :limit;
 
 -- name: forget_opener

@@ -102,8 +102,8 @@ WHERE f.position > :after ORDER BY f.position LIMIT :limit;
 -- What a profile has in the inbox, in the outbox and running: each count reads a small index only.
 SELECT (SELECT COUNT(*) FROM arrivals WHERE state = 'waiting' AND profile = :profile),
        (SELECT COUNT(*) FROM deliveries WHERE state IN ('waiting', 'sending') AND profile = :profile),
-       (SELECT COUNT(*) FROM turns t JOIN sessions s ON s.no = t.session_no
-        WHERE t.state = 'running' AND s.profile = :profile);
+       (SELECT COUNT(*) FROM turns t
+        WHERE t.state = 'running' AND (SELECT s.profile FROM sessions s WHERE s.no = t.session_no) = :profile);
 
 -- name: reply_of_turn
 -- The last words that a turn's agent said.

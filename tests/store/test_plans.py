@@ -1,0 +1,80 @@
+"""What is asked all the time looks at what it is about, however much else there is."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import psycopg
+import pytest
+
+from hansard.store import queries
+from tests.store.conftest import opened
+
+# For each query what it may be found by; anything else would be a walk through a whole profile.
+STEPS = {
+    "ids_by_prefix": {"sessions USING INDEX sqlite_autoindex_sessions_1 (id>? AND id<?)"},
+    "list_pinned": {
+        "s USING INDEX sessions_by_pin (profile=? AND last_active_at>? AND last_active_at<?)",
+        "p USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+        "parent USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+    },
+    "count_waiting": {
+        "arrivals USING COVERING INDEX arrivals_waiting (profile=?)",
+        "s USING INTEGER PRIMARY KEY (rowid=?)",
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "steps"), STEPS.items(), ids=STEPS.keys())
+def test_sqlite_looks_at_no_more_than_it_must(tmp_path: Path, name: str, steps: set[str]) -> None:
+    opened(f"sqlite:///{tmp_path}/x.db").close()
+    file = apsw.Connection(f"{tmp_path}/x.db")
+    text = queries.load("sqlite")[name]
+    nothing = dict.fromkeys(queries.parameters(text))
+    plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {text}", nothing)]
+    file.close()
+
+    assert {line.removeprefix("SEARCH ") for line in plan if line.startswith("SEARCH")} == steps
+    assert not [line for line in plan if "TEMP B-TREE" in line]
+    assert not [line for line in plan if re.match(r"SCAN sessions|SCAN s\b", line)]
+
+
+MANY = 3000
+SESSIONS = """
+INSERT INTO sessions (id, profile, key, source, platform, chat_type, kind, shelf, began_at, last_active_at)
+SELECT 'id' || x, 'main', 'main/telegram/dm/chat=' || x, '{"platform":"telegram"}',
+    CASE WHEN x % 50 = 0 THEN 'discord' ELSE 'telegram' END, 'dm', 'chat', 'chats', x, x
+FROM generate_series(1, 3000) x
+"""
+ARRIVALS = """
+INSERT INTO arrivals (id, profile, idem, key, source, message, received_at, state, session_no)
+SELECT 'a' || no, 'main', 'i' || no, key, '{}', '{}', 1, 'taken', no FROM sessions
+"""
+ASKED = {
+    "places_with_open_sessions": {},
+    "page_of_platform": {
+        "profile": "main",
+        "platform": "telegram",
+        "first_key": "main/telegram/",
+        "last_key": "main/telegram0",
+        "after": MANY // 2,
+        "limit": 200,
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "asked"), ASKED.items(), ids=ASKED.keys())
+def test_postgres_walks_through_no_sessions_and_no_inbox(
+    emptied: Callable[[], str], name: str, asked: dict[str, object]
+) -> None:
+    with psycopg.connect(emptied(), autocommit=True) as server:
+        for statement in (SESSIONS, ARRIVALS, "ANALYZE sessions", "ANALYZE arrivals"):
+            server.execute(statement)
+        server.execute("SET enable_seqscan = off")
+        text = f"EXPLAIN (ANALYZE, TIMING OFF) {queries.load_for_psycopg()[name]}".encode()
+        plan = "\n".join(row[0] for row in server.execute(text, asked))
+
+    passed_over = [int(rows) for rows in re.findall(r"Rows Removed by Filter: (\d+)", plan)]
+    read = [float(rows) for rows in re.findall(r"actual rows=([\d.]+)", plan)]
+    assert max(passed_over + read, default=0) < MANY // 10, plan
