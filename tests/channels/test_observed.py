@@ -37,6 +37,21 @@ async def test_lines_go_along_once() -> None:
     assert door.texts[1] == "thanks"
 
 
+async def test_a_line_that_is_told_twice_is_noted_once() -> None:
+    """A platform tells of a message again when its link got a preview, or when it heard no answer."""
+    observed, door = Observed(), Door()
+    for _ in range(2):
+        observed.note("here", "Ada", "see https://example.org", id="m1")
+    observed.note("there", "Ada", "see https://example.org", id="m1")
+
+    await observed.give("here", said("what is it?"), door)
+    observed.note("here", "Ada", "see https://example.org", id="m1")
+
+    assert door.texts[0].count("example.org") == 1
+    assert observed.lines("here") == ()
+    assert len(observed.lines("there")) == 1
+
+
 async def test_a_command_takes_no_lines_along_and_they_wait_on() -> None:
     observed, door = overheard(), Door()
 

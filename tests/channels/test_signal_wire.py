@@ -15,11 +15,18 @@ from hansard.channels.signal import build, check, inbound, outbound
 from hansard.channels.signal.inbound import Heard, Me, Rules, Withdrawn
 from hansard.clock import Occasion
 from hansard.config.table import Table
-from hansard.errors import BadInput, HansardError, NotAllowed, RetryLater, Unreachable
+from hansard.errors import (
+    BadInput,
+    HansardError,
+    NotAllowed,
+    RetryLater,
+    StoreUnavailable,
+    Unreachable,
+)
 from hansard.model.entry import Message
 from hansard.model.key import key_for
 from hansard.model.part import Attachment, Text, Unknown
-from hansard.model.place import Channel
+from hansard.model.place import Channel, Source
 from hansard.store.database import Store, Tx
 from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
 from hansard.testing.fake_signal import (
@@ -340,6 +347,61 @@ async def test_a_message_waits_in_hand_while_the_store_is_busy(platform: FakeSig
         await until(lambda: door.texts[-1:] == ["there"], "the messages did not come")
 
     assert door.texts == ["hello", "hello", "hello", "there"]
+
+
+class BusyDoor(Door):
+    """A house whose store is away when it is asked who may enter."""
+
+    async def admits(self, source: Source, /) -> bool:
+        await super().admits(source)
+        if len(self.asked) < 3:
+            raise StoreUnavailable("the database is restarted")
+        return True
+
+
+async def test_a_message_waits_in_hand_while_nobody_knows_who_may_enter(
+    platform: FakeSignal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter_module, "BUSY_SECONDS", 0.01)
+    door = BusyDoor()
+    async with taking_in(platform.adapter(), door):
+        await platform.says("look", number=1, file=b"%PDF-1.7")
+        await platform.says("there", number=2)
+        await until(lambda: door.texts[-1:] == ["there"], "the messages did not come")
+
+    assert door.texts == ["look", "there"]
+    assert list(door.files[0]) == [b"%PDF-1.7"]
+
+
+async def test_a_message_in_hand_is_stored_before_a_planned_stop(platform: FakeSignal) -> None:
+    """F2: the daemon does not tell of it again."""
+    may_go_on = asyncio.Event()
+    door = Door(lambda _: asyncio.wait_for(may_go_on.wait(), 20))
+    async with taking_in(platform.adapter(), door) as task:
+        await platform.says("hello", number=1)
+        await until(lambda: door.texts == ["hello"], "the message did not come")
+        task.cancel()
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        may_go_on.set()
+        await asyncio.gather(task, return_exceptions=True)
+
+    assert door.kept == 1
+
+
+async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeSignal) -> None:
+    """P16: neither their name nor what they did reaches the agent."""
+    door = Door()
+    door.is_open = False
+    async with taking_in(platform.adapter(), door):
+        deleted = {"timestamp": 1_700_000_000_001}
+        gone = data_message(None, number=2, groupInfo=GROUP, remoteDelete=deleted)
+        platform.tell(envelope("666", dataMessage=gone))
+        data = data_message("\ufffc hi", number=3, groupInfo=GROUP, mentions=[OUR_MENTION])
+        platform.tell(envelope(dataMessage=data))
+        await until(lambda: len(door.said) == 1, "the message did not come")
+
+    assert door.texts == ["hi"]
 
 
 async def test_a_connection_that_is_cut_is_made_again(

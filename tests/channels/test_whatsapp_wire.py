@@ -213,6 +213,19 @@ async def test_in_a_group_only_what_is_said_to_the_agent_reaches_it(
     assert outbound.recipient("Y2FwaV9ncm91cA")["recipient_type"] == "group"
 
 
+async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeWhatsApp) -> None:
+    """P16: neither their name nor what they did reaches the agent."""
+    door = Door()
+    door.is_open = False
+    async with taking_in(platform.adapter(), door):
+        await until(lambda: _is_open(platform), "it is not open")
+        revoke = _message("revoke", revoke={"original_message_id": "wamid.1"}, group_id="Y2Fw")
+        said = platform.message(f"@{NUMBER} where?", number=2) | {"group_id": "Y2Fw"}
+        assert await platform.post(payload(revoke, said)) == 200
+
+    assert door.texts == ["where?"]
+
+
 # Files
 
 

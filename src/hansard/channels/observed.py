@@ -10,6 +10,7 @@ from hansard.model.entry import Message
 
 MOST_LINES = 20
 MOST_CHANNELS = 500
+MOST_NOTED = 5000
 
 T = TypeVar("T")
 
@@ -22,9 +23,16 @@ class Observed:
 
     def __init__(self) -> None:
         self._lines: OrderedDict[str, deque[str]] = OrderedDict()
+        self._noted: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def note(self, channel: str, speaker: str, text: str) -> None:
-        """Remember a line; the oldest of the channel makes way, then the quietest channel."""
+    def note(self, channel: str, speaker: str, text: str, *, id: str | None = None) -> None:
+        """Remember a line; the oldest of the channel makes way, then the quietest channel.
+
+        A message of an id that was noted before is told again by its platform, which did not hear
+        that it came, or changed something about it.
+        """
+        if id is not None and self._is_known(channel, id):
+            return
         lines = self._lines.setdefault(channel, deque(maxlen=MOST_LINES))
         lines.append(overheard.line(speaker, text))
         self._lines.move_to_end(channel)
@@ -50,6 +58,13 @@ class Observed:
     def forget(self, channel: str) -> None:
         """The lines went into the record with a message."""
         self._lines.pop(channel, None)
+
+    def _is_known(self, channel: str, id: str) -> bool:
+        is_known = (channel, id) in self._noted
+        self._noted[channel, id] = None
+        while len(self._noted) > MOST_NOTED:
+            self._noted.popitem(last=False)
+        return is_known
 
 
 def with_observed(said: Message, lines: tuple[str, ...]) -> Message:

@@ -189,12 +189,13 @@ class ChannelWorld:
 class Door:
     """A door without a house behind it: remembers what came, and may be slow or refuse."""
 
-    def __init__(self, keep: Callable[[int], Awaitable[None]] | None = None) -> None:
+    def __init__(self, keep: Callable[[int], Awaitable[object]] | None = None) -> None:
         self.sources: list[Source] = []
         self.said: list[Message] = []
         self.files: list[Sequence[bytes]] = []
         self.asked: list[Source] = []
         self.is_open = True
+        self.kept = 0
         self._keep = keep
 
     @property
@@ -211,6 +212,7 @@ class Door:
         self.files.append(files)
         if self._keep is not None:
             await self._keep(len(self.said))
+        self.kept += 1
         return f"arrival-{len(self.said)}"
 
     async def admits(self, source: Source, /) -> bool:

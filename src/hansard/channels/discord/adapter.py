@@ -228,7 +228,7 @@ class DiscordAdapter:
         source, where = inbound.source_of(heard), heard.place.channel_id
         if not inbound.is_addressed(heard, me, self._rules):
             if self._rules.observe and await receive.admits(source):
-                self._observed.note(where, source.speaker or "", heard.text)
+                self._observed.note(where, source.speaker or "", heard.text, id=heard.message_id)
             return
         known = heard.files if heard.files and await receive.admits(source) else ()
         parts, files = await fetched(known, self._rules.largest_file, wire.fetch)

@@ -132,7 +132,8 @@ class MatrixAdapter:
         is_answer = heard.answers is not None and heard.answers in self._own
         if not is_answer and not inbound.is_addressed(heard, room, self._me, self.rules):
             if self.rules.observe and await receive.admits(source):
-                self._observed.note(place, source.speaker or heard.sender, heard.words)
+                speaker = source.speaker or heard.sender
+                self._observed.note(place, speaker, heard.words, id=heard.event_id)
             return
         is_known = heard.file is None or await receive.admits(source)
         said, held = await self._message(heard if is_known else replace(heard, file=None))

@@ -6,8 +6,8 @@ import binascii
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from hansard.channels.enclosures import Enclosures, files_of
 from hansard.channels.files import gone, too_large
@@ -28,13 +28,16 @@ from hansard.errors import (
 from hansard.model.delivery import Delivery
 from hansard.model.entry import Message
 from hansard.model.part import Attachment, Part
-from hansard.model.place import Channel
+from hansard.model.place import Channel, Source
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0
 STEADY_SECONDS = 60.0
 FETCH_TRIES = 5
+BUSY_SECONDS = 1.0
+IN_HAND_SECONDS = 5.0
 log = logging.getLogger("hansard.channels.signal")
+T = TypeVar("T")
 
 
 class SignalAdapter:
@@ -125,7 +128,7 @@ class SignalAdapter:
             await self._introduce()
         async with contextlib.aclosing(self._daemon.notifications()) as notifications:
             async for params in notifications:
-                await self._take(params, receive)
+                await _finished(self._take(params, receive))
 
     async def _introduce(self) -> None:
         try:
@@ -142,21 +145,23 @@ class SignalAdapter:
         match inbound.event(params, self._me):
             case Heard() as heard:
                 await self._hear(heard, receive)
-            case Withdrawn() as withdrawn:
-                where, speaker = withdrawn.source.chat_id or "", withdrawn.source.speaker or ""
-                self._observed.note(where, speaker, f"(took back {withdrawn.timestamp})")
-            case None:
+            case Withdrawn(source=source) as withdrawn if await _admits(receive, source):
+                where, speaker = source.chat_id or "", source.speaker or ""
+                words = f"(took back {withdrawn.timestamp})"
+                self._observed.note(where, speaker, words, id=source.platform_message_id)
+            case _:
                 pass
 
     async def _hear(self, heard: Heard, receive: Receive) -> None:
         source, rules = heard.source, self._rules
         where = source.chat_id or ""
         if not heard.is_addressed and not rules.always:
-            if rules.observe and await receive.admits(source):
-                self._observed.note(where, source.speaker or "", heard.text)
+            if rules.observe and await _admits(receive, source):
+                speaker, id = source.speaker or "", source.platform_message_id
+                self._observed.note(where, speaker, heard.text, id=id)
             return
         parts, files = [], []
-        known = heard.files if heard.files and await receive.admits(source) else ()
+        known = heard.files if heard.files and await _admits(receive, source) else ()
         for file in known:
             part, data = await self._fetch(file, heard)
             parts.append(part)
@@ -219,13 +224,37 @@ class SignalAdapter:
 
 
 async def _stored(receive: Receive, heard: Heard, said: Message, files: list[bytes]) -> bool:
-    """Hand a message to the house; nobody offers it again, so it waits here while that is busy."""
+    """Hand a message to the house; whether it was taken in."""
+    try:
+        return bool(await _patiently(lambda: receive(heard.source, said, files=files)))
+    except BadInput as error:
+        log.warning("signal: a message cannot be stored: %s", error)
+        return False
+
+
+async def _admits(receive: Receive, source: Source) -> bool:
+    return await _patiently(lambda: receive.admits(source))
+
+
+async def _patiently(do: Callable[[], Awaitable[T]]) -> T:
+    """Nobody offers a message again: it waits in our hand while the house is busy."""
     while True:
         try:
-            return bool(await receive(heard.source, said, files=files))
+            return await do()
         except (RetryLater, StoreUnavailable) as error:
             log.warning("signal: a message cannot be stored now: %s", error)
-            await asyncio.sleep(getattr(error, "after", 1.0))
-        except BadInput as error:
-            log.warning("signal: a message cannot be stored: %s", error)
-            return False
+            await asyncio.sleep(getattr(error, "after", BUSY_SECONDS))
+
+
+async def _finished(taking: Coroutine[Any, Any, None]) -> None:
+    """Take a message in; whoever stops us meanwhile waits until it is stored, but not for ever."""
+    task = asyncio.ensure_future(taking)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        _, late = await asyncio.wait({task}, timeout=IN_HAND_SECONDS)
+        if late:
+            log.warning("signal: a message could not be stored before the end, and is lost")
+            task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise

@@ -182,9 +182,8 @@ class SlackAdapter:
         """Remember a line that was not for the agent, unless a stranger wrote it."""
         names = await self._names(heard)
         if await receive.admits(inbound.source_of(heard, self._rules, names)):
-            self._observed.note(
-                heard.room, names.user or heard.user_id, inbound.as_typed(heard.text)
-            )
+            speaker, words = names.user or heard.user_id, inbound.as_typed(heard.text)
+            self._observed.note(heard.room, speaker, words, id=heard.id)
 
     async def _take(self, heard: Heard | None, receive: Receive) -> None:
         account, rules = self._account, self._rules

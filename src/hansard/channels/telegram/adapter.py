@@ -205,7 +205,9 @@ class TelegramAdapter:
         is_heard = settings.observe and settings.groups != "never"
         is_new = not incoming.is_edit or settings.edits
         if is_heard and is_new and await receive.admits(incoming.source):
-            self._observed.note(str(incoming.source.channel), *inbound.observed_line(incoming))
+            source = incoming.source
+            speaker, words = inbound.observed_line(incoming)
+            self._observed.note(str(source.channel), speaker, words, id=source.platform_message_id)
 
     async def _fetched(
         self, incoming: Incoming, receive: Receive

@@ -179,20 +179,29 @@ class WhatsAppAdapter:
             case Heard():
                 await self._hear(event)
             case Withdrawn():
-                where = event.source.chat_id or ""
-                words = f"(took back the message {event.message_id})"
-                self._observed.note(where, event.source.speaker or "", words)
+                await self._withdraw(event)
             case Failure():
                 await self._fail(event)
 
-    async def _hear(self, heard: Heard) -> None:
-        receive, source = self._receive, heard.source
-        if receive is None:
+    def _door(self) -> Receive:
+        if self._receive is None:
             raise RetryLater("the channel is not running", after=10.0)
+        return self._receive
+
+    async def _withdraw(self, withdrawn: Withdrawn) -> None:
+        source = withdrawn.source
+        if await self._door().admits(source):
+            words = f"(took back the message {withdrawn.message_id})"
+            where, speaker = source.chat_id or "", source.speaker or ""
+            self._observed.note(where, speaker, words, id=source.platform_message_id)
+
+    async def _hear(self, heard: Heard) -> None:
+        receive, source = self._door(), heard.source
         where, rules = source.chat_id or "", self._rules
         if not heard.is_addressed and not rules.always:
             if rules.observe and await receive.admits(source):
-                self._observed.note(where, source.speaker or "", heard.text)
+                speaker, id = source.speaker or "", source.platform_message_id
+                self._observed.note(where, speaker, heard.text, id=id)
             return
         is_known = heard.media is None or await receive.admits(source)
         file, files = await self._fetch(heard) if is_known else (None, ())
