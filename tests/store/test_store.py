@@ -15,6 +15,7 @@ import pytest
 from hansard.actions import log, read
 from hansard.errors import BadInput, Conflict, HansardError, StoreUnavailable
 from hansard.model.entry import message
+from hansard.store import sqlite_writer
 from hansard.store.database import RaceLost, Store, Tx
 from hansard.store.pending import Pending
 from hansard.store.postgres_writer import LANES
@@ -387,8 +388,9 @@ def file(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def test_many_callers_share_one_commit(file: Store) -> None:
+def test_many_callers_share_one_commit(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Group commit: many concurrent callers pay for one fsync."""
+    monkeypatch.setattr(sqlite_writer, "BATCH_SECONDS", 60.0)
     commits: list[int] = []
     gate = threading.Event()
 
@@ -421,11 +423,12 @@ def test_whatever_goes_wrong_in_a_commit_reaches_the_callers(file: Store) -> Non
     assert file.write(note, "after").result() == "x"
 
 
-def test_no_answer_comes_before_the_commit(file: Store) -> None:
+def test_no_answer_comes_before_the_commit(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """P1: acknowledged means durable, for whoever asks and however early."""
+    monkeypatch.setattr(sqlite_writer, "BATCH_SECONDS", 60.0)
     world = World(file)
     session = world.session("a")
-    reached, gate = threading.Event(), threading.Event()
+    handed_over, reached, gate = threading.Event(), threading.Event(), threading.Event()
     said = message("user", "b")
 
     def append(tx: Tx) -> int:
@@ -436,10 +439,12 @@ def test_no_answer_comes_before_the_commit(file: Store) -> None:
         reached.set()
         gate.wait(10)
 
-    file.write(lambda tx: gate.wait(0.05))
+    # While this one runs, the two that follow come together.
+    file.write(lambda tx: handed_over.wait(10))
     early = file.write(append)
     file.write(linger)
-    reached.wait(10)
+    handed_over.set()
+    assert reached.wait(10)
     try:
         with pytest.raises(TimeoutError):
             early.result(timeout=0.01)
