@@ -185,6 +185,30 @@ def test_bytes_may_flip_while_it_is_served(filled: Path) -> None:
     assert library.find("walrus", all_hits=True).total == len(TEXTS) + 2
 
 
+def test_an_index_that_cannot_be_taken_away_is_told_and_nobody_waits_for_it(filled: Path) -> None:
+    """P6: whoever searches has an answer or an error, also after the indexer met the damage first."""
+    library = Library(opened(f"sqlite:///{filled}"), name="server")
+    library.store.index_in_background()
+    assert library.find("walrus", all_hits=True).total == len(TEXTS)
+    lock = index_of(filled).with_name(f"{index_of(filled).name}-lock")
+    lock.unlink()
+    lock.mkdir()
+    with index_of(filled).open("r+b") as file:
+        for at in range(4096, index_of(filled).stat().st_size, 4096):
+            file.seek(at + 100)
+            file.write(b"\xff" * 16)
+    library.session("one more walrus")
+
+    # It is fed as soon as the writer has rested for a moment: some come before that, some after.
+    for _ in range(400):
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
+            library.store.catch_up().result(timeout=20)
+    lock.rmdir()
+    assert library.store.catch_up().result(timeout=20).behind == 0
+    assert library.find("walrus", all_hits=True).total == len(TEXTS) + 1
+    library.store.close()
+
+
 def test_several_processes_may_find_the_damage_at_once(filled: Path) -> None:
     index_of(filled).write_bytes(b"\x00" * 100_000)
     libraries = [Library(opened(f"sqlite:///{filled}"), name=f"p{no}") for no in range(4)]

@@ -7,6 +7,7 @@ from the log. Whatever happens to it, the log does not notice.
 import queue
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import apsw
@@ -150,11 +151,16 @@ class SqliteIndex:
                     self._woken = woken
                     return
         except (IndexLost, apsw.Error, HansardError, OSError) as error:
-            if is_damage(error):
-                self._file.replace()
-                self.wake()
-            else:
-                self._file.disconnect()
+            # Nor may a file that cannot be taken away end the thread that all searches wait for.
+            with suppress(apsw.Error, OSError):
+                self._begin_anew(error)
+
+    def _begin_anew(self, error: Exception) -> None:
+        if is_damage(error):
+            self._file.replace()
+            self.wake()
+        else:
+            self._file.disconnect()
 
 
 def state(tx: Tx) -> IndexState:
