@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Program
+from tests.cli.test_refusals import obey_permissions
 from tests.importers.write_claude_code import Tape, new_uuid, text
 from tests.importers.write_codex import Rollout
 
@@ -178,3 +179,44 @@ def test_a_fault_names_its_file_once(hansard: Program, tmp_path: Path) -> None:
     told = hansard("import", "pi", str(path))
 
     assert told.out.startswith(f"{path} does not begin as a session of Pi does.\n")
+
+
+def test_a_place_that_may_not_be_read_is_told_and_holds_up_no_other(
+    hansard: Program, machine: Path
+) -> None:
+    closed = machine / ".claude" / "projects"
+    index = machine / ".codex" / "session_index.jsonl"
+    index.write_text("{}\n")
+    index.chmod(0)
+    closed.chmod(0)
+    try:
+        looked = hansard.run("import", preexec_fn=obey_permissions)
+        told = hansard.run("import", "--all", preexec_fn=obey_permissions)
+        alone = hansard.run("import", "claude-code", preexec_fn=obey_permissions)
+        dry = hansard.run("import", "--all", "--dry-run", preexec_fn=obey_permissions)
+    finally:
+        closed.chmod(0o700)
+
+    assert (looked.code, "codex" in looked.out) == (0, True)
+    assert (told.code, dry.code, told.err) == (0, 0, "")
+    assert f"{closed} cannot be read (Permission denied); it was left alone." in told.out
+    assert "Codex: 1 session added" in told.out
+    assert alone.code == 1
+    assert f"{closed} cannot be read (Permission denied)" in alone.line
+    assert hansard("import", "--all", "--json").json["added"] == 1
+
+
+def test_a_file_that_may_not_be_read_is_told_and_read_when_it_may(
+    hansard: Program, machine: Path
+) -> None:
+    tape = a_session(machine, days=1)
+    tape.path.chmod(0)
+
+    told = hansard.run("import", "--all", preexec_fn=obey_permissions)
+    tape.path.chmod(0o600)
+    later = hansard("import", "--all", "--json").json
+
+    assert told.code == 0
+    assert f"{tape.path} cannot be read (Permission denied); it was left alone." in told.out
+    assert "1 skipped" in told.out
+    assert (later["added"], later["skipped"]) == (1, 0)

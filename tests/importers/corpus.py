@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ from tests.importers import (
 )
 
 DEPTH = 100_000
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T[0-9:.]+(?:Z|[+-]\d{2}:\d{2})")
 Sample = Callable[[Path], Path]
 
 
@@ -310,3 +312,10 @@ def with_numbers(place: Path, number: Any) -> None:
         elif path.suffix == ".jsonl":
             lines = [json.loads(line) for line in path.read_text().splitlines()]
             path.write_text("".join(json.dumps(counted(each, number)) + "\n" for each in lines))
+
+
+def with_times(place: Path, time: str) -> None:
+    """Every time that is written out in a file of text is another one."""
+    for path in files_of(place):
+        if path.suffix in (".json", ".jsonl", ".md"):
+            path.write_text(_TIME.sub(time, path.read_text()))

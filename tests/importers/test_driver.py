@@ -1,5 +1,6 @@
 """What holds for every importer, shown with one that says what it is told."""
 
+import errno
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -67,11 +68,17 @@ class Scripted:
         for event in self.events:
             if isinstance(event, Broken):
                 raise BadInput("it is broken")
+            if isinstance(event, Lost):
+                raise OSError(errno.EIO, "Input/output error")
             yield event
 
 
 class Broken(End):
     """Where the source ends in rubbish."""
+
+
+class Lost(End):
+    """Where the disk can be read no further."""
 
 
 @pytest.fixture
@@ -555,4 +562,16 @@ def test_a_name_that_no_column_can_hold_is_made_to_fit(
     archive.take(scripted, [touched(unit.path)])
 
     assert archive.session("scripted", "s1").model == "n\ufffd\ufffd"
+    archive.check()
+
+
+def test_a_disk_that_cannot_be_read_holds_up_no_other_file(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("one"), Lost()]
+
+    report = archive.take(scripted, [unit, replace(unit, name="another")])
+
+    assert (report.units, report.skipped) == (2, 2)
+    assert report.faults[0].why == "it cannot be read (Input/output error); it was left alone"
     archive.check()

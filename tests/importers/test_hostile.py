@@ -164,6 +164,51 @@ def test_numbers_may_be_anything(number: float, archive: Archive, tmp_path: Path
     archive.check()
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_times_may_be_beyond_every_calendar(time: str, archive: Archive, tmp_path: Path) -> None:
+    for name in registry.NAMES:
+        importer = registry.importer(name)
+        place = corpus.sample(name, tmp_path / name)
+        corpus.with_times(place, time)
+        archive.take(importer, list(importer.find(place)))
+
+    archive.check()
+    assert len(list(exporting.export_jsonl(archive.store, profile="main"))) > 1
+
+
+def test_a_file_may_be_from_any_year(archive: Archive, tmp_path: Path) -> None:
+    """Some file systems keep any number of seconds, others the largest that they can."""
+    for name in registry.NAMES:
+        importer = registry.importer(name)
+        place = corpus.sample(name, tmp_path / name)
+        for number, path in enumerate(files_of(place)):
+            seconds = (1 << 38, -1)[number % 2]
+            os.utime(path, (seconds, seconds))
+        archive.take(importer, list(importer.find(place)))
+
+    archive.check()
+
+
+def test_a_turn_may_have_any_name(archive: Archive, tmp_path: Path) -> None:
+    """Those of Codex begin with a time."""
+    importer = registry.importer("codex")
+    place = corpus.sample("codex", tmp_path / "sample")
+    for path in files_of(place):
+        text = re.sub(
+            r'("turn_id": ?")[0-9a-f-]{36}',
+            r"\g<1>ffffffff-ffff-7fff-ffff-ffffffffffff",
+            path.read_text(),
+        )
+        text = text.replace('"cwd"', '"forked_from_id": "x", "cwd"', 1)
+        assert "ffffffff-ffff-7fff" in text
+        path.write_text(text)
+
+    report = archive.take(importer, list(importer.find(place)))
+
+    assert report.messages
+    archive.check()
+
+
 def test_the_stores_own_file_is_left_alone(name: str, archive: Archive, tmp_path: Path) -> None:
     importer = registry.importer(name)
     own = tmp_path / "store" / "hansard.db"

@@ -3,6 +3,7 @@
 The command, the workbench and `hansard serve` ask here. The answers are plain values.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -174,6 +175,8 @@ class _Part:
     target: Target | None
     places: tuple[Path, ...]
     units: list[Unit]
+    # Places that cannot be looked into.
+    faults: tuple[Fault, ...] = ()
 
 
 def _parts(
@@ -187,8 +190,17 @@ def _parts(
         target = None
         if house is not None:
             target = _target(house, importer, is_profile_asked_for=is_profile_asked_for)
-        units = [unit for place in places for unit in _found(importer, place)]
-        yield _Part(importer, target, places, units)
+        units: list[Unit] = []
+        faults: list[Fault] = []
+        for place in places:
+            try:
+                units += _found(importer, place)
+            except BadInput as error:
+                if len(wishes) == 1:
+                    raise
+                # What else was asked for need not wait for it.
+                faults.append(Fault(str(place), "", str(error)))
+        yield _Part(importer, target, places, units, tuple(faults))
 
 
 def _run(house: House, part: _Part, tell: Tell) -> Report:
@@ -203,10 +215,16 @@ def _run(house: House, part: _Part, tell: Tell) -> Report:
 
 
 def _found(importer: Importer, place: Path) -> list[Unit]:
-    found = list(importer.find(place))
-    if not found and not (files.is_directory(place) or files.is_file(place)):
+    if not (files.is_directory(place) or files.is_file(place)):
         raise NotFound(f"There is nothing at {place}; nothing was imported.")
-    return found
+    try:
+        if files.is_directory(place):
+            # Importers pass over what they cannot list: this they must not.
+            os.scandir(place).close()
+        return list(importer.find(place))
+    except OSError as error:
+        where = error.filename or place
+        raise BadInput(f"{where} cannot be read ({error.strerror}); it was left alone.") from error
 
 
 def _discovery(house: House | None, wish: Wish, *, now: datetime) -> Discovery:
@@ -214,7 +232,7 @@ def _discovery(house: House | None, wish: Wish, *, now: datetime) -> Discovery:
     target = None if house is None else _target(house, importer)
     count = size = new = new_size = 0
     ends: list[datetime] = []
-    for unit in importer.find(wish.place):
+    for unit in _listed(importer, wish.place):
         count, size = count + 1, size + unit.size
         more = driver.ahead(target, unit)
         # A file that was read to its end and has only grown older has nothing new in it.
@@ -233,6 +251,14 @@ def _discovery(house: House | None, wish: Wish, *, now: datetime) -> Discovery:
         expiring=len(ends),
         expires_at=min(ends, default=None),
     )
+
+
+def _listed(importer: Importer, place: Path) -> list[Unit]:
+    """The units of a place; one that cannot be looked into is a unit that cannot be read."""
+    try:
+        return _found(importer, place)
+    except BadInput:
+        return [Unit(str(place), place, "")]
 
 
 def _target(house: House, importer: Importer, *, is_profile_asked_for: bool = False) -> Target:
@@ -269,8 +295,8 @@ def _outcome(part: _Part, report: Report) -> Outcome:
         unchanged=report.unchanged,
         messages=report.messages,
         bytes=report.bytes,
-        skipped=report.skipped,
-        faults=tuple(report.faults),
+        skipped=report.skipped + len(part.faults),
+        faults=(*part.faults, *report.faults),
         left_out=dict(report.left_out),
         notes=tuple(report.notes),
     )

@@ -140,15 +140,16 @@ class _Round:
         self._looked_at = began = time.monotonic()
         if self._changed_at is not None and began - self._changed_at > SETTLED_SECONDS:
             self._has_settled = True
-        try:
-            for wish in wishes:
+        for wish in wishes:
+            try:
                 self._import(wish)
-        except Stopped:
-            pass
-        except HansardError as error:
-            if self._fail is None:
-                raise
-            self._fail(error)
+            except Stopped:
+                break
+            except HansardError as error:
+                # What one place refuses holds up no other.
+                if self._fail is None:
+                    raise
+                self._fail(error)
         self._cost = time.monotonic() - began
 
     def _import(self, wish: Wish) -> None:

@@ -5,7 +5,7 @@ The program deletes its files after a while: what was read here stays.
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -74,7 +74,7 @@ class ClaudeCode:
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         """The session, then the agents whose lines older versions wrote among its own."""
-        at = datetime.fromtimestamp(files.time_of(unit.path), UTC)
+        at = files.changed_at(unit.path)
         with files.opened(unit.path, buffer=_BUFFER) as file:
             who = _identity(unit.path)
             is_settled = not unit.stamp.endswith(_UNSETTLED)
@@ -93,7 +93,7 @@ class ClaudeCode:
     def _unit(self, path: Path, kept: timedelta | None) -> Unit:
         beside = _meta(path)
         stamp = files.stamp_of(path, *beside)
-        changed = datetime.fromtimestamp(files.time_of(path), UTC)
+        changed = files.changed_at(path)
         if abs(self._clock.now() - changed) < QUIET:
             stamp += _UNSETTLED
         return Unit(

@@ -72,6 +72,8 @@ def line_of(text: bytes) -> Line | None:
         line = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _lenient(text)
+    if line.timestamp is not None and not times.is_sensible(line.timestamp):
+        line.timestamp = None
     if text.count(b"{") + text.count(b"[") > json_text.MAX_DEPTH:
         message = line.message
         for given in (line.content, line.attachment) if message is None else (message.content,):

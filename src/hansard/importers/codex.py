@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -69,7 +69,7 @@ class Codex:
             resume,
             name=_thread_of(unit.path),
             title=unit.hint if isinstance(unit.hint, str) else None,
-            at=datetime.fromtimestamp(files.time_of(unit.path), UTC),
+            at=files.changed_at(unit.path),
             is_archived=_ARCHIVED in unit.path.parts,
             is_settled=not unit.stamp.endswith(_UNSETTLED),
             # Of what is packed no place can be kept, and it no longer grows.
@@ -83,8 +83,7 @@ class Codex:
         stamp = files.stamp_of(path)
         if title is not None:
             stamp += f";{hash_of(title.encode('utf-8', 'surrogatepass'))[:16]}"
-        changed = datetime.fromtimestamp(files.time_of(path), UTC)
-        if abs(self._clock.now() - changed) < QUIET:
+        if abs(self._clock.now() - files.changed_at(path)) < QUIET:
             stamp += _UNSETTLED
         return Unit(str(path), path, stamp, files.size_of(path), hint=title)
 
@@ -103,14 +102,16 @@ def _thread_of(path: Path) -> str | None:
 def _titles(index: Path) -> dict[str, str]:
     """What threads are called, where a release wrote that into a list; the last word counts."""
     found: dict[str, str] = {}
-    if not files.is_file(index):
+    try:
+        with files.opened(index) as file:
+            for line in json_lines.lines(file):
+                told = line.data or {}
+                id, title = shape.name(told.get("id")), shape.name(told.get("thread_name"))
+                if id is not None and title is not None:
+                    found[id] = title
+    except BadInput:
+        # Most have no such list. Without it threads have the names that they tell themselves.
         return found
-    with files.opened(index) as file:
-        for line in json_lines.lines(file):
-            told = line.data or {}
-            id, title = shape.name(told.get("id")), shape.name(told.get("thread_name"))
-            if id is not None and title is not None:
-                found[id] = title
     return found
 
 

@@ -5,11 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hansard.formats import shape
+from hansard.importers import times
 from hansard.importers.base import Json
 from hansard.model.usage import Usage
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# In milliseconds: what such a name can hold goes beyond every calendar.
+_LATEST = 10**14
 _FIELDS = (
     "input_tokens",
     "cached_input_tokens",
@@ -82,7 +85,8 @@ def time_in(turn_id: str | None) -> datetime | None:
     """When a turn began, where its name tells: such names begin with milliseconds."""
     if turn_id is None or not _UUID.fullmatch(turn_id) or turn_id[14] != "7":
         return None
-    return _EPOCH + timedelta(milliseconds=int(turn_id.replace("-", "")[:12], 16))
+    at = _EPOCH + timedelta(milliseconds=min(int(turn_id.replace("-", "")[:12], 16), _LATEST))
+    return at if times.is_sensible(at) else None
 
 
 def _counts(told: object) -> tuple[int, ...]:

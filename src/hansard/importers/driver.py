@@ -109,6 +109,8 @@ def look(target: Target | None, importer: Importer, units: Iterable[Unit]) -> Re
                 _look_at(event, to, unit, report)
         except BadInput as error:
             report.fault(unit, "", str(error))
+        except OSError as error:
+            report.fault(unit, "", f"it cannot be read ({error.strerror or error})")
     return report
 
 
@@ -194,6 +196,8 @@ def _read(
             Reading(target, unit, report, resume=None, progress=progress).take(importer)
     except (BadInput, Conflict) as error:
         report.fault(unit, "", str(error))
+    except OSError as error:
+        report.fault(unit, "", f"it cannot be read ({error.strerror or error}); it was left alone")
 
 
 def _resume(known: ReadUnit | None, unit: Unit) -> Resume | None:

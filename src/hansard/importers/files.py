@@ -12,6 +12,7 @@ from hansard.store.blobs import hash_of
 
 MAX_DEPTH = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = 7 * 10**15
 # Not on every system: a pipe must not hold us up, a link must not lead us away.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -54,7 +55,9 @@ def size_of(*paths: Path) -> int:
 def changed_at(path: Path) -> datetime:
     """When a file was last written: the time of what names none."""
     found = _lstat(path)
-    return _EPOCH if found is None else _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
+    micros = 0 if found is None else found.st_mtime_ns // 1000
+    # A file system may hold years that no calendar has.
+    return _EPOCH + timedelta(microseconds=min(max(0, micros), _LATEST))
 
 
 def time_of(path: Path) -> float:

@@ -128,7 +128,10 @@ def homes_of(place: Path, web_folder: Path | None = None) -> list[Home]:
     if files.is_file(place):
         return [_of_file(place)]
     homes = [_home(place)]
-    homes += [_home(each, _profile(each.name)) for each in _directories(place / "profiles")]
+    try:
+        homes += [_home(each, _profile(each.name)) for each in _directories(place / "profiles")]
+    except BadInput as error:
+        homes[0].faults.append((place / "profiles", str(error)))
     folders = [*hermes_web.folders_of(place), *([web_folder] if web_folder else [])]
     for folder in folders:
         for home in homes:
@@ -180,7 +183,11 @@ def _directories(path: Path) -> list[Path]:
     """The directories in one, by name; links are not followed."""
     if not files.is_directory(path):
         return []
-    return [each for each in sorted(path.iterdir()) if files.is_directory(each)]
+    try:
+        inside = sorted(path.iterdir())
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}).") from error
+    return [each for each in inside if files.is_directory(each)]
 
 
 def _jobs(path: Path) -> dict[str, str]:

@@ -17,7 +17,12 @@ def of(value: object) -> datetime | None:
     A time without a zone is UTC.
     """
     found = _of_text(value) if isinstance(value, str) else _of_number(value)
-    return found if found is not None and _FIRST <= found <= _LAST else None
+    return found if found is not None and is_sensible(found) else None
+
+
+def is_sensible(at: datetime) -> bool:
+    """Whether a moment is one at which a tool can have written; others no calendar may hold."""
+    return _FIRST <= at <= _LAST
 
 
 def first(*values: object) -> datetime | None:
