@@ -59,6 +59,53 @@ def test_a_dead_link_says_so_and_leaves_the_stream_alive(lived_in: Served, visit
     expect(page.get_by_text("live", exact=True)).to_be_visible()
 
 
+def test_an_address_that_nobody_could_write_says_so_too(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in, "/s/%E0%A4%A").page
+
+    expect(page.get_by_text("There is no such session.")).to_be_visible()
+
+
+def test_a_search_that_fails_does_not_look_like_one_without_hits(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    fails_once(page, "**/api/v1/search?*")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("disk")
+
+    said = page.get_by_role("dialog").get_by_role("status")
+    expect(said).to_have_text("Something went wrong here.")
+    page.keyboard.type("s")
+    expect(said).to_have_text("")
+
+
+def test_an_undo_that_fails_says_so(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in).page
+    page.locator(".item").nth(2).focus()
+    page.keyboard.press("m")
+    page.get_by_role("combobox").select_option("Website")
+    page.get_by_role("button", name="Move").click()
+    undo = page.get_by_role("button", name="Undo")
+    expect(undo).to_be_visible()
+    fails_once(page, "**/api/v1/sessions/*")
+
+    undo.click()
+
+    expect(page.locator(".toasts")).to_contain_text("Something went wrong here.")
+
+
+def test_ages_go_on_while_nothing_happens(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in, "/login").page
+    page.clock.install()
+    page.goto(lived_in.address)
+    age = page.locator(".item", has_text="The kitchen tap").locator(".age")
+    expect(age).to_have_text(re.compile(r"^\d+m$"))
+
+    page.clock.fast_forward("05:00:00")
+
+    expect(age).to_have_text("5h")
+
+
 def test_a_login_that_is_over_leads_back_to_the_same_place(
     lived_in: Served, visit: Visitor
 ) -> None:

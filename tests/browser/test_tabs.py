@@ -8,6 +8,12 @@ from tests.browser.conftest import Served, Visit, Visitor
 
 pytestmark = pytest.mark.timeout(300)
 NO_SHARED_WORKER = "delete window.SharedWorker"
+PASSWORD = "correct horse battery"
+SET_PASSWORD = """async (fresh) => {
+    const { csrf } = await (await fetch('/api/v1/me')).json()
+    const headers = { 'X-CSRF-Token': csrf, 'Content-Type': 'application/json' }
+    await fetch('/api/v1/password', { method: 'PUT', headers, body: JSON.stringify({ new: fresh }) })
+}"""
 
 
 def streams_open(page: Page) -> int:
@@ -63,3 +69,18 @@ def test_two_browsers_see_the_same(talking: Served, visit: Visitor) -> None:
     expect(two.locator(".message.user")).to_have_count(2)
     expect(two.locator(".message.assistant").nth(1)).to_contain_text("two files and a folder")
     assert httpx2.get(f"{talking.address}/api/v1/sessions").status_code == 401
+
+
+def test_a_tab_goes_on_when_another_has_logged_in_anew(empty: Served, visit: Visitor) -> None:
+    seen = visit(empty)
+    address = begun(seen)
+    seen.page.evaluate(SET_PASSWORD, PASSWORD)
+    two = seen.another_tab(f"{empty.address}/login")
+    two.get_by_label("Password").fill(PASSWORD)
+    two.get_by_role("button", name="Log in").click()
+    expect(two.locator(".item").first).to_be_visible()
+
+    seen.says("list the files")
+
+    expect(seen.page.locator(".message.assistant").nth(1)).to_contain_text("two files")
+    assert seen.page.url == address

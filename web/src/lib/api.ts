@@ -42,18 +42,34 @@ export async function send<T>(
   method: 'POST' | 'PATCH' | 'DELETE' | 'PUT',
   path: string,
   body?: Json | object,
-  key: string = crypto.randomUUID(),
+  key: string = freshKey(),
 ): Promise<T> {
-  const headers: Record<string, string> = { 'X-CSRF-Token': await token(), 'Idempotency-Key': key }
+  const headers: Record<string, string> = { 'Idempotency-Key': key }
   const init: RequestInit = { method, headers }
   if (body !== undefined) {
     headers['Content-Type'] = 'application/json'
     init.body = JSON.stringify(body)
   }
-  return answer<T>(await ask(url(path), init))
+  return withToken(async (said) => answer<T>(await ask(url(path), { ...init, headers: { ...headers, 'X-CSRF-Token': said } })))
 }
 
-export function token(): Promise<string> {
+/** Do it with the word that belongs to the cookie. Who logged in anew, in any tab, has another cookie. */
+export async function withToken<T>(act: (token: string) => Promise<T>): Promise<T> {
+  try {
+    return await act(await token())
+  } catch (error) {
+    if (!(error instanceof Problem) || error.status !== 403) throw error
+    csrf = null
+    return act(await token())
+  }
+}
+
+/** A key for a change. Only a page that came encrypted, or from this machine, has `randomUUID`. */
+export function freshKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+function token(): Promise<string> {
   csrf ??= get<{ csrf: string }>('/me').then((me) => me.csrf)
   csrf.catch(() => (csrf = null))
   return csrf
@@ -70,10 +86,20 @@ async function ask(address: string, init: RequestInit): Promise<Response> {
 
 async function answer<T>(response: Response): Promise<T> {
   if (response.ok) return (await response.json()) as T
-  const said = (await response.json().catch(() => ({}))) as Record<string, string>
+  throw problem(response.status, await response.text().catch(() => ''))
+}
+
+/** What an answer that is not good says; a proxy between may have its own words, or none. */
+export function problem(status: number, body: string): Problem {
+  if (status === 401) toLogin()
+  let said: Record<string, string> = {}
+  try {
+    said = JSON.parse(body) as Record<string, string>
+  } catch {
+    // Not ours: the number says what can be said.
+  }
   const kind = (said['type'] ?? '').replace('urn:hansard:problem:', '')
-  if (response.status === 401) toLogin()
-  throw new Problem(response.status, kind, said['detail'] ?? response.statusText, said['committed'])
+  return new Problem(status, kind, said['detail'] ?? `The server, or what stands before it, answered ${status}.`, said['committed'])
 }
 
 /** The login is over: come back to the same place after it. */

@@ -68,11 +68,26 @@ function dress(block: HTMLElement, copyLabel: string): void {
 }
 
 export async function copyText(text: string, button?: HTMLElement): Promise<void> {
-  await navigator.clipboard.writeText(text)
+  await write(text)
   if (!button) return
   const before = button.textContent
   button.textContent = '✓'
   setTimeout(() => (button.textContent = before), 1200)
+}
+
+/** Only a page that came encrypted, or from this machine, has a clipboard; others use the old way. */
+async function write(text: string): Promise<void> {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text)
+  const before = document.activeElement as HTMLElement | null
+  const box = document.createElement('textarea')
+  box.value = text
+  box.className = 'vh'
+  // Inside an open dialog nothing outside of it can be selected.
+  ;(before?.closest('dialog') ?? document.body).append(box)
+  box.select()
+  document.execCommand('copy')
+  box.remove()
+  before?.focus({ preventScroll: true })
 }
 
 function highlightLater(code: Element, name: string): void {

@@ -8,6 +8,7 @@ export class Draft {
   failed = $state(false)
   private kept: string
   private timer: ReturnType<typeof setTimeout> | undefined
+  private isStoring = false
 
   constructor(
     private readonly sessionId: string | null,
@@ -24,22 +25,30 @@ export class Draft {
 
   typed(text: string): void {
     this.text = text
-    try {
-      localStorage.setItem(this.name, text)
-    } catch {
-      // Without storage the server's copy alone remains.
+    this.mirror(text)
+    this.later()
+  }
+
+  /** These words were sent and are durable; what was typed after them stays. */
+  sent(words: string): void {
+    const rest = this.text.startsWith(words) ? this.text.slice(words.length).trimStart() : this.text
+    if (rest) {
+      this.typed(rest)
+      return
     }
-    this.later()
-  }
-
-  /** The text was sent and is durable: nothing is to be kept. */
-  sent(): void {
     this.text = ''
-    this.forget()
-    this.later()
+    clearTimeout(this.timer)
+    if (this.sessionId === null) {
+      this.forget()
+      return
+    }
+    // Until the server has let go of it too: a page that is loaded now must not offer it again.
+    this.mirror('')
+    void this.store()
   }
 
-  close(): void {
+  /** Bring to the server what it does not have, now. */
+  flush(): void {
     clearTimeout(this.timer)
     if (this.text !== this.kept) void this.store()
   }
@@ -50,15 +59,32 @@ export class Draft {
   }
 
   private async store(): Promise<void> {
-    if (this.sessionId === null || this.text === this.kept) return
+    // One after the other: of two that are on the way the older one might come last.
+    if (this.sessionId === null || this.isStoring) return
+    if (this.text === this.kept) {
+      this.forget()
+      return
+    }
     const text = this.text
+    this.isStoring = true
     try {
       await send('PATCH', `/sessions/${this.sessionId}`, { draft: text })
       this.kept = text
       this.failed = false
       if (this.text === text) this.forget()
+      else this.later()
     } catch {
       this.failed = true
+    } finally {
+      this.isStoring = false
+    }
+  }
+
+  private mirror(text: string): void {
+    try {
+      localStorage.setItem(this.name, text)
+    } catch {
+      // Without storage the server's copy alone remains.
     }
   }
 

@@ -1,4 +1,5 @@
 /** One stream for all tabs where there is no shared worker: the tab that holds the lock has it. */
+import { freshKey } from './api'
 import { Stream, type Told } from './stream'
 
 const LOCK = 'hansard-stream'
@@ -15,7 +16,7 @@ interface Note {
 
 export class Leader {
   private readonly channel = new BroadcastChannel('hansard')
-  private readonly tab = crypto.randomUUID()
+  private readonly tab = freshKey()
   private wishes = new Map<string, string[]>()
   private mine: string[] = []
   private stream: Stream | null = null

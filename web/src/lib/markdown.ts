@@ -18,7 +18,7 @@ const ALLOWED: Config = {
   RETURN_DOM_FRAGMENT: true,
 }
 
-const CLASSES = /^(?:language-[\w+#.-]{1,30}|hljs(?:-[\w-]+)?|image)$/
+const CLASSES = /^(?:language-[\w+#.-]{1,30}|hljs(?:-[\w-]+)?|image|task)$/
 
 DOMPurify.addHook('afterSanitizeAttributes', (node) => {
   const kept = [...node.classList].filter((name) => CLASSES.test(name))
@@ -42,7 +42,7 @@ marked.use({
     html: ({ text }: Tokens.HTML | Tokens.Tag) => escapeHtml(text),
     // An image would be a request; its words and its address are enough.
     image: ({ href, text }: Tokens.Image) => `<a class="image" href="${escapeHtml(href)}">${escapeHtml(text || href)}</a>`,
-    checkbox: ({ checked }: Tokens.Checkbox) => (checked ? '☑ ' : '☐ '),
+    checkbox: ({ checked }: Tokens.Checkbox) => `<span class="task">${checked ? '☑' : '☐'}</span> `,
   },
 })
 

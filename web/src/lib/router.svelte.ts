@@ -24,10 +24,19 @@ export function parse(address: URL): Route {
   const seq = /^#m(\d+)$/.exec(address.hash)?.[1]
   return {
     page: session ? 'workbench' : (PAGES[path] ?? 'unknown'),
-    session: session ? decodeURIComponent(session) : null,
+    session: session ? readable(session) : null,
     seq: seq ? Number(seq) : null,
     query: address.searchParams,
     path,
+  }
+}
+
+/** What an address names; what no browser would write stands as it is, and is found nowhere. */
+function readable(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
   }
 }
 

@@ -1,4 +1,5 @@
 /** The rows of the list as they stand one under the other: headings, projects, sessions and their kin. */
+import { now as clockNow } from './now.svelte'
 import { groupOf } from './time'
 import type { Head, Project } from './types'
 
@@ -41,7 +42,7 @@ function valueOf(head: Head, order: Order): string | number {
   return order === 'created' ? head.began_at : head.last_active_at
 }
 
-export function rowsOf({ pinned, items, kids = {}, projects = [], closed, more = false, now = Date.now(), order = 'activity' }: Shown): Row[] {
+export function rowsOf({ pinned, items, kids = {}, projects = [], closed, more = false, now = clockNow.at, order = 'activity' }: Shown): Row[] {
   const rows: Row[] = []
   if (projects.length) {
     const isClosed = closed.includes('projects')

@@ -65,7 +65,9 @@ export class OpenSession {
       let found = end
       const isBehind = detail.unread && !detail.running && around === null
       if (isBehind && detail.read_through > 0 && (end.items[0]?.seq ?? 0) > detail.read_through) found = await this.window({ around: detail.read_through })
-      if (!this.detail && isBehind) this.newFrom = found.items.find((entry) => entry.seq > detail.read_through)?.seq ?? null
+      // Where nothing was read yet and more stands above, no line could say what is new.
+      const isInside = !found.more_before || (found.items[0]?.seq ?? 0) <= detail.read_through
+      if (!this.detail && isBehind && isInside) this.newFrom = found.items.find((entry) => entry.seq > detail.read_through)?.seq ?? null
       this.detail = detail
       this.entries = found.items
       this.moreBefore = found.more_before
@@ -94,6 +96,8 @@ export class OpenSession {
     const first = this.entries[0]
     if (!first || !this.moreBefore) return
     const found = await this.window({ before: first.seq })
+    // Another window may have been opened meanwhile; these do not belong before it.
+    if (this.entries[0]?.seq !== first.seq) return
     this.entries = [...found.items, ...this.entries]
     this.moreBefore = found.more_before
   }
@@ -102,6 +106,7 @@ export class OpenSession {
     const last = this.entries[this.entries.length - 1]
     if (!last || !this.moreAfter) return
     const found = await this.window({ after: last.seq })
+    if (this.entries.at(-1)?.seq !== last.seq) return
     this.add(found.items)
     this.moreAfter = found.more_after
   }

@@ -1,11 +1,12 @@
 /** Times as people say them, in the browser's zone. */
 import { t } from './i18n.svelte'
+import { now as clockNow } from './now.svelte'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 
-export function shortAge(at: string, now: number = Date.now()): string {
+export function shortAge(at: string, now: number = clockNow.at): string {
   const age = Math.max(0, now - Date.parse(at))
   if (age < MINUTE) return t('age.now')
   if (age < HOUR) return t('age.minutes', { n: Math.floor(age / MINUTE) })
@@ -33,14 +34,16 @@ export function dayName(at: string, language: string): string {
 }
 
 /** `today`, `yesterday`, `week`, `month`, or the month itself as `2026-10`. */
-export function groupOf(at: string, now: number = Date.now()): string {
+export function groupOf(at: string, now: number = clockNow.at): string {
   const midnight = new Date(now)
   midnight.setHours(0, 0, 0, 0)
   const then = Date.parse(at)
-  if (then >= midnight.getTime()) return 'today'
-  if (then >= midnight.getTime() - DAY) return 'yesterday'
-  if (then >= midnight.getTime() - 7 * DAY) return 'week'
-  if (then >= midnight.getTime() - 30 * DAY) return 'month'
+  // By the calendar: a day in spring has 23 hours, one in autumn 25.
+  const since = (days: number) => new Date(midnight).setDate(midnight.getDate() - days)
+  if (then >= since(0)) return 'today'
+  if (then >= since(1)) return 'yesterday'
+  if (then >= since(7)) return 'week'
+  if (then >= since(30)) return 'month'
   return dayKey(at).slice(0, 7)
 }
 
@@ -65,7 +68,7 @@ export function gap(before: string, after: string): number | null {
 
 export function tokens(count: number): string {
   if (count < 1000) return String(count)
-  if (count < 1_000_000) return `${(count / 1000).toFixed(count < 10_000 ? 1 : 0)}k`
+  if (count < 999_500) return `${(count / 1000).toFixed(count < 9_950 ? 1 : 0)}k`
   return `${(count / 1_000_000).toFixed(1)}M`
 }
 
@@ -78,5 +81,6 @@ export function money(microusd: number | null): string {
 
 export function bytes(count: number): string {
   if (count < 1000) return `${count} B`
-  return count < 1_000_000 ? `${(count / 1000).toFixed(1)} kB` : `${(count / 1_000_000).toFixed(1)} MB`
+  if (count < 999_950) return `${(count / 1000).toFixed(1)} kB`
+  return count < 999_950_000 ? `${(count / 1_000_000).toFixed(1)} MB` : `${(count / 1_000_000_000).toFixed(1)} GB`
 }

@@ -1,4 +1,6 @@
 /** Short notes with a way back: only for undo and for what finished in the background. */
+import { explain } from './api'
+
 export interface Toast {
   id: number
   text: string
@@ -38,9 +40,13 @@ class Toasts {
 
   async undoLast(): Promise<void> {
     const last = [...this.items].reverse().find((each) => each.undo)
-    if (!last) return
-    this.drop(last.id)
-    await last.undo?.()
+    if (last) await this.undo(last)
+  }
+
+  /** What cannot be taken back is said: nobody shall believe that it was. */
+  async undo(toast: Toast): Promise<void> {
+    this.drop(toast.id)
+    await toast.undo?.().catch((error: unknown) => this.show(explain(error), null, true))
   }
 }
 

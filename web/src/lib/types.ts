@@ -66,6 +66,13 @@ export interface Queued {
   received_at: string
 }
 
+/** A message that shall be said again in other words. */
+export interface Editing {
+  seq: number
+  text: string
+  files: AttachmentPart[]
+}
+
 export interface Detail extends Head {
   position: number
   draft: string | null

@@ -24,6 +24,13 @@ export function total(rows: UsageRow[]): Total {
   return sum
 }
 
+/** Days from the newest on; everything else from what cost most on. */
+export function ordered(rows: readonly UsageRow[], by: string): UsageRow[] {
+  if (by === 'day') return [...rows].sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? 1 : -1))
+  const size = (row: UsageRow) => row.input_tokens + row.output_tokens
+  return [...rows].sort((a, b) => (b.cost_microusd ?? 0) - (a.cost_microusd ?? 0) || size(b) - size(a))
+}
+
 /** A table that a spreadsheet opens; a cell that could be a formula is made plain text. */
 export function csv(rows: UsageRow[]): string {
   const cell = (value: unknown): string => {
@@ -44,7 +51,7 @@ export interface Bar {
 }
 
 /** Bars for days in order, with the days without use between them. */
-export function bars(rows: UsageRow[], width: number, height: number, most = 60): Bar[] {
+export function bars(rows: UsageRow[], width: number, height: number, most = 366): Bar[] {
   const days = rows.filter((row) => row.group && /^\d{4}-\d\d-\d\d$/.test(row.group)).sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? -1 : 1))
   const end = days.at(-1)?.group
   if (!end) return []

@@ -1,0 +1,71 @@
+"""A session longer than any window of it."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from hansard.app.house import open_house
+from tests.browser.conftest import Served, Visitor, served
+
+pytestmark = pytest.mark.timeout(300)
+MESSAGES = 410
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str]]:
+    """A server with one session whose messages all have one word in common."""
+    home = tmp_path_factory.mktemp("long")
+    with open_house(home=str(home), create=True) as house:
+        chat = house.new_session(title="Apples")
+        for number in range(MESSAGES):
+            chat.append("user", f"apple {number}")
+    with served(home) as server:
+        yield server, f"/s/{chat.id}"
+
+
+def opened(visit: Visitor, long: tuple[Served, str]) -> Page:
+    server, path = long
+    page = visit(server, path).page
+    expect(page.locator(".message").last).to_contain_text(f"apple {MESSAGES - 1}")
+    return page
+
+
+def test_hits_beyond_the_first_answer_are_neither_denied_nor_out_of_reach(
+    long: tuple[Served, str], visit: Visitor
+) -> None:
+    page = opened(visit, long)
+    page.keyboard.press("Control+f")
+    page.keyboard.type("apple")
+    place = page.get_by_role("search").get_by_role("status")
+    expect(place).to_have_text("200 of 200+")
+
+    page.keyboard.press("Enter")
+    page.keyboard.press("Shift+Enter")
+
+    expect(place).to_have_text("200 of 400+")
+    target = page.locator(".message.target")
+    expect(target).to_contain_text(f"apple {MESSAGES - 201}")
+    expect(target).to_be_in_viewport()
+
+
+def test_no_line_says_that_only_the_end_is_new_where_nothing_was_read(
+    long: tuple[Served, str], visit: Visitor
+) -> None:
+    page = opened(visit, long)
+
+    expect(page.locator(".message").last).to_be_in_viewport()
+    expect(page.get_by_text("New", exact=True)).to_have_count(0)
+
+
+def test_the_outline_of_a_long_session_begins_short(
+    long: tuple[Served, str], visit: Visitor
+) -> None:
+    page = opened(visit, long)
+    page.keyboard.press("i")
+    prompts = page.locator(".outline button")
+    expect(prompts).to_have_count(300)
+
+    page.get_by_role("button", name=f"Show all {MESSAGES}").click()
+
+    expect(prompts).to_have_count(MESSAGES)
