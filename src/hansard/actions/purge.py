@@ -1,13 +1,16 @@
 """Purge: the only deletion. What other sessions continue from is kept for them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from hansard.actions import pack, refusals, routing
 from hansard.actions.sessions import locked
 from hansard.clock import Occasion, to_micros
+from hansard.model.entry import MAX_SEQ
 from hansard.model.session import Shelf
-from hansard.store import entries, sessions, transfer
+from hansard.store import entries, sessions
 from hansard.store.database import Tx
 
 TRASH_DAYS = 30
@@ -28,7 +31,8 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
     head = locked(tx, id, profile=profile)
     if head.running:
         raise refusals.running(head.id)
-    if _needed_by_children(tx, head.no):
+    needed = _needed_by_children(tx, head.no)
+    if needed:
         # A pack may hold words that others need beside words that go.
         pack.unpack(tx, head.no)
     else:
@@ -39,9 +43,9 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
     for forget in ("delete_draft", "delete_holds", "forget_arrivals", "forget_deliveries"):
         tx.run(forget, no=head.no)
     tx.run("forget_requests", id=head.id)
-    purged = _delete_unneeded(tx, head.no, head.id, profile=profile)
-    if purged.kept_for_others < head.base_seq:
-        _release_ancestors(tx, head.no, profile=profile)
+    purged = _delete_unneeded(tx, head.no, head.id, needed=needed, profile=profile)
+    if needed < head.base_seq:
+        _release_ancestors(tx, head.no, needed=needed, profile=profile)
     tx.run("insert_feed", session_no=head.no, seq=0, what="gone")
     return purged
 
@@ -81,8 +85,7 @@ def expired_trash(tx: Tx, *, now: datetime, limit: int = 100) -> list[str]:
     return [id for _, id in rows]
 
 
-def _delete_unneeded(tx: Tx, no: int, id: str, *, profile: str) -> Purged:
-    needed = _needed_by_children(tx, no)
+def _delete_unneeded(tx: Tx, no: int, id: str, *, needed: int, profile: str) -> Purged:
     prompt_no = sessions.first_entry_no(no)
     delete_blobs(tx, prompt_no, prompt_no, profile=profile)
     first = entries.entry_no(no, needed + 1) if needed else entries.entry_no(no, 0)
@@ -104,16 +107,36 @@ def delete_blobs(
         tx.run("delete_blob_if_unused", hash=name)
 
 
-def _needed_by_children(tx: Tx, no: int) -> int:
-    """The last entry that a living descendant still reads through this session."""
-    return transfer.needed_below(tx, no) or 0
+def _needed_by_children(tx: Tx, no: int, known: Mapping[int, int] = MappingProxyType({})) -> int:
+    """The last entry that a living descendant still reads through this session.
+
+    `known`: the same of purged descendants, where someone has asked already.
+    """
+    needed, waiting, seen = 0, [(no, MAX_SEQ)], {no}
+    while waiting:
+        at, limit = waiting.pop()
+        for child_no, _, lineage, base_seq, shelf in tx.all("children", no=at):
+            through = min(limit, base_seq)
+            if lineage not in ("fork", "continuation") or through <= needed or child_no in seen:
+                continue
+            if shelf != Shelf.GONE:
+                needed = through
+            elif child_no in known:
+                needed = max(needed, min(through, known[child_no]))
+            else:
+                seen.add(child_no)
+                waiting.append((child_no, through))
+    return needed
 
 
-def _release_ancestors(tx: Tx, no: int, *, profile: str) -> None:
+def _release_ancestors(tx: Tx, no: int, *, needed: int, profile: str) -> None:
     """Let go of what purged ancestors had kept only for this session."""
+    known = {no: needed}
     for own_no, id, base_seq, _ in tx.all("ancestors", no=no)[1:]:
         # Held before it is judged: two purges at once would each leave it to the other.
         if routing.fresh(tx, own_no).shelf is not Shelf.GONE:
             return  # it reads all that those before it have kept
-        if _delete_unneeded(tx, own_no, id, profile=profile).kept_for_others >= base_seq:
+        known[own_no] = needed = _needed_by_children(tx, own_no, known)
+        _delete_unneeded(tx, own_no, id, needed=needed, profile=profile)
+        if needed >= base_seq:
             return  # so does whoever needs it
