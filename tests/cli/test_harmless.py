@@ -89,6 +89,22 @@ def test_a_list_on_a_terminal_fits_it(infected: Program) -> None:
     assert max(map(len, shown.splitlines())) <= 60
 
 
+@pytest.mark.parametrize("wish", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_a_plain_terminal_gets_nothing_but_letters(
+    hansard: Program, monkeypatch: pytest.MonkeyPatch, wish: dict[str, str]
+) -> None:
+    hansard.append("new", "the harbour", "--title", "Harbour")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    bold = on_a_terminal(hansard, "search", "harbour")
+    for name, value in wish.items():
+        monkeypatch.setenv(name, value)
+
+    assert "\x1b[1mHarbour\x1b[0m" in bold
+    assert_harmless(on_a_terminal(hansard, "search", "harbour"))
+    assert_harmless(on_a_terminal(hansard, "verify"))
+
+
 def on_a_terminal(program: Program, *args: str, columns: int = 80) -> str:
     """What the program writes to a terminal of its own."""
     outer, inner = pty.openpty()

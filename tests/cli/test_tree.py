@@ -1,6 +1,9 @@
 """The tree of commands: each has help with an example, and speaks JSON."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -241,3 +244,29 @@ def test_completion_in_a_fresh_home_offers_nothing_and_makes_nothing(hansard: Pr
 
     assert (answer.out.strip(), answer.err) == ("", "")
     assert not hansard.home.exists()
+
+
+def test_bash_gets_a_title_as_one_word(hansard: Program) -> None:
+    hansard.append("new", "hello", "--title", "Capitals of * Europe")
+    bin_folder = hansard.home.parent / "bin"
+    bin_folder.mkdir()
+    program = bin_folder / "hansard"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m hansard "$@"\n')
+    program.chmod(0o700)
+    script = hansard("completion", "bash").out
+    script += "COMP_WORDS=(hansard sessions show 'Capitals\\ o'); COMP_CWORD=3\n"
+    script += '_hansard_completion hansard; printf "%s\\n" "${COMPREPLY[@]}"\n'
+
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env={
+            **os.environ,
+            "HANSARD_HOME": str(hansard.home),
+            "PATH": f"{bin_folder}:/usr/bin:/bin",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "Capitals\\ of\\ \\*\\ Europe\n"

@@ -25,4 +25,6 @@ def completion(console: Console, shell: str) -> None:
     made = known.get_completion_class(shell)(root, {}, "hansard", config.COMPLETION_VARIABLE)
     # click's own `source` runs the shell to learn its version; the script is the same without.
     script = made.source_template % made.source_vars()
+    # Bash takes what it is given for words: a title has to come quoted.
+    script = script.replace("COMPREPLY+=($value)", 'COMPREPLY+=("$(printf %q "$value")")')
     console.answer({"shell": shell, "script": script}, script)

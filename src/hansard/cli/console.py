@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hansard import config
 from hansard.errors import BadInput, NotFound
 from hansard.model.terminal import safe_terminal
 
@@ -28,6 +29,7 @@ class Console:
     profile: str | None = None
     json: bool = False
     debug: bool = False
+    _shows_progress: bool = field(default=False, init=False, repr=False)
 
     def house(self, *, create: bool = False) -> "House":
         """The open house. Without `create` nothing is made: a missing store is not found."""
@@ -75,13 +77,15 @@ class Console:
 
     def progress(self, text: str) -> None:
         """Show how far a long command is: on a terminal, and nowhere else."""
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not config.is_plain_terminal():
+            self._shows_progress = True
             sys.stderr.write(f"\r{safe_terminal(text)}\x1b[K")
             sys.stderr.flush()
 
     def end_progress(self) -> None:
         """Take the line of progress away."""
-        if sys.stderr.isatty():
+        if self._shows_progress:
+            self._shows_progress = False
             sys.stderr.write("\r\x1b[K")
 
     def confirm(self, question: str, *, yes: bool) -> None:

@@ -124,7 +124,8 @@ def _refuse_bytes(given: Sequence[str]) -> None:
 def _usage_line(error: click.ClickException) -> str:
     line = error.format_message()
     ctx = getattr(error, "ctx", None)
-    return line if ctx is None else f"{line} See: {ctx.command_path} --help"
+    end = "" if line.endswith((".", "?", "!")) else "."
+    return line if ctx is None else f"{line}{end} See: {ctx.command_path} --help"
 
 
 def _tell_our_fault(report: Report) -> Hook:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hansard import config
 from hansard.actions.found import found_json
 from hansard.actions.hits import Hit
 from hansard.actions.search import COUNTED_STEPS, MOST_HITS, SORTS, Found
@@ -98,7 +99,8 @@ def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo) -> No
         console.print(f"{name}  {where}{more}")
     # The marks come last: whatever a message has of its own is made harmless before.
     line = safe_terminal(one_line(f"{hit.role}: {hit.snippet}"))
-    marks = (BOLD, PLAIN) if console.is_terminal else (OPEN, CLOSE)
+    is_bold = console.is_terminal and not config.is_plain_terminal()
+    marks = (BOLD, PLAIN) if is_bold else (OPEN, CLOSE)
     sys.stdout.write("  " + line.replace(OPEN, marks[0]).replace(CLOSE, marks[1]) + "\n")
     console.print(f"  hansard sessions show {place}\n")
 

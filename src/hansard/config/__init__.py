@@ -102,6 +102,11 @@ def completion_instruction() -> str | None:
     return os.environ.get(COMPLETION_VARIABLE)
 
 
+def is_plain_terminal() -> bool:
+    """Whether a terminal cannot, or its owner does not want it to, show more than letters."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
