@@ -75,6 +75,7 @@ def test_every_route_has_a_mark_that_says_who_may_come_in() -> None:
 def test_only_these_paths_are_open_to_all() -> None:
     assert {route.path for route in routes() if route.is_public} == {
         *static.PAGES,
+        *(f"{path}/" for path in static.PAGES[1:]),
         *(f"/{name}" for name in static.FILES),
         "/assets/{name}",
         "/login",

@@ -10,6 +10,7 @@ from hansard.errors import BadInput, HansardError
 from hansard.store.database import RaceLost, Tx
 
 KEPT = timedelta(days=7)
+ANOTHER = "That idempotency key belongs to another request; nothing was written. Choose a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,7 @@ def once(
     row = tx.one("get_request", profile=profile, idem=request.key)
     if row is not None:
         if row[0] != request.fingerprint:
-            raise BadInput(
-                "That idempotency key belongs to another request; nothing was written. "
-                "Choose a new one."
-            )
+            raise BadInput(ANOTHER)
         return Answer(row[1], row[2])
     try:
         answer = act(tx)

@@ -9,6 +9,7 @@ from hansard.actions import access, tokens
 from hansard.actions.access import Permit
 from hansard.actions.requests import Answer
 from hansard.actions.tokens import SECRET_BYTES, Scope, Token
+from hansard.clock import Occasion
 from hansard.errors import BadInput, NotFound, RetryLater
 from hansard.model.view import time_text
 from hansard.store.database import Tx
@@ -16,6 +17,7 @@ from hansard.web.answers import answer, change, items, json_response, name, plai
 from hansard.web.auth import Admin, Parts
 from hansard.web.bodies import NewPermit, NewToken, read_body
 from hansard.web.described import takes
+from hansard.web.parts import Caller
 from hansard.web.problems import Refusal
 
 router = APIRouter()
@@ -45,15 +47,7 @@ async def permit(request: Request, parts: Parts, caller: Admin) -> Response:
     body, raw = await read_body(request, NewPermit)
     when = parts.occasion()
     if body.code is not None:
-        try:
-            found = await parts.store.write(
-                access.approve, body.code, profile=caller.profile, when=when
-            )
-        except RetryLater as error:
-            raise Refusal(429, str(error), after=error.after) from error
-        if found is None:
-            raise NotFound("Nobody waits under that code.")
-        return json_response(_permit(found), 201)
+        return await _approved(request, caller, raw, body.code, when)
     platform, person = plain(body.platform, 100), plain(body.person_id, 500)
     if not platform or not person or not person.strip():
         raise BadInput("Send a `code`, or `platform` and `person_id`.")
@@ -65,6 +59,23 @@ async def permit(request: Request, parts: Parts, caller: Admin) -> Response:
         return answer(_permit(Permit(platform, person.strip(), body.name, when.now, "owner")), 201)
 
     return await change(request, caller, raw, act)
+
+
+async def _approved(
+    request: Request, caller: Caller, raw: bytes, code: str, when: Occasion
+) -> Response:
+    def act(tx: Tx, /) -> Answer:
+        found = access.approve(tx, code, profile=caller.profile, when=when)
+        # A wrong code is counted: what counts it must not be undone by refusing it here.
+        return answer({}, 404) if found is None else answer(_permit(found), 201)
+
+    try:
+        told = await change(request, caller, raw, act)
+    except RetryLater as error:
+        raise Refusal(429, str(error), after=error.after) from error
+    if told.status_code == 404:
+        raise NotFound("Nobody waits under that code.")
+    return told
 
 
 @router.delete("/access/{platform}/{person_id}", tags=["access"])

@@ -68,6 +68,8 @@ def create_app(parts: WebParts) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=_life,
+        # It would be redirected to plain `http` behind a proxy that has the certificate, token and all.
+        redirect_slashes=False,
     )
     counts: Counter[tuple[str, int]] = Counter()
     app.state.parts = parts
@@ -100,7 +102,9 @@ def create_app(parts: WebParts) -> FastAPI:
 
 def create_webhook_app(parts: WebParts) -> FastAPI:
     """The paths of webhooks and nothing else, for an address that platforms can reach."""
-    app = FastAPI(title="Hansard", openapi_url=None, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Hansard", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
     app.state.parts = parts
     _take_webhooks(app, parts)
     problems.install(app)

@@ -88,10 +88,7 @@ async def window(
         chats = await parts.store.read(read.context, known, profile=caller.profile)
         return json_response({"items": chats, "next": None})
     if wish.view is View.LOG:
-        raw = await parts.store.read(
-            read.log_of, known, profile=caller.profile, after=wish.after or 0, limit=wish.limit
-        )
-        return json_response({"items": [wish.shown(entry) for entry in raw], "next": None})
+        return json_response(await parts.store.read(_raw, known, wish, profile=caller.profile))
     if len([each for each in (wish.before, wish.after, wish.around) if each is not None]) > 1:
         raise BadInput("Use one of `before`, `after` and `around`.")
     found = await parts.store.read(
@@ -191,7 +188,7 @@ async def compact_session(
     body, raw = await read_body(request, Compact)
     known = name(session_id, "session")
     head = await parts.store.read(read.head, known, profile=caller.profile)
-    text, through = body.summary, entry_number(body.through, "through") or head.last_seq
+    text, through = body.summary, entry_number(body.through, "through", least=1) or head.last_seq
     used: Usage | None = None
     if text is None:
         engine = engine_of(request, caller)
@@ -260,6 +257,17 @@ async def stop(session_id: str, request: Request, caller: Writer) -> Response:
         return answer({"stopping": stopping}, session_id=head.id)
 
     return await change(request, caller, raw, act)
+
+
+def _raw(tx: Tx, id: str, wish: WindowWish, *, profile: str) -> dict[str, Any]:
+    after, head = wish.after or 0, read.head(tx, id, profile=profile)
+    raw = read.log_of(tx, id, profile=profile, after=after, limit=wish.limit)
+    return {
+        "items": [wish.shown(entry) for entry in raw],
+        "next": None,
+        "more_before": after > 0,
+        "more_after": bool(raw) and raw[-1].seq < head.last_seq,
+    }
 
 
 async def _verb(

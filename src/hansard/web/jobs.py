@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hansard.errors import Conflict, HansardError, NotFound
+from hansard.actions import requests
+from hansard.errors import BadInput, Conflict, HansardError, NotFound
 from hansard.model.view import time_text
 from hansard.web.parts import WebParts
 
@@ -77,7 +78,10 @@ class Jobs:
     def start(self, work: Work, asked: Json, *, nothing: Json, key: str | None) -> Job:
         """Begin, unless one runs; the same key again is the same job. `nothing` is no outcome yet."""
         if key is not None and key in self._keys:
-            return self.get(self._keys[key])
+            known = self.get(self._keys[key])
+            if known.asked != asked:
+                raise BadInput(requests.ANOTHER)
+            return known
         if self._task is not None and not self._task.done():
             raise Conflict(
                 f"Another {self._kind} is running; nothing was begun. Wait for it, or stop it."

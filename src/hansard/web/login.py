@@ -9,9 +9,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hansard.actions import logins
 from hansard.actions.logins import Login
+from hansard.actions.requests import Answer
 from hansard.errors import Conflict, RetryLater
 from hansard.model.view import time_text
-from hansard.web.answers import items, json_response, name
+from hansard.store.database import Tx
+from hansard.web.answers import answer, change, items, json_response, name
 from hansard.web.auth import Admin, Parts, Reader, cookie_name, csrf_of
 from hansard.web.bodies import Password, PasswordChange, read_body, read_raw
 from hansard.web.described import PUBLIC, takes
@@ -107,11 +109,15 @@ async def list_logins(parts: Parts, caller: Admin) -> Response:
 
 
 @router.delete("/logins/{login_id}")
-async def end_login(login_id: str, parts: Parts, caller: Admin) -> Response:
+async def end_login(login_id: str, request: Request, parts: Parts, caller: Admin) -> Response:
     """Log a browser out; its streams are closed."""
-    known = name(login_id, "login")
-    await parts.store.write(logins.end, known, profile=caller.profile, when=parts.occasion())
-    return json_response({"id": known})
+    known, when = name(login_id, "login"), parts.occasion()
+
+    def act(tx: Tx, /) -> Answer:
+        logins.end(tx, known, profile=caller.profile, when=when)
+        return answer({"id": known})
+
+    return await change(request, caller, b"", act)
 
 
 @router.put("/password", openapi_extra=takes(PasswordChange))

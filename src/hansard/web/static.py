@@ -96,7 +96,8 @@ def router_for(bundle: Bundle) -> APIRouter:
         return found or Response("There is no such file.\n", 404, media_type="text/plain")
 
     for path in PAGES:
-        router.add_api_route(path, shell, methods=["GET"], openapi_extra=PUBLIC)
+        for address in {path, f"{path.rstrip('/')}/"}:
+            router.add_api_route(address, shell, methods=["GET"], openapi_extra=PUBLIC)
     for path in (*(f"/{name}" for name in FILES), "/assets/{name}"):
         router.add_api_route(path, file, methods=["GET"], openapi_extra=PUBLIC)
     return router

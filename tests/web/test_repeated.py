@@ -1,0 +1,103 @@
+"""Requests that come twice, and answers that must not mislead whoever asked."""
+
+import pytest
+
+from hansard.actions import access
+from hansard.model.place import Person
+from tests.web.conftest import API, Client, Served
+from tests.web.test_import_jobs import Machine
+
+KEY = {"Idempotency-Key": "once"}
+CODE = "ABCD2345"
+
+
+async def someone_asks(server: Served) -> None:
+    stranger, when = Person("7", name="Ada"), server.parts.occasion()
+    assert await server.store.write(
+        access.ask, "telegram", stranger, profile="main", code=CODE, when=when
+    )
+
+
+async def test_a_code_that_is_sent_twice_lets_in_once_and_is_answered_alike(
+    server: Served, client: Client
+) -> None:
+    await someone_asks(server)
+
+    told = [
+        await client.call("POST", "/access", json={"code": CODE}, headers=KEY) for _ in range(2)
+    ]
+
+    assert [each.status_code for each in told] == [201, 201]
+    assert told[0].json() == told[1].json()
+    assert [each["name"] for each in (await client.get("/access"))["items"]] == ["Ada"]
+
+
+async def test_a_wrong_code_is_counted_and_said_in_words(server: Served, client: Client) -> None:
+    await someone_asks(server)
+
+    wrong = [
+        await client.call("POST", "/access", json={"code": f"WR2345{place}A"}) for place in range(6)
+    ]
+
+    assert [each.status_code for each in wrong] == [404] * 5 + [429]
+    assert wrong[0].headers["content-type"] == "application/problem+json"
+    assert wrong[0].json()["detail"] == "Nobody waits under that code."
+
+
+async def test_a_browser_that_is_logged_out_twice_is_out_and_answered_alike(
+    server: Served, client: Client
+) -> None:
+    browser = await server.fresh()
+    await browser.get(server.login_link)
+    (login,) = (await client.get("/logins"))["items"]
+
+    told = [await client.call("DELETE", f"/logins/{login['id']}", headers=KEY) for _ in range(2)]
+
+    assert [each.status_code for each in told] == [200, 200]
+    assert (await browser.get(f"{API}/me")).status_code == 401
+
+
+async def test_a_key_of_another_import_begins_nothing(servers: object, store: object) -> None:
+    machine = Machine()
+    server: Served = await servers(imports=machine)  # type: ignore[operator]
+    client = await server.client()
+    machine.go_on.set()
+    await client.post("/imports", {"dry_run": True}, status=202, headers=KEY)
+
+    other = await client.call("POST", "/imports", json={"dry_run": False}, headers=KEY)
+
+    assert other.status_code == 422
+    assert machine.runs == 0
+
+
+async def test_nothing_is_compacted_through_no_entry(client: Client) -> None:
+    id = (await client.post("/sessions", {"text": "one"}, status=201))["id"]
+
+    told = await client.call(
+        "POST", f"/sessions/{id}/compact", json={"summary": "short", "through": 0}
+    )
+
+    assert told.status_code == 422
+    assert (await client.get(f"/sessions/{id}"))["last_seq"] == 1
+
+
+@pytest.mark.parametrize("path", ["/sessions/", "/search/"])
+async def test_no_answer_sends_a_token_elsewhere(client: Client, path: str) -> None:
+    for method in ("GET", "POST"):
+        told = await client.call(method, path, follow_redirects=False)
+
+        assert told.status_code == 404
+        assert "location" not in told.headers
+
+
+async def test_a_part_of_the_raw_log_says_that_there_is_more(client: Client) -> None:
+    id = (await client.post("/sessions", {"text": "1"}, status=201))["id"]
+    for number in ("2", "3"):
+        body = {"role": "user", "text": number}
+        await client.post(f"/sessions/{id}/messages", body, status=201)
+
+    first = await client.get(f"/sessions/{id}/entries?view=log&limit=2")
+    rest = await client.get(f"/sessions/{id}/entries?view=log&limit=2&after=2")
+
+    assert (first["more_before"], first["more_after"]) == (False, True)
+    assert (rest["more_before"], rest["more_after"]) == (True, False)
