@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansard.actions import compact, retract, verify
+from hansard.actions import compact, exporting, pack, retract, verify
 from hansard.clock import RandomIds, SystemClock
 from hansard.errors import BadInput, Conflict, NotFound
 from hansard.model.entry import Message, Role
-from hansard.model.part import Text, ToolCall, ToolResult
+from hansard.model.part import Attachment, Text, ToolCall, ToolResult
 from hansard.store.database import Store
 from hansard.store.opening import open_store
 from hansard.testing.postgres import Server
 from hansard.testing.world import World
-from tests.transfer import exported, fill, imported
+from tests.transfer import PICTURE, attach, exported, fill, imported
 
 Fresh = Callable[[], Store]
 
@@ -143,6 +143,54 @@ def test_a_running_turn_is_left_out_and_its_messages_are_not(memory: Fresh) -> N
     imported(there, text)
     assert World(there).texts(session) == ["hello", "and now?"]
     assert not World(there).head(session).running
+
+
+LARGE = "large " * 10_000
+
+
+def exported_while(store: Store, change: Callable[[], object]) -> list[dict[str, object]]:
+    """The lines of an export in which something changes once the first entry has been written."""
+    lines = []
+    has_changed = False
+    for text in exporting.export_jsonl(store, profile="main"):
+        lines.append(json.loads(text))
+        if lines[-1].get("line") == "entry" and not has_changed:
+            has_changed = True
+            change()
+    assert has_changed
+    return lines
+
+
+def test_what_is_packed_while_it_is_exported_is_exported_whole(stores: list[Store]) -> None:
+    here, there = stores
+    world = World(here)
+    world.session("a", LARGE, "c")
+    before = [json.loads(line) for line in exported(here).splitlines()]
+    far = world.clock.tick(days=1)
+
+    lines = exported_while(here, lambda: pack.pack(here, profile="main", before=far))
+
+    assert pack.pack(here, profile="main", before=far).messages == 0
+    assert lines == before
+    assert imported(there, exported(here)).added == 1
+
+
+@pytest.mark.parametrize("second", ["large", "attached"])
+def test_what_is_purged_while_it_is_exported_is_left_out(stores: list[Store], second: str) -> None:
+    here, there = stores
+    world = World(here)
+    gone = world.session("a", *([LARGE] if second == "large" else []))
+    if second == "attached":
+        name = world.write(attach, PICTURE)
+        world.append(gone, Message(Role.USER, (Attachment(name, "image/png", "a.png"),)))
+    kept = world.session("b")
+
+    lines = exported_while(here, lambda: world.purge(gone))
+
+    assert [line["id"] for line in lines if line.get("line") == "drop"] == [gone]
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    assert imported(there, text).added == 1
+    assert World(there).texts(kept) == ["b"]
 
 
 def test_a_session_of_another_profile_is_not_found(memory: Fresh) -> None:

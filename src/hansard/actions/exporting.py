@@ -8,9 +8,9 @@ import base64
 from collections.abc import Callable, Iterator, Sequence
 
 from hansard.actions import read
-from hansard.errors import Damaged
+from hansard.errors import Damaged, NotFound
 from hansard.model import document, record
-from hansard.model.entry import Entry, Message
+from hansard.model.entry import MAX_SEQ, Entry, Message
 from hansard.model.extent import WHOLE, Extent, entry_within, line_within, turn_within
 from hansard.model.part import Attachment
 from hansard.model.place import Source
@@ -186,9 +186,22 @@ def _log(
         for name in _blobs_of(entry):
             if name not in attached:
                 attached.add(name)
-                data = store.read(blobs.get, name).result()
+                data = _bytes_of(store, own.no, name)
+                if data is None:
+                    yield None
+                    return
                 yield BlobLine(hash=name, data=base64.b64encode(data).decode())
         yield record.entry_line(entry_within(entry, source, extent))
+
+
+def _bytes_of(store: Store, session_no: int, name: str) -> bytes | None:
+    """An attachment's bytes; None when its session has been purged since its entry was read."""
+    try:
+        return store.read(blobs.get, name).result()
+    except NotFound:
+        if _is_gone(store, session_no):
+            return None
+        raise
 
 
 def walk(store: Store, segments: Sequence[Segment]) -> Iterator[Entry | None]:
@@ -214,12 +227,19 @@ def _entries(store: Store, segment: Segment) -> Iterator[Entry]:
         if isinstance(each, Entry):
             yield each
         else:
-            yield store.read(entries.entry_of, each, segment.session_id).result()
+            # Anew: its texts may be in a pack by now, or gone with it.
+            seq = each[0] & MAX_SEQ
+            alone = Segment(segment.no, segment.session_id, seq, seq)
+            yield from store.read(entries.read, alone).result()
 
 
 def _refuse_gap(store: Store, rest: Segment) -> None:
-    if store.read(sessions.get_by_no, rest.no).result().shelf is not Shelf.GONE:
+    if not _is_gone(store, rest.no):
         raise Damaged(f"Entry {rest.first} of session {rest.session_id} is missing from the log.")
+
+
+def _is_gone(store: Store, session_no: int) -> bool:
+    return store.read(sessions.get_by_no, session_no).result().shelf is Shelf.GONE
 
 
 def _blobs_of(entry: Entry) -> Iterator[str]:
