@@ -10,6 +10,7 @@ import pytest
 from hansard.actions import (
     deliver,
     log,
+    logins,
     purge,
     read,
     routing,
@@ -20,7 +21,7 @@ from hansard.actions import (
     verify,
 )
 from hansard.actions.turns import Begun
-from hansard.errors import Conflict, HansardError, NotFound, TurnLost
+from hansard.errors import Conflict, HansardError, NotFound, RetryLater, TurnLost
 from hansard.model.entry import message
 from hansard.model.part import Text
 from hansard.model.place import Channel, Source
@@ -368,6 +369,26 @@ def test_two_senders_never_claim_the_same_delivery(worlds: list[World]) -> None:
     assert len(numbers) == len(set(numbers))
     rest = two.write(deliver.claim, holder="rest", seconds=60, now=now, limit=50)
     assert len(numbers) + len(rest) == 20
+
+
+def test_wrong_passwords_at_once_are_counted_one_by_one(worlds: list[World]) -> None:
+    """A guess must not be cheaper because others guess at the same moment."""
+    one, now = worlds[0], worlds[0].clock.now()
+    few = logins.WRONG_PASSWORDS - 1
+    for _ in range(ROUNDS):
+        one.write(logins.count_guess, profile="main", right=True, now=now)
+
+        at_once(
+            *(
+                lambda w=w: w.write(logins.count_guess, profile="main", right=False, now=now)
+                for w in (worlds * few)[:few]
+            )
+        )
+
+        one.read(logins.check_guard, profile="main", now=now)
+        one.write(logins.count_guess, profile="main", right=False, now=now)
+        with pytest.raises(RetryLater):
+            one.read(logins.check_guard, profile="main", now=now)
 
 
 def test_switching_both_ways_at_once_leaves_one_open_session_per_key(worlds: list[World]) -> None:

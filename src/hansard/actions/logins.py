@@ -122,6 +122,8 @@ def check_guard(tx: Tx, *, profile: str, now: datetime) -> None:
 
 def count_guess(tx: Tx, *, profile: str, right: bool, now: datetime) -> None:
     """Note a guess; each wrong one after the fifth locks the door twice as long."""
+    # Before the count is read: on PostgreSQL several servers would count several guesses as one.
+    tx.one("lock_key", profile=profile, key="login")
     row = tx.one("get_login_guard", profile=profile)
     wrong = 0 if right else 1 + (0 if row is None else int(row[0]))
     locked = to_micros(now) + _lock_micros(wrong) if wrong >= WRONG_PASSWORDS else 0
