@@ -101,3 +101,23 @@ async def test_a_part_of_the_raw_log_says_that_there_is_more(client: Client) -> 
 
     assert (first["more_before"], first["more_after"]) == (False, True)
     assert (rest["more_before"], rest["more_after"]) == (True, False)
+
+
+async def test_a_key_that_is_empty_is_nobodys(client: Client) -> None:
+    empty = {"Idempotency-Key": ""}
+
+    told = [
+        await client.call("POST", path, json=body, headers=empty)
+        for path, body in (("/sessions", {"text": "one"}), ("/projects", {"name": "One"}))
+    ]
+
+    assert [each.status_code for each in told] == [422, 422]
+    assert "not empty" in told[0].json()["detail"]
+    assert (await client.get("/sessions"))["items"] == []
+
+
+async def test_what_is_too_long_is_named_by_its_beginning(client: Client) -> None:
+    told = await client.call("POST", "/sessions", json={"text": "a", "model": "gpt" * 2000})
+
+    assert told.status_code == 422
+    assert "gptgpt" in told.json()["detail"]

@@ -56,19 +56,22 @@ async def change(request: Request, caller: Caller, raw: bytes, act: Act) -> Resp
 
 def repeatable(request: Request, raw: bytes) -> Repeatable | None:
     """The request's idempotency key with what the request says; None when it has none."""
-    key = request.headers.get(IDEMPOTENCY)
+    key = idem_of(request)
     if key is None:
         return None
-    if not key.isprintable() or not key.isascii():
-        raise BadInput(f"{IDEMPOTENCY} is plain text without control characters.")
     said = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
-    return Repeatable(f"http/{key}", hashlib.sha256(said + raw).hexdigest())
+    return Repeatable(key, hashlib.sha256(said + raw).hexdigest())
 
 
 def idem_of(request: Request) -> str | None:
     """The idempotency key as the log keeps it, for ever."""
     key = request.headers.get(IDEMPOTENCY)
-    return None if key is None else f"http/{key}"
+    if key is None:
+        return None
+    # An empty one would be everybody's: whoever came second would be given the first one's answer.
+    if not key.strip() or not key.isprintable() or not key.isascii():
+        raise BadInput(f"{IDEMPOTENCY} is plain text, not empty, without control characters.")
+    return f"http/{key}"
 
 
 def name(text: str, what: str) -> str:
@@ -79,7 +82,7 @@ def name(text: str, what: str) -> str:
 
 
 def plain(text: str | None, most: int = 4000) -> str | None:
-    """A wish out of a query; what no record could hold is replaced visibly."""
+    """A short text of a wish; what no record could hold is replaced visibly."""
     if text is not None and len(text) > most:
-        raise BadInput(f"A query has at most {most:,} characters.")
+        raise BadInput(f"Too long: {text[:20]!a}… has {len(text):,} characters; {most:,} at most.")
     return None if text is None else document.speakable(text)
