@@ -371,6 +371,45 @@ def test_two_senders_never_claim_the_same_delivery(worlds: list[World]) -> None:
     assert len(numbers) + len(rest) == 20
 
 
+def elsewhere(world: World, id: str) -> str:
+    channel = Channel("slack", world.name)
+    return world.write(deliver.redirect, id, channel, profile="main", when=world.when())
+
+
+def test_what_two_redirect_at_once_is_sent_once(worlds: list[World]) -> None:
+    """P8: no copy but after an answer that was unclear."""
+    one, channel = worlds[0], Channel("telegram", "1")
+    for _ in range(ROUNDS):
+        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+        one.write(deliver.abandon, id, reason="gone")
+
+        made = at_once(*(lambda w=w: elsewhere(w, id) for w in worlds))  # noqa: B023
+
+        assert [type(each) for each in made if isinstance(each, HansardError)] == [Conflict]
+        now = one.clock.tick()
+        sent = one.write(deliver.claim, holder="a", seconds=9, now=now, platform="slack")
+        assert [each.id for each in sent] == [each for each in made if isinstance(each, str)]
+        for each in sent:
+            one.write(deliver.mark_sent, each.id, holder="a", at=now)
+
+
+def test_what_is_redirected_while_it_is_claimed_is_sent_once(worlds: list[World]) -> None:
+    one, two = worlds
+    for number in range(ROUNDS):
+        channel = Channel("telegram", str(number))
+        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+        now = one.clock.tick()
+
+        claimed, made = at_once(
+            lambda: one.write(deliver.claim, holder="a", seconds=9, now=now, platform="telegram"),  # noqa: B023
+            lambda: elsewhere(two, id),  # noqa: B023
+        )
+
+        assert isinstance(claimed, list)
+        assert [each.id for each in claimed] == ([id] if isinstance(made, Conflict) else [])
+        one.write(deliver.mark_sent, id, holder="a", at=now)
+
+
 def test_wrong_passwords_at_once_are_counted_one_by_one(worlds: list[World]) -> None:
     """A guess must not be cheaper because others guess at the same moment."""
     one, now = worlds[0], worlds[0].clock.now()

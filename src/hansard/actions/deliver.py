@@ -9,7 +9,7 @@ from hansard.model.delivery import Delivery, DeliveryState
 from hansard.model.part import Part
 from hansard.model.place import Channel
 from hansard.store import deliveries, sessions
-from hansard.store.database import Tx
+from hansard.store.database import RaceLost, Tx
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,5 +127,6 @@ def redirect(tx: Tx, id: str, channel: Channel, *, profile: str, when: Occasion)
         session = sessions.get(tx, delivery.session_id, profile=profile)
     no = None if session is None else session.no
     made = enqueue(tx, channel, delivery.parts, profile=profile, when=when, session_no=no)
-    tx.run("mark_redirected", id=id, to=made)
+    if not tx.run("mark_redirected", id=id, to=made):
+        raise RaceLost  # someone else has redirected it meanwhile, or is sending it
     return made
