@@ -53,6 +53,26 @@ def ignored(mail: EmailMessage, rules: Rules = RULES) -> str:
     return found.reason
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain; charset=idna",
+        "text/plain; charset=undefined",
+        "text/plain; charset=punycode",
+        'text/plain; charset="utf-8\0"',
+        "message/rfc822",
+    ],
+)
+def test_anyone_may_send_anything_and_it_can_be_read(kind: str) -> None:
+    raw = f"From: ada@example.org\r\nContent-Type: {kind}\r\n\r\nX: y\r\n\r\n".encode()
+
+    mail = inbound.read(raw + b"h\xe9llo \xff\xfe", RULES)
+
+    assert isinstance(mail, Mail)
+    said, files = inbound.message_of(mail)
+    assert "llo" in said.text or any(b"llo" in data for data in files)
+
+
 def test_a_first_mail_is_the_root_of_its_thread() -> None:
     source = inbound.source_of(read(a_mail()))
 

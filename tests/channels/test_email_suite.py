@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hansard.channels import email as channel
-from hansard.errors import NotAllowed, Unreachable
+from hansard.errors import BadInput, NotAllowed, Unreachable
 from hansard.testing.adapter_suite import AdapterSuite
 from hansard.testing.channel_world import Door, delivery_to, taking_in, until
 from hansard.testing.dovecot import Dovecot
@@ -64,6 +64,20 @@ async def test_a_mail_beyond_all_measure_is_cut_and_says_so(platform: MailPlatfo
 
     assert door.texts[0].startswith("look")
     assert "too large" in door.texts[0]
+
+
+async def test_a_mail_that_is_refused_for_ever_holds_up_nothing(platform: MailPlatform) -> None:
+    async def refuse_first(count: int) -> None:
+        if count == 1:
+            raise BadInput("it cannot be kept")
+
+    door = Door(refuse_first)
+    async with taking_in(platform.adapter(), door) as task:
+        for number in (1, 2):
+            await platform.says(f"word {number}", number=number)
+            await until(lambda: task.done() or platform.acknowledged(number), "seen")  # noqa: B023
+
+    assert door.texts == ["word 1", "word 2"]
 
 
 @pytest.mark.parametrize("status", [550, 554])

@@ -1,11 +1,13 @@
 """The adapter of Matrix against a real homeserver."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
 from hansard.channels import matrix as channel
-from hansard.errors import NotAllowed, Unreachable
+from hansard.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from hansard.model.part import Attachment
 from hansard.model.place import Channel
 from hansard.testing.adapter_suite import AdapterSuite
@@ -134,3 +136,81 @@ async def test_checking_says_who_the_bot_is(platform: MatrixPlatform) -> None:
     platform.revoke()
     with pytest.raises(NotAllowed, match="token"):
         await channel.check(platform.adapter())
+
+
+async def heard_at_last(platform: MatrixPlatform, door: Door, count: int) -> list[str]:
+    """What is heard by an adapter that is started again when it gives up, a few times."""
+    adapter = platform.adapter()
+    for _ in range(10):
+        task = asyncio.ensure_future(adapter.run(door))
+        await until(partial(_is_over, task, door, count), "a message")
+        task.cancel()
+        (error,) = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(error, RetryLater | asyncio.CancelledError), error
+        if len(door.texts) >= count:
+            break
+    await adapter.close()
+    return door.texts
+
+
+def _is_over(task: "asyncio.Task[None]", door: Door, count: int) -> bool:
+    return task.done() or len(door.texts) >= count
+
+
+async def test_a_homeserver_that_is_busy_does_not_make_us_forget_our_place(
+    platform: MatrixPlatform,
+) -> None:
+    """What was said before our own last word would be taken for answered."""
+    await platform.says("one", number=1)
+    async with taking_in(platform.adapter(), Door()):
+        await until(lambda: platform.places > 0, "the place was not kept")
+    await platform.says("two", number=2)
+    adapter = platform.adapter()
+    await adapter.send(delivery_to(platform.chat, "an answer to one"))
+    await adapter.close()
+    busy = {"errcode": "M_LIMIT_EXCEEDED", "error": "slow down", "retry_after_ms": 1}
+    platform.ill = {"/account_data/": [(429, busy), (500, {})]}
+
+    assert await heard_at_last(platform, Door(), 1) == ["two"]
+
+
+async def test_a_bot_without_a_name_is_at_work_all_the_same(platform: MatrixPlatform) -> None:
+    platform.ill = {"/displayname": [(404, {"errcode": "M_NOT_FOUND", "error": "no profile"})]}
+    await platform.says("hello", number=1)
+
+    assert await heard_at_last(platform, Door(), 1) == ["hello"]
+
+
+async def test_a_file_that_never_comes_holds_up_nothing(platform: MatrixPlatform) -> None:
+    """Its homeserver may be gone; ours says so with an error that might pass."""
+    platform.ill = {"/download/": [(502, {"errcode": "M_UNKNOWN", "error": "no route"})] * 20}
+    await platform.says("look", number=1, file=b"meow")
+    await platform.says("well?", number=2)
+
+    first, second = await heard_at_last(platform, Door(), 2)
+
+    assert "“picture.png” could not be fetched" in first
+    assert second == "well?"
+
+
+async def test_a_message_that_is_refused_for_ever_holds_up_nothing(
+    platform: MatrixPlatform,
+) -> None:
+    async def refuse_first(count: int) -> None:
+        if count == 1:
+            raise BadInput("too long")
+
+    await platform.says("bad", number=1)
+    await platform.says("good", number=2)
+
+    assert await heard_at_last(platform, Door(refuse_first), 2) == ["bad", "good"]
+
+
+async def test_an_invitation_to_a_server_that_is_gone_holds_up_nothing(
+    platform: MatrixPlatform,
+) -> None:
+    platform.make_room(platform.ada, join=False)
+    platform.ill = {"/join": [(502, {"errcode": "M_UNKNOWN", "error": "no route"})] * 20}
+    await platform.says("hello", number=1)
+
+    assert await heard_at_last(platform, Door(), 1) == ["hello"]

@@ -94,6 +94,18 @@ async def test_a_file_that_is_gone_is_named_and_stops_nothing(fake: FakeTelegram
     assert "could not be fetched" in (await heard(fake, 1)).texts[0]
 
 
+async def test_a_file_that_never_comes_holds_up_nothing(store: Store, fake: FakeTelegram) -> None:
+    fake.gives_files = False
+    world = ChannelWorld(store, fake)
+    async with world.running() as engine:
+        await fake.says("look", number=1, file=b"on a broken disk")
+        await fake.says("well?", number=2)
+        await world.until(lambda: "well?" in "".join(fake.seen()), "what came after it")
+        await world.settle(engine)
+
+    assert "could not be fetched" in (await world.heard())[0]
+
+
 async def test_in_groups_only_what_is_addressed_is_heard(fake: FakeTelegram) -> None:
     fake.update("message", fake.message("morning", number=1, chat=GROUP))
     named = fake.message("@clerk_bot hi", number=2, chat=GROUP, entities=MENTION)

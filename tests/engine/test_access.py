@@ -321,3 +321,11 @@ async def test_an_unknown_price_is_counted_in_tokens_only(store: Store) -> None:
 def test_a_platform_without_settings_has_a_closed_door() -> None:
     """P16."""
     assert Settings().door("anything") == Door(everyone=False, allow=frozenset())
+
+
+@pytest.mark.parametrize("id", ["a\x00b", "half \udcff"])
+async def test_a_person_with_an_impossible_id_is_answered(world: EngineWorld, id: str) -> None:
+    """What is counted against them must not keep their turn from ending."""
+    engine = await world.started()
+    assert await world.asks(engine, "hello", user_id=id) == ["re: hello"]
+    await engine.stop()

@@ -1,6 +1,7 @@
 """Files that hang on messages: taken in up to a limit, and named where they are left out."""
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
@@ -9,6 +10,9 @@ from hansard.model.part import Attachment, Part, Text
 from hansard.model.terminal import one_line
 
 MEGABYTE = 1024 * 1024
+# Slack posts a message four times.
+MOST_TRIES = 4
+_MOST_FAILURES = 1000
 _LONGEST_NAME = 100
 _LONGEST_REASON = 200
 
@@ -26,10 +30,27 @@ class File:
 Fetch = Callable[[File], Awaitable[bytes]]
 
 
+class Failures:
+    """How often files could not be fetched: one that never can must not hold up what comes after."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def is_hopeless(self, name: str) -> bool:
+        """Note that a file could not be fetched now; whether to go on without it."""
+        self._counts[name] = self._counts.pop(name, 0) + 1
+        while len(self._counts) > _MOST_FAILURES:
+            self._counts.popitem(last=False)
+        return self._counts[name] >= MOST_TRIES
+
+
 async def fetched(
-    files: Iterable[File], largest: int, fetch: Fetch
+    files: Iterable[File], largest: int, fetch: Fetch, failures: Failures
 ) -> tuple[tuple[Part, ...], tuple[bytes, ...]]:
-    """The parts of a message for its files, and the bytes of those that were taken in."""
+    """The parts of a message for its files, and the bytes of those that were taken in.
+
+    A file that may come later raises `RetryLater`, until it has failed too often.
+    """
     parts: list[Part] = []
     held: list[bytes] = []
     for file in files:
@@ -38,9 +59,9 @@ async def fetched(
             continue
         try:
             data = await fetch(file)
-        except RetryLater:
-            raise
-        except HansardError:  # the message is worth more than its file
+        except HansardError as error:  # the message is worth more than its file
+            if isinstance(error, RetryLater) and not failures.is_hopeless(file.url):
+                raise
             parts.append(gone(file.name))
             continue
         if len(data) > largest:  # it was said to be smaller

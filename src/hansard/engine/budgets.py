@@ -7,6 +7,7 @@ from hansard.actions import access, turns
 from hansard.actions.log import Appended
 from hansard.clock import Occasion
 from hansard.engine.settings import Budget, Settings
+from hansard.model import document
 from hansard.model.entry import Message
 from hansard.model.place import Source
 from hansard.model.turn import Lease
@@ -31,7 +32,9 @@ def scopes_of(source: Source) -> tuple[str, ...]:
     """The scopes a message is counted under: its person and its channel."""
     person, channel = source.person, source.channel
     scopes = [] if person is None else [f"person:{source.platform}:{person.stable_id}"]
-    return (*scopes, *(() if channel is None else (f"channel:{channel}",)))
+    named = (*scopes, *(() if channel is None else (f"channel:{channel}",)))
+    # An id may hold what no column can.
+    return tuple(document.speakable(scope) for scope in named)
 
 
 def used_up(

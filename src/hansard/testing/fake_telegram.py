@@ -47,6 +47,7 @@ class FakeTelegram:
         self.calls: list[tuple[str, _Wire]] = []
         self.messages: dict[int, _Wire] = {}
         self.files: dict[str, bytes] = {}
+        self.gives_files = True
         self.gifts: list[tuple[str, str, bytes]] = []
         self.migrated: dict[str, int] = {}
         self.blocked: set[str] = set()
@@ -184,6 +185,8 @@ class FakeTelegram:
     async def _answer(self, request: Request) -> Response:
         if request.path.startswith(f"/file/bot{TOKEN}/"):
             held = self.files.get(request.path.rpartition("/")[2])
+            if not self.gives_files:
+                return _error(500, "Internal Server Error")
             return _error(404, "Not Found") if held is None else Response(200, held)
         given, _, method = request.path.removeprefix("/bot").partition("/")
         if given != TOKEN or self._revoked:

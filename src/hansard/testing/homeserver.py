@@ -52,6 +52,9 @@ class MatrixPlatform:
         self._to_lose = 0
         self._losing: dict[str, float] = {}
         self.downloads = 0
+        self.places = 0
+        # What is asked for at paths that hold these words is answered so, one after the other.
+        self.ill: dict[str, list[tuple[int, dict[str, Any]]]] = {}
         self.taken: list[tuple[str, str]] = []
         self._sends = 0
         self._seen: tuple[int, list[str]] = (-1, [])
@@ -208,6 +211,10 @@ class MatrixPlatform:
         self._ring.set()
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
+        for words, answers in self.ill.items():
+            if words in request.path and answers:
+                status, body = answers.pop(0)
+                return web.json_response(body, status=status)
         if "/send/" in request.path and request.method == "PUT":
             return await self._pass_sending(request)
         if request.path.endswith("/sync"):
@@ -216,7 +223,9 @@ class MatrixPlatform:
             self.downloads += 1
         if "/receipt/" in request.path:
             self._read.add(unquote(request.path.rpartition("/")[2]))
-        return await self._forward(request)
+        answer = await self._forward(request)
+        self.places += request.method == "PUT" and "/account_data/" in request.path
+        return answer
 
     async def _pass_sending(self, request: web.Request) -> web.StreamResponse:
         if self._refusals:

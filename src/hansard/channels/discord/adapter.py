@@ -9,7 +9,7 @@ from hansard.channels.discord.client import Servers, Wire
 from hansard.channels.discord.inbound import Gap, Heard, Rules
 from hansard.channels.discord.outbound import Post
 from hansard.channels.enclosures import Enclosures
-from hansard.channels.files import fetched
+from hansard.channels.files import Failures, fetched
 from hansard.channels.growing import Growing
 from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
@@ -48,6 +48,7 @@ class DiscordAdapter:
         self._bookmark = Bookmark()
         self._observed = Observed()
         self._progress = Progress()
+        self._failures = Failures()
         self._enclosures = Enclosures(self._rules.largest_sent)
         self._growing = Growing(self._put, pause_of=lambda _: self._rules.show_seconds)
 
@@ -231,7 +232,7 @@ class DiscordAdapter:
                 self._observed.note(where, source.speaker or "", heard.text, id=heard.message_id)
             return
         known = heard.files if heard.files and await receive.admits(source) else ()
-        parts, files = await fetched(known, self._rules.largest_file, wire.fetch)
+        parts, files = await fetched(known, self._rules.largest_file, wire.fetch, self._failures)
         said = inbound.message_of(heard, me, parts)
         await self._observed.give(where, said, lambda whole: receive(source, whole, files=files))
         if heard.is_command:

@@ -233,7 +233,7 @@ def translated(where: str) -> Iterator[None]:
         raise _refused(error, where) from error
     except aiohttp.ClientConnectorError as error:
         raise RetryLater("Discord cannot be reached.", after=AGAIN_SECONDS) from error
-    except aiohttp.ClientError as error:
+    except (aiohttp.ClientError, TimeoutError) as error:
         raise HansardError(
             f"Discord did not answer: {type(error).__name__}.", committed="unknown"
         ) from error

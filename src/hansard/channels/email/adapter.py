@@ -11,7 +11,7 @@ from hansard.channels.email.inbound import Ignored, Mail, Rules
 from hansard.channels.email.outbound import Identity, Thread
 from hansard.channels.enclosures import Enclosure, Enclosures, files_of, too_large
 from hansard.engine.ports import Desk, Receive, Sent
-from hansard.errors import HansardError, RetryLater
+from hansard.errors import BadInput, HansardError, RetryLater
 from hansard.model.delivery import Delivery
 from hansard.model.place import Channel
 from hansard.model.terminal import one_line
@@ -105,11 +105,21 @@ class EmailAdapter:
         if isinstance(mail, Ignored):
             log.warning("email: mail %d is not taken in: %s", uid, mail.reason)
         else:
-            said, files = inbound.message_of(mail)
-            self._remember(mail)
-            if not await receive(inbound.source_of(mail), said, files=files):
-                self._threads.pop((mail.sender, mail.root), None)
+            await self._give(mail, receive)
         await mailbox.mark_seen(uid)
+
+    async def _give(self, mail: Mail, receive: Receive) -> None:
+        said, files = inbound.message_of(mail)
+        # Before it is taken in: the answer may be quick.
+        self._remember(mail)
+        try:
+            taken = await receive(inbound.source_of(mail), said, files=files)
+        except BadInput as error:
+            # It would be refused for ever, and everything after it would wait.
+            log.warning("email: a mail cannot be stored: %s", error)
+            taken = ""
+        if not taken:
+            self._threads.pop((mail.sender, mail.root), None)
 
     async def _read(self, mailbox: Mailbox, uid: int, receive: Receive) -> Mail | Ignored | None:
         """A mail; of a large one only the beginning until it is known that its sender may enter."""

@@ -29,6 +29,14 @@ _LONGEST_SUBJECT = 200
 _MOST_REFERENCES = 50
 
 _ID = re.compile(r"<[^<>\s]+>")
+_UNREADABLE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    email.errors.MessageError,
+)
 _BULK = frozenset({"bulk", "junk", "list", "auto_reply"})
 _ROBOTS = ("mailer-daemon@", "postmaster@", "noreply@", "no-reply@", "donotreply@", "bounces@")
 
@@ -79,7 +87,17 @@ class Ignored:
 
 
 def read(raw: bytes, rules: Rules, *, cut_from: int | None = None) -> Mail | Ignored:
-    """Take a mail apart. `cut_from`: its whole size, when only its beginning was fetched."""
+    """Take a mail apart. `cut_from`: its whole size, when only its beginning was fetched.
+
+    Anyone may send anything: one that the library cannot read must not hold up the others.
+    """
+    try:
+        return _read(raw, rules, cut_from)
+    except _UNREADABLE as error:
+        return Ignored(f"it cannot be read: {type(error).__name__}: {one_line(str(error), 100)}")
+
+
+def _read(raw: bytes, rules: Rules, cut_from: int | None) -> Mail | Ignored:
     parsed = email.message_from_bytes(raw)
     sender_name, sender = _sender(parsed)
     reason = _why_ignored(parsed, sender, rules)
@@ -262,13 +280,13 @@ def _text_in(part: Parsed) -> str:
 def _text(data: bytes, charset: str | None) -> str:
     try:
         return data.decode(charset or "utf-8", "replace").replace("\x00", "\ufffd")
-    except LookupError:
+    except (LookupError, ValueError):  # no charset of this name, or one that cannot replace
         return data.decode("utf-8", "replace").replace("\x00", "\ufffd")
 
 
 def _file_in(part: Parsed, largest: int, index: int) -> File:
     if part.get_content_maintype() == "message":
-        data = b"".join(bytes(each) for each in _list(part.get_payload()))
+        data = b"".join(_bytes_of(each) for each in _list(part.get_payload()))
     else:
         payload = part.get_payload(decode=True)
         data = payload if isinstance(payload, bytes) else b""
@@ -278,6 +296,14 @@ def _file_in(part: Parsed, largest: int, index: int) -> File:
     if len(data) > largest:
         return File(name, "", b"", too_large(name, largest, len(data)).text)
     return File(name, one_line(part.get_content_type(), 100), data)
+
+
+def _bytes_of(mail: Parsed) -> bytes:
+    """A mail within a mail; the library cannot put every one together again as it came."""
+    try:
+        return mail.as_bytes()
+    except ValueError:
+        return mail.as_string().encode("utf-8", "surrogateescape")
 
 
 def _list(payload: object) -> list[Parsed]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hansard.channels import files
 from hansard.channels.enclosures import Enclosure, Enclosures
-from hansard.channels.files import File
+from hansard.channels.files import Failures, File
 from hansard.channels.matrix import inbound, outbound
 from hansard.channels.matrix.client import Client
 from hansard.channels.matrix.inbound import Event, Heard, Me, Room, Rules
@@ -17,7 +17,7 @@ from hansard.channels.matrix.outbound import Post
 from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
 from hansard.engine.ports import Desk, Receive, Sent
-from hansard.errors import HansardError, NotAllowed, RetryLater, Unreachable
+from hansard.errors import BadInput, HansardError, NotAllowed, RetryLater, Unreachable
 from hansard.model.delivery import Delivery
 from hansard.model.entry import Message, Role
 from hansard.model.part import Attachment
@@ -51,6 +51,8 @@ class MatrixAdapter:
         self._enclosures = Enclosures(rules.largest_sent)
         self._own: OrderedDict[str, None] = OrderedDict()
         self._failures = 0
+        self._lost = Failures()
+        self._closed = Failures()
 
     def attach(self, desk: Desk) -> None:
         """Know where the bytes of files are."""
@@ -137,9 +139,14 @@ class MatrixAdapter:
             return
         is_known = heard.file is None or await receive.admits(source)
         said, held = await self._message(heard if is_known else replace(heard, file=None))
-        taken = await self._observed.give(
-            place, said, lambda whole: receive(source, whole, files=held)
-        )
+        try:
+            taken = await self._observed.give(
+                place, said, lambda whole: receive(source, whole, files=held)
+            )
+        except BadInput as error:
+            # It would be refused for ever, and everything after it would wait.
+            log.warning("matrix: a message cannot be stored: %s", error)
+            return
         if taken:
             with contextlib.suppress(RetryLater, Unreachable):
                 await self.client.read_up_to(room_id, heard.event_id)
@@ -150,7 +157,8 @@ class MatrixAdapter:
         )
         if heard.file is None:
             return said, ()
-        parts, held = await files.fetched([heard.file], self.rules.largest_file, self._fetch)
+        largest = self.rules.largest_file
+        parts, held = await files.fetched([heard.file], largest, self._fetch, self._lost)
         return replace(said, parts=(*said.parts, *parts)), held
 
     async def _fetch(self, file: File) -> bytes:
@@ -165,7 +173,11 @@ class MatrixAdapter:
         for _ in range(_MOST_PAGES):
             if not start:
                 break
-            page, start = await self.client.before(room_id, start, since)
+            try:
+                page, start = await self.client.before(room_id, start, since)
+            except Unreachable as error:
+                log.warning("matrix: what was said before in %s cannot be read: %s", room_id, error)
+                break
             found += page
         return found[::-1]
 
@@ -185,7 +197,10 @@ class MatrixAdapter:
             return
         try:
             await self.client.join(room_id)
-        except Unreachable as error:
+        except (Unreachable, RetryLater) as error:
+            # The room may be on a server that is gone: nothing else must wait for it.
+            if isinstance(error, RetryLater) and not self._closed.is_hopeless(room_id):
+                raise
             log.warning("matrix: %s cannot be joined: %s", room_id, error)
 
     async def _tell_once(self, room_id: str) -> None:

@@ -16,6 +16,7 @@ from hansard.errors import NotAllowed, NotFound, RetryLater, Unreachable
 
 STATE = "io.hansard.sync"
 REQUEST_SECONDS = 40.0
+_OK, _NOT_FOUND = 200, 404
 SYNC_SECONDS = 30
 _REFUSED = frozenset({"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED"})
 _CLOSED = frozenset({"M_FORBIDDEN", "M_NOT_FOUND", "M_UNKNOWN_ROOM", "M_GUEST_ACCESS_FORBIDDEN"})
@@ -52,7 +53,10 @@ class Client:
 
     async def name(self) -> str | None:
         """What we are called there."""
-        answer = await self._ask(self._nio.get_displayname(self.user_id))
+        try:
+            answer = await self._ask(self._nio.get_displayname(self.user_id))
+        except Unreachable:  # a server may say so of who has none
+            return None
         return answer.displayname or None
 
     async def look_around(self) -> Any:
@@ -124,14 +128,15 @@ class Client:
 
     async def state(self) -> dict[str, Any]:
         """What we left with the homeserver to remember."""
-        answer = await self._raw("GET")
-        return {} if answer.get("errcode") == "M_NOT_FOUND" else answer
+        status, answer = await self._raw("GET")
+        if status == _NOT_FOUND and answer.get("errcode") == "M_NOT_FOUND":
+            return {}
+        _check(status, answer)
+        return answer
 
     async def remember(self, state: dict[str, Any]) -> None:
         """Leave something with the homeserver: where we are in what it tells."""
-        answer = await self._raw("PUT", json.dumps(state))
-        if "errcode" in answer:
-            raise _error(str(answer["errcode"]), str(answer.get("error")), None, "account data")
+        _check(*await self._raw("PUT", json.dumps(state)))
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -147,13 +152,13 @@ class Client:
         client.access_token = self._token.reveal()
         return client
 
-    async def _raw(self, method: str, body: str | None = None) -> dict[str, Any]:
+    async def _raw(self, method: str, body: str | None = None) -> tuple[int, dict[str, Any]]:
         path = f"/_matrix/client/v3/user/{quote(self.user_id)}/account_data/{STATE}"
         headers = {"Authorization": f"Bearer {self._token.reveal()}"}
         try:
             async with await self._nio.send(method, path, body, headers) as answer:
-                found: dict[str, Any] = await answer.json()
-                return found
+                found = await answer.json()
+                return answer.status, found if isinstance(found, dict) else {}
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             raise RetryLater(f"The homeserver cannot be reached: {error}", after=1) from error
 
@@ -169,6 +174,14 @@ class Client:
         if isinstance(answer, nio.ErrorResponse):
             raise _error(str(answer.status_code), answer.message, answer.retry_after_ms, where)
         return answer
+
+
+def _check(status: int, answer: dict[str, Any]) -> None:
+    """Refuse an answer that is none: our place must not be forgotten because of it."""
+    if status != _OK:
+        wait = answer.get("retry_after_ms")
+        code, told = str(answer.get("errcode") or status), str(answer.get("error") or "no reason")
+        raise _error(code, told, wait if isinstance(wait, int) else None, "account data")
 
 
 def _error(code: str, told: str, retry_after_ms: int | None, where: str) -> Exception:

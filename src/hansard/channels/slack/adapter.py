@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from hansard.channels.enclosures import Enclosures
-from hansard.channels.files import fetched
+from hansard.channels.files import Failures, fetched
 from hansard.channels.growing import Growing
 from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
@@ -63,6 +63,7 @@ class SlackAdapter:
         self._pending: Envelope | None = None
         self._observed = Observed()
         self._progress = Progress()
+        self._failures = Failures()
         self._enclosures = Enclosures(self._rules.largest_sent)
         self._growing = Growing(self._put, pause_of=lambda _: self._rules.show_seconds)
         # Without a secret there is no door.
@@ -196,7 +197,7 @@ class SlackAdapter:
             return
         source = inbound.source_of(heard, rules, await self._names(heard))
         known = heard.files if heard.files and await receive.admits(source) else ()
-        parts, files = await fetched(known, rules.largest_file, self._wire.fetch)
+        parts, files = await fetched(known, rules.largest_file, self._wire.fetch, self._failures)
         said = inbound.message_of(heard, account.me, parts)
         await self._observed.give(
             heard.room, said, lambda whole: receive(source, whole, files=files)

@@ -296,7 +296,7 @@ def translated(where: str, *, key: str = "bot token") -> Iterator[None]:
         raise _refused(error, where, key) from error
     except aiohttp.ClientConnectorError as error:
         raise RetryLater("Slack cannot be reached.", after=AGAIN_SECONDS) from error
-    except (aiohttp.ClientError, SlackClientError) as error:
+    except (aiohttp.ClientError, SlackClientError, TimeoutError) as error:
         raise HansardError(
             f"Slack did not answer: {type(error).__name__}.", committed="unknown"
         ) from error

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from hansard.channels.enclosures import Enclosure, Enclosures, FileRefused
-from hansard.channels.files import attachment, gone, too_large
+from hansard.channels.files import Failures, attachment, gone, too_large
 from hansard.channels.growing import Growing, preview
 from hansard.channels.observed import Observed
 from hansard.channels.progress import Progress
@@ -60,6 +60,7 @@ class TelegramAdapter:
         self._receive: Receive | None = None
         self._offset: int | None = None
         self._failures = 0
+        self._lost = Failures()
         self._observed = Observed()
         self._moved: dict[str, str] = {}
         self._quiet_until: dict[str, float] = {}
@@ -161,7 +162,8 @@ class TelegramAdapter:
             return _BAD
         try:
             await self._take(update, self._receive)
-        except RetryLater as error:
+        except HansardError as error:
+            # Whatever it was: what is not durable is not acknowledged.
             log.warning("telegram: a message could not be kept and comes again: %s", error)
             return _LATER
         return _OK
@@ -233,6 +235,13 @@ class TelegramAdapter:
         except Refused as error:
             is_size = "too big" in str(error)
             return too_large(file.label, limit) if is_size else gone(file.label), None
+        except NotAllowed:
+            raise
+        except HansardError as error:
+            # One that never comes must not hold up everything after it.
+            if not self._lost.is_hopeless(file.file_id):
+                raise
+            return gone(file.label, str(error)), None
         if len(data) > limit:
             return too_large(file.label, limit, len(data)), None
         return attachment(data, file.media_type, file.name), data
