@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from hansard.errors import BadInput
+
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+# The first and the last microsecond that a datetime in UTC can name.
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 class Clock(Protocol):
@@ -57,7 +61,13 @@ def encode_id(milliseconds: int, chance: int) -> str:
 def to_micros(at: datetime) -> int:
     """Microseconds since 1970, the form in which both databases keep a time."""
     since = at - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    if not _FIRST <= micros <= _LAST:
+        # In another zone it may still have a name; read back in UTC it would have none.
+        raise BadInput(
+            "A time before the year 1 or after 9999 cannot be kept; nothing was written."
+        )
+    return micros
 
 
 def from_micros(micros: int) -> datetime:

@@ -1,6 +1,7 @@
 """The Python interface: a house, its sessions and their turns."""
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,43 @@ async def test_the_same_calls_can_be_awaited(tmp_path: Path) -> None:
 
         assert [each["content"] for each in await chat.context()] == ["hello", "again", "hi"]
         assert [hit.seq for hit in await house.search("again")] == [2]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        datetime(9999, 12, 31, 23, 59, tzinfo=timezone(-timedelta(hours=23))),
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=23))),
+    ],
+)
+def test_a_time_that_could_not_be_read_again_is_refused(house: House, at: datetime) -> None:
+    chat = house.session(ALICE)
+    chat.append("user", "hello")
+
+    with pytest.raises(BadInput, match="before the year 1 or after 9999"):
+        chat.append("user", "from afar", at=at)
+
+    assert [entry.at.year for entry in chat.messages().entries] == [2026]
+    assert house.sessions().items[0].message_count == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", 5),
+        ("finish_reason", 5),
+        ("token_count", "many"),
+        ("token_count", True),
+        ("platform_message_id", 7),
+        ("person", "Alice"),
+        ("extra", ["x"]),
+    ],
+)
+def test_a_field_that_an_export_could_not_give_back_is_refused(
+    house: House, name: str, value: Any
+) -> None:
+    """D-13: export, import, export gives equal bytes."""
+    with pytest.raises(BadInput, match=f"{name} of a message is"):
+        house.session(ALICE).append("user", "hello", **{name: value})
+
+    assert house.sessions().items == ()

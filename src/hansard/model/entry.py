@@ -94,12 +94,33 @@ def message(role: str, content: str | Any, **fields: Any) -> Message:
     except ValueError:
         names = ", ".join(Role)
         raise BadInput(f"Unknown role {role!r}: use one of {names}.") from None
+    if fields:
+        _check_fields(fields)
     if isinstance(content, str):
         return Message(known, (Text(content),), **fields)
     if not isinstance(content, (list, tuple)):
         raise BadInput(f"A message is a text or a list of parts, not {type(content).__name__}.")
     made = tuple(item if isinstance(item, Part) else parts_of.from_json(item) for item in content)
     return Message(known, made, **fields)
+
+
+# What is kept in another form than these could not be read from an export.
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "person": (Person, "a Person"),
+    "model": (str, "a text"),
+    "finish_reason": (str, "a text"),
+    "token_count": (int, "a whole number"),
+    "platform_message_id": (str, "a text"),
+    "extra": (Mapping, "a mapping"),
+}
+
+
+def _check_fields(fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        kind, told = _KINDS.get(name, (object, ""))
+        is_kind = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+        if value is not None and not is_kind:
+            raise BadInput(f"{name} of a message is {told}, not {type(value).__name__}.")
 
 
 _OPTIONAL = ("model", "finish_reason", "token_count", "platform_message_id")

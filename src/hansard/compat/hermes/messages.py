@@ -42,11 +42,11 @@ def to_message(given: Mapping[str, Any]) -> Message:
     if given.get("observed"):
         kept["observed"] = True
     platform_id = given.get("platform_message_id") or given.get("message_id")
-    tokens = given.get("token_count")
+    tokens, reason = given.get("token_count"), given.get("finish_reason")
     return Message(
         known,
         tuple(parts),
-        finish_reason=given.get("finish_reason"),
+        finish_reason=None if reason is None else str(reason),
         token_count=None if tokens is None else int(tokens),
         platform_message_id=None if platform_id is None else str(platform_id),
         extra={KEPT: kept} if kept else {},
