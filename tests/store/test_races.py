@@ -16,6 +16,7 @@ from hansard.actions import (
     routing,
     sessions,
     sweep,
+    titles,
     turns,
     usage,
     verify,
@@ -263,6 +264,26 @@ def test_automatic_titles_never_fail_in_a_race(worlds: list[World]) -> None:
 
     named = sorted(str(each.title) for each in forks if isinstance(each, SessionHead))
     assert named == sorted(f"plan #{number}" for number in range(2, 10))
+
+
+def test_an_agent_never_overwrites_the_title_that_a_person_gives_at_the_same_time(
+    worlds: list[World],
+) -> None:
+    """D-5."""
+    one, two = worlds
+
+    def name(tx: Tx, session: str, text: str) -> str | None:
+        return titles.name_automatically(tx, read.head(tx, session, profile="main"), text)
+
+    for number in range(ROUNDS * 2):
+        session = one.session("a")
+
+        at_once(
+            lambda: one.write(sessions.rename, session, f"mine {number}", profile="main"),  # noqa: B023
+            lambda: two.write(name, session, f"the agent's {number}"),  # noqa: B023
+        )
+
+        assert one.head(session).title == f"mine {number}"
 
 
 def test_a_purge_and_a_fork_agree(worlds: list[World]) -> None:

@@ -10,6 +10,7 @@ from hansard.model.title import (
     numbered_base,
     rivals_prefix,
 )
+from hansard.store import sessions
 from hansard.store.database import Tx
 
 
@@ -28,6 +29,9 @@ def name_automatically(
     tx: Tx, head: SessionHead, text: str, *, by: TitleBy = TitleBy.AGENT
 ) -> str | None:
     """Give a title that never fails: cut to size, numbered when it is taken. A person's stays."""
+    # A person may be giving one at this moment.
+    tx.one("lock_session_no", no=head.no)
+    head = sessions.get_by_no(tx, head.no)
     if head.title is not None and head.title_by is TitleBy.PERSON:
         return head.title
     wanted = clean_title(text[:100])
