@@ -29,6 +29,7 @@ from hansard.model.place import Channel, Source
 from hansard.model.reset import Policies, ResetMode, ResetPolicy
 from hansard.model.session import SessionHead
 from hansard.model.usage import Usage
+from hansard.store import ledger
 from hansard.store.database import Tx
 from hansard.testing.world import ANN, BOB, LEASE_SECONDS, World
 from tests.store.conftest import Opener
@@ -368,6 +369,32 @@ def test_running_totals_and_calls_add_up_in_a_race(worlds: list[World]) -> None:
         )
 
     assert one.head(session).usage.input_tokens == 130
+    assert clean(one)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_a_call_only_grows_whoever_tells_of_it_first(worlds: list[World], many: bool) -> None:
+    """U-1: two programs read a tool's record, one of them sees more of it."""
+    one = worlds[0]
+    session = one.session("a")
+    no, at = one.head(session).no, one.clock.now()
+
+    def tell(tx: Tx, used: Usage) -> None:
+        if many:
+            ledger.raise_all(tx, [ledger.call_of(used, at=at)], profile="main", session_no=no)
+        else:
+            ledger.raise_to(tx, used, profile="main", session_no=no, at=at)
+
+    for number in range(ROUNDS):
+        calls = [Usage("m", 1, tokens, call_id=f"call {number}") for tokens in (5, 20, 10)]
+        one.write(tell, calls[0])
+        one.write(ledger.sum_up, no)
+
+        at_once(
+            *(lambda w=w, c=c: w.write(tell, c) for w, c in zip(worlds, calls[1:], strict=True))
+        )
+
+        assert one.head(session).usage.output_tokens == 20 * (number + 1)
     assert clean(one)
 
 

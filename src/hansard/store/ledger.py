@@ -96,15 +96,13 @@ def raise_to(tx: Tx, usage: Usage, *, profile: str, session_no: int, at: datetim
     """
     if insert(tx, usage, profile=profile, session_no=session_no, turn_id=None, at=at):
         return True
-    row = tx.one("find_call", profile=profile, call_id=column(usage.call_id))
-    if row is None or not _grows(call_of(usage, at=at), row[1:6]):
-        return False
-    owner: int = row[0]
-    tx.one("lock_session_no", no=owner)
-    tx.run("delete_call", profile=profile, call_id=column(usage.call_id))
-    insert(tx, usage, profile=profile, session_no=owner, turn_id=None, at=at)
-    set_total(tx, owner, total_of_session(tx, owner))
-    return True
+    call = call_of(usage, at=at)
+    owner = _owner_of_less(tx, call, profile=profile)
+    if owner is not None:
+        tx.run("delete_call", profile=profile, call_id=call.call_id)
+        insert(tx, usage, profile=profile, session_no=owner, turn_id=None, at=at)
+        sum_up(tx, owner)
+    return owner is not None
 
 
 def raise_all(tx: Tx, calls: Sequence[Call], *, profile: str, session_no: int) -> None:
@@ -118,16 +116,31 @@ def raise_all(tx: Tx, calls: Sequence[Call], *, profile: str, session_no: int) -
     if tx.many("insert_usage", rows) == len(rows):
         return
     names = [name for name in fresh if isinstance(name, str)]
-    for name, owner, *known in tx.all("find_calls", profile=profile, names=document.encode(names)):
+    for name, _, *known in tx.all("find_calls", profile=profile, names=document.encode(names)):
         if _grows(fresh[name], known):
-            _replace(tx, fresh[name], profile=profile, owner=owner)
+            _replace(tx, fresh[name], profile=profile)
 
 
-def _replace(tx: Tx, call: Call, *, profile: str, owner: int) -> None:
-    tx.one("lock_session_no", no=owner)
-    tx.run("delete_call", profile=profile, call_id=call.call_id)
-    tx.many("insert_usage", [(profile, call[0], owner, None, *call[1:])])
-    sum_up(tx, owner)
+def _replace(tx: Tx, call: Call, *, profile: str) -> None:
+    owner = _owner_of_less(tx, call, profile=profile)
+    if owner is not None:
+        tx.run("delete_call", profile=profile, call_id=call.call_id)
+        tx.many("insert_usage", [(profile, call[0], owner, None, *call[1:])])
+        sum_up(tx, owner)
+
+
+def _owner_of_less(tx: Tx, call: Call, *, profile: str) -> int | None:
+    """The session of a call of which less is known than this, held until the transaction ends."""
+    owner: int | None = None
+    while row := tx.one("find_call", profile=profile, call_id=call.call_id):
+        if not _grows(call, row[1:6]):
+            return None
+        if row[0] == owner:
+            return owner
+        # The lock comes before the comparison that counts: another may just know more.
+        owner = row[0]
+        tx.one("lock_session_no", no=owner)
+    return None
 
 
 def sum_up(tx: Tx, session_no: int) -> None:
