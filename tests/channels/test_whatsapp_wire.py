@@ -90,6 +90,7 @@ async def test_the_house_answers_meta_over_http(store: Store, platform: FakeWhat
         wrong = await meta.get(HOOK, params={**asked, "hub.verify_token": "guessed"})
         headers, body = signed(payload(platform.message("hello", number=1)))
         forged = await meta.post(HOOK, content=body, headers={"x-hub-signature-256": "sha256=1"})
+        await until(lambda: _is_open(platform), "it is not open")
         taken = await meta.post(HOOK, content=body, headers=headers)
         await world.until_seen("hello")
 
