@@ -1,5 +1,6 @@
 """The commands of rule A-2 in a chat."""
 
+import asyncio
 from functools import partial
 
 import pytest
@@ -243,6 +244,22 @@ async def test_retry_puts_the_question_again(world: EngineWorld) -> None:
     assert sent == ["Trying again.", "re: hello"]
     assert await world.texts() == ["hello", "", "", "re: hello"]
     assert len(world.runner.requests) == 2
+
+
+async def test_retry_twice_at_once_asks_no_earlier_question_again(world: EngineWorld) -> None:
+    """D-9: whoever presses twice means the same question."""
+    engine = await world.started()
+    await world.asks(engine, "one")
+    await world.asks(engine, "two")
+
+    await asyncio.gather(
+        world.says(engine, "/retry", number="retry-1"),
+        world.says(engine, "/retry", number="retry-2"),
+    )
+    await world.settle(engine)
+    await engine.stop()
+
+    assert [text for text in await world.texts() if text] == ["one", "re: one", "two", "re: two"]
 
 
 async def test_branch_goes_on_in_a_copy(world: EngineWorld) -> None:

@@ -26,6 +26,7 @@ from hansard.model.session import SessionHead, Shelf
 from hansard.model.surroundings import HomeChannel
 from hansard.model.terminal import one_line
 from hansard.model.title import clean_title, matches_continuation
+from hansard.store import arrivals
 from hansard.store import sessions as table
 from hansard.store.database import Tx
 
@@ -117,6 +118,11 @@ def undo(tx: Tx, asked: Asked) -> Result:
 def retry(tx: Tx, asked: Asked) -> Result:
     """Take back the last answer and put the question again."""
     head = _current(tx, asked)
+    # Whoever asks twice means the question that waits already, not the one before it. The command
+    # itself is in the inbox too.
+    inbox = arrivals.waiting(tx, str(asked.key), profile=head.profile, limit=2)
+    if any(find(each.message.text) is None for each in inbox):
+        raise Conflict("A message is waiting for its answer here; nothing was changed.")
     prompt = _last_prompt(tx, head)
     retract.retract(
         tx, head.id, profile=head.profile, after=prompt[0] - 1, at=asked.when.now, reason="retry"
