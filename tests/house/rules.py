@@ -29,6 +29,7 @@ SUPERVISORS: frozenset[str] = frozenset(
 MESSENGERS: frozenset[str] = frozenset(
     {
         "hansard.agents.python",
+        "hansard.engine.thread",
         "hansard.store.listeners",
         "hansard.store.postgres",
         "hansard.store.postgres_writer",

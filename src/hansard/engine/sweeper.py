@@ -6,6 +6,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hansard.actions import deliver, read, schedule, uploads
@@ -13,6 +14,7 @@ from hansard.actions import sweep as sweeping
 from hansard.clock import Occasion
 from hansard.engine import notices, targets
 from hansard.engine.parts import Parts
+from hansard.engine.thread import in_thread
 from hansard.errors import BadInput, RetryLater, StoreUnavailable
 from hansard.model.part import Text
 from hansard.model.turn import TurnState
@@ -29,21 +31,42 @@ class Sweeper:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._suspects: dict[str, float] = {}
+        self._finalizing: asyncio.Task[None] | None = None
         self._finalizer = (
             None if parts.settings.finalizer is None else load(parts.settings.finalizer)
         )
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Go on until cancelled; a finalizer that is cut short then is run again by the next one."""
+        try:
+            await self._sweep_for_ever()
+        finally:
+            if self._finalizing is not None:
+                self._finalizing.cancel()
+                await asyncio.gather(self._finalizing, return_exceptions=True)
+
+    async def _sweep_for_ever(self) -> None:
         while True:
             try:
                 await self.sweep()
             except (RetryLater, StoreUnavailable) as error:
                 log.warning("the sweep could not be done: %s", error)
+            self._begin_finalizing()
             pause = self._parts.settings.sweep_seconds
             if self._suspects:
                 pause = min(pause, self._parts.settings.confirm_seconds)
             await asyncio.sleep(pause)
+
+    def _begin_finalizing(self) -> None:
+        """Beside the sweep: what someone else's program takes its time for holds up no dead turn."""
+        if self._finalizing is None:
+            self._finalizing = asyncio.create_task(self.finalize())
+            self._finalizing.add_done_callback(self._finalized)
+
+    def _finalized(self, task: "asyncio.Task[None]") -> None:
+        self._finalizing = None
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("what follows an end could not be done: %s", task.exception())
 
     async def sweep(self) -> None:
         """Do once what is due now."""
@@ -55,7 +78,6 @@ class Sweeper:
         )
         await parts.store.write(sweeping.empty_trash, when=parts.occasion())
         await parts.store.write(uploads.forget_old, when=parts.occasion())
-        await self._finalize()
 
     async def _dead(self) -> frozenset[str]:
         """The turns that were not renewed between two looks.
@@ -67,7 +89,8 @@ class Sweeper:
         self._suspects = {id: self._suspects.get(id, now) for id in found}
         return frozenset(id for id, since in self._suspects.items() if now - since >= enough)
 
-    async def _finalize(self) -> None:
+    async def finalize(self) -> None:
+        """Run what must follow the ends of sessions, one after the other."""
         store = self._parts.store
         for ended in await store.read(sweeping.to_finalize):
             when = self._parts.occasion()
@@ -86,10 +109,8 @@ class Sweeper:
             return None
         try:
             async with asyncio.timeout(FINALIZER_SECONDS):
-                if inspect.iscoroutinefunction(self._finalizer):
-                    await self._finalizer(ended.session_id, ended.reason)
-                else:
-                    await asyncio.to_thread(self._finalizer, ended.session_id, ended.reason)
+                call = partial(self._finalizer, ended.session_id, ended.reason)
+                await (call() if inspect.iscoroutinefunction(self._finalizer) else in_thread(call))
         except (
             Exception
         ) as error:  # a finalizer is someone else's program: three tries, then it is given up
