@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ TRICKS = ["../../../../tmp/evil", "/etc/passwd", "a\x00b", "\u202egnp.exe", "x" 
 # What grows by lines may end anywhere: its last line is still being written.
 GROWS = (".jsonl", ".txt", ".md")
 MOST_MIB = 800
+NOW = time.time()
 
 
 @pytest.fixture(params=registry.NAMES)
@@ -133,6 +135,58 @@ def test_damaged_files_leave_the_store_whole(name: str, archive: Archive, tmp_pa
 
     archive.check()
     assert len(list(exporting.export_jsonl(archive.store, profile="main"))) > 1
+
+
+def test_a_file_that_loses_its_end_and_has_it_again_says_nothing_twice(
+    name: str, archive: Archive, tmp_path: Path
+) -> None:
+    importer = registry.importer(name)
+    place = corpus.sample(name, tmp_path / "sample")
+    _quiet(place, 9000)
+    archive.take_all(importer, place)
+    before = {head.id: (head.message_count, head.usage) for head in archive.heads()}
+    whole = {path: path.read_bytes() for path in files_of(place)}
+
+    for seconds, share in ((8000, 0.5), (7000, 1.0), (6000, 0.8), (5000, 1.0)):
+        for path, data in whole.items():
+            if path.suffix in GROWS:
+                lines = data.splitlines(keepends=True)
+                path.write_bytes(b"".join(lines[: round(len(lines) * share)]))
+        _quiet(place, seconds)
+        archive.take_all(importer, place)
+        archive.check()
+
+    assert {head.id: (head.message_count, head.usage) for head in archive.heads()} == before
+
+
+def test_a_session_that_grows_in_two_files_is_said_once(
+    name: str, archive: Archive, tmp_path: Path
+) -> None:
+    """Someone synchronises or copies them: both have the same name for the session."""
+    importer = registry.importer(name)
+    place = corpus.sample(name, tmp_path / "one")
+    _quiet(place, 9000)
+    archive.take_all(importer, place)
+    whole = {head.id: (head.message_count, head.usage) for head in archive.heads()}
+    copy = tmp_path / "two"
+    for seconds, share in ((8000, 0.5), (7000, 1.0)):
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(place, copy)
+        for path in files_of(copy):
+            if path.suffix in GROWS:
+                lines = path.read_bytes().splitlines(keepends=True)
+                path.write_bytes(b"".join(lines[: round(len(lines) * share)]))
+        _quiet(copy, seconds)
+        archive.take_all(importer, copy)
+
+    assert {head.id: (head.message_count, head.usage) for head in archive.heads()} == whole
+    archive.check()
+
+
+def _quiet(place: Path, seconds: float) -> None:
+    """Nobody has written to the files for so long."""
+    for path in files_of(place):
+        os.utime(path, (NOW - seconds, NOW - seconds))
 
 
 def test_tricky_names_lead_nowhere(name: str, archive: Archive, tmp_path: Path) -> None:

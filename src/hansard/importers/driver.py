@@ -190,8 +190,9 @@ def _read(
         return
     try:
         resume = _resume(known, unit)
+        seq = None if resume is None or known is None else known.note.get("seq")
         try:
-            Reading(target, unit, report, resume=resume, progress=progress).take(importer)
+            Reading(target, unit, report, resume=resume, seq=seq, progress=progress).take(importer)
         except (_Unresumable, Regrown):
             Reading(target, unit, report, resume=None, progress=progress).take(importer)
     except (BadInput, Conflict) as error:
@@ -226,13 +227,17 @@ class Reading:
         *,
         resume: Resume | None,
         progress: Progress,
+        seq: int | None = None,
     ) -> None:
         self._target = target
         self._unit = unit
         self._report = report
         self._resume = resume
+        # With which entry the session ended where the last reading did.
+        self._seq = seq
         self._progress = progress
         self._weaver: Weaver | None = None
+        self._ended: Weaver | None = None
         self._was_new = False
         self._mark: Mark | None = None
         # What the report has been told: up to which byte, and how many of the session's messages.
@@ -298,7 +303,7 @@ class Reading:
 
     def _begin(self, begin: Begin) -> None:
         weaver = Weaver(self._target, begin, is_resumed=self._resume is not None)
-        if self._resume is not None and not weaver.is_shown:
+        if self._resume is not None and not (weaver.is_shown and weaver.last_seq == self._seq):
             raise _Unresumable
         if weaver.is_purged:
             self._report.note(
@@ -356,6 +361,7 @@ class Reading:
         # The place goes with the rows: what is read again would be said twice.
         place = None if self._mark is None else (self._unit.name, self._read(""))
         is_there = weaver.flush(is_whole=True, unit=place)
+        self._ended = weaver
         report = self._report
         self._tell_messages(weaver)
         self._told_messages = 0
@@ -369,10 +375,11 @@ class Reading:
 
     def _note_unit(self) -> None:
         to = self._target
+        read = self._read(self._unit.stamp)
         to.store.write(
             weaving.put_unit,
             self._unit.name,
-            self._read(self._unit.stamp),
+            read if self._ended is None else self._ended.placed(read),
             profile=to.profile,
             tool=to.tool,
             when=to.when,

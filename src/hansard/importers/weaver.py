@@ -169,7 +169,8 @@ class Weaver:
             return True
         if is_whole and self._here not in (0, self._tip):
             self._branch(self._active, only_if_lost=True)
-        sheaf = self._sheaf(is_whole=is_whole, unit=unit)
+        placed = None if unit is None else (unit[0], self.placed(unit[1]))
+        sheaf = self._sheaf(is_whole=is_whole, unit=placed)
         woven = self._target.store.write(weaving.put, sheaf, when=self._target.when).result()
         self._session = woven.session
         self.notes.extend(woven.notes)
@@ -177,6 +178,22 @@ class Weaver:
         if not woven.session.is_hidden:
             self._added, self._is_involved = Added(), False
         return True
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the session's last entry, what waits included."""
+        return self._next_seq() - 1
+
+    def placed(self, read: ReadUnit) -> ReadUnit:
+        """How far a unit was read, if the next reading can go on there: at the end of the log.
+
+        Another file of the same session may have said more, or this one may have lost its end.
+        """
+        if read.place <= 0:
+            return read
+        if self._here != self._tip:
+            return ReadUnit(read.stamp, 0)
+        return replace(read, note={**read.note, "seq": self.last_seq})
 
     @property
     def is_full(self) -> bool:
