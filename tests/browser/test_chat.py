@@ -208,3 +208,22 @@ def test_a_server_that_dies_in_a_reply_is_survived(empty: Served, visit: Visitor
         expect(page.locator(".message.assistant").last).to_contain_text("no model was asked")
     finally:
         again.stop()
+
+
+def test_a_command_is_answered_and_leads_where_it_says(talking: Served, visit: Visitor) -> None:
+    seen = visit(talking)
+    page = seen.page
+    seen.asks("hello")
+    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
+    before = page.url
+
+    seen.says("/status")
+    expect(page.locator(".note.said")).to_contain_text("No turn is running.")
+    expect(page.locator(".message.user")).to_have_count(1)
+    seen.says("/branch Another way")
+    expect(page.locator(".head h1")).to_have_text("Another way")
+    assert page.url != before
+    seen.says("/new")
+
+    expect(page.get_by_role("heading", name="New chat")).to_be_visible()
+    expect(page.locator(".toast", has_text="Your next message begins")).to_be_visible()

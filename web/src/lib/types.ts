@@ -66,6 +66,15 @@ export interface Queued {
   received_at: string
 }
 
+/** What became of a message; a command has an answer, and may have led to another session, or out of all. */
+export interface Sent {
+  session_id: string | null
+  turn_id: string | null
+  seq: number | null
+  queued: boolean
+  answer?: string
+}
+
 /** A message that shall be said again in other words. */
 export interface Editing {
   seq: number
