@@ -50,6 +50,7 @@ def fill(world: World) -> dict[str, str]:
     world.say(made["twig"], "on a twig")
     made["gone"] = world.fork(made["rich"], 4).id
     world.say(made["gone"], "to be purged")
+    made["shared"] = _several_speak(world)
     made["heir"] = world.fork(made["gone"]).id
     world.say(made["heir"], "it lives on")
     world.purge(made["gone"])
@@ -91,6 +92,25 @@ def _say_rich_things(world: World, session_id: str) -> None:
     )
     world.say(session_id, "a mistake")
     world.write(retract.retract, session_id, profile=profile, after=6, at=world.clock.tick())
+
+
+def _several_speak(world: World) -> str:
+    """Two people and a summary: from there on the model reads who says what."""
+    session_id = world.session("hello", source=EVA)
+    for name in ("Éva", "Béla"):
+        said = Message(Role.USER, (Text(f"I am {name}"),), person=Person(name, name=name))
+        world.append(session_id, said)
+    world.write(
+        compact.compact,
+        session_id,
+        "two are here",
+        profile=world.profile,
+        through=3,
+        at=world.clock.tick(),
+    )
+    said = Message(Role.USER, (Text("and now?"),), person=Person("Béla", name="Béla"))
+    world.append(session_id, said)
+    return session_id
 
 
 def _put_away(world: World, made: dict[str, str]) -> None:

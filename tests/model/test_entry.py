@@ -30,7 +30,7 @@ MESSAGES = st.builds(
 )
 BODIES: st.SearchStrategy[Body] = st.one_of(
     MESSAGES,
-    st.builds(Compaction, TEXT, st.integers(1, 9)),
+    st.builds(Compaction, TEXT, st.integers(1, 9), st.booleans()),
     st.builds(Retraction, st.integers(0, 9), TEXT),
 )
 

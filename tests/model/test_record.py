@@ -29,7 +29,7 @@ bodies = (
         token_count=st.none() | st.integers(),
         extra=st.dictionaries(words, words, max_size=2),
     )
-    | st.builds(Compaction, words, st.integers(0, 4))
+    | st.builds(Compaction, words, st.integers(0, 4), st.booleans())
     | st.builds(Retraction, st.integers(0, 4), words)
 )
 

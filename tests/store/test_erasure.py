@@ -103,6 +103,19 @@ def test_a_summary_of_their_words_goes_too(world: World) -> None:
     assert "okapi" not in str(world.context(made))
 
 
+def test_who_speaks_is_named_as_before_when_a_summary_was_erased(world: World) -> None:
+    """K-8."""
+    made = shared(world)
+    now = world.clock.now()
+    world.write(compact.compact, made, "so far", through=4, profile="main", at=now)
+    world.append(made, said(BEN, "and now?"))
+    assert world.context(made)[-1]["content"] == "[Ben] and now?"
+
+    erased(world)
+
+    assert world.context(made)[-1]["content"] == "[Ben] and now?"
+
+
 def test_a_fork_of_their_conversation_keeps_the_answers_only(world: World) -> None:
     own = world.talk("my okapi", "nice!", source=ANN)
     branch = world.fork(own, 2).id

@@ -156,7 +156,7 @@ def _mend(tx: Tx, head: SessionHead, first: int) -> None:
     """Summaries made of their words go too; the head is made again."""
     for mark in entries.marks(tx, [_own(head)]):
         if isinstance(mark.body, Compaction) and mark.body.through >= first:
-            _replace(tx, head, mark, Compaction(ERASED_SUMMARY, mark.body.through))
+            _replace(tx, head, mark, replace(mark.body, summary=ERASED_SUMMARY))
     fold.put(tx, head.no, fold.counts(tx, sessions.segments(tx, head.no)))
     if head.title_by is not TitleBy.PERSON:
         tx.run("set_title", no=head.no, title=None, title_by=None)

@@ -151,6 +151,7 @@ class EntryLine(_Line, frozen=True, kw_only=True, tag="entry"):
     extra: dict[str, Any] | None = None
     summary: str | None = None
     through: Seq | None = None
+    names_speakers: bool | None = None
     after: Seq | None = None
     reason: str | None = None
 
@@ -212,7 +213,7 @@ _MESSAGE_FIELDS = (
 )
 _BODY_FIELDS = {
     "message": _MESSAGE_FIELDS,
-    "compaction": ("summary", "through"),
+    "compaction": ("summary", "through", "names_speakers"),
     "retraction": ("after", "reason"),
 }
 _REQUIRED = {
