@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from hansard.actions import purge, routing, turns
 from hansard.clock import Occasion, to_micros
@@ -14,6 +14,9 @@ from hansard.store import sessions
 from hansard.store.database import Tx
 
 BATCH = 100
+LONGEST_LEASE = timedelta(hours=1)
+# Adapters wait a day at most, whatever a platform says.
+LONGEST_PATIENCE = timedelta(hours=25)
 TRIES = 3
 
 
@@ -62,6 +65,23 @@ def interrupt_dead_turns(
             if turn is not None:
                 ended.append(turn)
     return ended
+
+
+def follow_clock(tx: Tx, *, now: datetime, lease_seconds: float, send_seconds: float) -> None:
+    """After the clock was set back: what was to be over in its old time is not kept until then."""
+    lease, sending = timedelta(seconds=lease_seconds), timedelta(seconds=send_seconds)
+    leases = {
+        "until": to_micros(now + lease),
+        "horizon": to_micros(now + max(LONGEST_LEASE, 2 * lease)),
+    }
+    tx.run("shorten_leases", **leases)
+    tx.run("shorten_run_leases", **leases)
+    tx.run(
+        "bring_deliveries_back",
+        now=to_micros(now),
+        until=to_micros(now + sending),
+        horizon=to_micros(now + LONGEST_PATIENCE),
+    )
 
 
 def end_expired_sessions(tx: Tx, policies: Policies, *, when: Occasion) -> list[Expired]:

@@ -19,6 +19,8 @@ from hansard.model.delivery import Delivery
 # How much longer a claim lasts than a sending may take.
 MARGIN = 4 / 3
 AT_ONCE = 32
+# Whatever a platform says: see `sweep.LONGEST_PATIENCE`.
+LONGEST_WAIT_SECONDS = 24 * 3600.0
 log = logging.getLogger("hansard.outbox")
 
 
@@ -102,7 +104,7 @@ class Outbox:
         except (RetryLater, StoreUnavailable) as error:
             # Not before it says; and later each time, or a short outage would use up all tries.
             wait = max(getattr(error, "after", 0.0), self._backoff(delivery))
-            await self._later(delivery, wait, str(error))
+            await self._later(delivery, min(wait, LONGEST_WAIT_SECONDS), str(error))
         except NotAllowed as error:
             await self._wait_for_owner(delivery, str(error))
         except Unreachable as error:

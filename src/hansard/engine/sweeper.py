@@ -13,6 +13,7 @@ from hansard.actions import deliver, read, schedule, uploads
 from hansard.actions import sweep as sweeping
 from hansard.clock import Occasion
 from hansard.engine import notices, targets
+from hansard.engine.outbox import MARGIN
 from hansard.engine.parts import Parts
 from hansard.engine.thread import in_thread
 from hansard.errors import BadInput, RetryLater, StoreUnavailable
@@ -71,6 +72,13 @@ class Sweeper:
     async def sweep(self) -> None:
         """Do once what is due now."""
         parts = self._parts
+        settings = parts.settings
+        await parts.store.write(
+            sweeping.follow_clock,
+            now=parts.clock.now(),
+            lease_seconds=settings.lease_seconds,
+            send_seconds=settings.send_seconds * MARGIN,
+        )
         dead = await self._dead()
         await parts.store.write(interrupt_dead, parts=parts, when=parts.occasion(), among=dead)
         await parts.store.write(

@@ -59,6 +59,11 @@ WHERE id = :id AND state IN ('waiting', 'sending');
 UPDATE deliveries SET state = 'abandoned', reason = :reason, holder = NULL, lease_until = NULL
 WHERE id = :id AND profile = :profile AND platform = :platform AND state IN ('sending', 'sent');
 
+-- name: bring_deliveries_back
+-- No platform asks for so much patience: the clock was set back since. A sender may still be at it.
+UPDATE deliveries SET not_before = :now, lease_until = CASE WHEN state = 'sending' THEN :until END
+WHERE state IN ('waiting', 'sending') AND not_before > :horizon;
+
 -- name: mark_redirected
 UPDATE deliveries SET state = 'redirected', redirected_to = :to, holder = NULL, lease_until = NULL
 WHERE id = :id AND state IN ('waiting', 'abandoned');

@@ -50,6 +50,10 @@ WHERE schedule_no = :schedule_no AND due_at = :due_at AND state = 'running' AND 
 SELECT schedule_no, due_at, session_no FROM runs
 WHERE state = 'running' AND lease_until < :now ORDER BY lease_until LIMIT :limit;
 
+-- name: shorten_run_leases
+-- As `shorten_leases`.
+UPDATE runs SET lease_until = :until WHERE state = 'running' AND lease_until > :horizon;
+
 -- name: list_runs
 SELECT r.due_at, r.state, r.began_at, r.ended_at, s.id, r.reason FROM runs r LEFT JOIN sessions s ON s.no = r.session_no
 WHERE r.schedule_no = :schedule_no ORDER BY r.due_at DESC LIMIT :limit;

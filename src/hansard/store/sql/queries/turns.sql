@@ -45,6 +45,10 @@ RETURNING session_no;
 -- name: expired_turns
 SELECT id FROM turns WHERE state = 'running' AND lease_until < :now ORDER BY lease_until LIMIT :limit;
 
+-- name: shorten_leases
+-- No lease is that long: the clock was set back since. Whoever is alive renews it.
+UPDATE turns SET lease_until = :until WHERE state = 'running' AND lease_until > :horizon;
+
 -- name: delete_turns
 DELETE FROM turns WHERE session_no = :no;
 

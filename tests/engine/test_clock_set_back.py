@@ -1,0 +1,42 @@
+"""F12: a clock that is set back by weeks leaves nothing waiting for its old time to come again."""
+
+import asyncio
+
+from hansard.errors import RetryLater
+from hansard.model.delivery import Delivery
+from hansard.model.turn import TurnState
+from hansard.testing.engine_world import EngineWorld
+from tests.engine.test_finalizers import dying_turn
+
+
+async def test_what_waits_to_be_sent_goes_out(world: EngineWorld) -> None:
+    tries = []
+
+    def busy_once(delivery: Delivery) -> BaseException | None:
+        tries.append(delivery.id)
+        return RetryLater("slow down", after=40) if len(tries) == 1 else None
+
+    world.adapter.before = busy_once
+    engine = await world.started()
+    await world.says(engine, "hello")
+    await world.until(lambda: bool(tries))
+    await asyncio.sleep(0.1)
+    world.clock.tick(days=-30)
+    await world.settle(engine)
+    await engine.stop()
+
+    assert world.adapter.texts("loopback:1") == ["re: hello"]
+
+
+async def test_a_turn_whose_process_died_before_is_interrupted(world: EngineWorld) -> None:
+    await dying_turn(world)
+    world.clock.tick(days=-30)
+    engine = await world.started()
+    await asyncio.sleep(0.2)
+    assert (await world.turns("dying"))[0].state is TurnState.RUNNING, "its lease is respected"
+    world.clock.tick(31)
+    await world.settle(engine)
+    sent = world.adapter.texts("loopback:dying")
+    await engine.stop()
+
+    assert [text.split(":")[0] for text in sent] == ["Interrupted"]
