@@ -180,12 +180,17 @@ def test_parts_we_do_not_know_are_kept_as_they_came() -> None:
         '"text"',
         7,
         True,
+        ["x"],
+        {"a": ["x"]},
     ],
 )
 def test_rubbish_is_read_without_harm(value: Any) -> None:
-    found = told({"gen_ai.input.messages": value, "gen_ai.usage.input_tokens": value})
+    names = ("input.messages", "usage.input_tokens", "request.model", "provider.name", "agent.name")
+    found = told({f"gen_ai.{name}": value for name in names})
+    of_what = told({"gen_ai.operation.name": value, "gen_ai.usage.input_tokens": 5})
 
     assert isinstance(found.inputs, tuple)
+    assert of_what.usage is not None
 
 
 def test_what_we_tell_is_what_we_read() -> None:

@@ -241,3 +241,9 @@ def test_the_answer_says_what_was_not_taken() -> None:
     assert json.loads(wire.answer(wire.JSON)) == {}
     partial = json.loads(wire.answer(wire.JSON, rejected=2, reason="x"))["partialSuccess"]
     assert partial == {"rejectedSpans": "2", "errorMessage": "x"}
+
+
+def test_a_long_reason_is_not_cut_in_the_middle_of_a_letter() -> None:
+    told = wire.answer(wire.PROTOBUF, rejected=1, reason="x" + "\u5b57" * 2000 + "\ud800")
+
+    assert told.partition(b"x")[2].decode("utf-8").rstrip("\u5b57") == ""

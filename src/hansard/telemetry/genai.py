@@ -101,7 +101,7 @@ def _work(span: Span) -> Work:
     match span.attributes.get("gen_ai.operation.name"):
         case "execute_tool":
             return Work.TOOL
-        case name if name in _AGENTS:
+        case str(name) if name in _AGENTS:
             return Work.AGENT
         case None if "gen_ai.tool.name" in span.attributes:
             return Work.TOOL
@@ -214,7 +214,7 @@ def _usage(span: Span) -> Usage | None:
         reasoning_tokens=min(thought, produced),
         provider=None if provider is None else _PROVIDERS.get(str(provider), str(provider)),
         base_url=None if address is None else f"https://{address}",
-        task=str(task) if task in _SILENT else None,
+        task=task if isinstance(task, str) and task in _SILENT else None,
         call_id=f"otel/{span.trace_id}/{span.span_id}",
         at=span.ended_at,
     )

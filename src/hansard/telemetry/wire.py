@@ -51,7 +51,8 @@ def answer(media_type: str, *, rejected: int = 0, reason: str = "") -> bytes:
         return json.dumps({"partialSuccess": partial} if rejected else {}).encode()
     if not rejected:
         return b""
-    text = reason.encode()[:1000]
+    # Not in the middle of a letter: the exporter's parser would refuse the whole answer.
+    text = reason.encode("utf-8", "replace")[:1000].decode("utf-8", "ignore").encode()
     partial_success = b"\x08" + _varint(rejected) + b"\x12" + _varint(len(text)) + text
     return b"\x0a" + _varint(len(partial_success)) + partial_success
 
