@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest'
+import { shown } from '../src/lib/commands.svelte'
 import { parse } from '../src/lib/router.svelte'
 import { rowsOf, sorted } from '../src/lib/rows'
 import { queryWords } from '../src/lib/saying'
 import { duration, groupOf, money, shortAge, tokens } from '../src/lib/time'
-import type { Head } from '../src/lib/types'
-import { bars, csv } from '../src/lib/usage'
+import type { Head, UsageRow } from '../src/lib/types'
+import { bars, csv, ordered } from '../src/lib/usage'
 
 const NOW = new Date(2026, 2, 15, 12).getTime()
 const ago = (days: number) => new Date(NOW - days * 86_400_000).toISOString()
@@ -96,4 +97,19 @@ test('by beginning, sessions are grouped by when they began', () => {
   const items = [{ ...head('a', 0), began_at: ago(40) }] as Head[]
 
   expect(rowsOf({ pinned: [], items, closed: [], now: NOW, order: 'created' })[0]).toMatchObject({ name: ago(40).slice(0, 7) })
+})
+
+test('keys are named as they stand on keyboards', () => {
+  expect(['mod+k', 'g ,', 'f2', 'shift+f3', 'delete', '#', '?'].map(shown)).toEqual(['Ctrl K', 'G ,', 'F2', '⇧F3', 'Del', '#', '?'])
+})
+
+test('usage begins with the newest day, or with what cost most', () => {
+  const row = (group: string, cost: number | null, input = 0) => ({ group, cost_microusd: cost, input_tokens: input, output_tokens: 0 }) as UsageRow
+
+  expect(ordered([row('2026-11-14', 1), row('2026-11-15', 2)], 'day').map((each) => each.group)).toEqual(['2026-11-15', '2026-11-14'])
+  expect(ordered([row('a', null, 5), row('b', 7), row('c', null, 9)], 'session').map((each) => each.group)).toEqual(['b', 'c', 'a'])
+})
+
+test('an address that nobody could write names a session that is not there', () => {
+  expect(parse(new URL('http://localhost/s/%E0%A4%A')).session).toBe('%E0%A4%A')
 })

@@ -100,9 +100,11 @@ function isField(target: EventTarget | null): boolean {
 
 const IS_MAC = /mac|iphone|ipad/i.test(navigator.platform)
 
+/** A key as it stands on keyboards. */
 export function shown(key: string): string {
+  const named = (each: string) => (each === 'delete' ? 'Del' : each.toUpperCase())
   return key
     .split(' ')
-    .map((each) => each.replace('mod+', IS_MAC ? '⌘' : 'Ctrl ').replace('shift+', '⇧').replace(/\w$/, (last) => last.toUpperCase()))
+    .map((each) => each.replace(/[^+]+$|^\+$/, named).replace('mod+', IS_MAC ? '⌘' : 'Ctrl ').replace('shift+', '⇧'))
     .join(' ')
 }
