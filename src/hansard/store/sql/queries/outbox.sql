@@ -61,7 +61,7 @@ WHERE id = :id AND profile = :profile AND platform = :platform AND state IN ('se
 
 -- name: bring_deliveries_back
 -- No platform asks for so much patience: the clock was set back since. A sender may still be at it.
-UPDATE deliveries SET not_before = :now, lease_until = CASE WHEN state = 'sending' THEN :until END
+UPDATE deliveries SET not_before = :now, lease_until = CASE WHEN state = 'sending' THEN CAST(:until AS BIGINT) END
 WHERE state IN ('waiting', 'sending') AND not_before > :horizon;
 
 -- name: mark_redirected
