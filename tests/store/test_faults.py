@@ -115,7 +115,7 @@ def test_a_store_that_another_program_keeps_busy_says_so_in_time(tmp_path: Path)
     """P10."""
     url = f"sqlite:///{tmp_path}/x.db"
     busy = opened(url)
-    waiting = SqliteStore(f"{tmp_path}/x.db", wait_seconds=0.05)
+    waiting = SqliteStore(f"{tmp_path}/x.db", wait_seconds=0.5)
     entered, leave = threading.Event(), threading.Event()
 
     def linger(tx: Tx) -> None:
