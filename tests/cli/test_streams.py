@@ -68,6 +68,25 @@ def test_ctrl_c_ends_it_with_one_line(hansard: Program) -> None:
     assert not hansard.home.exists()
 
 
+def test_ctrl_c_while_it_is_being_loaded_shows_no_traceback(
+    hansard: Program, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'hansard.cli.entry':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+    )
+
+    answer = hansard.run(
+        "sessions", "list", environ={"PYTHONPATH": str(tmp_path)}, preexec_fn=_hear_ctrl_c
+    )
+
+    assert (answer.code, answer.err) == (-signal.SIGINT, "")
+
+
 def _wait_until_it_reads(process: Process) -> None:
     """It sleeps in a read of standard input once the kernel says so."""
     while "pipe" not in Path(f"/proc/{process.pid}/wchan").read_text():
