@@ -4,7 +4,7 @@ import apsw
 import psycopg
 import pytest
 
-from hansard.actions import verify
+from hansard.actions import pack, sessions, sweep, verify
 from hansard.actions.listing import Filters, listing
 from hansard.actions.orders import Order
 from hansard.actions.verify import Broken
@@ -160,6 +160,19 @@ def test_a_place_in_lists_without_a_session_stands_in_nobodys_way(world: World) 
     assert verify.rebuild(world.store) == 1
     assert broken(world) == []
     assert world.head(world.session("b")).no == no + 1
+
+
+def test_a_damaged_session_in_the_trash_stands_in_nobodys_way(world: World) -> None:
+    kept, gone = world.session("a", "b"), world.session("c")
+    pack.pack(world.store, profile="main", before=world.clock.tick())
+    world.fork(kept)
+    for session in (kept, gone):
+        world.write(sessions.trash, session, profile="main", when=world.when())
+    spoil(world, "UPDATE packs SET data = ''")
+    world.clock.tick(days=31)
+
+    assert world.write(sweep.empty_trash, when=world.when()) == [gone]
+    assert world.head(kept).trashed_at is not None
 
 
 def test_a_turn_that_the_head_forgot_is_found_and_ends(world: World) -> None:

@@ -330,6 +330,41 @@ def test_a_parent_and_its_fork_purged_at_once_leave_nothing(worlds: list[World])
         assert one.read(purge.size, no) == (0, 0)
 
 
+def test_two_sweeps_empty_the_trash_between_them(worlds: list[World]) -> None:
+    one = worlds[0]
+    for _ in range(ROUNDS):
+        ids = [one.session("a") for _ in range(3)]
+        for id in ids:
+            one.write(sessions.trash, id, profile="main", when=one.when())
+        worlds[1].clock.set(one.clock.tick(days=purge.TRASH_DAYS + 1))
+
+        swept = at_once(*(lambda w=w: w.write(sweep.empty_trash, when=w.when()) for w in worlds))
+
+        purged = [each for each in swept if isinstance(each, list)]
+        assert len(purged) == len(worlds)
+        assert sorted(id for each in purged for id in each) == sorted(ids)
+
+
+def test_what_is_restored_while_the_trash_is_emptied_stays(worlds: list[World]) -> None:
+    """P1: who was told that it is back has it back."""
+    one, two = worlds
+    for _ in range(ROUNDS):
+        session = one.session("a")
+        one.write(sessions.trash, session, profile="main", when=one.when())
+        two.clock.set(one.clock.tick(days=purge.TRASH_DAYS + 1))
+
+        restored, swept = at_once(
+            lambda: one.write(sessions.restore, session, profile="main"),  # noqa: B023
+            lambda: two.write(sweep.empty_trash, when=two.when()),
+        )
+
+        assert isinstance(swept, list)
+        if isinstance(restored, SessionHead):
+            assert one.texts(session) == ["a"]
+        else:
+            assert (type(restored), swept) == (NotFound, [session])
+
+
 def test_an_append_and_an_end_come_one_after_the_other(worlds: list[World]) -> None:
     """D-3."""
     one, two = worlds

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from hansard.actions import pack, refusals, routing
 from hansard.actions.sessions import locked
 from hansard.clock import Occasion, to_micros
+from hansard.errors import Damaged, NotFound
 from hansard.model.entry import MAX_SEQ
 from hansard.model.session import Shelf
 from hansard.store import entries, sessions
@@ -83,6 +84,24 @@ def expired_trash(tx: Tx, *, now: datetime, limit: int = 100) -> list[str]:
     """Sessions whose time in the trash is over."""
     rows = tx.all("expired_trash", before=to_micros(now - timedelta(days=TRASH_DAYS)), limit=limit)
     return [id for _, id in rows]
+
+
+def purge_trash(tx: Tx, id: str, *, when: Occasion) -> bool:
+    """Purge a session whose time in the trash is over, if it still is; say whether it was.
+
+    Since someone looked it may have been restored, or purged by another. What is damaged and
+    needed by others stays where it is, and in nobody's way.
+    """
+    row = tx.one("profile_of", id=id)
+    try:
+        head = locked(tx, id, profile="" if row is None else row[0])
+        over = when.now - timedelta(days=TRASH_DAYS)
+        if head.trashed_at is None or head.trashed_at >= over:
+            return False
+        purge(tx, id, profile=head.profile, when=when)
+    except (NotFound, Damaged):
+        return False
+    return True
 
 
 def _delete_unneeded(tx: Tx, no: int, id: str, *, needed: int, profile: str) -> Purged:

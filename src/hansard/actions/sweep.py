@@ -133,10 +133,5 @@ def finalizing_failed(tx: Tx, no: int, *, error: str, when: Occasion) -> None:
 
 def empty_trash(tx: Tx, *, when: Occasion) -> list[str]:
     """Purge what has been in the trash for too long; a few at a time."""
-    done = []
-    for id in purge.expired_trash(tx, now=when.now, limit=10):
-        row = tx.one("profile_of", id=id)
-        if row is not None:
-            purge.purge(tx, id, profile=row[0], when=when)
-            done.append(id)
-    return done
+    found = purge.expired_trash(tx, now=when.now, limit=10)
+    return [id for id in found if purge.purge_trash(tx, id, when=when)]
