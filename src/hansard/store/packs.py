@@ -78,7 +78,7 @@ def get(tx: Tx, no: int) -> Mapping[str, str]:
     try:
         plain = zstandard.ZstdDecompressor().decompress(bytes(row[0]), max_output_size=MAX_SIZE)
         texts: Mapping[str, str] = document.decode(plain)
-    except (zstandard.ZstdError, ValueError) as error:
+    except (zstandard.ZstdError, ValueError, TypeError) as error:
         raise Damaged(f"Pack {no} cannot be read ({error}).") from error
     return texts
 
