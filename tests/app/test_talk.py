@@ -24,6 +24,8 @@ from hansard.model.turn import Lease
 from hansard.store import arrivals, deliveries
 from hansard.store.database import Tx
 
+# Agents on a busy machine; nothing waits for so long.
+PATIENCE_SECONDS = 60
 ELSEWHERE = Source(platform="webhook", chat_id="7", user_id="7", platform_message_id="1")
 CONFIGURED = """
 [engine]
@@ -70,7 +72,7 @@ def all_at_once(_: TurnRequest) -> Iterator[Event]:
 
 
 async def said(talk: Talk, text: str) -> list[Live]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         return [live async for live in talk.say(text)]
 
 
@@ -128,7 +130,7 @@ async def test_a_reply_of_a_process_without_the_channel_is_put_into_the_outbox(
     engine = build_engine(house, adapters={})
     await engine.start()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (  # noqa: ASYNC110 - the record is what is looked at
                 _arrival(house, other).turn_id is None or engine.turns.turns
             ):
@@ -152,7 +154,7 @@ async def test_an_answer_that_another_process_gives_is_heard(house: House) -> No
         key = key_for(talk.source, profile="main")
         lease = await house.store.write(_take_elsewhere, key, house)
         heard: list[Live] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             async for live in talk.say("and now?"):
                 heard.append(live)
                 if live.kind == "waiting":

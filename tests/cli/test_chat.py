@@ -21,7 +21,7 @@ from hansard.model.turn import Lease
 from hansard.store.database import Tx
 from tests.cli.conftest import Program
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 AGENTS = """
 [agents.whole]
 kind = "python"

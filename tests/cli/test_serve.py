@@ -39,7 +39,7 @@ def get(address: str, path: str, token: str | None = None) -> tuple[int, Any]:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     request = urllib.request.Request(f"{address}{path}", headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read() or b"null")
@@ -60,7 +60,7 @@ def test_it_answers_who_has_a_token_and_nobody_else(hansard: Program) -> None:
 def test_it_ends_when_it_is_asked_to(hansard: Program) -> None:
     with serving(hansard) as (process, _):
         process.send_signal(signal.SIGTERM)
-        code = process.wait(timeout=30)
+        code = process.wait(timeout=60)
 
     assert code == 0
 

@@ -27,6 +27,9 @@ from hansard.model.usage import Usage
 from mcp import Client
 from tests.mcp.test_server import asked
 
+# A program on a busy machine; nothing waits for so long.
+PATIENCE_SECONDS = 60
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
@@ -254,13 +257,13 @@ async def test_over_http_only_this_machine_is_answered(tmp_path: Path) -> None:
 
 
 async def _listening(port: int) -> None:
-    for _ in range(400):
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(0.02)
-        else:
-            writer.close()
-            await writer.wait_closed()
-            return
-    raise AssertionError("the server does not listen")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                await writer.wait_closed()
+                return

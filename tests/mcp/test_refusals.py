@@ -22,6 +22,9 @@ from hansard.model.place import Source
 from hansard.model.tokens import estimate
 from mcp import Client
 
+# A program on a busy machine; nothing waits for so long.
+PATIENCE_SECONDS = 60
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
@@ -174,7 +177,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_line_ends_the_server(home
     process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "init')
     process.stdin.close()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         out, err = await process.communicate()
 
     assert process.returncode == 0
@@ -189,7 +192,7 @@ async def test_rubbish_on_standard_input_does_not_end_the_server(home: Path) -> 
     process.stdin.write(b"rubbish\n\xff\xfe\n[]\n{}\n")
     process.stdin.write(json.dumps(_HELLO).encode() + b"\n")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while json.loads(await process.stdout.readline()).get("id") != 1:
             pass
         process.stdin.close()
@@ -205,7 +208,7 @@ async def test_ctrl_c_ends_the_server_with_one_line(home: Path) -> None:
     assert process.stdout is not None
     process.stdin.write(json.dumps(_HELLO).encode() + b"\n")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await process.stdout.readline()
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
@@ -221,7 +224,7 @@ async def test_a_client_that_no_longer_reads_ends_the_server_quietly(home: Path)
     assert process.stdin is not None
     process.stdin.write(json.dumps(_HELLO).encode() + b"\n")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         _, err = await process.communicate()
 
     assert process.returncode in (0, 141)
@@ -232,7 +235,7 @@ async def test_a_port_that_is_taken_is_told_in_one_line(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         process = await _program(home, "--http", address)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             _, err = await process.communicate()
 
     assert process.returncode == 1

@@ -140,7 +140,7 @@ async def talk(home: Path, settings: str, adapter: Talker) -> SessionHead:
     with open_house(home=str(home)) as house:
         adapters = {"loopback": adapter}
         serving = asyncio.create_task(serve(house, Address(port=0), adapters=adapters, stop=stop))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await adapter.answered.wait()
         stop.set()
         await serving
