@@ -345,7 +345,7 @@ async def test_in_the_hour_that_comes_twice_a_task_runs_once(world: EngineWorld)
     for _ in range(12):
         world.clock.tick(600)
         await asyncio.sleep(0.05)
-    await world.settle(engine)
+    await ended(world, 1)
     await engine.stop()
 
     assert [run.due_at for run in await runs(world)] == [datetime(2026, 10, 25, 0, 30, tzinfo=UTC)]

@@ -37,9 +37,17 @@ async def one_turn(world: EngineWorld, adapter: Shy) -> list[str]:
     await world.until(lambda: bool(adapter.shown) or not isinstance(adapter.error, Unreachable))
     runner.may_finish.set()
     await world.settle(engine)
-    await asyncio.sleep(0.05)
-    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    for _ in range(200):
+        if not _accompanying():
+            break
+        await asyncio.sleep(0.01)
+    left = _accompanying()
     await engine.stop()
+    return left
+
+
+def _accompanying() -> list[str]:
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
     return [name for name in names if name in ("Showing._show", "Showing._type")]
 
 

@@ -99,7 +99,7 @@ async def test_a_turn_that_is_stopped_while_a_step_is_written_says_it_once(
     await world.says(engine, "hello")
     assert await asyncio.to_thread(is_there.wait, 20)
     stopping = asyncio.create_task(engine.stop())
-    await asyncio.sleep(0.05)
+    await world.until(lambda: engine.turns._stopping)
     may_go_on.set()
     await stopping
 
