@@ -15,7 +15,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from hansard.app.house import House, open_house
-from hansard.mcp import server
+from hansard.mcp import server, standard_input
 from hansard.mcp.bounds import MOST_TOKENS
 from hansard.mcp.tools import LONGEST_TRANSCRIPT, Tools
 from hansard.model.place import Source
@@ -200,6 +200,35 @@ async def test_rubbish_on_standard_input_does_not_end_the_server(home: Path) -> 
 
     assert process.returncode == 0
     assert b"Traceback" not in err
+
+
+async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) -> None:
+    """M-2: JavaScript cuts texts in the middle of an emoji."""
+    process = await _program(home, "--write")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    given = {"session": "Harbour", "role": "user", "text": "a boat \ud83d and \U0001f6a2"}
+    call = {"name": "append_message", "arguments": given}
+    hello = json.dumps(_HELLO).encode()
+    begun = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
+    asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+    process.stdin.write(b"\n".join([hello, begun, json.dumps(asked).encode(), b""]))
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (told := json.loads(await process.stdout.readline())).get("id") != 2:
+            pass
+        process.stdin.close()
+        await process.communicate()
+
+    assert not told["result"]["isError"]
+    with open_house(home=str(home)) as house:
+        said = house.find("Harbour").context()[-1]["content"]
+    assert said.endswith("a boat \ufffd and \U0001f6a2")
+
+
+@pytest.mark.parametrize("line", [b"{}", b"rubbish \\ud83d", b"[" * 100_000 + b"\\ud83d", b""])
+def test_other_lines_stay_as_they_are(line: bytes) -> None:
+    assert standard_input.speakable(line) == line
 
 
 async def test_ctrl_c_ends_the_server_with_one_line(home: Path) -> None:

@@ -5,7 +5,9 @@ the end of the process for as long as anyone keeps the other side open.
 """
 
 import io
+import json
 import os
+import re
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +16,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+CHUNK = 1024 * 1024
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONE = re.compile("[\ud800-\udfff]")
 
 
 class _Endable(io.RawIOBase):
@@ -25,16 +31,47 @@ class _Endable(io.RawIOBase):
         self._poll.register(given, select.POLLIN)
         self._poll.register(end, select.POLLIN)
         self._poll.register(output, 0)  # errors alone: that its reader is gone
+        # The pieces of a line that is not whole yet, and whole lines that wait to be read.
+        self._begun: list[bytes] = []
+        self._lines = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, into: "WriteableBuffer") -> int:
         view = memoryview(into).cast("B")
+        while not self._lines:
+            data = self._more()
+            whole, newline, rest = data.rpartition(b"\n")
+            if data and not newline:
+                self._begun.append(data)
+                continue
+            lines = b"".join([*self._begun, whole]).split(b"\n")
+            self._begun = [rest] if rest else []
+            self._lines = b"\n".join(map(speakable, lines)) + newline
+            if not data:
+                break
+        taken, self._lines = self._lines[: len(view)], self._lines[len(view) :]
+        view[: len(taken)] = taken
+        return len(taken)
+
+    def _more(self) -> bytes:
         ready = {number for number, _ in self._poll.poll()}
-        data = b"" if ready & self._ends else os.read(self._given, len(view))
-        view[: len(data)] = data
-        return len(data)
+        return b"" if ready & self._ends else os.read(self._given, CHUNK)
+
+
+def speakable(line: bytes) -> bytes:
+    """A line of JSON with a sign for each half letter: the library would drop the line unanswered.
+
+    Programs that count letters by halves cut texts in the middle of one.
+    """
+    if _HALF.search(line) is None:
+        return line
+    try:
+        text = json.dumps(json.loads(line), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return line
+    return _LONE.sub("\ufffd", text).encode()
 
 
 @contextmanager
