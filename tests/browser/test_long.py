@@ -1,15 +1,28 @@
-"""A session longer than any window of it."""
+"""A session longer than any window of it, and more sessions at once than anyone reads."""
 
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from hansard.actions import say
 from hansard.app.house import open_house
+from hansard.clock import Occasion
+from hansard.model.entry import message
+from hansard.model.place import Source
+from hansard.model.session import Opening
+from hansard.store.database import Tx
 from tests.browser.conftest import Served, Visitor, served
 
 pytestmark = pytest.mark.timeout(300)
 MESSAGES = 410
+SESSIONS = 400
+WATCH = """() => {
+    window.changes = 0
+    const rows = document.querySelector('.rows')
+    const wish = { subtree: true, attributes: true, attributeFilter: ['style'] }
+    new MutationObserver(() => window.changes++).observe(rows, wish)
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +82,23 @@ def test_the_outline_of_a_long_session_begins_short(
     page.get_by_role("button", name=f"Show all {MESSAGES}").click()
 
     expect(prompts).to_have_count(MESSAGES)
+
+
+def many(tx: Tx, *, when: Occasion) -> None:
+    """As many sessions as an import brings, in one transaction."""
+    for number in range(SESSIONS):
+        opening = Opening("main", Source("api"), title=f"pear {number}")
+        say.say_new(tx, opening, say.Saying(message("user", "hello")), when=when)
+
+
+def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit: Visitor) -> None:
+    seen = visit(empty)
+    seen.asks("hello")
+    expect(seen.page.locator(".item")).to_have_count(1)
+    seen.page.evaluate(WATCH)
+
+    with open_house(home=str(empty.home)) as house:
+        house.answer(house.writing(many, when=house.occasion()))
+
+    expect(seen.page.locator(".heading", has_text="Today")).to_contain_text(str(SESSIONS + 1))
+    assert seen.page.evaluate("window.changes") < SESSIONS / 4

@@ -14,6 +14,8 @@ interface ListPage extends Page<Head> {
   position: number
 }
 
+const NEWS_MS = 50
+
 /** What a row needs; a field that is null, false, 0 or empty is left out by the server. */
 const FIELDS = 'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,unread,parent_id,lineage,subagents,failed'
 
@@ -38,6 +40,8 @@ class List {
   selected = $state.raw<Set<string>>(new Set())
   frozen = $state(false)
   private waiting: Head[] = []
+  private news = new Map<string, Head>()
+  private timer: ReturnType<typeof setTimeout> | undefined
   private position = 0
   private heard = 0
   private asked = ''
@@ -66,8 +70,11 @@ class List {
       this.heard = Math.max(this.heard, position)
       // The stream began after the list was read: something may have come between.
       if (name === 'hello' && this.loaded && !this.loading && position > this.position) void this.load({ force: true })
-      if (name === 'head') this.take(data as Head)
-      if (name === 'gone') this.remove((data as { id: string }).id)
+      if (name === 'head') this.told(data as Head)
+      if (name === 'gone') {
+        this.news.delete((data as { id: string }).id)
+        this.remove((data as { id: string }).id)
+      }
       if (name === 'resync') void this.load({ force: true })
     })
   }
@@ -132,16 +139,34 @@ class List {
 
   /** A head as it is now: changed in place, moved to where it belongs, or gone from this shelf. */
   take(head: Head): void {
-    const old = this.find(head.id)
-    // Only lists say how many subagents there are; an answer to a change does not.
-    const fresh = { ...(old ? { subagents: old.subagents, failed: old.failed } : {}), ...head } as Head
-    if (this.frozen && !old) {
-      this.waiting.push(fresh)
-      return
+    this.news.delete(head.id)
+    this.takeAll([head])
+  }
+
+  /** What the stream tells is taken together: an import tells of thousands. */
+  private told(head: Head): void {
+    this.news.set(head.id, head)
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined
+      const heads = [...this.news.values()]
+      this.news.clear()
+      this.takeAll(heads)
+    }, NEWS_MS)
+  }
+
+  private takeAll(heads: Head[]): void {
+    const known = new Map([...Object.values(this.kids).flat(), ...this.pinned, ...this.items].map((head) => [head.id, head]))
+    const fresh: Head[] = []
+    for (const head of heads) {
+      const old = known.get(head.id)
+      // Only lists say how many subagents there are; an answer to a change does not.
+      const now = { ...(old ? { subagents: old.subagents, failed: old.failed } : {}), ...head } as Head
+      if (this.frozen && !old) this.waiting.push(now)
+      else fresh.push(now)
     }
-    const isPinned = fresh.pinned && !this.isFiltered && this.fits(fresh)
-    this.pinned = this.placed(this.pinned, fresh, isPinned, false)
-    this.items = this.placed(this.items, fresh, this.fits(fresh), !!this.next)
+    if (!fresh.length) return
+    this.pinned = this.placed(this.pinned, fresh, (head) => head.pinned && !this.isFiltered && this.fits(head), false)
+    this.items = this.placed(this.items, fresh, (head) => this.fits(head), !!this.next)
   }
 
   remove(id: string): void {
@@ -153,7 +178,7 @@ class List {
   /** The pointer has left the list: what waited may move now. */
   thaw(): void {
     this.frozen = false
-    for (const head of this.waiting.splice(0)) this.take(head)
+    this.takeAll(this.waiting.splice(0))
     this.items = sorted(this.items, this.order)
   }
 
@@ -185,14 +210,17 @@ class List {
     return FIELDS + MORE[this.order]
   }
 
-  private placed(items: Head[], head: Head, fits: boolean, more: boolean): Head[] {
-    const place = items.findIndex((each) => each.id === head.id)
-    if (!fits) return place < 0 ? items : items.filter((each) => each.id !== head.id)
-    const fresh = place < 0 ? [head, ...items] : items.map((each) => (each.id === head.id ? head : each))
-    if (this.frozen) return fresh
-    const all = sorted(fresh, this.order)
+  private placed(items: Head[], heads: Head[], fits: (head: Head) => boolean, more: boolean): Head[] {
+    const fresh = new Map(heads.map((head) => [head.id, fits(head) ? head : null]))
+    const stay = items.map((each) => fresh.get(each.id) ?? (fresh.has(each.id) ? null : each)).filter((each) => each !== null)
+    const here = new Set(items.map((each) => each.id))
+    const added = [...fresh.values()].filter((head) => head !== null && !here.has(head.id)) as Head[]
+    if (this.frozen) return [...added, ...stay]
+    const all = sorted([...added, ...stay], this.order)
     // What would come last belongs to a page that was not read yet.
-    return more && place < 0 && all.at(-1)?.id === head.id ? items : all
+    const isNew = new Set(added.map((head) => head.id))
+    while (more && all.length && isNew.has(all[all.length - 1]?.id ?? '')) all.pop()
+    return all
   }
 
   private fits(head: Head): boolean {
