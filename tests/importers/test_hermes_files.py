@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hansard.app import imports
+from hansard.app.house import open_house
 from hansard.importers.base import Where
 from hansard.importers.hermes import IMPORTER, Hermes
 from hansard.model.entry import Message
@@ -164,6 +166,21 @@ def test_a_web_session_elsewhere_is_read_with_its_home(archive: Archive, tmp_pat
 
     assert places == [home]
     assert archive.texts("hermes", "s1") == ["a", "b", "c"]
+
+
+def test_its_web_interface_is_found_also_from_a_home_that_is_a_link(
+    tmp_path: Path,
+) -> None:
+    real = tmp_path / "disk" / "mia"
+    StateDb(real / ".hermes" / "state.db", 22).close()
+    write.web_session(tmp_path / "elsewhere", "0123456789ab", texts("a", "b"))
+    (tmp_path / "mia").symlink_to(real)
+    where = Where(tmp_path / "mia", {"HERMES_WEBUI_STATE_DIR": str(tmp_path / "elsewhere")})
+
+    with open_house(home=str(tmp_path / "hansard")) as house:
+        [done] = imports.run(house, imports.default_wishes(where, ["hermes"]))
+
+    assert (done.added, done.messages) == (1, 2)
 
 
 def test_each_of_its_files_is_recognised(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ class Hermes:
         folder = Path(given).expanduser()
         if folder in (home, *(home / each for each in FOLDERS)):
             return [home]
-        self._web_folders[home] = folder
+        # Whoever asks for its units names the place itself, not a link to it.
+        self._web_folders[home.resolve()] = folder.resolve()
         return [home] if files.is_directory(home) else [folder]
 
     def recognises(self, path: Path) -> bool:
@@ -45,7 +46,7 @@ class Hermes:
         return any(files.is_file(each) and _is_file_of_hermes(each) for each in known)
 
     def find(self, place: Path) -> Iterator[Unit]:
-        homes = homes_of(place, self._web_folders.get(place))
+        homes = homes_of(place, self._web_folders.get(place.resolve()))
         with ExitStack() as opened:
             for home in homes:
                 opened.enter_context(home.opened())
