@@ -104,9 +104,12 @@ def mark_failed(
     )
 
 
-def abandon(tx: Tx, id: str, *, reason: str) -> bool:
-    """Give a delivery up, with a reason that people see."""
-    return bool(tx.run("mark_abandoned", id=id, reason=sessions.column(reason)))
+def abandon(tx: Tx, id: str, *, reason: str, holder: str | None = None) -> bool:
+    """Give a delivery up, with a reason that people see.
+
+    False when it was sent, or when it is another sender's than the one named.
+    """
+    return bool(tx.run("mark_abandoned", id=id, reason=sessions.column(reason), holder=holder))
 
 
 def bounce(tx: Tx, id: str, *, profile: str, platform: str, reason: str) -> bool:

@@ -155,7 +155,8 @@ class Outbox:
 
     async def _abandon(self, delivery: Delivery, reason: str) -> None:
         log.warning("delivery %s to %s abandoned: %s", delivery.id, delivery.channel, reason)
-        await self._note(deliver.abandon, delivery, reason=reason[:500])
+        holder = self._parts.holder
+        await self._note(deliver.abandon, delivery, holder=holder, reason=reason[:500])
 
     async def _note(self, mark: Callable[..., bool], delivery: Delivery, **facts: Any) -> None:
         """Write down what became of a sending, again and again while the store is away.

@@ -88,6 +88,8 @@ class OutboxSuite(Suite):
         assert [(each.id, each.unclear_attempts) for each in taken] == [(delivery, 1)]
         assert taken[0].maybe_twice
         assert sent(world, delivery, "dead") is False
+        given_up = world.write(deliver.abandon, delivery, reason="gone", holder="dead")
+        assert given_up is False
         assert sent(world, delivery) is True
         assert get(world, delivery).state is DeliveryState.SENT
 
