@@ -47,6 +47,7 @@ def test_a_pipe_gets_the_file_alone(talking: Program) -> None:
     ("arguments", "why"),
     [
         (["--all", "--as", "codex"], "one session"),
+        (["Capitals", "--as", "codex", "--json"], "--json with --as codex needs -o FILE"),
         (["Capitals", "Capitals", "--as", "codex"], "one session"),
         (["Capitals", "--as", "codex", "--format", "md"], "no --format"),
         (["Capitals", "--budget", "5"], "goes with --as"),

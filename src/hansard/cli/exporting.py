@@ -97,8 +97,9 @@ def _check(
         raise click.UsageError("--as takes one session, and no --format.")
     if bool(refs) is everything:
         raise click.UsageError("Name sessions, or give --all.")
-    if console.json and more["output"] is None and form != "jsonl":
-        raise click.UsageError(f"--json with --format {form} needs -o FILE.")
+    if console.json and more["output"] is None and (form != "jsonl" or more["tool"] is not None):
+        what = f"--format {form}" if more["tool"] is None else f"--as {more['tool']}"
+        raise click.UsageError(f"--json with {what} needs -o FILE.")
 
 
 def _write(
