@@ -153,9 +153,9 @@ def finalize(s: Story, a: int, b: int) -> Any:
     due = s.world.read(sweep.to_finalize)
     for each in due[: 1 + a % 2]:
         if b % 2:
-            s.world.write(sweep.finalized, each.no, when=s.world.when())
+            s.world.write(sweep.finalized, each, when=s.world.when())
         else:
-            s.world.write(sweep.finalizing_failed, each.no, error="x", when=s.world.when())
+            s.world.write(sweep.finalizing_failed, each, error="x", when=s.world.when())
     return sorted((each.session_id, each.tries) for each in due)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from hansard.actions import purge, routing, turns
-from hansard.clock import Occasion, to_micros
+from hansard.clock import Occasion, from_micros, to_micros
 from hansard.model.key import SessionKey
 from hansard.model.place import Source
 from hansard.model.reset import Policies
@@ -39,6 +39,7 @@ class ToFinalize:
     profile: str
     reason: str
     tries: int
+    ended_at: datetime
 
 
 def expired_turns(tx: Tx, *, now: datetime) -> list[str]:
@@ -112,19 +113,24 @@ def end_expired_sessions(tx: Tx, policies: Policies, *, when: Occasion) -> list[
 def to_finalize(tx: Tx, *, limit: int = BATCH) -> list[ToFinalize]:
     """Ended sessions that wait for their finalizers."""
     rows = tx.all("due_for_finalizing", tries=TRIES, limit=limit)
-    return [ToFinalize(no, id, profile, reason, tries) for no, id, profile, reason, tries in rows]
+    return [
+        ToFinalize(no, id, profile, reason, tries, from_micros(ended_at))
+        for no, id, profile, reason, tries, ended_at in rows
+    ]
 
 
-def finalized(tx: Tx, no: int, *, when: Occasion) -> None:
-    """Note that what must follow an end has been done."""
-    tx.run("mark_finalized", no=no, at=to_micros(when.now))
+def finalized(tx: Tx, ended: ToFinalize, *, when: Occasion) -> None:
+    """Note that what must follow this end has been done; a later end of the session has its own."""
+    at, ended_at = to_micros(when.now), to_micros(ended.ended_at)
+    tx.run("mark_finalized", no=ended.no, at=at, ended_at=ended_at)
 
 
-def finalizing_failed(tx: Tx, no: int, *, error: str, when: Occasion) -> None:
+def finalizing_failed(tx: Tx, ended: ToFinalize, *, error: str, when: Occasion) -> None:
     """Note a failed try; after the third it is given up, and the error stays to be seen."""
     tx.run(
         "mark_finalize_failed",
-        no=no,
+        no=ended.no,
+        ended_at=to_micros(ended.ended_at),
         error=sessions.column(error),
         at=to_micros(when.now),
         tries=TRIES,

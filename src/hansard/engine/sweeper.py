@@ -104,12 +104,12 @@ class Sweeper:
             when = self._parts.occasion()
             error = await self._run_finalizer(ended)
             if error is None:
-                await store.write(sweeping.finalized, ended.no, when=when)
+                await store.write(sweeping.finalized, ended, when=when)
             else:
                 log.warning(
                     "finalizing %s failed (try %d): %s", ended.session_id, ended.tries + 1, error
                 )
-                await store.write(sweeping.finalizing_failed, ended.no, error=error, when=when)
+                await store.write(sweeping.finalizing_failed, ended, error=error, when=when)
 
     async def _run_finalizer(self, ended: sweeping.ToFinalize) -> str | None:
         """Run what must follow an end; the error in words, or None."""

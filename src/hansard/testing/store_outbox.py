@@ -160,7 +160,7 @@ class FinalizerSuite(Suite):
         world.write(sessions.end, session, profile="main", when=world.when())
 
         (due,) = world.read(sweep.to_finalize)
-        world.write(sweep.finalized, due.no, when=world.when())
+        world.write(sweep.finalized, due, when=world.when())
 
         assert before == []
         assert (due.session_id, due.reason, due.tries) == (session, "closed", 0)
@@ -169,13 +169,12 @@ class FinalizerSuite(Suite):
     def test_a_failing_finalizer_is_given_up_after_three_tries(self, world: World) -> None:
         """R-7: saying so."""
         session = world.session("a")
-        no = world.head(session).no
         world.write(sessions.end, session, profile="main", when=world.when())
 
         tries = []
         while due := world.read(sweep.to_finalize):
             tries.append(due[0].tries)
-            world.write(sweep.finalizing_failed, no, error="boom\x00", when=world.when())
+            world.write(sweep.finalizing_failed, due[0], error="boom\x00", when=world.when())
 
         assert tries == [0, 1, 2]
 
@@ -185,9 +184,26 @@ class FinalizerSuite(Suite):
         for _ in range(2):
             world.write(sessions.end, session, profile="main", when=world.when())
             (due,) = world.read(sweep.to_finalize)
-            world.write(sweep.finalized, due.no, when=world.when())
+            world.write(sweep.finalized, due, when=world.when())
             world.write(sessions.reopen, session, profile="main")
 
+        assert world.read(sweep.to_finalize) == []
+
+    def test_an_end_that_came_while_the_one_before_was_finalized_is_not_forgotten(
+        self, world: World
+    ) -> None:
+        """R-7: at least once for each end, however long a finalizer takes."""
+        session = world.session("a")
+        world.write(sessions.end, session, profile="main", when=world.when())
+        (first,) = world.read(sweep.to_finalize)
+        world.write(sessions.reopen, session, profile="main")
+        world.write(sessions.end, session, profile="main", when=world.when())
+
+        world.write(sweep.finalized, first, when=world.when())
+
+        (second,) = world.read(sweep.to_finalize)
+        assert second.ended_at > first.ended_at
+        world.write(sweep.finalized, second, when=world.when())
         assert world.read(sweep.to_finalize) == []
 
 

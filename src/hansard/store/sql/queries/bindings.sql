@@ -78,17 +78,18 @@ WITH RECURSIVE place (platform, chat_type) AS (
 SELECT platform, chat_type FROM place WHERE platform IS NOT NULL;
 
 -- name: due_for_finalizing
-SELECT no, id, profile, end_reason, finalize_tries FROM sessions
+SELECT no, id, profile, end_reason, finalize_tries, ended_at FROM sessions
 WHERE ended_at IS NOT NULL AND finalized_at IS NULL AND finalize_tries < :tries
 ORDER BY ended_at LIMIT :limit;
 
 -- name: mark_finalized
-UPDATE sessions SET finalized_at = :at, finalize_error = NULL WHERE no = :no;
+-- Only the end that was finalized: the session may have been reopened meanwhile, and be over again.
+UPDATE sessions SET finalized_at = :at, finalize_error = NULL WHERE no = :no AND ended_at = :ended_at;
 
 -- name: mark_finalize_failed
 UPDATE sessions SET finalize_tries = finalize_tries + 1, finalize_error = :error,
     finalized_at = CASE WHEN finalize_tries + 1 >= :tries THEN CAST(:at AS BIGINT) ELSE NULL END
-WHERE no = :no;
+WHERE no = :no AND ended_at = :ended_at;
 
 -- name: stray_bindings
 SELECT b.key FROM bindings b JOIN sessions s ON s.no = b.session_no WHERE s.shelf = 'gone' LIMIT 20;
