@@ -1,10 +1,12 @@
 """The commands of rule A-2 in a chat."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from hansard.engine import engine as engine_module
 from hansard.engine import verbs
 from hansard.engine.commands import REGISTRY
 from hansard.model.session import Lineage
@@ -12,6 +14,7 @@ from hansard.model.turn import TurnState
 from hansard.store.database import Store
 from hansard.testing.engine_world import EngineWorld
 from hansard.testing.mortal import Fate
+from hansard.testing.scripted import scripted_agent
 from hansard.testing.unruly import UnrulyRunner
 
 
@@ -277,6 +280,40 @@ async def test_branch_goes_on_in_a_copy(world: EngineWorld) -> None:
     said = [text for text in await world.texts() if text]
     assert said == ["hello", "re: hello", "differently", "re: differently"]
     assert await world.texts_of(old.id) == ["hello", "", "", "re: hello"]
+
+
+class Endless:
+    """A summarizer whose model does not answer."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+
+    async def summarize(self, context: object, *, focus: str | None) -> tuple[str, None]:
+        self.is_asked.set()
+        await asyncio.Event().wait()
+        return "", None
+
+
+async def test_a_compaction_that_a_planned_stop_cuts_short_is_told_of(
+    world: EngineWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F2, P7: whoever reads «you will be told» is told."""
+    monkeypatch.setattr(engine_module, "STOP_SECONDS", 1.2)
+    endless = Endless()
+    agent = replace(scripted_agent(world.runner), summarizer=endless)
+    world.use(agent_for=lambda _, __: agent)
+    engine = await world.started()
+    await world.asks(engine, "hello")
+    await world.says(engine, "/compact", number="c")
+    await endless.is_asked.wait()
+    await engine.stop()
+
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    told = "The conversation was not compacted: the server stopped. Send /compact to try again."
+    assert world.adapter.texts("loopback:1")[-2:] == ["Compacting; you will be told.", told]
 
 
 async def test_compact_lets_a_summary_stand_for_the_model_only(world: EngineWorld) -> None:

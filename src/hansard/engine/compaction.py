@@ -1,9 +1,12 @@
 """Compaction: by command, or when a context has grown past its threshold."""
 
+import asyncio
+import logging
+
 from hansard.actions import compact, deliver, read, usage
 from hansard.clock import Occasion
 from hansard.engine.parts import Parts
-from hansard.errors import HansardError
+from hansard.errors import HansardError, RetryLater, StoreUnavailable
 from hansard.model.part import Text
 from hansard.model.place import Source
 from hansard.model.session import SessionHead
@@ -11,6 +14,10 @@ from hansard.model.tokens import estimate
 from hansard.model.transcript import Chat
 from hansard.model.usage import Usage
 from hansard.store.database import Tx
+
+TRIES = 600
+NOT_COMPACTED = "The conversation was not compacted"
+log = logging.getLogger("hansard.compaction")
 
 
 class Compactor:
@@ -23,24 +30,42 @@ class Compactor:
         self, session_id: str, *, focus: str | None, tell: Source | None = None
     ) -> str:
         """Summarize a session up to its end; what to tell the person."""
+        text = f"{NOT_COMPACTED}: the server stopped. Send /compact to try again."
+        try:
+            text = await self._compacted(session_id, focus)
+        except HansardError as error:
+            text = f"{NOT_COMPACTED}: {error}"
+        finally:
+            # Whoever was told that they will be told is told, also when we are stopped.
+            if tell is not None:
+                await self._tell(tell, text)
+        return text
+
+    async def _compacted(self, session_id: str, focus: str | None) -> str:
         parts = self._parts
         head, context = await parts.store.read(_read, session_id, profile=parts.profile)
-        try:
-            agent = parts.agent_for(head.source, None)
-            summary, used = await agent.summarizer.summarize(context, focus=focus)
-            await parts.store.write(
-                _compact,
-                head,
-                summary,
-                None if used is None else parts.priced(used),
-                when=parts.occasion(),
-            )
-            text = f"Compacted: {estimate(context):,} tokens became {estimate(summary):,}."
-        except HansardError as error:
-            text = f"The conversation was not compacted: {error}"
-        if tell is not None:
-            await parts.store.write(_tell, tell, text, parts=parts, when=parts.occasion())
-        return text
+        agent = parts.agent_for(head.source, None)
+        summary, used = await agent.summarizer.summarize(context, focus=focus)
+        await parts.store.write(
+            _compact,
+            head,
+            summary,
+            None if used is None else parts.priced(used),
+            when=parts.occasion(),
+        )
+        return f"Compacted: {estimate(context):,} tokens became {estimate(summary):,}."
+
+    async def _tell(self, tell: Source, text: str) -> None:
+        """Put it into the outbox; while the store is away it waits, but not for ever."""
+        parts = self._parts
+        for _ in range(TRIES):
+            try:
+                await parts.store.write(_tell, tell, text, parts=parts, when=parts.occasion())
+            except (RetryLater, StoreUnavailable) as error:
+                log.warning("what became of a compaction cannot be told now: %s", error)
+                await asyncio.sleep(parts.settings.poll_seconds)
+            else:
+                return
 
     def is_due(self, tokens: int) -> bool:
         """Whether a context has grown past the threshold."""

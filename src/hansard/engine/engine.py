@@ -25,6 +25,7 @@ from hansard.model.key import SessionKey
 from hansard.model.place import Source
 
 STOP_SECONDS = 7.0
+LAST_SECONDS = 1.0
 CLOSE_SECONDS = 1.0
 LONG_ENOUGH_SECONDS = 120.0
 log = logging.getLogger("hansard.engine")
@@ -69,7 +70,13 @@ class Engine:
         for task in self._tasks:
             task.cancel()
         until = time.monotonic() + STOP_SECONDS
-        await _within(STOP_SECONDS, [*self._tasks, *self._follow_ups])
+        ending = [*self._tasks, *self._follow_ups]
+        if ending:
+            await asyncio.wait(ending, timeout=STOP_SECONDS - LAST_SECONDS)
+        for task in self._follow_ups:
+            task.cancel()  # whoever asked for it is told that it was not done
+        rest = max(0.0, until - time.monotonic())
+        await _within(rest, ending)
         await self.turns.finish(seconds=max(0.0, until - time.monotonic()))
         closing = [adapter.close() for adapter in self.parts.adapters.values()]
         await _within(CLOSE_SECONDS, [asyncio.create_task(each) for each in closing])
