@@ -220,3 +220,21 @@ def test_a_file_that_may_not_be_read_is_told_and_read_when_it_may(
     assert f"{tape.path} cannot be read (Permission denied); it was left alone." in told.out
     assert "1 skipped" in told.out
     assert (later["added"], later["skipped"]) == (1, 0)
+
+
+def test_a_file_that_ends_in_rubbish_says_that_some_of_it_was_imported(
+    hansard: Program, tmp_path: Path
+) -> None:
+    hansard.append("new", "hello", "--title", "Capitals")
+    lines = hansard("export", "--all").out
+    (tmp_path / "half.jsonl").write_text(lines + "rubbish\n")
+    (tmp_path / "none.jsonl").write_text(lines.partition("\n")[0] + "\nrubbish\n")
+    elsewhere = Program(tmp_path / "elsewhere")
+
+    none = elsewhere("import", str(tmp_path / "none.jsonl"), "--json")
+    half = elsewhere("import", str(tmp_path / "half.jsonl"), "--json")
+
+    assert none.json["error"]["committed"] == "no"
+    assert half.json["error"]["committed"] == "unknown"
+    assert "The session before it is in the store" in half.json["error"]["message"]
+    assert len(elsewhere.ids()) == 1

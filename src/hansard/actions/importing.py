@@ -69,6 +69,11 @@ class _Tally:
         if outcome.what is not None:
             self.outcomes[outcome.what] += 1
 
+    @property
+    def count(self) -> int:
+        """How many sessions of the file are in the store."""
+        return sum(self.outcomes[what] for what in ("added", "extended", "unchanged"))
+
     def report(self) -> ImportReport:
         refused = tuple(Refused(name, why) for name, why in self.refused.items())
         return ImportReport(**self.outcomes, refused=refused, notes=tuple(self.notes))
@@ -105,7 +110,9 @@ def import_jsonl(
                 _adopt(store, packet, profile=profile, when=when, tally=tally)
             progress(reader.sessions)
     except BadInput as error:
-        raise BadInput(f"{error} {_so_far(tally)}") from error.__cause__
+        raise BadInput(
+            f"{error} {_so_far(tally)}", committed="unknown" if tally.count else "no"
+        ) from error.__cause__
     return tally.report()
 
 
@@ -123,7 +130,7 @@ def _adopt(
 
 
 def _so_far(tally: _Tally) -> str:
-    count = sum(tally.outcomes[what] for what in ("added", "extended", "unchanged"))
+    count = tally.count
     if not count:
         return "Nothing was imported."
     them = "session before it is" if count == 1 else f"{count} sessions before it are"
