@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 
@@ -95,6 +96,22 @@ async def test_a_gateway_that_has_forgotten_us_is_asked_for_what_was_missed(
         await platform.writes("after")
 
         assert await heard(world, 3) == [["before", "meanwhile", "after"]]
+
+
+async def test_what_is_written_as_we_come_back_comes_after_what_was_missed(
+    platform: DiscordPlatform, store: Store
+) -> None:
+    """Nor does it move our place past what was said long before it."""
+    now = discord.utils.utcnow()
+    ids = [discord.utils.time_snowflake(now - timedelta(minutes=ago)) for ago in (10, 5)]
+    await conversed(platform, store)
+    await store.write(places.keep_place, "discord", str(ids[0]), profile="main")
+    await platform.writes("missed", number=ids[1])
+    platform.written_at_once = ["at once"]
+    async with listening(platform, store) as world:
+        found = await heard(world, 5)
+
+    assert ["one", "missed", "at once"] in found
 
 
 async def test_what_is_older_than_a_day_is_not_asked_for(

@@ -2,14 +2,15 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hansard.engine import lease, turn
-from hansard.engine.ports import Delta, Step
+from hansard.engine.ports import Delta, Event, Step, TurnRequest
 from hansard.engine.settings import Settings, WhileRunning
 from hansard.errors import BadInput
 from hansard.model.entry import Message, message
@@ -206,6 +207,32 @@ async def test_words_are_durable_within_a_second_also_while_the_agent_pauses(sto
 
     assert await world.texts() == ["hello", "a step"]
     await engine.stop()
+
+
+class Deaf:
+    """Gives rubbish, and ends as if all were well when it is stopped for that."""
+
+    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+        yield Delta("ok so far")
+        yield Step(Message(message("assistant", "x").role, ("no part",)))  # type: ignore[arg-type]
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+async def test_what_could_not_be_written_down_is_not_done(store: Store) -> None:
+    """F17: nor is a turn that ends in the moment in which that is found out."""
+    world = EngineWorld(store)
+    engine = await world.started(runner=Deaf())
+    await world.says(engine, "hello")
+    await world.settle(engine)
+    await engine.stop()
+
+    (ended,) = await world.turns()
+    assert ended.state is TurnState.FAILED
+    assert await world.texts() == ["hello", "ok so far"]
 
 
 async def test_a_planned_stop_ends_turns_in_the_record(store: Store) -> None:

@@ -146,7 +146,8 @@ class TurnRun:
         error = work.exception() if work.done() and not work.cancelled() else None
         if error is not None and not isinstance(error, Exception):
             raise error
-        if work.done() and not work.cancelled() and error is None:
+        # What could not be kept is not done, whatever the agent makes of being stopped for it.
+        if work.done() and not work.cancelled() and error is None and keeper.error is None:
             return TurnState.DONE, None
         if keeper.lost or isinstance(error, TurnLost):
             return TurnState.INTERRUPTED, "another process has taken over"

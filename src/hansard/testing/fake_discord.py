@@ -45,6 +45,8 @@ class FakeDiscord(PlatformServer):
         self.channels = {GENERAL, THREAD}
         self.may_read_everything = True
         self.forgets_sessions = False
+        # What is written in the moment in which a new connection begins.
+        self.written_at_once: list[str] = []
         self._log: list[Json] = []
         self._nonces: dict[str, Json] = {}
         self._said: dict[str, list[Json]] = {}
@@ -204,6 +206,8 @@ class FakeDiscord(PlatformServer):
             self._log.append(packet)
             await _told(socket, packet)
         self.sockets.add(socket)
+        while self.written_at_once:
+            await self.writes(self.written_at_once.pop(0))
 
     async def _resume(self, socket: web.WebSocketResponse, seq: int) -> None:
         for packet in self._log[seq:]:

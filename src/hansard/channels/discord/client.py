@@ -198,8 +198,9 @@ class _Client(discord.Client):
         self.interactions: dict[str, discord.Interaction] = {}
         _leave_waiting_to_the_outbox(self.http)
 
-    async def on_ready(self) -> None:
-        # Not after a resumed connection: there the gateway says by itself what was missed.
+    async def on_connect(self) -> None:
+        # Not after a resumed connection: there the gateway says by itself what was missed. And not
+        # when the library is ready: messages may come before that, and what was missed before them.
         self.on_begin()
 
     async def on_message(self, message: discord.Message) -> None:
