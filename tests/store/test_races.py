@@ -198,6 +198,29 @@ def test_two_sweepers_interrupt_a_dead_turn_once(worlds: list[World]) -> None:
     assert clean(one)
 
 
+def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
+    worlds: list[World],
+) -> None:
+    """T-4: who was told that his lease is good goes on."""
+    one, two = worlds
+    for number in range(ROUNDS * 3):
+        source = Source("telegram", f"chat {number}")
+        one.arrive(source, "hello")
+        begun = one.begin(source)
+        assert begun is not None
+        two.clock.set(one.clock.tick(LEASE_SECONDS + 5))
+
+        renewed, swept = at_once(
+            lambda: one.write(turns.renew, begun.lease, seconds=60, now=one.clock.now()),  # noqa: B023
+            lambda: two.write(sweep.interrupt_dead_turns, when=two.when()),
+        )
+
+        assert isinstance(swept, list)
+        assert bool(swept) is isinstance(renewed, TurnLost)
+        if renewed is None:
+            one.finish(begun, "hi")
+
+
 def test_the_same_idempotency_key_from_eight_threads_is_one_entry(worlds: list[World]) -> None:
     session = worlds[0].session("a")
     elsewhere = worlds[0].session("b")

@@ -60,9 +60,7 @@ def interrupt_dead_turns(
             continue
         row = tx.one("get_turn", id=turn_id)
         if row is not None:
-            turn = turns.interrupt(
-                tx, turn_id, profile=row[-1], when=when, reason=turns.STOPPED_RESPONDING
-            )
+            turn = turns.interrupt_dead(tx, turn_id, session_no=row[-2], when=when)
             if turn is not None:
                 ended.append(turn)
     return ended

@@ -285,14 +285,20 @@ def interrupt(
     return None if ended is None else ended[0]
 
 
+def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, when: Occasion) -> Turn | None:
+    """Interrupt a turn whose lease ran out. None when it renewed it at the last moment, or has ended."""
+    head = routing.fresh(tx, session_no)
+    if tx.one("lock_dead_turn", id=turn_id, now=to_micros(when.now)) is None:
+        return None
+    return interrupt(tx, turn_id, profile=head.profile, when=when, reason=STOPPED_RESPONDING)
+
+
 def interrupt_if_dead(tx: Tx, session_no: int, *, when: Occasion) -> bool:
     """Interrupt the turn that a session is stuck in, if its lease ran out; say whether it was so."""
-    head = sessions.get_by_no(tx, session_no)
-    found = head.running_turn and turns.get(tx, head.running_turn, profile=head.profile)
-    if not found or found[0].lease_until > when.now:
+    turn_id = sessions.get_by_no(tx, session_no).running_turn
+    if turn_id is None:
         return False
-    turn = interrupt(tx, found[0].id, profile=head.profile, when=when, reason=STOPPED_RESPONDING)
-    return turn is not None
+    return interrupt_dead(tx, turn_id, session_no=session_no, when=when) is not None
 
 
 def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:

@@ -15,6 +15,10 @@ SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone
 -- The same by its number, whatever has become of it.
 SELECT no FROM sessions WHERE no = :no FOR NO KEY UPDATE;
 
+-- name: lock_dead_turn
+-- A turn whose lease ran out and stays so: whoever renews it waits, and finds that it has ended.
+SELECT id FROM turns WHERE id = :id AND state = 'running' AND lease_until < :now FOR UPDATE;
+
 -- name: server_time
 -- What time the server has, whoever asks.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT);

@@ -14,6 +14,9 @@ SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone
 -- name: lock_session_no
 SELECT no FROM sessions WHERE no = :no;
 
+-- name: lock_dead_turn
+SELECT id FROM turns WHERE id = :id AND state = 'running' AND lease_until < :now;
+
 -- name: server_time
 -- A file has no clock of its own.
 SELECT NULL;
