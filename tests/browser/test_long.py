@@ -17,11 +17,11 @@ from tests.browser.conftest import Served, Visitor, served
 pytestmark = pytest.mark.timeout(300)
 MESSAGES = 410
 SESSIONS = 400
-WATCH = """() => {
+# How often the page is drawn anew, not how much of it.
+WATCH = """(where) => {
     window.changes = 0
-    const rows = document.querySelector('.rows')
-    const wish = { subtree: true, attributes: true, attributeFilter: ['style'] }
-    new MutationObserver(() => window.changes++).observe(rows, wish)
+    const wish = { subtree: true, childList: true, attributes: true, attributeFilter: ['style'] }
+    new MutationObserver(() => window.changes++).observe(document.querySelector(where), wish)
 }"""
 
 
@@ -95,10 +95,33 @@ def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit
     seen = visit(empty)
     seen.asks("hello")
     expect(seen.page.locator(".item")).to_have_count(1)
-    seen.page.evaluate(WATCH)
+    seen.page.evaluate(WATCH, ".rows")
 
     with open_house(home=str(empty.home)) as house:
         house.answer(house.writing(many, when=house.occasion()))
 
     expect(seen.page.locator(".heading", has_text="Today")).to_contain_text(str(SESSIONS + 1))
+    assert seen.page.evaluate("window.changes") < SESSIONS / 4
+
+
+def much(tx: Tx, id: str, *, when: Occasion) -> None:
+    """As much as another program says at once."""
+    for number in range(SESSIONS):
+        said = say.Saying(message("user", f"plum {number}"))
+        say.say_in(tx, id, said, profile="main", when=when)
+
+
+def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visitor) -> None:
+    seen = visit(empty)
+    seen.asks("hello")
+    expect(seen.page.locator(".message.assistant")).to_contain_text("no model was asked")
+    expect(seen.page.locator(".live")).to_have_count(0)
+    seen.page.evaluate(WATCH, ".column")
+
+    with open_house(home=str(empty.home)) as house:
+        id = seen.page.url.rpartition("/")[2]
+        house.answer(house.writing(much, id, when=house.occasion()))
+
+    expect(seen.page.locator(".message").last).to_contain_text(f"plum {SESSIONS - 1}")
+    expect(seen.page.locator(".message").last).to_be_in_viewport()
     assert seen.page.evaluate("window.changes") < SESSIONS / 4

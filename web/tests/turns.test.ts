@@ -62,3 +62,13 @@ test('output in text blocks is joined, and a diff is known by its head', () => {
   expect(isUnifiedDiff('--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b')).toBe(true)
   expect(isUnifiedDiff('--- not a diff')).toBe(false)
 })
+
+test('a round that is as it was before is the same object', () => {
+  const said = (seq: number) => ({ seq, kind: 'message', role: 'user', at: '2026-11-16T08:00:00Z', parts: [{ type: 'text', text: 'hello' }] }) as unknown as Entry
+  const entries = [said(1), said(2)]
+  const first = rounds(entries)
+  const second = rounds([...entries, said(3)], first)
+
+  expect(second.map((round, place) => round === first[place])).toEqual([true, true, false])
+  expect(rounds([{ ...said(1), text: 'other' }, said(2)], first)[0]).not.toBe(first[0])
+})

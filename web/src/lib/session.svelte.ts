@@ -2,7 +2,7 @@
 import { Problem, explain, get, isAbort, send } from './api'
 import { partings, readable, type Stretch } from './branches'
 import { live } from './live.svelte'
-import { rounds } from './turns'
+import { rounds, type Round } from './turns'
 import type { Detail, Entry, EntryWindow, Head, Turn } from './types'
 
 const WINDOW = 60
@@ -31,12 +31,15 @@ export class OpenSession {
   branch = $state.raw<{ stretch: Stretch; after: number; entries: Entry[] } | null>(null)
   partings = $derived(partings(this.detail?.branches ?? []))
   shown = $derived(this.branch ? [...this.entries.filter((entry) => entry.seq <= (this.branch?.after ?? 0)), ...this.branch.entries] : this.entries)
-  rounds = $derived(rounds(this.shown))
+  rounds = $derived.by(() => (this.drawn = rounds(this.shown, this.drawn)))
+  private drawn: Round[] = []
   private stop: () => void
   private abort = new AbortController()
   private heard = 0
   /** What the stream has told since the window was last asked for. */
   private came: Entry[] = []
+  private late: Entry[] = []
+  private lateTimer: ReturnType<typeof setTimeout> | undefined
   private held = { text: '', thinking: '', fresh: false }
   private timer: ReturnType<typeof setTimeout> | undefined
 
@@ -49,6 +52,7 @@ export class OpenSession {
     this.stop()
     this.abort.abort()
     clearTimeout(this.timer)
+    clearTimeout(this.lateTimer)
   }
 
   /** The end of the transcript, or a window around an entry. */
@@ -170,6 +174,7 @@ export class OpenSession {
   private headChanged(head: Head): void {
     if (head.id !== this.id || !this.detail) return
     const wasRunning = this.detail.running
+    if (wasRunning && !head.running) this.addLate()
     this.detail = { ...this.detail, ...head }
     if (wasRunning !== head.running || this.detail.queued.length) void this.refresh().catch(() => undefined)
     if (!head.running) this.saying = null
@@ -178,17 +183,32 @@ export class OpenSession {
   private entryCame(entry: Entry): void {
     if (entry.session_id !== this.id || this.moreAfter) return
     if (entry.kind === 'retraction') {
+      this.addLate()
       // Gone at once: what is said next must not stand beside what it replaces.
       this.entries = this.entries.filter((each) => each.seq <= (entry.after ?? 0))
       void this.load()
       return
     }
     this.came.push(entry)
+    if (this.saying?.turnId !== entry.turn_id) {
+      // Nobody waits for it: what others write, perhaps much of it, is drawn together.
+      this.late.push(entry)
+      this.lateTimer ??= setTimeout(() => this.addLate(), PAINT_MS)
+      return
+    }
+    this.addLate()
     this.add([entry])
-    if (entry.role === 'assistant' && this.saying?.turnId === entry.turn_id) {
+    if (entry.role === 'assistant') {
       this.held = { text: '', thinking: '', fresh: false }
       this.saying = { ...this.saying, text: '', thinking: '' }
     }
+  }
+
+  private addLate(): void {
+    clearTimeout(this.lateTimer)
+    this.lateTimer = undefined
+    if (!this.moreAfter) this.add(this.late)
+    this.late = []
   }
 
   private add(entries: Entry[]): void {

@@ -42,19 +42,29 @@ export interface Round {
   took: number
   tokens: number
   retracted: boolean
+  /** What it was made from. */
+  entries: readonly Entry[]
 }
 
-export function rounds(entries: readonly Entry[]): Round[] {
+/** The rounds; those that are as they were before are the same objects, so that nothing draws them again. */
+export function rounds(entries: readonly Entry[], before: readonly Round[] = []): Round[] {
   const out: Round[] = []
+  const known = new Map(before.map((each) => [each.key, each]))
   const gone = retracted(entries)
   let model: string | null = null
   for (const group of grouped(entries)) {
     const made = round(group, out[out.length - 1], model)
     made.retracted = gone.has(group[0]?.seq ?? -1)
     model = [...group].reverse().find((entry) => entry.model)?.model ?? model
-    out.push(made)
+    const old = known.get(made.key)
+    out.push(old && isSame(old, made) ? old : made)
   }
   return out
+}
+
+function isSame(a: Round, b: Round): boolean {
+  if (a.day !== b.day || a.gapHours !== b.gapHours || a.model !== b.model || a.retracted !== b.retracted) return false
+  return a.entries.length === b.entries.length && a.entries.every((entry, place) => entry === b.entries[place])
 }
 
 /** Which entries were taken back by a later retraction. */
@@ -111,6 +121,7 @@ function round(group: Entry[], before: Round | undefined, model: string | null):
     took: Date.parse(last.at) - Date.parse(first.at),
     tokens: group.reduce((sum, entry) => sum + (entry.token_count ?? 0), 0),
     retracted: false,
+    entries: group,
   }
 }
 
