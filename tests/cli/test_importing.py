@@ -206,6 +206,20 @@ def test_a_place_that_may_not_be_read_is_told_and_holds_up_no_other(
     assert hansard("import", "--all", "--json").json["added"] == 1
 
 
+def test_a_folder_that_may_not_be_read_is_told(hansard: Program, machine: Path) -> None:
+    """Whoever calls a tool as root leaves such folders behind."""
+    closed = machine / ".claude" / "projects" / "-root"
+    closed.mkdir(mode=0)
+
+    told = hansard.run("import", "--all", preexec_fn=obey_permissions)
+    found = hansard.run("import", "claude-code", "--json", preexec_fn=obey_permissions)
+
+    assert told.code == found.code == 0
+    assert f"{closed}: it cannot be read (Permission denied); it was left alone" in told.out
+    assert "Claude Code: 1 session added, 0 extended: 2 new messages, 1 skipped." in told.out
+    assert found.json["tools"][0]["faults"][0]["unit"] == str(closed)
+
+
 def test_a_file_that_may_not_be_read_is_told_and_read_when_it_may(
     hansard: Program, machine: Path
 ) -> None:

@@ -192,14 +192,17 @@ def _parts(
             target = _target(house, importer, is_profile_asked_for=is_profile_asked_for)
         units: list[Unit] = []
         faults: list[Fault] = []
-        for place in places:
-            try:
-                units += _found(importer, place)
-            except BadInput as error:
-                if len(wishes) == 1:
-                    raise
-                # What else was asked for need not wait for it.
-                faults.append(Fault(str(place), "", str(error)))
+        with files.noting_closed() as closed:
+            for place in places:
+                try:
+                    units += _found(importer, place)
+                except BadInput as error:
+                    if len(wishes) == 1:
+                        raise
+                    # What else was asked for need not wait for it.
+                    faults.append(Fault(str(place), "", str(error)))
+        for path, why in dict(closed).items():
+            faults.append(Fault(str(path), "", f"it cannot be read ({why}); it was left alone"))
         yield _Part(importer, target, places, units, tuple(faults))
 
 

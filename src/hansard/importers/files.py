@@ -3,6 +3,8 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
@@ -13,6 +15,7 @@ from hansard.store.blobs import hash_of
 MAX_DEPTH = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = 7 * 10**15
+_closed: ContextVar[list[tuple[Path, str]]] = ContextVar("closed")
 # Not on every system: a pipe must not hold us up, a link must not lead us away.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -84,7 +87,10 @@ def walk(place: Path, *, suffixes: tuple[str, ...], depth: int = MAX_DEPTH) -> I
     try:
         with os.scandir(place) as found:
             inside = sorted(found, key=lambda each: each.name)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        _closed.get([]).append((place, error.strerror or str(error)))
         return
     for each in inside:
         if each.is_symlink():
@@ -94,6 +100,17 @@ def walk(place: Path, *, suffixes: tuple[str, ...], depth: int = MAX_DEPTH) -> I
                 yield from walk(Path(each.path), suffixes=suffixes, depth=depth - 1)
         elif each.is_file(follow_symlinks=False) and each.name.endswith(suffixes):
             yield Path(each.path)
+
+
+@contextmanager
+def noting_closed() -> Iterator[list[tuple[Path, str]]]:
+    """Note which directories a walk passes over meanwhile because they cannot be listed, and why."""
+    noted: list[tuple[Path, str]] = []
+    before = _closed.set(noted)
+    try:
+        yield noted
+    finally:
+        _closed.reset(before)
 
 
 def is_file(path: Path) -> bool:
