@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -14,6 +15,7 @@ from hansard.actions import (
     purge,
     read,
     routing,
+    schedule,
     sessions,
     sweep,
     titles,
@@ -27,6 +29,7 @@ from hansard.model.entry import message
 from hansard.model.part import Text
 from hansard.model.place import Channel, Source
 from hansard.model.reset import Policies, ResetMode, ResetPolicy
+from hansard.model.schedule import RunState, Timing
 from hansard.model.session import SessionHead
 from hansard.model.usage import Usage
 from hansard.store import ledger
@@ -219,6 +222,28 @@ def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
         assert bool(swept) is isinstance(renewed, TurnLost)
         if renewed is None:
             one.finish(begun, "hi")
+
+
+def test_a_run_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
+    worlds: list[World],
+) -> None:
+    """P9."""
+    one, two = worlds
+    plan = schedule.Plan("tick", Timing("every 1h", ZoneInfo("UTC")), "go")
+    one.write(schedule.add, plan, profile="main", when=one.when())
+    for _ in range(ROUNDS * 3):
+        hold: Any = {"holder": "one", "seconds": 10}
+        due = one.write(schedule.run_now, "tick", profile="main", when=one.when(), **hold)
+        now = one.clock.tick(20)
+
+        renewed, dead = at_once(
+            lambda: one.write(schedule.renew, due, now=now, **hold),  # noqa: B023
+            lambda: two.write(schedule.dead_runs, now=now),  # noqa: B023
+        )
+
+        assert isinstance(dead, list)
+        assert bool(dead) is not renewed
+        one.write(schedule.end_run, due, state=RunState.DONE, now=now)
 
 
 def test_the_same_idempotency_key_from_eight_threads_is_one_entry(worlds: list[World]) -> None:

@@ -153,8 +153,16 @@ def ran_in(tx: Tx, due: Due, session_no: int) -> None:
     )
 
 
-def end_run(tx: Tx, due: Due, *, state: RunState, now: datetime, reason: str | None = None) -> bool:
-    """Close a run."""
+def end_run(
+    tx: Tx,
+    due: Due,
+    *,
+    state: RunState,
+    now: datetime,
+    reason: str | None = None,
+    only_dead: bool = False,
+) -> bool:
+    """Close a run, perhaps only if its lease has run out; say whether it was open."""
     return bool(
         tx.run(
             "end_run",
@@ -163,6 +171,7 @@ def end_run(tx: Tx, due: Due, *, state: RunState, now: datetime, reason: str | N
             state=state,
             at=to_micros(now),
             reason=reason,
+            expired=to_micros(now) if only_dead else None,
         )
     )
 
@@ -180,7 +189,8 @@ def dead_runs(tx: Tx, *, now: datetime, limit: int = 20) -> list[Due]:
             continue  # its turn is interrupted first
         done = bool(ran) and ran[-1].state is TurnState.DONE
         state = RunState.DONE if done else RunState.FAILED
-        ended = end_run(tx, due, state=state, now=now, reason=None if done else DIED)
+        why = None if done else DIED
+        ended = end_run(tx, due, state=state, now=now, reason=why, only_dead=True)
         if ended and not done:
             dead.append(due)
     return dead

@@ -39,8 +39,10 @@ ON CONFLICT (schedule_no, due_at) DO NOTHING;
 UPDATE runs SET session_no = :session_no WHERE schedule_no = :schedule_no AND due_at = :due_at;
 
 -- name: end_run
+-- Where a time is given, only if its lease had run out by then: it may have been renewed since someone looked.
 UPDATE runs SET state = :state, ended_at = :at, reason = :reason
-WHERE schedule_no = :schedule_no AND due_at = :due_at AND state = 'running';
+WHERE schedule_no = :schedule_no AND due_at = :due_at AND state = 'running'
+  AND (CAST(:expired AS BIGINT) IS NULL OR lease_until < :expired);
 
 -- name: renew_run
 UPDATE runs SET lease_until = :lease_until
