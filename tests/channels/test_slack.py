@@ -264,6 +264,22 @@ async def test_a_connection_that_slack_closes_is_made_again(platform: SlackPlatf
     assert ear.texts == ["before", "after"]
 
 
+async def test_a_slack_that_hangs_up_at_once_is_not_asked_without_end(
+    platform: SlackPlatform,
+) -> None:
+    """It lets an app connect a few times a minute; whoever asks more often is shut out."""
+    platform.hangs_up_at_once = True
+    door = Door()
+    async with taking_in(platform.adapter(), door):
+        await asyncio.sleep(1.0)
+        asked = platform.asked.count("apps.connections.open")
+        platform.hangs_up_at_once = False
+        await platform.says("hello", number=1)
+        await until(lambda: door.texts == ["hello"], "the message did not come")
+
+    assert asked <= 8
+
+
 async def test_a_connection_that_slack_wants_renewed_is_renewed(platform: SlackPlatform) -> None:
     ear = Door()
     async with taking_in(platform.adapter(), ear):

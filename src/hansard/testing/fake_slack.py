@@ -46,6 +46,7 @@ class FakeSlack(PlatformServer):
         self._uploads: dict[str, tuple[str, bytes]] = {}
         self.edits: list[tuple[str, str]] = []
         self.refuses_blocks = False
+        self.hangs_up_at_once = False
         self.asked: list[str] = []
         self._open: dict[str, Json] = {}
         self._acknowledged: set[str] = set()
@@ -172,6 +173,9 @@ class FakeSlack(PlatformServer):
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         await _told(socket, {"type": "hello", "num_connections": 1})
+        if self.hangs_up_at_once:
+            await socket.close()
+            return socket
         self.sockets.add(socket)
         for envelope in list(self._open.values()):
             await _told(socket, envelope)

@@ -7,7 +7,7 @@ from hansard.channels.api.client import Address, post
 from hansard.channels.api.outbound import call_for
 from hansard.clock import Clock
 from hansard.engine.ports import Capabilities, Receive, Sent
-from hansard.errors import BadInput, RetryLater
+from hansard.errors import BadInput, HansardError, RetryLater
 from hansard.model.delivery import Delivery
 from hansard.model.place import Channel
 
@@ -55,7 +55,8 @@ class ApiAdapter:
         except ConnectionRefusedError as error:
             raise RetryLater("The program does not listen.", after=10) from error
         except (OSError, http.client.HTTPException) as error:
-            raise ConnectionError(f"The call-back was cut: {type(error).__name__}.") from error
+            said = f"The call-back was cut: {type(error).__name__}."
+            raise HansardError(said, committed="unknown") from error
         return Sent(delivery.id)
 
     async def typing(self, channel: Channel) -> None:

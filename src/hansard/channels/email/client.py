@@ -13,7 +13,7 @@ import aiosmtplib
 from hansard.channels.email.imap import Connection, Fetched
 from hansard.channels.email.server import Server
 from hansard.config.secret import Secret
-from hansard.errors import NotAllowed, RetryLater, Unreachable
+from hansard.errors import HansardError, NotAllowed, RetryLater, Unreachable
 
 SEND_SECONDS = 30.0
 _AUTHENTICATION = frozenset({530, 534, 535, 538})
@@ -133,6 +133,10 @@ async def send(account: Account, mail: EmailMessage, *, to: str, channel: str) -
         await smtp.data(raw)
     except aiosmtplib.SMTPResponseException as error:
         raise _translated(error, channel) from error
+    except aiosmtplib.SMTPException as error:
+        raise HansardError(
+            f"The mail server did not answer: {error}", committed="unknown"
+        ) from error
     finally:
         smtp.close()
 

@@ -25,6 +25,8 @@ from hansard.model.delivery import Delivery
 from hansard.model.part import Attachment
 from hansard.model.place import Channel
 
+STEADY_SECONDS = 10.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE = 0.1, 30.0
 _OK, _BAD, _NOT_SIGNED, _LATER = 200, 400, 401, 503
 log = logging.getLogger("hansard.channels.slack")
 
@@ -159,8 +161,15 @@ class SlackAdapter:
             await asyncio.gather(taking, listening, return_exceptions=True)
 
     async def _connected(self) -> None:
+        pause = 0.0
         while True:
+            began = time.monotonic()
             await self._wire.listen(self._heard.put_nowait)
+            # A connection that was good for a while is made again at once; one that is hung up
+            # on at once would be asked for without end.
+            is_short = time.monotonic() - began < STEADY_SECONDS
+            pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), LONGEST_PAUSE) if is_short else 0.0
+            await asyncio.sleep(pause)
 
     async def _take_in(self, receive: Receive) -> None:
         """One after the other, each acknowledged when it is durable."""
