@@ -301,12 +301,13 @@ async def test_a_run_missed_for_longer_than_its_grace_is_skipped_and_recorded(
     await planned(world, "0 6 * * *", grace=timedelta(hours=1))
     world.clock.set(datetime(2026, 3, 3, 6, 30, tzinfo=UTC))  # 07:30 in Berlin
     engine = await world.started()
-    await later(world, engine, seconds=0)
+    await ended(world, 1)
     assert [(run.state, run.reason) for run in await runs(world)] == [
         (RunState.SKIPPED, "missed for longer than its grace")
     ]
     world.clock.set(datetime(2026, 3, 4, 5, 0, tzinfo=UTC))
-    await later(world, engine, seconds=0)
+    await ended(world, 2)
+    await world.settle(engine)
     await engine.stop()
 
     assert [run.state for run in await runs(world)] == [RunState.SKIPPED, RunState.DONE]
@@ -326,7 +327,8 @@ async def test_a_clock_set_back_does_not_run_an_occurrence_again(world: EngineWo
     engine = await world.started()
     await planned(world, "0 12 * * *")
     world.clock.set(datetime(2026, 3, 2, 11, 0, tzinfo=UTC))
-    await later(world, engine, seconds=0)
+    await ended(world, 1)
+    await world.settle(engine)
     world.clock.tick(-7200)
     await asyncio.sleep(0.1)
     world.clock.tick(7200)
