@@ -21,7 +21,7 @@ kind = "echo"
 [engine]
 lease_seconds = 2
 """
-READY = 30.0
+READY = 60.0
 
 
 class Gone(Exception):
