@@ -235,7 +235,7 @@ class List {
   }
 }
 
-export function shelfOf(head: Head): string {
+function shelfOf(head: Head): string {
   if (head.trashed) return 'trash'
   if (head.archived) return 'archive'
   return head.kind === 'job' || head.kind === 'subagent' ? 'automation' : 'chats'

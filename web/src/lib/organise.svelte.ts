@@ -19,7 +19,7 @@ class Bench {
 
 export const bench = new Bench()
 
-export function meant(): Head[] {
+function meant(): Head[] {
   if (bench.pointed && !list.selected.has(bench.pointed.id)) return [bench.pointed]
   if (list.selected.size) return list.chosen
   const row = (document.activeElement as HTMLElement | null)?.closest<HTMLElement>('.item')?.dataset['id']

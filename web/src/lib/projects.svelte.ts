@@ -6,7 +6,7 @@ import type { Head, Page, Project } from './types'
 import { move } from './verbs'
 
 /** Seven colours that can be told apart in both themes. */
-export const COLOURS = ['#2b5bc7', '#1d7a3d', '#b3261e', '#8a5a00', '#8e3aa8', '#0b7285', '#6b6f76'] as const
+const COLOURS = ['#2b5bc7', '#1d7a3d', '#b3261e', '#8a5a00', '#8e3aa8', '#0b7285', '#6b6f76'] as const
 const NEW = '\u0000new'
 const NONE = '\u0000none'
 

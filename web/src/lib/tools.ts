@@ -39,7 +39,7 @@ export function describe(step: ToolStep): Described {
   return { family: 'other', icon: ICONS.other, name, target: typeof first === 'string' ? firstLine(first) : '' }
 }
 
-export function asObject(given: Json | undefined): Record<string, Json> {
+function asObject(given: Json | undefined): Record<string, Json> {
   if (typeof given === 'string') {
     try {
       return asObject(JSON.parse(given) as Json)
