@@ -12,8 +12,9 @@ from hansard.actions.receive import ArrivalCame
 from hansard.clock import Occasion
 from hansard.engine import budgets, notices
 from hansard.engine.compaction import Compactor
+from hansard.engine.errand import Errand
 from hansard.engine.parts import Parts
-from hansard.engine.turn import SERVER_STOPPED, Errand, TurnRun
+from hansard.engine.turn import SERVER_STOPPED, TurnRun
 from hansard.engine.wake import Wake
 from hansard.errors import Conflict, HansardError, RetryLater, StoreUnavailable
 from hansard.model.arrival import Arrival

@@ -9,10 +9,11 @@ from hansard.actions import schedule, sessions, titles, turns
 from hansard.actions.schedule import Due
 from hansard.clock import Occasion
 from hansard.engine import budgets, notices
+from hansard.engine.errand import Errand
 from hansard.engine.parts import Parts
 from hansard.engine.ports import Agent
 from hansard.engine.targets import Target, target_of, tell
-from hansard.engine.turn import SERVER_STOPPED, Errand, TurnRun
+from hansard.engine.turn import SERVER_STOPPED, TurnRun
 from hansard.errors import HansardError, NotAllowed, RetryLater, StoreUnavailable
 from hansard.model.entry import message
 from hansard.model.place import Source
