@@ -1,5 +1,7 @@
 """Titles and previews (D-4, D-5, D-10)."""
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +11,14 @@ from hansard.model.terminal import is_hidden
 from hansard.model.title import (
     MAX_PREVIEW,
     MAX_TITLE,
+    beginnings,
     clean_title,
     derive_title,
     matches_continuation,
-    next_title,
+    next_number,
     numbered_base,
     preview,
-    rivals_prefix,
+    with_number,
 )
 
 any_text = st.text(
@@ -117,6 +120,10 @@ def test_a_name_means_its_numbered_continuations_and_nothing_else(
     assert matches_continuation("bug", title) == number
 
 
+def next_title(title: str, taken: Collection[str]) -> str:
+    return with_number(title, next_number(title, taken))
+
+
 @pytest.mark.parametrize(
     ("title", "taken", "expected"),
     [
@@ -129,7 +136,8 @@ def test_a_name_means_its_numbered_continuations_and_nothing_else(
         ("x" * 96 + " #99", [], "x" * 95 + " #100"),
         ("x" * 96 + " y", [], "x" * 96 + " #2"),
         ("x" * 99 + "y", ["x" * 97 + " #2"], "x" * 97 + " #3"),
-        ("name", ["name #999999999", "name #1000000000"], "name #1000000001"),
+        ("name", ["name #999999999"], "name #1000000000"),
+        ("name", ["name #007"], "name #8"),
     ],
 )
 def test_the_next_title_has_the_next_number_and_a_base_that_fits(
@@ -150,15 +158,27 @@ def test_the_next_title_is_clean_short_and_free(title: str, others: list[str]) -
         taken.add(following)
 
 
-@given(titles, st.lists(titles, max_size=8))
-def test_titles_that_do_not_begin_like_its_rivals_do_not_matter(
-    title: str, others: list[str]
+@given(titles, st.lists(titles, max_size=8), st.lists(st.integers(1, 10**9 - 1), max_size=8))
+def test_the_last_with_each_number_of_digits_tells_the_next(
+    title: str, others: list[str], numbers: list[int]
 ) -> None:
     """D-5."""
-    prefix = rivals_prefix(title)
-    rivals = [other for other in others if other.startswith(prefix)]
+    base, _ = numbered_base(title)
+    taken = [*others, *(with_number(title, number) for number in numbers)]
+    last = [
+        max(found)
+        for beginning, fewest, most in beginnings(base)
+        for digits in range(fewest, most + 1)
+        if (found := [each for each in taken if _has(each, beginning, digits)])
+    ]
 
-    assert next_title(title, rivals) == next_title(title, others)
+    assert next_title(title, last) == next_title(title, taken)
+
+
+def _has(title: str, beginning: str, digits: int) -> bool:
+    number = title.removeprefix(beginning)
+    is_number = number.isascii() and number.isdigit() and len(number) == digits
+    return title.startswith(beginning) and is_number
 
 
 @pytest.mark.parametrize(

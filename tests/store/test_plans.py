@@ -19,6 +19,9 @@ STEPS = {
         "p USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
         "parent USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
     },
+    "highest_titles": {
+        "sessions USING COVERING INDEX sessions_by_number (profile=? AND <expr>=? AND title>? AND title<?)"
+    },
     "count_waiting": {
         "arrivals USING COVERING INDEX arrivals_waiting (profile=?)",
         "s USING INTEGER PRIMARY KEY (rowid=?)",
@@ -47,12 +50,14 @@ SELECT 'id' || x, 'main', 'main/telegram/dm/chat=' || x, '{"platform":"telegram"
     CASE WHEN x % 50 = 0 THEN 'discord' ELSE 'telegram' END, 'dm', 'chat', 'chats', x, x
 FROM generate_series(1, 3000) x
 """
+TITLES = "UPDATE sessions SET title = 'hello #' || no WHERE no > 1"
 ARRIVALS = """
 INSERT INTO arrivals (id, profile, idem, key, source, message, received_at, state, session_no)
 SELECT 'a' || no, 'main', 'i' || no, key, '{}', '{}', 1, 'taken', no FROM sessions
 """
 ASKED = {
     "places_with_open_sessions": {},
+    "highest_titles": {"profile": "main", "beginning": "hello #", "fewest": 1, "most": 9},
     "page_of_platform": {
         "profile": "main",
         "platform": "telegram",
@@ -69,7 +74,7 @@ def test_postgres_walks_through_no_sessions_and_no_inbox(
     emptied: Callable[[], str], name: str, asked: dict[str, object]
 ) -> None:
     with psycopg.connect(emptied(), autocommit=True) as server:
-        for statement in (SESSIONS, ARRIVALS, "ANALYZE sessions", "ANALYZE arrivals"):
+        for statement in (SESSIONS, TITLES, ARRIVALS, "ANALYZE sessions", "ANALYZE arrivals"):
             server.execute(statement)
         server.execute("SET enable_seqscan = off")
         text = f"EXPLAIN (ANALYZE, TIMING OFF) {queries.load_for_psycopg()[name]}".encode()

@@ -2,6 +2,7 @@
 
 import re
 
+from hansard.actions import titles
 from hansard.errors import Ambiguous, BadInput, NotFound
 from hansard.model import document
 from hansard.model.session import SessionHead
@@ -59,10 +60,10 @@ def _by_title(tx: Tx, ref: str, *, profile: str) -> str | None:
     exact = tx.one("id_by_title", profile=profile, title=ref)
     if exact is not None:
         return str(exact[0])
-    rows = tx.all("titles_from", profile=profile, first=f"{ref} #", beyond=f"{ref} $")
     numbered = [
-        (number, id)
-        for title, id, _ in rows
+        (number, title)
+        for title in titles.highest(tx, ref, profile=profile)
         if (number := matches_continuation(ref, title)) is not None
     ]
-    return max(numbered)[1] if numbered else None
+    latest = tx.one("id_by_title", profile=profile, title=max(numbered)[1]) if numbered else None
+    return None if latest is None else str(latest[0])

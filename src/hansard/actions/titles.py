@@ -4,11 +4,12 @@ from hansard.actions.log import SessionChanged
 from hansard.errors import Conflict
 from hansard.model.session import SessionHead, TitleBy
 from hansard.model.title import (
+    beginnings,
     clean_title,
     matches_continuation,
-    next_title,
+    next_number,
     numbered_base,
-    rivals_prefix,
+    with_number,
 )
 from hansard.store import sessions
 from hansard.store.database import Tx
@@ -47,20 +48,38 @@ def free_title(tx: Tx, wanted: str, *, profile: str, except_for: str = "") -> st
     holder = tx.one("id_by_title", profile=profile, title=wanted)
     if holder is None or holder[0] == except_for:
         return wanted
-    prefix = rivals_prefix(wanted)
-    rivals = tx.all("titles_from", profile=profile, first=prefix, beyond=prefix + "\U0010ffff")
-    return next_title(wanted, {wanted, *(row[0] for row in rivals)})
+    base, _ = numbered_base(wanted)
+    return _numbered(tx, wanted, highest(tx, base, profile=profile), profile=profile)
 
 
 def next_in_lineage(tx: Tx, text: str, *, profile: str) -> str:
     """The base of a numbered title while nobody has it or a number of it, else its next number."""
     base, _ = numbered_base(text)
-    prefix = rivals_prefix(base)
-    rivals = tx.all("titles_from", profile=profile, first=prefix, beyond=prefix + "\U0010ffff")
-    holder = tx.one("id_by_title", profile=profile, title=base)
-    taken = {row[0] for row in rivals} | ({base} if holder is not None else set())
-    is_free = base not in taken and all(matches_continuation(base, each) is None for each in taken)
-    return base if is_free else next_title(base, taken)
+    taken = highest(tx, base, profile=profile)
+    has_number = any(matches_continuation(base, title) is not None for title in taken)
+    if not has_number and tx.one("id_by_title", profile=profile, title=base) is None:
+        return base
+    return _numbered(tx, base, taken, profile=profile)
+
+
+def highest(tx: Tx, base: str, *, profile: str) -> list[str]:
+    """Of the numbered titles of a base the last with each number of digits."""
+    return [
+        row[0]
+        for beginning, fewest, most in beginnings(base)
+        for row in tx.all(
+            "highest_titles", profile=profile, beginning=beginning, fewest=fewest, most=most
+        )
+        if row[0] is not None
+    ]
+
+
+def _numbered(tx: Tx, wanted: str, taken: list[str], *, profile: str) -> str:
+    number, step = next_number(wanted, taken), 1
+    while tx.one("id_by_title", profile=profile, title=with_number(wanted, number)) is not None:
+        # Someone used up the numbers: whatever is above them was not looked for.
+        number, step = number + step, step * 2
+    return with_number(wanted, number)
 
 
 def check_free(tx: Tx, wanted: str, *, profile: str, except_for: str = "") -> None:

@@ -8,9 +8,9 @@ from hansard.model.terminal import one_line
 
 MAX_TITLE = 100
 MAX_PREVIEW = 60
+MOST_DIGITS = 9
 
-_NUMBERED = re.compile(r"(.*\S) #([0-9]{1,9})", re.DOTALL)
-_LONGEST_SUFFIX = len(" #1000000000")
+_NUMBERED = re.compile(rf"(.*\S) #([0-9]{{1,{MOST_DIGITS}}})", re.DOTALL)
 _DERIVED_LENGTH = 60
 _DERIVED_FROM = 4096
 _MARKUP = re.compile(r"^(?:#{1,6}\s|>\s?|[-*+]\s|\*\*)+")
@@ -37,29 +37,41 @@ def matches_continuation(query: str, title: str) -> int | None:
     return number if base == query else None
 
 
-def rivals_prefix(title: str) -> str:
-    """What every title begins with that `next_title` must know of."""
-    base, _ = numbered_base(title)
-    room = MAX_TITLE - _LONGEST_SUFFIX
-    return f"{base} #" if len(base) <= room else base[:room].rstrip()
+def beginnings(base: str) -> list[tuple[str, int, int]]:
+    """How the numbered titles of a base begin, each with the fewest and the most digits that follow."""
+    found: dict[str, list[int]] = {}
+    for digits in range(1, MOST_DIGITS + 1):
+        found.setdefault(_room_for(base, digits) + " #", []).append(digits)
+    return [(beginning, min(digits), max(digits)) for beginning, digits in found.items()]
 
 
-def next_title(title: str, taken: Collection[str]) -> str:
-    """The next title of a lineage: above every number in `taken`, never too long, never taken.
+def next_number(title: str, taken: Collection[str]) -> int:
+    """The next number of a lineage, above every number in `taken`.
 
-    `taken` holds at least the profile's titles that begin with `rivals_prefix(title)`.
+    Of the titles with each of its `beginnings` the last with each number of digits is enough.
     """
     base, own = numbered_base(title)
-    numbers = (matches_continuation(base, other) for other in taken)
-    number = max((n for n in (own, *numbers) if n is not None), default=1) + 1
-    while (candidate := _with_number(base, number)) in taken:
-        number += 1
-    return candidate
+    numbers = (_number_in(base, other) for other in taken)
+    return max((n for n in (own, *numbers) if n is not None), default=1) + 1
 
 
-def _with_number(base: str, number: int) -> str:
-    suffix = f" #{number}"
-    return base[: MAX_TITLE - len(suffix)].rstrip() + suffix
+def with_number(title: str, number: int) -> str:
+    """The title of a lineage with this number, never too long."""
+    base, _ = numbered_base(title)
+    return f"{_room_for(base, len(str(number)))} #{number}"
+
+
+def _number_in(base: str, title: str) -> int | None:
+    """The number of a title that the base may have got, shortened if it had to be."""
+    beginning, number = numbered_base(title)
+    if number is None:
+        return None
+    digits = len(title) - len(beginning) - len(" #")
+    return number if beginning in (base, _room_for(base, digits)) else None
+
+
+def _room_for(base: str, digits: int) -> str:
+    return base[: MAX_TITLE - len(" #") - digits].rstrip()
 
 
 def derive_title(first_user_text: str) -> str | None:

@@ -94,6 +94,14 @@ class TitleSuite(Suite):
 
         assert name_automatically(world, world.session("b"), "plan #2") == "plan #8"
 
+    def test_who_uses_up_the_numbers_keeps_nobody_from_a_title(self, world: World) -> None:
+        """D-5."""
+        for title in ("plan", "plan #999999999", "plan #0000001 b", "plan #99999999x"):
+            rename(world, world.session("a"), title)
+        given = [name_automatically(world, world.session("b"), "plan") for _ in range(3)]
+
+        assert given == ["plan #1000000000", "plan #1000000001", "plan #1000000003"]
+
     def test_a_session_is_found_by_id_prefix_and_title(self, world: World) -> None:
         """D-4."""
         session = world.session("a")
@@ -109,6 +117,13 @@ class TitleSuite(Suite):
             rename(world, session, title)
 
         assert world.read(resolve.resolve, "bug", profile="main").title == "bug #10"
+
+    def test_a_title_that_ends_in_a_number_has_continuations_too(self, world: World) -> None:
+        """D-4."""
+        for title in ("bug #2 #1", "bug #2 #4", "bug #9"):
+            rename(world, world.session("a"), title)
+
+        assert world.read(resolve.resolve, "bug #2", profile="main").title == "bug #2 #4"
 
     def test_an_exact_title_wins_over_its_continuations(self, world: World) -> None:
         """D-4."""

@@ -44,3 +44,14 @@ lower(COALESCE(s.title, s.preview, '') COLLATE "C")
 -- name: among_names
 -- The names come as a list in JSON.
 IN (SELECT jsonb_array_elements_text(CAST(:names AS jsonb)))
+
+-- name: highest_titles
+-- Of the numbered titles with one beginning the last with each number of digits.
+SELECT (
+    SELECT title FROM sessions
+    WHERE profile = :profile AND length(title) = length(:beginning::text) + digits AND title <> replace(title, ' #', '')
+        AND title >= :beginning::text || '0' AND title < :beginning::text || ':'
+        AND substr(title, length(:beginning::text) + 1) !~ '[^0-9]'
+    ORDER BY title DESC LIMIT 1
+)
+FROM generate_series(:fewest::int, :most::int) AS digits;

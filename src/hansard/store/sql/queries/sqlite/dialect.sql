@@ -42,3 +42,14 @@ IN (SELECT value FROM json_each('[' || TRIM(:numbers, '{}') || ']'))
 -- name: among_names
 -- The names come as a list in JSON.
 IN (SELECT value FROM json_each(:names))
+
+-- name: highest_titles
+-- Of the numbered titles with one beginning the last with each number of digits.
+SELECT (
+    SELECT title FROM sessions INDEXED BY sessions_by_number
+    WHERE profile = :profile AND length(title) = length(:beginning) + digits.value AND title <> replace(title, ' #', '')
+        AND title >= :beginning || '0' AND title < :beginning || ':'
+        AND substr(title, length(:beginning) + 1) NOT GLOB '*[^0-9]*'
+    ORDER BY title DESC LIMIT 1
+)
+FROM json_each('[1,2,3,4,5,6,7,8,9]') AS digits WHERE digits.value BETWEEN :fewest AND :most;
