@@ -3,7 +3,8 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ from hansard.testing.world import World
 from tests.store.conftest import opened
 from tests.store.test_faults import ENDS_AT_COMMIT
 
+T = TypeVar("T")
 NUMBER_OF_THE_TRANSACTION = "SELECT pg_current_xact_id()::text"
 
 
@@ -86,6 +88,37 @@ def test_those_who_wait_together_share_a_commit(
 
     assert len(transactions) < 20
     assert all(noted(store, f"n{number}") for number in range(40))
+
+
+def test_one_that_is_watched_is_known_by_what_it_does(
+    two: tuple[World, World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow one goes alone, however many quick ones telemetry watches beside it."""
+
+    def watched(action: Callable[[Tx], T]) -> Callable[[Tx], T]:
+        @wraps(action)
+        def watching(tx: Tx) -> T:
+            return action(tx)
+
+        return watching
+
+    def slow(tx: Tx) -> str:
+        return noting("slow")(tx)
+
+    store = two[0].store
+    monkeypatch.setattr(postgres_writer, "SHARED_SECONDS", 0.0)
+    store.write(watched(slow)).result()
+    monkeypatch.setattr(postgres_writer, "SHARED_SECONDS", 60.0)
+    store.write(watched(noting("quick"))).result()
+    busy = Busy(store)
+    actions = [noting(f"n{number}") for number in range(8)]
+    pending = [store.write(watched(each)) for each in (*actions, slow, *actions)]
+    busy.end()
+
+    transactions = [each.result() for each in pending]
+
+    assert transactions.count(transactions[8]) == 1
+    assert len(set(transactions)) < 10
 
 
 def test_one_that_fails_after_it_has_written_takes_no_one_with_it(

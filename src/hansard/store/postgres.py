@@ -74,7 +74,8 @@ class PostgresStore:
         """Run an action in a transaction; the answer comes after the commit is durable."""
         self._check_process()
         pending: Pending[T] = Pending()
-        code = getattr(action, "__code__", type(action))
+        # Of one that watches another, the other's: what is known of a function is known by its code.
+        code = getattr(getattr(action, "__wrapped__", action), "__code__", type(action))
         with self._guard:
             self._check_open()
             self._writer.submit(code, lambda tx: action(tx, *args, **kwargs), pending)

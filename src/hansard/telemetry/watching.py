@@ -4,6 +4,7 @@ Nothing in the engine knows of it: what is watched is handed in instead of the t
 only when telemetry is on.
 """
 
+import functools
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
@@ -150,6 +151,7 @@ class Watch:
         name = f"{action.__module__.rpartition('.')[2]}.{getattr(action, '__name__', 'action')}"
         asked = time.perf_counter()
 
+        @functools.wraps(action)
         def watched(tx: Tx, *args: Any, **kwargs: Any) -> T:
             began = time.perf_counter()
             facts = {"db.system.name": system, "db.operation.name": name, "hansard.mode": mode}
