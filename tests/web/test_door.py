@@ -104,6 +104,18 @@ async def test_health_needs_no_token_and_says_nothing(server: Served) -> None:
         assert (answer.status_code, answer.text) == (200, "ok\n")
 
 
+@pytest.mark.parametrize("path", ["/", "/login.css", "/healthz", "/readyz"])
+async def test_who_only_asks_for_the_head_gets_what_others_get_without_its_body(
+    server: Served, path: str
+) -> None:
+    whole = await server.http.get(f"{server.address}{path}")
+    head = await server.http.head(f"{server.address}{path}")
+
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    for name in ("content-type", "content-length", "content-security-policy"):
+        assert head.headers[name] == whole.headers[name]
+
+
 async def test_a_revoked_token_is_nobodys(server: Served) -> None:
     admin = await server.client()
     secret, token = await server.token(Scope.WRITE)

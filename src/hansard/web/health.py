@@ -37,12 +37,14 @@ class Tally:
         await self._app(scope, receive, counted if scope["type"] == "http" else send)
 
 
+@public.head("/healthz", openapi_extra=PUBLIC, include_in_schema=False)
 @public.get("/healthz", openapi_extra=PUBLIC)
 async def healthz() -> Response:
     """We live."""
     return PlainTextResponse("ok\n")
 
 
+@public.head("/readyz", openapi_extra=PUBLIC, include_in_schema=False)
 @public.get("/readyz", openapi_extra=PUBLIC)
 async def readyz(parts: Parts) -> Response:
     """The store can be read."""

@@ -16,6 +16,7 @@ _SHELL = "index.html"
 PAGES = ("/", "/s/{session_id}", "/search", "/live", "/usage", "/import", "/settings")
 # What has the same name in every version.
 FILES = ("icon.svg", "login.css", "manifest.webmanifest", "sw.js")
+METHODS = ["GET", "HEAD"]
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -97,7 +98,7 @@ def router_for(bundle: Bundle) -> APIRouter:
 
     for path in PAGES:
         for address in {path, f"{path.rstrip('/')}/"}:
-            router.add_api_route(address, shell, methods=["GET"], openapi_extra=PUBLIC)
+            router.add_api_route(address, shell, methods=METHODS, openapi_extra=PUBLIC)
     for path in (*(f"/{name}" for name in FILES), "/assets/{name}"):
-        router.add_api_route(path, file, methods=["GET"], openapi_extra=PUBLIC)
+        router.add_api_route(path, file, methods=METHODS, openapi_extra=PUBLIC)
     return router
