@@ -12,7 +12,10 @@ from hansard.cli.tree import command, pass_console
 
 @command("demo", example="hansard demo --home demo\nhansard serve --home demo")
 @click.option(
-    "--sessions", default=320, type=click.IntRange(1, 20_000), help="How many sessions to make."
+    "--sessions",
+    default=320,
+    type=click.IntRange(1, 20_000),
+    help="How many sessions to make, besides a few that show what a session can hold.",
 )
 @pass_console
 def demo(console: Console, *, sessions: int) -> None:
