@@ -176,9 +176,12 @@ def test_a_cancelled_task_does_not_lose_the_write(store: Store) -> None:
     gate = threading.Event()
     handed_over: list[Pending[str]] = []
 
+    def note_later(tx: Tx) -> str:
+        gate.wait(10)
+        return note(tx, "kept")
+
     async def give_up() -> None:
-        store.write(lambda tx: gate.wait(10))
-        handed_over.append(store.write(note, "kept"))
+        handed_over.append(store.write(note_later))
         task = asyncio.ensure_future(_await(handed_over[0]))
         await asyncio.sleep(0)
         task.cancel()
