@@ -24,16 +24,21 @@ def away(store: Store, world: EngineWorld) -> AwayStore:
     return found
 
 
-async def test_an_answer_waits_for_a_store_that_is_away_at_the_end_of_the_turn(
-    world: EngineWorld, away: AwayStore
-) -> None:
-    away.is_away, away.away = True, frozenset({budgets.end})
+async def answered_after_absence(world: EngineWorld, away: AwayStore, action: Any) -> None:
+    """A turn in which the store refuses this action again and again, until it is back."""
+    away.is_away, away.away = True, frozenset({action})
     engine = await world.started()
     await world.says(engine, "hello")
     await world.until(lambda: away.refused > 2)
     away.is_away = False
     await world.settle(engine)
     await engine.stop()
+
+
+async def test_an_answer_waits_for_a_store_that_is_away_at_the_end_of_the_turn(
+    world: EngineWorld, away: AwayStore
+) -> None:
+    await answered_after_absence(world, away, budgets.end)
 
     assert await world.texts() == ANSWERED
     assert world.adapter.texts("loopback:1") == ["re: hello"]
@@ -42,13 +47,7 @@ async def test_an_answer_waits_for_a_store_that_is_away_at_the_end_of_the_turn(
 async def test_a_turn_waits_for_a_store_that_is_away_between_its_steps(
     world: EngineWorld, away: AwayStore
 ) -> None:
-    away.is_away, away.away = True, frozenset({budgets.step})
-    engine = await world.started()
-    await world.says(engine, "hello")
-    await world.until(lambda: away.refused > 2)
-    away.is_away = False
-    await world.settle(engine)
-    await engine.stop()
+    await answered_after_absence(world, away, budgets.step)
 
     assert await world.texts() == ANSWERED
 
@@ -72,13 +71,7 @@ async def test_what_was_sent_is_marked_when_the_store_is_back(
     world: EngineWorld, away: AwayStore
 ) -> None:
     """P8: what the platform has surely taken is not sent again."""
-    away.is_away, away.away = True, frozenset({deliver.mark_sent})
-    engine = await world.started()
-    await world.says(engine, "hello")
-    await world.until(lambda: away.refused > 2)
-    away.is_away = False
-    await world.settle(engine)
-    await engine.stop()
+    await answered_after_absence(world, away, deliver.mark_sent)
 
     assert world.adapter.texts("loopback:1") == ["re: hello"]
 

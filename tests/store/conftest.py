@@ -18,6 +18,7 @@ from hansard.clock import RandomIds, SystemClock  # noqa: E402
 from hansard.store.database import Store  # noqa: E402
 from hansard.store.opening import open_store  # noqa: E402
 from hansard.testing.postgres import Server  # noqa: E402
+from hansard.testing.world import World  # noqa: E402
 from tests.emptying import empty  # noqa: E402
 
 KINDS = ("sqlite-memory", "sqlite-file", "postgres")
@@ -68,6 +69,12 @@ def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opene
             return store
 
         yield opener
+
+
+@pytest.fixture
+def worlds(open_again: Opener) -> list[World]:
+    """Two programs on one database."""
+    return [World(open_again(), name=name) for name in ("one", "two")]
 
 
 def _url(request: pytest.FixtureRequest, folder: Path, kind: str) -> str:

@@ -1,0 +1,276 @@
+"""Two programs want the same title, purge, delivery or count. PostgreSQL shows what SQLite hides."""
+
+import pytest
+
+from hansard.actions import (
+    deliver,
+    logins,
+    purge,
+    read,
+    sessions,
+    sweep,
+    titles,
+    usage,
+)
+from hansard.errors import Conflict, HansardError, NotFound, RetryLater
+from hansard.model.part import Text
+from hansard.model.place import Channel
+from hansard.model.session import SessionHead
+from hansard.model.usage import Usage
+from hansard.store import ledger
+from hansard.store.database import Tx
+from hansard.testing.world import World
+from tests.store.racing import ROUNDS, at_once, clean
+
+
+def test_one_of_two_who_want_a_title_gets_it(worlds: list[World]) -> None:
+    for number in range(ROUNDS):
+        ids = [world.session("a") for world in worlds]
+
+        given = at_once(
+            *(
+                lambda w=w, s=s: w.write(sessions.rename, s, f"plan {number}", profile="main")  # noqa: B023
+                for w, s in zip(worlds, ids, strict=True)
+            )
+        )
+
+        refusals = [each for each in given if isinstance(each, HansardError)]
+        assert [type(each) for each in refusals] == [Conflict]
+        assert any(each in str(refusals[0]) for each in ids)
+
+
+def test_automatic_titles_never_fail_in_a_race(worlds: list[World]) -> None:
+    session = worlds[0].session("a")
+    worlds[0].write(sessions.rename, session, "plan", profile="main")
+
+    forks = at_once(*(lambda w=w: w.fork(session) for w in worlds * 4))
+
+    named = sorted(str(each.title) for each in forks if isinstance(each, SessionHead))
+    assert named == sorted(f"plan #{number}" for number in range(2, 10))
+
+
+def test_an_agent_never_overwrites_the_title_that_a_person_gives_at_the_same_time(
+    worlds: list[World],
+) -> None:
+    """D-5."""
+    one, two = worlds
+
+    def name(tx: Tx, session: str, text: str) -> str | None:
+        return titles.name_automatically(tx, read.head(tx, session, profile="main"), text)
+
+    for number in range(ROUNDS * 2):
+        session = one.session("a")
+
+        at_once(
+            lambda: one.write(sessions.rename, session, f"mine {number}", profile="main"),  # noqa: B023
+            lambda: two.write(name, session, f"the agent's {number}"),  # noqa: B023
+        )
+
+        assert one.head(session).title == f"mine {number}"
+
+
+def test_a_purge_and_a_fork_agree(worlds: list[World]) -> None:
+    """D-8: the fork has all of it, or there is none."""
+    one, two = worlds
+    for _ in range(ROUNDS):
+        session = one.session("a", "b")
+
+        purged, fork = at_once(lambda: one.purge(session), lambda: two.fork(session))  # noqa: B023
+
+        assert isinstance(purged, purge.Purged)
+        if isinstance(fork, SessionHead):
+            assert purged.kept_for_others == 2
+            assert two.texts(fork.id) == ["a", "b"]
+        else:
+            assert type(fork) is NotFound
+    assert clean(one)
+
+
+def test_two_purges_leave_nothing_to_each_other(worlds: list[World]) -> None:
+    """D-11: what an ancestor keeps for both goes with the last of them."""
+    one, two = worlds
+    for _ in range(ROUNDS):
+        parent = one.session("a", "b")
+        no = one.head(parent).no
+        forks = [one.fork(parent).id for _ in range(2)]
+        one.purge(parent)
+
+        at_once(lambda: one.purge(forks[0]), lambda: two.purge(forks[1]))  # noqa: B023
+
+        assert one.read(purge.size, no) == (0, 0)
+
+
+def test_a_parent_and_its_fork_purged_at_once_leave_nothing(worlds: list[World]) -> None:
+    one, two = worlds
+    for _ in range(ROUNDS):
+        parent = one.session("a", "b")
+        no = one.head(parent).no
+        fork = one.fork(parent).id
+
+        at_once(lambda: one.purge(parent), lambda: two.purge(fork))  # noqa: B023
+
+        assert one.read(purge.size, no) == (0, 0)
+
+
+def test_two_sweeps_empty_the_trash_between_them(worlds: list[World]) -> None:
+    one = worlds[0]
+    for _ in range(ROUNDS):
+        ids = [one.session("a") for _ in range(3)]
+        for id in ids:
+            one.write(sessions.trash, id, profile="main", when=one.when())
+        worlds[1].clock.set(one.clock.tick(days=purge.TRASH_DAYS + 1))
+
+        swept = at_once(*(lambda w=w: w.write(sweep.empty_trash, when=w.when()) for w in worlds))
+
+        purged = [each for each in swept if isinstance(each, list)]
+        assert len(purged) == len(worlds)
+        assert sorted(id for each in purged for id in each) == sorted(ids)
+
+
+def test_what_is_restored_while_the_trash_is_emptied_stays(worlds: list[World]) -> None:
+    """P1: who was told that it is back has it back."""
+    one, two = worlds
+    for _ in range(ROUNDS):
+        session = one.session("a")
+        one.write(sessions.trash, session, profile="main", when=one.when())
+        two.clock.set(one.clock.tick(days=purge.TRASH_DAYS + 1))
+
+        restored, swept = at_once(
+            lambda: one.write(sessions.restore, session, profile="main"),  # noqa: B023
+            lambda: two.write(sweep.empty_trash, when=two.when()),
+        )
+
+        assert isinstance(swept, list)
+        if isinstance(restored, SessionHead):
+            assert one.texts(session) == ["a"]
+        else:
+            assert (type(restored), swept) == (NotFound, [session])
+
+
+def test_running_totals_and_calls_add_up_in_a_race(worlds: list[World]) -> None:
+    """U-2, I6."""
+    one, two = worlds
+    session = one.session("a")
+    no = one.head(session).no
+
+    def set_total(world: World) -> None:
+        used = Usage("total", 100)
+        world.write(usage.set_running_total, no, used, profile="main", when=world.when())
+
+    def record(world: World) -> None:
+        for _ in range(5):
+            world.write(usage.record, no, Usage("m", 1), profile="main", when=world.when())
+
+    for _ in range(3):
+        at_once(
+            lambda: set_total(one), lambda: record(two), lambda: set_total(two), lambda: record(one)
+        )
+
+    assert one.head(session).usage.input_tokens == 130
+    assert clean(one)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_a_call_only_grows_whoever_tells_of_it_first(worlds: list[World], many: bool) -> None:
+    """U-1: two programs read a tool's record, one of them sees more of it."""
+    one = worlds[0]
+    session = one.session("a")
+    no, at = one.head(session).no, one.clock.now()
+
+    def tell(tx: Tx, used: Usage) -> None:
+        if many:
+            ledger.raise_all(tx, [ledger.call_of(used, at=at)], profile="main", session_no=no)
+        else:
+            ledger.raise_to(tx, used, profile="main", session_no=no, at=at)
+
+    for number in range(ROUNDS):
+        calls = [Usage("m", 1, tokens, call_id=f"call {number}") for tokens in (5, 20, 10)]
+        one.write(tell, calls[0])
+        one.write(ledger.sum_up, no)
+
+        at_once(
+            *(lambda w=w, c=c: w.write(tell, c) for w, c in zip(worlds, calls[1:], strict=True))
+        )
+
+        assert one.head(session).usage.output_tokens == 20 * (number + 1)
+    assert clean(one)
+
+
+def test_two_senders_never_claim_the_same_delivery(worlds: list[World]) -> None:
+    """P8, I13."""
+    one, two = worlds
+    for number in range(20):
+        channel = Channel("telegram", str(number))
+        one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+    now = one.clock.tick()
+
+    claimed = at_once(
+        *(
+            lambda w=w: w.write(deliver.claim, holder=w.name, seconds=60, now=now, limit=5)
+            for w in worlds * 4
+        )
+    )
+
+    numbers = [each.no for some in claimed if isinstance(some, list) for each in some]
+    assert len(numbers) == len(set(numbers))
+    rest = two.write(deliver.claim, holder="rest", seconds=60, now=now, limit=50)
+    assert len(numbers) + len(rest) == 20
+
+
+def elsewhere(world: World, id: str) -> str:
+    channel = Channel("slack", world.name)
+    return world.write(deliver.redirect, id, channel, profile="main", when=world.when())
+
+
+def test_what_two_redirect_at_once_is_sent_once(worlds: list[World]) -> None:
+    """P8: no copy but after an answer that was unclear."""
+    one, channel = worlds[0], Channel("telegram", "1")
+    for _ in range(ROUNDS):
+        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+        one.write(deliver.abandon, id, reason="gone")
+
+        made = at_once(*(lambda w=w: elsewhere(w, id) for w in worlds))  # noqa: B023
+
+        assert [type(each) for each in made if isinstance(each, HansardError)] == [Conflict]
+        now = one.clock.tick()
+        sent = one.write(deliver.claim, holder="a", seconds=9, now=now, platform="slack")
+        assert [each.id for each in sent] == [each for each in made if isinstance(each, str)]
+        for each in sent:
+            one.write(deliver.mark_sent, each.id, holder="a", at=now)
+
+
+def test_what_is_redirected_while_it_is_claimed_is_sent_once(worlds: list[World]) -> None:
+    one, two = worlds
+    for number in range(ROUNDS):
+        channel = Channel("telegram", str(number))
+        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+        now = one.clock.tick()
+
+        claimed, made = at_once(
+            lambda: one.write(deliver.claim, holder="a", seconds=9, now=now, platform="telegram"),  # noqa: B023
+            lambda: elsewhere(two, id),  # noqa: B023
+        )
+
+        assert isinstance(claimed, list)
+        assert [each.id for each in claimed] == ([id] if isinstance(made, Conflict) else [])
+        one.write(deliver.mark_sent, id, holder="a", at=now)
+
+
+def test_wrong_passwords_at_once_are_counted_one_by_one(worlds: list[World]) -> None:
+    """A guess must not be cheaper because others guess at the same moment."""
+    one, now = worlds[0], worlds[0].clock.now()
+    few = logins.WRONG_PASSWORDS - 1
+    for _ in range(ROUNDS):
+        one.write(logins.count_guess, profile="main", right=True, now=now)
+
+        at_once(
+            *(
+                lambda w=w: w.write(logins.count_guess, profile="main", right=False, now=now)
+                for w in (worlds * few)[:few]
+            )
+        )
+
+        one.read(logins.check_guard, profile="main", now=now)
+        one.write(logins.count_guess, profile="main", right=False, now=now)
+        with pytest.raises(RetryLater):
+            one.read(logins.check_guard, profile="main", now=now)
