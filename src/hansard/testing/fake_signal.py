@@ -19,6 +19,8 @@ from hansard.testing.listening import Listening
 
 ACCOUNT, ACCOUNT_UUID = "+15550783881", "aaaaaaaa-0000-4000-8000-00000000b070"
 KNOWN, KNOWN_UUID = "+16505551234", "bbbbbbbb-0000-4000-8000-000000000ada"
+GROUP = {"groupId": "Pmpi+EfPWmsxiomLe9Nx2XF9HOE483p6iKiFj65iMwI=", "groupName": "Lunch"}
+OUR_MENTION = {"start": 0, "length": 1, "uuid": ACCOUNT_UUID, "number": None, "name": "Bot"}
 LARGEST_FILE = 64 * 1024
 _BEGAN = 1_700_000_000_000
 _LINE_LIMIT = 1024 * 1024
