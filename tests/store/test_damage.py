@@ -162,17 +162,19 @@ def test_a_place_in_lists_without_a_session_stands_in_nobodys_way(world: World) 
     assert world.head(world.session("b")).no == no + 1
 
 
-def test_a_damaged_session_in_the_trash_stands_in_nobodys_way(world: World) -> None:
-    kept, gone = world.session("a", "b"), world.session("c")
+@pytest.mark.parametrize("many", [1, 25])
+def test_damaged_sessions_in_the_trash_stand_in_nobodys_way(world: World, many: int) -> None:
+    kept, gone = [world.session("a", "b") for _ in range(many)], world.session("c")
     pack.pack(world.store, profile="main", before=world.clock.tick())
-    world.fork(kept)
-    for session in (kept, gone):
+    for session in kept:
+        world.fork(session)
+    for session in (*kept, gone):
         world.write(sessions.trash, session, profile="main", when=world.when())
     spoil(world, "UPDATE packs SET data = ''")
     world.clock.tick(days=31)
 
     assert world.write(sweep.empty_trash, when=world.when()) == [gone]
-    assert world.head(kept).trashed_at is not None
+    assert all(world.head(session).trashed_at is not None for session in kept)
 
 
 def test_a_turn_that_the_head_forgot_is_found_and_ends(world: World) -> None:

@@ -14,6 +14,7 @@ from hansard.store import sessions
 from hansard.store.database import Tx
 
 BATCH = 100
+FEW = 10
 LONGEST_LEASE = timedelta(hours=1)
 # Adapters wait a day at most, whatever a platform says.
 LONGEST_PATIENCE = timedelta(hours=25)
@@ -137,5 +138,10 @@ def finalizing_failed(tx: Tx, ended: ToFinalize, *, error: str, when: Occasion) 
 
 def empty_trash(tx: Tx, *, when: Occasion) -> list[str]:
     """Purge what has been in the trash for too long; a few at a time."""
-    found = purge.expired_trash(tx, now=when.now, limit=10)
-    return [id for id in found if purge.purge_trash(tx, id, when=when)]
+    stuck = 0
+    while page := purge.expired_trash(tx, now=when.now, limit=stuck + FEW)[stuck:]:
+        done = [id for id in page if purge.purge_trash(tx, id, when=when)]
+        if done:
+            return done
+        stuck += len(page)  # they stay where they are; what is behind them goes
+    return []
