@@ -4,10 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.house.code import Function, Module
-
-MOST_LINES_OF_A_FILE = 500
-MOST_LINES_OF_A_FUNCTION = 60
+from tests.house.code import Module
 
 # Modules that may import inside a function, and what: heavy or optional things, loaded on use.
 MAY_IMPORT_LATE: dict[str, set[str]] = {
@@ -39,11 +36,6 @@ MESSENGERS: frozenset[str] = frozenset(
     }
 )
 
-NOT_USED = {"save", "saved", "manager", "managers", "helper", "helpers", "util", "utils", "legacy"}
-
-# Rooms that speak someone else's words.
-SPEAK_FOREIGN = ("hansard.compat", "hansard.integrations")
-
 BROAD = {"Exception", "BaseException"}
 SHOUTED_SQL = re.compile(
     r"\bSELECT\b.+\bFROM\b|\bINSERT\s+(OR\s+\w+\s+)?INTO\b|\bUPDATE\b.+\bSET\b|\bDELETE\s+FROM\b",
@@ -53,18 +45,6 @@ QUIET_SQL = re.compile(
     r"\s*(select\b.+\bfrom\b|insert\s+(or\s+\w+\s+)?into\b|update\s+\w+\s+set\b|delete\s+from\b)",
     re.DOTALL,
 )
-
-
-def long_files(module: Module) -> Iterator[str]:
-    if module.line_count > MOST_LINES_OF_A_FILE:
-        yield f"{module.name} has {module.line_count} lines"
-
-
-def long_functions(module: Module) -> Iterator[str]:
-    for function in module.functions():
-        lines = (function.end_lineno or function.lineno) - function.lineno + 1
-        if lines > MOST_LINES_OF_A_FUNCTION:
-            yield f"{module.name}:{function.lineno} {function.name} has {lines} lines"
 
 
 def late_imports(module: Module) -> Iterator[str]:
@@ -98,17 +78,6 @@ def sql_in_python(module: Module) -> Iterator[str]:
     for node, text in _texts(module):
         if SHOUTED_SQL.search(text) or QUIET_SQL.match(text):
             yield f"{module.name}:{node.lineno} {text.strip()[:40]!r}"
-
-
-def unused_words(module: Module) -> Iterator[str]:
-    if module.name.startswith(SPEAK_FOREIGN):
-        return
-    for word in _words(module.name.rpartition(".")[2]) & NOT_USED:
-        yield f"the module {module.name} says «{word}»"
-    for node in ast.walk(module.tree):
-        if isinstance(node, Function | ast.ClassDef):
-            for word in _words(node.name) & NOT_USED:
-                yield f"{module.name}:{node.lineno} {node.name} says «{word}»"
 
 
 def _imported(node: ast.AST) -> list[str]:
@@ -169,7 +138,3 @@ def _docstrings(module: Module) -> Iterator[ast.Constant]:
                 | ast.AsyncFunctionDef(body=[ast.Expr(value=ast.Constant() as text), *_])
             ):
                 yield text
-
-
-def _words(name: str) -> set[str]:
-    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}

@@ -1,11 +1,10 @@
-"""Rules about the code. Over 500 lines in a file or 60 in a function, something is hiding."""
+"""Rules about the code, each of which prevents a defect that happened."""
 
 import ast
 from collections.abc import Callable, Iterator
 
 import pytest
 
-import hansard
 from tests.house import rules
 from tests.house.code import Module, modules
 
@@ -14,14 +13,6 @@ Rule = Callable[[Module], Iterator[str]]
 
 def broken(rule: Rule) -> list[str]:
     return [finding for module in modules() for finding in rule(module)]
-
-
-def test_no_file_has_more_than_500_lines() -> None:
-    assert broken(rules.long_files) == []
-
-
-def test_no_function_has_more_than_60_lines() -> None:
-    assert broken(rules.long_functions) == []
 
 
 def test_imports_stand_at_the_top_of_the_file() -> None:
@@ -40,10 +31,6 @@ def test_python_contains_no_sql() -> None:
     assert broken(rules.sql_in_python) == []
 
 
-def test_names_use_the_words_of_the_house() -> None:
-    assert broken(rules.unused_words) == []
-
-
 def test_every_exception_to_a_rule_is_still_needed() -> None:
     catching = {place for module in modules() for place, _ in rules.broad_handlers(module)}
 
@@ -52,18 +39,9 @@ def test_every_exception_to_a_rule_is_still_needed() -> None:
     assert set(rules.MAY_IMPORT_LATE) <= {module.name for module in modules()}
 
 
-def test_the_package_has_at_most_25_public_names() -> None:
-    assert len(getattr(hansard, "__all__", [])) <= 25
-
-
-LONG_FUNCTION = "def f():\n" + "    x = 1\n" * 60
-
-
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (rules.long_files, "x = 1\n" * 501),
-        (rules.long_functions, LONG_FUNCTION),
         (rules.late_imports, "def f():\n    import json"),
         (rules.late_imports, "async def f():\n    if x:\n        from json import loads"),
         (rules.swallowed_exceptions, "try:\n    f()\nexcept Exception:\n    pass"),
@@ -75,9 +53,6 @@ LONG_FUNCTION = "def f():\n" + "    x = 1\n" * 60
         (rules.sql_in_python, 'f("""\n  insert or ignore into sessions values (1)""")'),
         (rules.sql_in_python, 'f("UPDATE turns AS t SET x = 1")'),
         (rules.sql_in_python, 'f("delete from sessions")'),
-        (rules.unused_words, "class SessionManager: ..."),
-        (rules.unused_words, "def save_session(): ..."),
-        (rules.unused_words, "def _legacy(): ..."),
     ],
 )
 def test_a_rule_sees_what_breaks_it(rule: Rule, text: str) -> None:
@@ -87,20 +62,14 @@ def test_a_rule_sees_what_breaks_it(rule: Rule, text: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (rules.long_functions, LONG_FUNCTION.removesuffix("    x = 1\n")),
         (rules.swallowed_exceptions, "try:\n    f()\nexcept BaseException:\n    undo()\n    raise"),
         (rules.swallowed_exceptions, "try:\n    f()\nexcept OSError:\n    pass"),
         (rules.sql_in_python, 'x = "Select a session from the list"'),
         (rules.sql_in_python, '"""SELECT id FROM sessions is what this does."""'),
-        (rules.unused_words, "def utilise_savepoint(): ..."),
     ],
 )
 def test_a_rule_does_not_see_what_is_fine(rule: Rule, text: str) -> None:
     assert list(rule(Module("hansard.sample", text))) == []
-
-
-def test_a_module_named_with_an_unused_word_is_seen() -> None:
-    assert list(rules.unused_words(Module("hansard.store.utils", "")))
 
 
 def test_a_place_is_named_by_its_class_and_function() -> None:
