@@ -54,11 +54,12 @@ def load(
     """Read the configuration: what was given, else the environment, the file, the defaults."""
     folder = Path(home) if home else default_home()
     table = Table(_read(folder / FILE), str(folder / FILE))
-    url = (
-        database
-        or os.environ.get("HANSARD_DATABASE")
-        or table.text("database")
-        or f"sqlite:///{folder / DATABASE}"
+    # Each name is read from the file even where it is overridden: what was never asked for is refused below.
+    url = _first(
+        database,
+        os.environ.get("HANSARD_DATABASE"),
+        table.text("database"),
+        default=f"sqlite:///{folder / DATABASE}",
     )
     reset = table.table("reset")
     default = resets.read(reset, resets.DEFAULT)
@@ -70,7 +71,9 @@ def load(
     config = Config(
         home=folder,
         database=url,
-        profile=profile or os.environ.get("HANSARD_PROFILE") or table.text("profile") or "main",
+        profile=_first(
+            profile, os.environ.get("HANSARD_PROFILE"), table.text("profile"), default="main"
+        ),
         zone=zone_named(table.text("zone") or "UTC"),
         isolate_people_in_groups=isolation.flag("people_in_groups", default=True),
         isolate_people_in_threads=isolation.flag("people_in_threads", default=False),
@@ -85,6 +88,11 @@ def load(
     for each in (table, isolation, reset):
         each.refuse_unknown()
     return config
+
+
+def _first(flag: str | None, variable: str | None, in_file: str | None, *, default: str) -> str:
+    """Return the setting with the highest precedence: flag, environment, file, default."""
+    return flag or variable or in_file or default
 
 
 def environment() -> Mapping[str, str]:
