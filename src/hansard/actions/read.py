@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hansard.actions import fold, resolve
+from hansard.actions import fold, refusals, resolve
 from hansard.actions.listing import check_limit
-from hansard.errors import NotFound
 from hansard.model import transcript
 from hansard.model.entry import Compaction, Entry, Message, Retraction
 from hansard.model.session import Segment, SessionHead, Shelf
@@ -27,7 +26,7 @@ def head(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of one session."""
     found = sessions.get(tx, id, profile=profile)
     if found is None:
-        raise NotFound(f"There is no session {id}.")
+        raise refusals.missing(tx, id, profile=profile)
     return found
 
 

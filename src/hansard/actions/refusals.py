@@ -1,8 +1,20 @@
 """Why a session takes no change, said in the same words everywhere."""
 
-from hansard.errors import Conflict, TurnLost
+from hansard.clock import from_micros
+from hansard.errors import Conflict, NotFound, TurnLost
+from hansard.model import document
 from hansard.model.session import SessionHead
 from hansard.model.turn import Lease
+from hansard.store.database import Tx
+
+
+def missing(tx: Tx, session_id: str, *, profile: str) -> NotFound:
+    """Nothing by that id in this profile; a purged session is said to be gone for good."""
+    row = tx.one("purged_at", id=document.speakable(session_id), profile=profile)
+    if row is None:
+        return NotFound(f"There is no session {session_id}.")
+    day = from_micros(row[0]).date()
+    return NotFound(f"Session {session_id} was purged on {day}; it is gone for good.")
 
 
 def read_only(session_id: str) -> Conflict:

@@ -2,7 +2,7 @@
 
 import re
 
-from hansard.actions import titles
+from hansard.actions import refusals, titles
 from hansard.errors import Ambiguous, BadInput, NotFound
 from hansard.model import document
 from hansard.model.session import SessionHead
@@ -25,7 +25,8 @@ def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     found = _by_beginning(tx, ref, profile=profile) or _by_title(tx, ref, profile=profile)
     head = None if found is None else sessions.get(tx, found, profile=profile)
     if head is None:
-        raise not_called(ref)
+        is_purged = tx.one("purged_at", id=ref, profile=profile) is not None
+        raise refusals.missing(tx, ref, profile=profile) if is_purged else not_called(ref)
     return head
 
 

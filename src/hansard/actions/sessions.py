@@ -31,7 +31,7 @@ def locked(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of a session that nobody else changes until this transaction ends."""
     row = tx.one("lock_session", id=document.speakable(id), profile=profile)
     if row is None:
-        raise NotFound(f"There is no session {id}.")
+        raise refusals.missing(tx, id, profile=profile)
     return sessions.get_by_no(tx, row[0])
 
 
@@ -126,9 +126,10 @@ def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """Let a session go on. Its key stays with whoever has it by now."""
     head = locked(tx, id, profile=profile)
     if not head.is_open:
-        tx.run("reopen_session", no=head.no, key=_key_if_free(tx, head))
         # What goes on cannot stay in the trash: it would be purged with new words in it.
-        _put_on_shelf(tx, head, archived=head.archived, trashed_at=None)
+        _take_out_of_trash(tx, head)
+        tx.run("reopen_session", no=head.no, key=_key_if_free(tx, head))
+        log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -157,23 +158,25 @@ def archive(tx: Tx, id: str, *, profile: str, archived: bool) -> SessionHead:
 
 
 def trash(tx: Tx, id: str, *, profile: str, when: Occasion) -> SessionHead:
-    """Put a session into the trash, from where it can come back until it is purged."""
+    """Put a session and its subagents into the trash, from where they can come back until purged.
+
+    Forks and continuations are conversations of their own: they stay.
+    """
     head = locked(tx, id, profile=profile)
-    _refuse_running(head)
     if head.trashed_at is None:
-        routing.end(tx, head, reason=EndReason.TRASH, when=when)
-        _put_on_shelf(tx, head, archived=head.archived, trashed_at=to_micros(when.now))
+        family = [head, *(each for each in _subagents(tx, head) if each.trashed_at is None)]
+        for each in family:
+            _refuse_running(each)
+        for each in family:
+            routing.end(tx, each, reason=EndReason.TRASH, when=when)
+            _put_on_shelf(tx, each, archived=each.archived, trashed_at=to_micros(when.now))
     return sessions.get_by_no(tx, head.no)
 
 
 def restore(tx: Tx, id: str, *, profile: str) -> SessionHead:
-    """Take a session out of the trash, as it was."""
+    """Take a session out of the trash as it was, with the subagents that went there with it."""
     head = locked(tx, id, profile=profile)
-    if head.trashed_at is None:
-        return head
-    if head.end_reason == EndReason.TRASH:
-        tx.run("reopen_session", no=head.no, key=_key_if_free(tx, head))
-    _put_on_shelf(tx, head, archived=head.archived, trashed_at=None)
+    _take_out_of_trash(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -240,11 +243,28 @@ def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int 
     log.tell(tx, head)
 
 
+def _take_out_of_trash(tx: Tx, head: SessionHead) -> None:
+    if head.trashed_at is None:
+        return
+    # A subagent that was trashed on its own has another time, and stays.
+    same = [each for each in _subagents(tx, head) if each.trashed_at == head.trashed_at]
+    for each in (head, *same):
+        if each.end_reason == EndReason.TRASH:
+            tx.run("reopen_session", no=each.no, key=_key_if_free(tx, each))
+        _put_on_shelf(tx, each, archived=each.archived, trashed_at=None)
+
+
+def _subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:
+    """The subagents of a session at any depth, each locked; purged ones are left out."""
+    found = [routing.fresh(tx, no) for (no,) in tx.all("subagents_below", no=head.no)]
+    return [each for each in found if each.shelf is not Shelf.GONE]
+
+
 def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
     if head.key is None:
         return None
     holder = tx.one("open_session_of_key", profile=head.profile, key=head.key)
-    return head.key if holder is None else None
+    return head.key if holder is None or holder[0] == head.no else None
 
 
 def _refuse_running(head: SessionHead) -> None:

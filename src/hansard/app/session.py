@@ -123,11 +123,11 @@ class Session:
         return self._write(sessions.archive, archived=archived)
 
     def trash(self) -> SessionHead:
-        """Put the session into the trash for 30 days."""
+        """Put the session and its subagents into the trash for 30 days."""
         return self._write(sessions.trash, when=self._house.occasion())
 
     def restore(self) -> SessionHead:
-        """Take the session out of the trash."""
+        """Take the session out of the trash, with the subagents that went there with it."""
         return self._write(sessions.restore)
 
     def purge(self) -> purge.Purged:

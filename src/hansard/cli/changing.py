@@ -73,7 +73,7 @@ def unarchive(console: Console, ref: str) -> None:
 @ref_argument
 @pass_console
 def trash(console: Console, ref: str) -> None:
-    """Put a session into the trash for 30 days; `restore` takes it out."""
+    """Put a session and its subagents into the trash for 30 days; `restore` takes them out."""
     _change(console, ref, Session.trash, "trashed")
 
 
@@ -81,7 +81,7 @@ def trash(console: Console, ref: str) -> None:
 @ref_argument
 @pass_console
 def restore(console: Console, ref: str) -> None:
-    """Take a session out of the trash, as it was."""
+    """Take a session out of the trash as it was, with the subagents that went with it."""
     _change(console, ref, Session.restore, "restored")
 
 

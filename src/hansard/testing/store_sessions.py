@@ -28,6 +28,14 @@ def name_automatically(world: World, session: str, text: str) -> str | None:
     return world.write(named)
 
 
+def _subagent(world: World, parent: str) -> str:
+    """Open a subagent's session under another one; its id."""
+    opening = Opening("main", ANN)
+    child = world.write(sessions.open_for, parent, opening, when=world.when())
+    world.say(child, "find out")
+    return child
+
+
 class TitleSuite(Suite):
     """Titles, and finding a session by what a person typed."""
 
@@ -278,6 +286,83 @@ class SessionSuite(Suite):
 
         assert (head.is_open, head.key) == (True, None)
         assert world.talk("c") == new
+
+    def test_subagents_go_to_the_trash_with_their_parent_and_come_back_with_it(
+        self, world: World
+    ) -> None:
+        """D-11: subagents of subagents too; nothing else about them changes."""
+        parent = world.session("a")
+        child = _subagent(world, parent)
+        grandchild = _subagent(world, child)
+        family = (parent, child, grandchild)
+        before = [world.head(id) for id in family]
+
+        world.write(sessions.trash, parent, profile="main", when=world.when())
+        trashed = [world.head(id).shelf for id in family]
+        world.write(sessions.restore, parent, profile="main")
+
+        assert trashed == [Shelf.TRASH] * 3
+        assert [world.head(id) for id in family] == before
+
+    def test_forks_and_continuations_stay_when_their_parent_is_trashed(self, world: World) -> None:
+        """D-11."""
+        parent = world.session("a", "b")
+        fork = world.fork(parent).id
+
+        world.write(sessions.trash, parent, profile="main", when=world.when())
+
+        assert world.head(fork).shelf is Shelf.CHATS
+        assert world.texts(fork) == ["a", "b"]
+
+    def test_a_subagent_that_was_trashed_by_itself_stays_in_the_trash(self, world: World) -> None:
+        """D-11: the parent brings back only what went with it."""
+        parent = world.session("a")
+        own, with_parent = _subagent(world, parent), _subagent(world, parent)
+        world.write(sessions.trash, own, profile="main", when=world.when())
+        world.clock.tick()
+        world.write(sessions.trash, parent, profile="main", when=world.when())
+
+        world.write(sessions.restore, parent, profile="main")
+
+        assert world.head(own).shelf is Shelf.TRASH
+        assert world.head(with_parent).shelf is Shelf.AUTOMATION
+
+    def test_a_session_whose_subagent_is_at_work_is_not_trashed(self, world: World) -> None:
+        """D-11."""
+        parent = world.session("a")
+        child = _subagent(world, parent)
+        world.begin_in(child, "go on")
+
+        with refused(Conflict, child, unchanged=world):
+            world.write(sessions.trash, parent, profile="main", when=world.when())
+
+    def test_reopening_a_session_in_the_trash_brings_its_subagents_back(self, world: World) -> None:
+        """D-3, D-11."""
+        parent = world.session("a")
+        child = _subagent(world, parent)
+        world.write(sessions.trash, parent, profile="main", when=world.when())
+
+        world.write(sessions.reopen, parent, profile="main")
+
+        assert world.head(parent).shelf is Shelf.CHATS
+        assert world.head(child).shelf is Shelf.AUTOMATION
+
+    def test_whoever_asks_for_a_purged_session_hears_that_it_is_gone_for_good(
+        self, world: World
+    ) -> None:
+        """D-11."""
+        session = world.session("a")
+        world.write(sessions.trash, session, profile="main", when=world.when())
+        world.purge(session)
+
+        with refused(NotFound, session, "purged", "gone for good", unchanged=world):
+            world.write(sessions.restore, session, profile="main")
+        with refused(NotFound, "gone for good"):
+            world.head(session)
+        with refused(NotFound, "gone for good"):
+            world.read(resolve.resolve, session, profile="main")
+        with refused(NotFound, f"There is no session {session}."):
+            world.read(read.head, session, profile="other")
 
     def test_an_archived_session_goes_on(self, world: World) -> None:
         session = world.talk("a")

@@ -161,7 +161,7 @@ async def change_session(
 
 @router.delete("/sessions/{session_id}")
 async def trash(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
-    """Put a session into the trash, from where it can come back for 30 days."""
+    """Put a session and its subagents into the trash, from where they can come back for 30 days."""
     known, when = name(session_id, "session"), parts.occasion()
 
     def act(tx: Tx, /) -> Answer:

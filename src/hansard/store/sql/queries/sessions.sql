@@ -114,6 +114,15 @@ SELECT no, id, base_seq, last_seq FROM line ORDER BY depth;
 -- name: children
 SELECT no, id, lineage, base_seq, shelf FROM sessions WHERE parent_no = :no ORDER BY no;
 
+-- name: subagents_below
+-- The subagents of a session, their subagents, and so on.
+WITH RECURSIVE below (no) AS (
+    SELECT no FROM sessions WHERE parent_no = :no AND lineage = 'subagent'
+    UNION
+    SELECT s.no FROM below JOIN sessions s ON s.parent_no = below.no WHERE s.lineage = 'subagent'
+)
+SELECT no FROM below WHERE no <> :no ORDER BY no;
+
 -- name: standings
 SELECT s.id,
     (SELECT COUNT(*) FROM sessions c
@@ -255,6 +264,11 @@ WHERE no = :no;
 
 -- name: session_bytes
 SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(body)), 0) AS BIGINT) FROM entries WHERE entry_no BETWEEN :first AND :last;
+
+-- name: purged_at
+-- When a session was purged; one that an import is still filling was not.
+SELECT purged_at FROM sessions
+WHERE id = :id AND profile = :profile AND shelf = 'gone' AND end_reason <> 'import';
 
 -- name: profile_of
 SELECT profile FROM sessions WHERE id = :id;
