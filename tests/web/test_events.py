@@ -4,18 +4,24 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hansard.actions.feed import Change
 from hansard.actions.tokens import Scope
+from hansard.clock import RandomIds, SystemClock
 from hansard.engine.bus import Live
 from hansard.engine.ports import Delta, Event, Step, TurnRequest
+from hansard.errors import Damaged, RetryLater, StoreUnavailable
 from hansard.model.entry import message
+from hansard.store import entries
+from hansard.store.opening import open_store
+from hansard.web import stream
 from hansard.web.parts import Limits
 from hansard.web.reading_on import HOLE_SECONDS, FeedReader
-from tests.web.conftest import API, Client, Served
+from tests.web.conftest import API, Client, Served, served
 from tests.web.test_door import logged_in
 
 PATIENCE_SECONDS = 10.0
@@ -288,6 +294,112 @@ async def test_topics_that_are_not_there_are_refused(client: Client) -> None:
         assert refused.status_code == status
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+async def either_client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    """A client of a server on either database."""
+    url = f"sqlite:///{tmp_path}/either.db"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    async with served(store, with_engine=False) as server:
+        yield await server.client()
+    store.close()
+
+
+async def test_a_stream_cut_after_any_event_of_a_batch_resumes_with_the_next(
+    either_client: Client,
+) -> None:
+    client = either_client
+    one, two = await opened(client, "one 1"), await opened(client, "two 1")
+    for n in range(2, 8):
+        for id in (one, two):
+            body = {"role": "user", "text": f"{n}"}
+            await client.post(f"/sessions/{id}/messages", body, status=201)
+    everything = [(id, seq) for seq in range(1, 8) for id in (one, two)]
+    topics = f"topics=list,session:{one},session:{two}"
+
+    def entries_of(heard: list[tuple[str, Any]]) -> list[tuple[str, int]]:
+        return [(data["session_id"], data["seq"]) for kind, data in heard if kind == "entry"]
+
+    async with listening(client, f"{topics}&after=0") as listener:
+        whole: list[tuple[str, Any]] = []
+        while entries_of(whole) != everything or whole[-1][0] != "head":
+            whole.append(await listener.next())
+    for cut in range(1, len(whole) + 1):
+        async with listening(client, f"{topics}&after=0") as listener:
+            seen = [await listener.next() for _ in range(cut)]
+            position = listener.last_id or ""
+        # One more is the sign that all there was has come.
+        async with listening(client, topics, **{"Last-Event-ID": position}) as listener:
+            one_more = {"role": "user", "text": f"after cut {cut}"}
+            await client.post(f"/sessions/{one}/messages", one_more, status=201)
+            while not entries_of(seen) or entries_of(seen)[-1] != (one, 7 + cut):
+                seen.append(await listener.next())
+
+        assert entries_of(seen)[: len(everything)] == everything
+        assert entries_of(seen)[-1] == (one, 7 + cut)
+        assert len(set(entries_of(seen))) == len(entries_of(seen))
+        heads = {data["id"]: data["last_seq"] for kind, data in seen if kind == "head"}
+        assert heads[two] == 7
+
+
+async def test_a_client_cut_between_an_entry_and_its_head_gets_the_head(client: Client) -> None:
+    id = await opened(client)
+    async with listening(client, f"topics=session:{id}&after=0") as listener:
+        await listener.until("entry")
+        position = listener.last_id or ""
+
+    async with listening(client, f"topics=session:{id}&after={position}") as listener:
+        kind, data = await listener.next()
+
+    assert (kind, data["id"], data["last_seq"]) == ("head", id, 1)
+
+
+async def test_what_the_store_could_not_give_is_sent_when_it_can(
+    server: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await opened(client)
+    refusals = iter([RetryLater("Busy."), StoreUnavailable("Away.")])
+    render = stream._shown
+
+    def busy_at_first(*args: Any, **more: Any) -> Any:
+        for error in refusals:
+            raise error
+        return render(*args, **more)
+
+    monkeypatch.setattr(stream, "_shown", busy_at_first)
+    async with listening(client, f"topics=session:{id}&after=0") as listener:
+        kind, data = (await listener.until("entry"))[-1]
+
+    assert (kind, data["seq"]) == ("entry", 1)
+    assert next(refusals, None) is None
+
+
+async def test_an_entry_that_cannot_be_read_does_not_keep_back_the_next(
+    server: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await opened(client)
+    for n in (2, 3):
+        await client.post(f"/sessions/{id}/messages", {"role": "user", "text": f"{n}"}, status=201)
+    reading = entries.read
+
+    def with_a_damaged_one(tx: Any, segment: Any, **more: Any) -> Any:
+        if segment.first == segment.last == 2:
+            raise Damaged("Entry 2 cannot be read.")
+        return reading(tx, segment, **more)
+
+    monkeypatch.setattr(entries, "read", with_a_damaged_one)
+    async with listening(client, f"topics=session:{id}&after=0") as listener:
+        assert (await listener.next())[0] == "head"
+        heard = [await listener.next() for _ in range(3)]
+
+    assert [(kind, data["seq"]) for kind, data in heard] == [
+        ("entry", 1),
+        ("damaged", 2),
+        ("entry", 3),
+    ]
+
+
 class FakeFeed:
     """A feed whose numbers become visible out of order, as PostgreSQL's do."""
 
@@ -309,14 +421,33 @@ async def test_a_change_that_becomes_visible_late_is_not_passed_over() -> None:
     now = 0.0
     reader = FeedReader(fake, 0, monotonic=lambda: now)
 
+    async def sent() -> list[int]:
+        changes = await reader.unsent()
+        reader.mark_sent(changes)
+        return [each.position for each in changes]
+
     fake.visible |= {1, 3}
-    first = [each.position for each in await reader.read_on()]
+    first = await sent()
     kept_back = reader.position
     fake.visible |= {2, 5}
-    second = [each.position for each in await reader.read_on()]
+    second = await sent()
     now = HOLE_SECONDS + 1
-    third = [each.position for each in await reader.read_on()]
+    third = await sent()
 
     assert (first, second, third) == ([1, 3], [2, 5], [])
     assert kept_back == 1
     assert reader.position == 5
+
+
+async def test_a_position_never_passes_a_change_that_was_not_sent() -> None:
+    fake: Any = FakeFeed()
+    reader = FeedReader(fake, 0)
+    fake.visible |= {1, 2, 3}
+
+    changes = await reader.unsent()
+    before = reader.position
+    reader.mark_sent(changes[:1])
+    fake.visible |= {4}
+
+    assert (before, reader.position) == (0, 1)
+    assert [each.position for each in await reader.unsent()] == [2, 3]

@@ -1,7 +1,7 @@
 """Reading the feed on from a position, so that nothing is passed over."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hansard.actions import feed
 from hansard.actions.feed import Change
@@ -12,10 +12,11 @@ FAR_BEHIND = 5000
 
 
 class FeedReader:
-    """Gives each change once.
+    """Gives each change until it is marked as sent.
 
+    `position` is what a client may resume from: it stays below every change that was not sent yet.
     PostgreSQL numbers changes before they are committed: a lower number may appear later. A
-    number that is missing is a hole, looked at again for a while; `position` stays below it, so
+    number that is missing is a hole, looked at again for a while; `position` stays below it too, so
     that whoever resumes there misses nothing and sees a few changes twice.
     """
 
@@ -26,10 +27,15 @@ class FeedReader:
         self._monotonic = monotonic
         self._last = position
         self._holes: dict[int, float] = {}
+        self._unsent: dict[int, Change] = {}  # by position, in order
 
     @property
     def position(self) -> int:
-        """Up to here everything was given."""
+        """Up to here everything was sent."""
+        return min(next(iter(self._unsent), self._last + 1), self._below_holes + 1) - 1
+
+    @property
+    def _below_holes(self) -> int:
         return min(self._holes, default=self._last + 1) - 1
 
     async def is_lost(self) -> bool:
@@ -41,18 +47,26 @@ class FeedReader:
         """Go to the end of the feed."""
         self._last = await self._store.read(feed.last_position)
         self._holes.clear()
+        self._unsent.clear()
 
-    async def read_on(self) -> list[Change]:
-        """What has changed since the last time."""
-        found = await self._store.read(feed.read_on, self.position)
-        fresh = [each for each in found if each.position > self._last]
-        late = [each for each in found if each.position in self._holes]
-        self._forget_holes(late)
-        for each in fresh:
-            for missing in range(self._last + 1, each.position):
-                self._holes[missing] = self._monotonic()
-            self._last = each.position
-        return [*late, *fresh]
+    async def unsent(self) -> list[Change]:
+        """The changes that were not sent yet, in order; the feed is read on when all were sent."""
+        if not self._unsent:
+            found = await self._store.read(feed.read_on, self._below_holes)
+            fresh = [each for each in found if each.position > self._last]
+            late = [each for each in found if each.position in self._holes]
+            self._forget_holes(late)
+            for each in fresh:
+                for missing in range(self._last + 1, each.position):
+                    self._holes[missing] = self._monotonic()
+                self._last = each.position
+            self._unsent = {each.position: each for each in [*late, *fresh]}
+        return list(self._unsent.values())
+
+    def mark_sent(self, changes: Iterable[Change]) -> None:
+        """These changes need not be given again: they were sent, or nobody here wants them."""
+        for each in changes:
+            del self._unsent[each.position]
 
     def _forget_holes(self, late: list[Change]) -> None:
         for each in late:

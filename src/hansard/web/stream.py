@@ -1,8 +1,9 @@
 """One stream of events to one browser, and the set of all of them."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -14,7 +15,7 @@ from hansard.actions.feed import Change
 from hansard.actions.log import SessionChanged
 from hansard.actions.tokens import AccessEnded
 from hansard.engine.bus import Live
-from hansard.errors import NotFound, RetryLater, StoreUnavailable
+from hansard.errors import Damaged, NotFound, RetryLater, StoreUnavailable
 from hansard.model import document
 from hansard.model.session import Segment
 from hansard.model.view import entry_json
@@ -32,6 +33,8 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 _KEEP_ALIVE = b": here\n\n"
+MOST_CHARACTERS = 1_000_000
+log = logging.getLogger(__name__)
 
 
 class Streams:
@@ -148,6 +151,15 @@ class EventStream(Response):
         elif await self._reader.is_lost():
             await self._resync(send)
         await self._send(send, event("hello", {}, id=self._reader.position))
+        if self._after is not None:
+            # An entry and the head that follows it have the same id: a client that was cut between
+            # them has the entry, and not the head.
+            told = await self._parts.store.read(
+                _heads, sorted(self._sessions), profile=self._caller.profile
+            )
+            if told:
+                position = self._reader.position
+                await self._send(send, b"".join(frame(*each, id=position) for each in told))
         if engine is None or not self._sessions or engine.parts.profile != self._caller.profile:
             return
         # No await between listening and looking: nothing is said in between.
@@ -158,14 +170,18 @@ class EventStream(Response):
                 await self._send(send, _live_event(each))
 
     async def _send_changes(self, send: Send) -> None:
-        while changes := await self._reader.read_on():
+        while changes := await self._reader.unsent():
             mine = [each for each in changes if self._concerns(each)]
+            others = [each for each in changes if not self._concerns(each)]
             shown = await self._parts.store.read(
                 _shown, mine, sessions=self._sessions, shows_list=self._shows_list
             )
-            told = b"".join(event(kind, data, id=self._reader.position) for kind, data in shown)
-            if told:
-                await self._send(send, told)
+            self._reader.mark_sent(others)
+            for change, told in shown:
+                self._reader.mark_sent([change])
+                if told:
+                    position = self._reader.position
+                    await self._send(send, b"".join(frame(*each, id=position) for each in told))
 
     async def _send_live(self, send: Send) -> None:
         while self._live is not None:
@@ -215,8 +231,13 @@ class EventStream(Response):
 
 def event(kind: str, data: Any, *, id: int | None = None) -> bytes:
     """An event as the wire has it."""
+    return frame(kind, document.encode(data), id=id)
+
+
+def frame(kind: str, text: str, *, id: int | None = None) -> bytes:
+    """An event whose data is JSON already, as the wire has it."""
     position = "" if id is None else f"id: {id}\n"
-    return f"{position}event: {kind}\ndata: {document.encode(data)}\n\n".encode()
+    return f"{position}event: {kind}\ndata: {text}\n\n".encode()
 
 
 def _live_event(live: Live) -> bytes:
@@ -226,23 +247,49 @@ def _live_event(live: Live) -> bytes:
 
 def _shown(
     tx: Tx, changes: Sequence[Change], *, sessions: frozenset[str], shows_list: bool
-) -> list[tuple[str, Any]]:
-    """The entries of watched sessions one by one; a head once, as it is now."""
-    told: list[tuple[str, Any]] = []
-    changed: dict[str, Change] = {}
-    for each in changes:
-        id = each.session_id or ""
-        if each.what == "entry" and id in sessions:
-            segment = Segment(each.session_no, id, each.seq, each.seq)
-            told.extend(("entry", entry_json(entry)) for entry in entries.read(tx, segment))
-        if shows_list or id in sessions:
-            changed[id] = each
-    for id, change in changed.items():
+) -> list[tuple[Change, list[tuple[str, str]]]]:
+    """Each change with its events (kind, data as JSON), up to about `MOST_CHARACTERS` at a time.
+
+    Every entry of a watched session is one event. A head is told once, as it is now, with the last
+    change of its session.
+    """
+    latest = {each.session_id: each for each in changes}
+    found: list[tuple[Change, list[tuple[str, str]]]] = []
+    size = 0
+    for change in changes:
+        told: list[tuple[str, str]] = []
+        id = change.session_id or ""
+        if change.what == "entry" and id in sessions:
+            told += _entries(tx, change, id)
+        if latest[change.session_id] is change and (shows_list or id in sessions):
+            told += _heads(tx, [id], profile=change.profile or "")
+        found.append((change, told))
+        size += sum(len(text) for _, text in told)
+        if size > MOST_CHARACTERS:
+            break
+    return found
+
+
+def _entries(tx: Tx, change: Change, id: str) -> list[tuple[str, str]]:
+    segment = Segment(change.session_no, id, change.seq, change.seq)
+    try:
+        found = entries.read(tx, segment)
+    except Damaged as error:
+        # One entry that cannot be read must not keep back all that come after it.
+        log.warning("The event stream passes over an entry: %s", error)
+        told = {"session_id": id, "seq": change.seq, "detail": str(error)}
+        return [("damaged", document.encode(told))]
+    return [("entry", document.encode(entry_json(entry))) for entry in found]
+
+
+def _heads(tx: Tx, ids: Iterable[str], *, profile: str) -> list[tuple[str, str]]:
+    told: list[tuple[str, str]] = []
+    for id in ids:
         try:
-            head = read.head(tx, id, profile=change.profile or "")
-            told.extend(("head", each) for each in heads.listed(tx, [head]))
+            head = read.head(tx, id, profile=profile)
+            told += [("head", document.encode(each)) for each in heads.listed(tx, [head])]
         except NotFound:
-            told.append(("gone", {"id": id}))
+            told.append(("gone", document.encode({"id": id})))
     return told
 
 
