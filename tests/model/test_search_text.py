@@ -9,7 +9,7 @@ ORIGIN = Origin("main", "telegram", 7, datetime(2026, 3, 2, tzinfo=UTC))
 
 
 def said(*parts: dict[str, object], role: str = "assistant") -> dict[str, list[str]]:
-    made = search_text.of_message(role, {"parts": list(parts)}, ORIGIN)
+    made = search_text.of_entry(role, {"parts": list(parts)}, ORIGIN)
     return {each.area: [word for word in each.words if not is_facet(word)] for each in made}
 
 

@@ -169,6 +169,7 @@ class Finder:
             for kind, values in (
                 ("role", filters.roles),
                 ("source", filters.sources),
+                ("from", filters.people),
                 ("tool", filters.tools),
             )
         ]

@@ -16,6 +16,7 @@ def found_json(found: Found) -> dict[str, Any]:
         "more": found.more,
         "words": found.words,
         "relaxed": found.relaxed,
+        "beginnings": found.beginnings,
         "step_hits": found.step_hits,
         "behind": found.behind,
         "suggestion": found.suggestion,

@@ -9,7 +9,7 @@ from hansard.clock import from_micros
 from hansard.model import part
 from hansard.model import snippet as snippets
 from hansard.model.query import Query
-from hansard.model.search_text import TITLE, searchable_text
+from hansard.model.search_text import SUMMARY, TITLE, searchable_text
 from hansard.model.session import SessionHead
 from hansard.store import bodies, sessions
 from hansard.store.database import Row, Tx
@@ -76,7 +76,7 @@ class _Making:
         return Hit(
             session=head,
             seq=match.seq,
-            role=role,
+            role=role or SUMMARY,
             snippet=UNREADABLE if data is None else snippets.snippet(text, self._query),
             text=text[:_TEXT],
             at=at,

@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from hansard.actions import finding
 from hansard.actions.finding import CANDIDATES, Candidates, Finder, Scores
@@ -49,6 +50,8 @@ class Found:
 
     `behind`: so many changes are not in the index yet. `missing`: what the query names and
     is not there. `step_hits`: matches in tool output and reasoning that are not shown.
+    `relaxed`: nothing has all of the words, these have some. `beginnings`: nothing has the words
+    as they were typed, these have longer words that begin with them.
     """
 
     hits: tuple[Hit, ...]
@@ -57,6 +60,7 @@ class Found:
     next: str | None
     words: str
     relaxed: bool = False
+    beginnings: bool = False
     step_hits: int = 0
     behind: int = 0
     suggestion: str | None = None
@@ -85,7 +89,7 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     # What looks like operators may be the text itself: then it is looked for everywhere.
     literal = queries.literal(typed)
     quoted = {} if literal is None else asking.quoted(wish.narrow(literal), areas)
-    candidates, used = _find(finder, query, areas, quoted)
+    candidates, used, attempt = _find(finder, query, areas, quoted)
     found = candidates.found
     ranking = Ranking(finder, found, by_relevance=wish.sort == "relevance")
     begin = 0 if place is None else place[1]
@@ -97,12 +101,28 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
         more=candidates.more,
         next=_following(ranking, candidates, place=place, end=begin + wish.limit),
         words=used.describe(),
-        relaxed=used is not query,
+        relaxed=attempt.relaxed,
+        beginnings=attempt.beginnings,
         step_hits=min(candidates.others, COUNTED_STEPS),
         behind=behind,
         suggestion=None if page else _suggest(tx, query),
         missing=finder.missing,
     )
+
+
+class _Attempt(NamedTuple):
+    """How a query was widened after finding nothing."""
+
+    beginnings: bool = False
+    relaxed: bool = False
+
+
+_AS_TYPED = _Attempt()
+_WIDER = (
+    _Attempt(beginnings=True),
+    _Attempt(relaxed=True),
+    _Attempt(beginnings=True, relaxed=True),
+)
 
 
 class _Asking:
@@ -125,13 +145,25 @@ class _Asking:
 
 def _find(
     finder: Finder, query: Query, areas: Sequence[str], quoted: Scores
-) -> tuple[Candidates, Query]:
-    """The newest matches, and the query that found them."""
+) -> tuple[Candidates, Query, _Attempt]:
+    """The newest matches, the query that found them, and how it differs from what was typed.
+
+    While nothing is found, the query is widened: words as beginnings, then any word, then both.
+    """
     plain = finder.candidates(query, areas)
-    if plain.found or quoted or len(query.groups) < 2:
-        return plain._replace(found=_merged(plain.found, quoted)), query
-    relaxed = query.relaxed()
-    return finder.candidates(relaxed, areas), relaxed
+    if plain.found or quoted:
+        return plain._replace(found=_merged(plain.found, quoted)), query, _AS_TYPED
+    tried = [query]
+    for attempt in _WIDER:
+        wider = query.as_beginnings() if attempt.beginnings else query
+        wider = wider.relaxed() if attempt.relaxed and len(query.groups) > 1 else wider
+        if wider in tried:
+            continue
+        tried.append(wider)
+        candidates = finder.candidates(wider, areas)
+        if candidates.found:
+            return candidates, wider, attempt
+    return plain, query, _AS_TYPED
 
 
 def _place(cursor: str) -> tuple[int, int]:

@@ -114,7 +114,11 @@ def _tell_the_rest(console: Console, found: Found) -> None:
         )
     if found.missing is not None:
         console.note(found.missing)
-    if found.relaxed and found.hits:
+    if found.beginnings and found.hits:
+        console.note(
+            f"Nothing has exactly these words; shown are words that begin so: {found.words}."
+        )
+    elif found.relaxed and found.hits:
         console.note(f"Nothing has all of these words; shown is what has any: {found.words}.")
     if not found.hits:
         console.note(f"Nothing found: {found.words}.")

@@ -78,7 +78,8 @@ def find(
     for _ in range(_ROUNDS):
         found = search.search(tx, text, profile=profile, wish=replace(wish, cursor=page), now=now)
         first = first or found
-        asked = query.relaxed() if found.relaxed else query
+        asked = query.as_beginnings() if found.beginnings else query
+        asked = asked.relaxed() if found.relaxed else asked
         for hit in found:
             task = task_of(tx, hit.session)
             if task in shown or is_echo(tx, hit, asked):
@@ -159,6 +160,7 @@ def _answer(found: Found, kept: list[Json], following: Place | None) -> Json:
         "total": found.total,
         "more_than_counted": found.more,
         "any_word_instead_of_all": found.relaxed,
+        "words_as_beginnings": found.beginnings,
         "did_you_mean": found.suggestion,
         "next": None if following is None else str(following),
     }

@@ -11,12 +11,14 @@ ROLES = ("user", "assistant", "system", "tool")
 MOST_TERMS = 32
 MOST_WORDS = 64
 LONGEST_QUERY = 4096
+# A shorter word is the beginning of too many others to be worth looking for as one.
+SHORTEST_BEGINNING = 2
 
 _FILTER = re.compile(
-    r'(role|source|in|before|after|session|tool):(?:"([^"]+)"|(\S+))', re.IGNORECASE
+    r'(role|source|from|in|before|after|session|tool):(?:"([^"]+)"|(\S+))', re.IGNORECASE
 )
 _QUOTED_FILTER = re.compile(
-    r'(?<!\S)(?:role|source|in|before|after|session|tool):"[^"]+"(?!\S)', re.IGNORECASE
+    r'(?<!\S)(?:role|source|from|in|before|after|session|tool):"[^"]+"(?!\S)', re.IGNORECASE
 )
 _DATE = re.compile(r"^(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?$")
 _AGO = re.compile(r"^(\d{1,5})([hdwmy])$")
@@ -49,6 +51,7 @@ class Filters:
 
     roles: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -84,6 +87,11 @@ class Query:
         everything = tuple(term for group in self.groups for term in group)
         return replace(self, groups=(everything,) if everything else ())
 
+    def as_beginnings(self) -> "Query":
+        """The same with every single word also matching longer words that begin with it."""
+        groups = tuple(tuple(map(_as_beginning, group)) for group in self.groups)
+        return replace(self, groups=groups)
+
     def describe(self) -> str:
         """The query in words."""
         said = [" or ".join(_shown(term) for term in group) for group in self.groups]
@@ -98,15 +106,18 @@ def parse(text: str, *, now: datetime | None = None) -> Query:
     filters, rest = _take_filters(_pieces(text), now=now)
     groups: list[tuple[Term, ...]] = []
     unwanted: list[Term] = []
-    joins = False
+    joins = negates = False
     for place, (piece, quoted) in enumerate(rest[: MOST_TERMS * 2]):
-        if piece == "OR" and not quoted and groups and place + 1 < len(rest):
-            joins = True
-            continue
-        negative = (
-            not quoted and len(piece) > 1 and piece[0] == "-" and piece[1] not in "-0123456789"
-        )
-        term = _term(piece[1:] if negative else piece, quoted=quoted)
+        if not quoted and place + 1 < len(rest):
+            if piece == "NOT":
+                negates = True
+                continue
+            if groups and piece in ("AND", "OR"):
+                joins = piece == "OR"
+                continue
+        minus = not quoted and len(piece) > 1 and piece[0] == "-" and piece[1] not in "-0123456789"
+        term = _term(piece[1:] if minus else piece, quoted=quoted)
+        negative, negates = minus or negates, False
         if term is None:
             continue
         if negative:
@@ -161,6 +172,12 @@ def _term(piece: str, *, quoted: bool) -> Term | None:
     )
 
 
+def _as_beginning(term: Term) -> Term:
+    if term.is_phrase or term.sticky is not None or len(term.words[0].text) < SHORTEST_BEGINNING:
+        return term
+    return replace(term, prefix=True)
+
+
 def _pieces(text: str) -> list[tuple[str, bool]]:
     """Cut at white space; what stands in quotation marks stays together. Marks may be nested."""
     named = _QUOTED_FILTER.search(text)
@@ -210,7 +227,9 @@ def _is_edge(text: str, place: int) -> bool:
 def _take_filters(
     pieces: list[tuple[str, bool]], *, now: datetime | None
 ) -> tuple[Filters, list[tuple[str, bool]]]:
-    found: dict[str, list[str]] = {"role": [], "source": [], "in": [], "session": [], "tool": []}
+    found: dict[str, list[str]] = {
+        name: [] for name in ("role", "source", "from", "in", "session", "tool")
+    }
     before: datetime | None = None
     after: datetime | None = None
     rest: list[tuple[str, bool]] = []
@@ -224,13 +243,14 @@ def _take_filters(
             after = moment
         elif name == "role" and value.lower() in ROLES:
             found["role"].append(value.lower())
-        elif name in ("source", "in", "session", "tool"):
+        elif name in ("source", "from", "in", "session", "tool"):
             found[name].append(value)
         else:
             rest.append((piece, quoted))
     filters = Filters(
         roles=tuple(found["role"]),
         sources=tuple(found["source"]),
+        people=tuple(found["from"]),
         projects=tuple(found["in"]),
         sessions=tuple(found["session"]),
         tools=tuple(found["tool"]),
@@ -269,6 +289,7 @@ def _shown_filters(filters: Filters) -> list[str]:
     for name, values in (
         ("role", filters.roles),
         ("source", filters.sources),
+        ("from", filters.people),
         ("project", filters.projects),
         ("session", filters.sessions),
         ("tool", filters.tools),

@@ -16,9 +16,11 @@ SAID = "said"
 STEPS = "steps"
 AREAS = (SAID, STEPS)
 TITLE = "title"
+SUMMARY = "summary"
 _FACET = "\ue000"
 _SESSION = f"{_FACET}no"
 _SIGN = 0xE200
+MOST_NAME_WORDS = 8
 
 
 class Origin(NamedTuple):
@@ -43,10 +45,13 @@ def of_title(title: str, origin: Origin) -> SearchText:
     return SearchText(SAID, origin.session_no, [*_facets(TITLE, origin), *_all_words(title)])
 
 
-def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[SearchText]:
-    """A message, from its JSON as the log keeps it, as documents."""
+def of_entry(role: str | None, data: Mapping[str, Any], origin: Origin) -> list[SearchText]:
+    """An entry, from its JSON as the log keeps it, as documents: a message or a compaction summary."""
     said, steps = _areas(role, data)
-    facets = _facets(role, origin)
+    if role is None and not said:
+        return []  # a retraction
+    facets = _facets(role or SUMMARY, origin)
+    facets += _facets_of_person(data.get("person"))
     # A fact stands once in a document: whoever counts the words there can leave it out.
     facets += dict.fromkeys(
         facet("tool", _text(part["name"]))
@@ -62,7 +67,7 @@ def of_message(role: str, data: Mapping[str, Any], origin: Origin) -> list[Searc
     return found
 
 
-def searchable_text(role: str, data: Mapping[str, Any], area: str) -> str:
+def searchable_text(role: str | None, data: Mapping[str, Any], area: str) -> str:
     """The text of a message that one area of the index was made from."""
     said, steps = _areas(role, data)
     return said if area == SAID else steps
@@ -113,6 +118,15 @@ def _facets(role: str, origin: Origin) -> list[str]:
     return [*_facets_of(role, profile, platform, session_no), of_month(at.year, at.month)]
 
 
+def _facets_of_person(person: Mapping[str, Any] | None) -> list[str]:
+    """Who wrote, by id and by name, whole and by each word of the name."""
+    if not person:
+        return []
+    name = person.get("name") or ""
+    known = (person.get("id"), person.get("alt_id"), name, *name.split()[:MOST_NAME_WORDS])
+    return list(dict.fromkeys(facet("from", each) for each in known if each))
+
+
 @lru_cache(1000)
 def _facets_of(role: str, profile: str, platform: str, session_no: int) -> tuple[str, ...]:
     return (
@@ -127,8 +141,10 @@ def _all_words(text: str) -> list[str]:
     return words.words(text) + words.extras(text)
 
 
-def _areas(role: str, data: Mapping[str, Any]) -> tuple[str, str]:
+def _areas(role: str | None, data: Mapping[str, Any]) -> tuple[str, str]:
     """What was said, and what was done or thought on the way."""
+    if role is None:
+        return _text(data.get("summary")), ""
     said: list[str] = []
     steps: list[str] = []
     for part in data.get("parts", ()):
@@ -138,7 +154,7 @@ def _areas(role: str, data: Mapping[str, Any]) -> tuple[str, str]:
             case "tool_call":
                 said.append(f"{_text(part.get('name'))} {_text(part.get('arguments'))}")
             case "tool_result":
-                steps.append(_text(part.get("content")))
+                steps.append(f"{_text(part.get('name'))} {_text(part.get('content'))}".lstrip())
             case "reasoning":
                 steps.append(_text(part.get("text")))
             case "attachment":

@@ -92,10 +92,10 @@ class _Batch:
         elif what in ("entry", "head"):
             origin = Origin(profile, platform, session_no, from_micros(at or 0))
             self._name(position, None if purged is not None else title, origin)
-            if role is not None and body is not None:
+            if body is not None:
                 number = session_no << SEQ_BITS | seq
                 data = bodies.readable(self._tx, number, body, self._unpacker)
-                for made in [] if data is None else search_text.of_message(role, data, origin):
+                for made in [] if data is None else search_text.of_entry(role, data, origin):
                     self._add(position, AREAS.index(made.area), seq, at, made)
 
     def flush(self) -> None:

@@ -18,7 +18,7 @@ from hansard.store import identity
 
 MEMORY = ":memory:"
 APPLICATION_ID = 1213416260
-INDEX_FORM = 5
+INDEX_FORM = 6
 BUSY_MS = 5000
 STATEMENTS = 400
 # Releases from 3.7.0 on can corrupt a WAL database that several connections write to.

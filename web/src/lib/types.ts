@@ -149,6 +149,7 @@ export interface Found extends Page<Hit> {
   more: boolean
   words: string
   relaxed: boolean
+  beginnings: boolean
   step_hits: number
   behind: number
   suggestion: string | null

@@ -12,7 +12,7 @@ from hansard.compat.hermes.messages import Json
 from hansard.compat.hermes.opened import Opened
 from hansard.model import transcript
 from hansard.model.query import ROLES
-from hansard.model.search_text import TITLE
+from hansard.model.search_text import SUMMARY, TITLE
 from hansard.model.session import Segment
 from hansard.model.snippet import CLOSE, OPEN
 from hansard.store import entries, sessions
@@ -92,12 +92,14 @@ def _page(
     tx: Tx, query: str, *, profile: str, wish: Wish, now: datetime
 ) -> tuple[list[Json], str | None]:
     found = search.search(tx, query, profile=profile, wish=wish, now=now)
-    if found.relaxed:
-        # Any of the words instead of all: a caller who cannot be told gets none.
+    if found.relaxed or found.beginnings:
+        # Not what was asked for: a caller who cannot be told gets none.
         return [], None
     taken_back: dict[int, list[tuple[int, int]]] = {}
     return [
-        _row(tx, hit) for hit in found if hit.role != TITLE and _stands(tx, hit, taken_back)
+        _row(tx, hit)
+        for hit in found
+        if hit.role not in (TITLE, SUMMARY) and _stands(tx, hit, taken_back)
     ], found.next
 
 

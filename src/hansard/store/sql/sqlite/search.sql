@@ -1,6 +1,6 @@
 -- The index file: derived from the log, deletable at any time.
 PRAGMA application_id = 1213416265;
-PRAGMA user_version = 5;
+PRAGMA user_version = 6;
 CREATE TABLE search_state (
     no        INTEGER PRIMARY KEY CHECK (no = 1),
     watermark INTEGER NOT NULL,
