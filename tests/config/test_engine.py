@@ -94,6 +94,8 @@ def test_what_is_written_reaches_the_engine(tmp_path: Path) -> None:
             per = "month"
             usd = 1.5
             tokens = 10
+            reserve_usd = 0.02
+            reserve_tokens = 3
             [engine]
             while_running = "interrupt"
             lease_seconds = 10
@@ -107,7 +109,7 @@ def test_what_is_written_reaches_the_engine(tmp_path: Path) -> None:
     assert (door.everyone, door.allow, door.strangers) == (
         False, frozenset({"1", "2"}), Strangers.PAIR,
     )  # fmt: skip
-    assert found.budgets == {"person": Budget("month", 10, 1_500_000)}
+    assert found.budgets == {"person": Budget("month", 10, 1_500_000, 3, 20_000)}
     assert found.while_running is WhileRunning.INTERRUPT
     assert (found.lease_seconds, found.send_seconds, found.longest_output) == (10, 7, 99)
 

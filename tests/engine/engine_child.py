@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,18 @@ from hansard.agents.echo import EchoRunner
 from hansard.clock import RandomIds, SystemClock
 from hansard.engine.engine import Engine
 from hansard.engine.parts import Parts
-from hansard.engine.settings import Door, Settings
+from hansard.engine.ports import Event, Step, TurnRequest
+from hansard.engine.settings import Budget, Door, Settings
 from hansard.errors import RetryLater, StoreUnavailable
 from hansard.model.delivery import Delivery
 from hansard.model.entry import message
 from hansard.model.part import text_of
 from hansard.model.place import Source
+from hansard.model.usage import Usage
 from hansard.store.opening import open_store
 from hansard.testing.engine_world import assembled
 from hansard.testing.loopback import LoopbackAdapter
-from hansard.testing.scripted import scripted_agent
+from hansard.testing.scripted import ScriptedRunner, scripted_agent
 from tests.walks.writing_child import nurse
 
 SETTINGS = Settings(
@@ -32,10 +35,14 @@ SETTINGS = Settings(
 )
 
 
-def source_of(arrival: str) -> Source:
+# What each turn of a child with a budget uses.
+TOKENS_PER_TURN = 60
+
+
+def source_of(arrival: str, person: str | None = None) -> Source:
     """`12.3` is the third message of chat 12."""
     chat, _, _ = arrival.partition(".")
-    return Source("loopback", chat, user_id=f"u{chat}", platform_message_id=arrival)
+    return Source("loopback", chat, user_id=person or f"u{chat}", platform_message_id=arrival)
 
 
 class Wire(LoopbackAdapter):
@@ -64,7 +71,12 @@ def child(order: dict[str, Any]) -> None:
 async def _live(order: dict[str, Any]) -> None:
     store = open_store(order["url"], create=False, clock=SystemClock(), ids=RandomIds())
     wire = Wire(order["report"])
+    settings, person = SETTINGS, order.get("person")
     agent = scripted_agent(EchoRunner())
+    if "budget_tokens" in order:
+        budget = Budget(tokens=order["budget_tokens"], reserve_tokens=TOKENS_PER_TURN)
+        settings = replace(SETTINGS, budgets={"person": budget})
+        agent = scripted_agent(ScriptedRunner(_costly_reply))
     parts = Parts(
         store=store,
         clock=SystemClock(),
@@ -75,7 +87,7 @@ async def _live(order: dict[str, Any]) -> None:
         priced=lambda used: used,
         adapters={"loopback": wire},
         deliverable=frozenset({"loopback"}),
-        settings=SETTINGS,
+        settings=settings,
         chance=random.Random(order["name"]),
     )
     engine = Engine(parts)
@@ -84,17 +96,29 @@ async def _live(order: dict[str, Any]) -> None:
 
     async def take(arrival: str) -> None:
         async with gate:
-            await _received(engine, wire, arrival)
+            await _received(engine, wire, arrival, person)
 
     await asyncio.gather(*(take(arrival) for arrival in order["arrivals"]))
     await asyncio.sleep(order["seconds"])
 
 
-async def _received(engine: Engine, wire: Wire, arrival: str) -> None:
+def _costly_reply(_: TurnRequest) -> list[Event]:
+    """Two model calls, each half of what a turn uses."""
+    call = {"type": "tool_call", "id": "c", "name": "look", "arguments": {}}
+    found = {"type": "tool_result", "call_id": "c", "name": "look", "content": "42"}
+    used = Usage(model="scripted", input_tokens=TOKENS_PER_TURN // 2)
+    return [
+        Step(message("assistant", [call]), used),
+        Step(message("tool", [found])),
+        Step(message("assistant", "done"), used),
+    ]
+
+
+async def _received(engine: Engine, wire: Wire, arrival: str, person: str | None) -> None:
     """As a platform does: again and again until it is taken."""
     while True:
         try:
-            await engine.receive(source_of(arrival), message("user", arrival))
+            await engine.receive(source_of(arrival, person), message("user", arrival))
         except (RetryLater, StoreUnavailable):
             await asyncio.sleep(0.05)
         else:

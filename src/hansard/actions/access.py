@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -36,10 +37,12 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What was used in a period."""
+    """What was used in a period, and what running turns have reserved beside it."""
 
     tokens: int = 0
     cost_microusd: int = 0
+    reserved_tokens: int = 0
+    reserved_microusd: int = 0
 
 
 def is_permitted(tx: Tx, platform: str, person: Person, *, profile: str) -> bool:
@@ -161,7 +164,7 @@ def code_of(chance: int) -> str:
 
 
 def spent(tx: Tx, scope: str, period: str, *, profile: str) -> Spending:
-    """What a person, channel or schedule has used in a period."""
+    """What a person, channel or schedule has used in a period, and has reserved now."""
     row = tx.one("get_spending", profile=profile, scope=scope, period=period)
     return Spending() if row is None else Spending(*row)
 
@@ -178,6 +181,32 @@ def spend(
         tokens=tokens,
         cost_microusd=cost_microusd,
     )
+
+
+def lock_scopes(tx: Tx, scopes: Iterable[str], *, profile: str) -> None:
+    """Let nobody else reserve from these budgets until the transaction ends."""
+    # Always in the same order, so that two turns with the same scopes do not wait for each other.
+    for scope in sorted(scopes):
+        tx.one("lock_key", profile=profile, key=f"budget/{scope}")
+
+
+def reserve(
+    tx: Tx, turn_id: str, scope: str, *, profile: str, tokens: int, cost_microusd: int
+) -> None:
+    """Count what a turn is expected to use against a budget until the turn ends."""
+    tx.run(
+        "insert_reservation",
+        turn_id=turn_id,
+        profile=profile,
+        scope=scope,
+        tokens=tokens,
+        cost_microusd=cost_microusd,
+    )
+
+
+def use_reserved(tx: Tx, turn_id: str, *, tokens: int, cost_microusd: int) -> None:
+    """Reduce a turn's reservations by what was just counted as spent."""
+    tx.run("use_reservations", turn_id=turn_id, tokens=tokens, cost_microusd=cost_microusd)
 
 
 def set_home(tx: Tx, home: HomeChannel, *, profile: str, when: Occasion) -> None:

@@ -66,6 +66,6 @@ def platform_idem(source: Source) -> str | None:
     return "/".join(escape(each) for each in where)
 
 
-def waiting_keys(tx: Tx, *, profile: str, limit: int = 200) -> list[str]:
+def waiting_keys(tx: Tx, *, profile: str, limit: int) -> list[str]:
     """The keys that have something waiting, the oldest first."""
     return [key for key, _ in tx.all("keys_with_arrivals", profile=profile, limit=limit)]

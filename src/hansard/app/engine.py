@@ -116,7 +116,13 @@ def engine_settings(given: EngineSettings) -> Settings:
             for name, door in given.doors.items()
         },
         budgets={
-            name: Budget(budget.per, budget.tokens, budget.microusd)
+            name: Budget(
+                budget.per,
+                budget.tokens,
+                budget.microusd,
+                budget.reserve_tokens,
+                budget.reserve_microusd,
+            )
             for name, budget in given.budgets.items()
         },
     )

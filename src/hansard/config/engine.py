@@ -27,6 +27,8 @@ class BudgetSettings:
     per: str = "day"
     tokens: int | None = None
     microusd: int | None = None
+    reserve_tokens: int | None = None
+    reserve_microusd: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +133,20 @@ def _budget(name: str, table: Table) -> BudgetSettings:
             f"[budget.{name}]: a budget is of a {', '.join(SCOPES[:-1])} or {SCOPES[-1]}, "
             'as in [budget.person] or [budget."person:telegram:42"].'
         )
-    usd = table.values.get("usd")
     budget = BudgetSettings(
         per=table.word("per", "day", ("day", "month")),
         tokens=table.whole("tokens"),
-        microusd=None if usd is None else round(table.number("usd", 1) * 1_000_000),
+        microusd=_microusd(table, "usd"),
+        reserve_tokens=table.whole("reserve_tokens"),
+        reserve_microusd=_microusd(table, "reserve_usd"),
     )
     table.refuse_unknown()
     if budget.tokens is None and budget.microusd is None:
         raise BadInput(f"[budget.{name}] sets no limit: write tokens or usd.")
     return budget
+
+
+def _microusd(table: Table, name: str) -> int | None:
+    if table.values.get(name) is None:
+        return None
+    return round(table.number(name, 1) * 1_000_000)

@@ -74,7 +74,7 @@ def ask_anew(tx: Tx, parts: Parts, opening: Opening, asking: Asking, *, when: Oc
     accepted = ask(tx, parts, id, asking, when=when)
     if accepted.beginning.begun is None:
         # No session without a message: everything is undone.
-        why = accepted.received.answer or "A budget is used up."
+        why = accepted.received.answer or "a budget is used up, or reserved by running turns."
         raise NotAllowed(f"No session was opened: {why}")
     return accepted
 

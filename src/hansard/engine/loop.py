@@ -5,6 +5,7 @@ import logging
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from hansard.actions import deliver, receive, turns
@@ -26,6 +27,8 @@ from hansard.model.turn import TurnState
 from hansard.store import arrivals
 from hansard.store.database import Tx
 
+# How many conversations with waiting messages are looked at in one round.
+KEYS_AT_ONCE = 200
 log = logging.getLogger("hansard.loop")
 
 
@@ -36,6 +39,8 @@ class Beginning:
     begun: turns.Begun | None
     source: Source | None = None
     scopes: tuple[str, ...] = ()
+    # None was begun because running turns have reserved the rest of a budget.
+    is_held_back: bool = False
 
 
 class TurnLoop:
@@ -51,6 +56,7 @@ class TurnLoop:
         self._runs: dict[str, TurnRun] = {}
         self._naming: set[asyncio.Task[None]] = set()
         self._came: set[str] = set()
+        self._held_back: set[str] = set()
         self._kept_free = 0
         self._stopping = False
 
@@ -123,10 +129,15 @@ class TurnLoop:
 
     async def _begin_waiting(self) -> None:
         try:
-            keys = await self._parts.store.read(receive.waiting_keys, profile=self._parts.profile)
+            # Whoever is held back by a budget must not take the places of others in this list.
+            limit = KEYS_AT_ONCE + len(self._held_back)
+            keys = await self._parts.store.read(
+                receive.waiting_keys, profile=self._parts.profile, limit=limit
+            )
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the inbox cannot be read: %s", error)
             return
+        self._held_back &= set(keys)
         served = None if self.only is None else str(self.only)
         for key in keys:
             if served is not None and key != served:
@@ -166,6 +177,10 @@ class TurnLoop:
             why = notices.unanswerable(str(error))
             await parts.store.write(refuse_all, parts, key, why, when=parts.occasion())
             return True
+        if beginning.is_held_back:
+            self._held_back.add(str(key))
+        else:
+            self._held_back.discard(str(key))
         return await self._run(str(key), beginning)
 
     async def _run(self, name: str, beginning: Beginning) -> bool:
@@ -219,10 +234,14 @@ class TurnLoop:
 
 
 def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning:
-    """Begin a turn with what waits; whoever has used up a budget is told so instead."""
-    found, scopes = _admitted(tx, turns.waiting(tx, key), parts=parts, when=when)
+    """Begin a turn with what waits; whoever has used up a budget is told so instead.
+
+    What only waits for running turns to free their part of a budget goes on waiting.
+    """
+    admitted = _admitted(tx, turns.waiting(tx, key), parts=parts, when=when)
+    found = admitted.waiting
     if not found.arrivals:
-        return Beginning(None)
+        return Beginning(None, is_held_back=admitted.is_held_back)
     source = found.arrivals[0].source
     # Who names a session wants that one, however old it is.
     policy = ResetPolicy() if session_named_by(source) else parts.policies.choose(source)
@@ -232,9 +251,14 @@ def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning
     if begun is None:
         return Beginning(None)
     route = begun.route
+    if admitted.accounts:
+        expected = budgets.expected_use(
+            None if route.opened else found.head, (each.message for each in found.arrivals)
+        )
+        budgets.reserve(tx, begun.lease.turn_id, admitted.accounts, expected, profile=key.profile)
     if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
         _tell(tx, parts, source, notices.reset(route.reason), when=when)
-    return Beginning(begun, source, scopes)
+    return Beginning(begun, source, admitted.scopes)
 
 
 def refuse_all(tx: Tx, parts: Parts, key: SessionKey, why: str, *, when: Occasion) -> None:
@@ -243,23 +267,48 @@ def refuse_all(tx: Tx, parts: Parts, key: SessionKey, why: str, *, when: Occasio
     _refuse(tx, parts, [(arrival, why) for arrival in waiting], when=when)
 
 
-def _admitted(
-    tx: Tx, found: turns.Waiting, *, parts: Parts, when: Occasion
-) -> tuple[turns.Waiting, tuple[str, ...]]:
-    """What waits, of those who may still ask; and against what budgets the turn is counted."""
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """What a turn may begin with, against what it is counted, and whether budgets hold the next message back."""
+
+    waiting: turns.Waiting
+    scopes: tuple[str, ...]
+    accounts: tuple[budgets.Account, ...]
+    is_held_back: bool
+
+
+def _admitted(tx: Tx, found: turns.Waiting, *, parts: Parts, when: Occasion) -> _Admitted:
+    """What waits, of those who may still ask. Whoever is beyond a budget is refused.
+
+    From the first message on whose budget is reserved by running turns, everything waits: the order stays.
+    """
+    scopes_of = [budgets.scopes_of(arrival.source) for arrival in found.arrivals]
+    accounts = budgets.accounts(
+        tx, chain.from_iterable(scopes_of), parts.settings, profile=found.key.profile, now=when.now
+    )
     admitted: list[Arrival] = []
     refused: list[tuple[Arrival, str]] = []
     counted: dict[str, None] = {}
-    for arrival in found.arrivals:
-        scopes = budgets.scopes_of(arrival.source)
-        over = budgets.used_up(tx, scopes, parts.settings, profile=found.key.profile, now=when.now)
-        if over is None:
+    is_held_back = False
+    for arrival, scopes in zip(found.arrivals, scopes_of, strict=True):
+        limits = [accounts[scope] for scope in scopes if scope in accounts]
+        over = next((each for each in limits if each.is_used_up), None)
+        if over is not None:
+            why = notices.budget_used_up(over.scope, over.budget.per)
+            refused.append((arrival, why))
+        elif any(each.is_reserved for each in limits):
+            is_held_back = True
+            break
+        else:
             admitted.append(arrival)
             counted |= dict.fromkeys(scopes)
-        else:
-            refused.append((arrival, notices.budget_used_up(*over)))
     _refuse(tx, parts, refused, when=when)
-    return replace(found, arrivals=tuple(admitted)), tuple(counted)
+    return _Admitted(
+        replace(found, arrivals=tuple(admitted)),
+        tuple(counted),
+        tuple(accounts[scope] for scope in counted if scope in accounts),
+        is_held_back,
+    )
 
 
 def _refuse(

@@ -162,17 +162,23 @@ def _fail(tx: Tx, due: Due, reason: str, *, when: Occasion) -> None:
 def _begin(tx: Tx, due: Due, *, parts: Parts, when: Occasion) -> tuple[turns.Begun, Target]:
     """A session of its own for the run, and its turn, in one step."""
     found = due.schedule
-    over = budgets.used_up(
+    accounts = budgets.accounts(
         tx, (f"schedule:{found.name}",), parts.settings, profile=found.profile, now=when.now
     )
-    if over is not None:
-        raise NotAllowed(f"its budget for the {over[1]} is used up")
+    for account in accounts.values():
+        if account.is_used_up:
+            raise NotAllowed(f"its budget for the {account.budget.per} is used up")
+        if account.is_reserved:
+            raise NotAllowed(
+                f"runs that have not ended need its budget for the {account.budget.per}"
+            )
+    prompt = message("user", found.prompt)
     opening = Opening(found.profile, _source(due), kind=Kind.JOB)
     id = sessions.open_session(tx, opening, when=when)
     claim = turns.Claim(parts.holder, parts.settings.lease_seconds, found.agent)
-    begun = turns.begin_in(
-        tx, id, message("user", found.prompt), profile=found.profile, claim=claim, when=when
-    )
+    begun = turns.begin_in(tx, id, prompt, profile=found.profile, claim=claim, when=when)
+    expected = budgets.expected_use(None, (prompt,))
+    budgets.reserve(tx, begun.lease.turn_id, accounts.values(), expected, profile=found.profile)
     head = table.get_by_no(tx, begun.lease.session_no)
     titles.name_automatically(tx, head, found.name, by=TitleBy.AGENT)
     schedule.ran_in(tx, due, head.no)

@@ -33,11 +33,16 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much may be used in a day or a month; None means without limit."""
+    """How much may be used in a day or a month; None means without limit.
+
+    `reserve_tokens` and `reserve_microusd`: how much each turn reserves when it begins; None means an estimate.
+    """
 
     per: str = "day"
     tokens: int | None = None
     microusd: int | None = None
+    reserve_tokens: int | None = None
+    reserve_microusd: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

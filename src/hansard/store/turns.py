@@ -47,6 +47,8 @@ def end(tx: Tx, id: str, *, state: TurnState, at: datetime, reason: str | None) 
     if row is None:
         return False
     tx.run("free_session", no=row[0], turn_id=id)
+    # Here and nowhere else: however a turn ends, what it had reserved of a budget is free again.
+    tx.run("release_reservations", turn_id=id)
     return True
 
 

@@ -47,13 +47,31 @@ INSERT INTO pairing_guards (profile, wrong_codes, locked_until) VALUES (:profile
 ON CONFLICT (profile) DO UPDATE SET wrong_codes = excluded.wrong_codes, locked_until = excluded.locked_until;
 
 -- name: get_spending
-SELECT tokens, cost_microusd FROM spending WHERE profile = :profile AND scope = :scope AND period = :period;
+-- What was used in a period, and what running turns have reserved. One statement, so that a turn that ends meanwhile
+-- is counted once: by its reservation or by its use.
+SELECT COALESCE(MAX(tokens), 0), COALESCE(MAX(cost_microusd), 0),
+    (SELECT CAST(COALESCE(SUM(tokens), 0) AS BIGINT) FROM reservations WHERE profile = :profile AND scope = :scope),
+    (SELECT CAST(COALESCE(SUM(cost_microusd), 0) AS BIGINT) FROM reservations WHERE profile = :profile AND scope = :scope)
+FROM spending WHERE profile = :profile AND scope = :scope AND period = :period;
 
 -- name: add_spending
 INSERT INTO spending (profile, scope, period, tokens, cost_microusd)
 VALUES (:profile, :scope, :period, :tokens, :cost_microusd)
 ON CONFLICT (profile, scope, period) DO UPDATE SET tokens = spending.tokens + excluded.tokens,
     cost_microusd = spending.cost_microusd + excluded.cost_microusd;
+
+-- name: insert_reservation
+INSERT INTO reservations (turn_id, profile, scope, tokens, cost_microusd)
+VALUES (:turn_id, :profile, :scope, :tokens, :cost_microusd);
+
+-- name: use_reservations
+-- What a turn has used is counted as spent; only the rest of its reservation stays reserved.
+UPDATE reservations SET tokens = CASE WHEN tokens > :tokens THEN tokens - :tokens ELSE 0 END,
+    cost_microusd = CASE WHEN cost_microusd > :cost_microusd THEN cost_microusd - :cost_microusd ELSE 0 END
+WHERE turn_id = :turn_id;
+
+-- name: release_reservations
+DELETE FROM reservations WHERE turn_id = :turn_id;
 
 -- name: set_home
 INSERT INTO homes (profile, platform, chat_id, thread_id, name, set_at)

@@ -204,6 +204,18 @@ SELECT {{copy_columns_requests}} FROM requests WHERE (profile, idem) > (:after_p
 -- name: copy_row_requests
 INSERT INTO requests ({{copy_columns_requests}}) VALUES (:profile, :idem, :fingerprint, :status, :body, :session_id, :answered_at);
 
+-- name: copy_key_reservations
+turn_id TEXT, scope TEXT
+
+-- name: copy_columns_reservations
+turn_id, profile, scope, tokens, cost_microusd
+
+-- name: copy_page_reservations
+SELECT {{copy_columns_reservations}} FROM reservations WHERE (turn_id, scope) > (:after_turn_id, :after_scope) ORDER BY turn_id, scope LIMIT :limit;
+
+-- name: copy_row_reservations
+INSERT INTO reservations ({{copy_columns_reservations}}) VALUES (:turn_id, :profile, :scope, :tokens, :cost_microusd);
+
 -- name: copy_key_rewriting
 entry_no INTEGER
 

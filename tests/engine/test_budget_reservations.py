@@ -1,0 +1,246 @@
+"""A running turn reserves what it is expected to use: asking at once passes no budget."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hansard.actions import access, stats
+from hansard.actions.receive import receive
+from hansard.clock import RandomIds, SystemClock
+from hansard.engine import budgets, loop
+from hansard.engine.ports import Delta, Event, Step, TurnRequest
+from hansard.engine.settings import Budget
+from hansard.model.entry import message
+from hansard.model.turn import TurnState
+from hansard.model.usage import Usage
+from hansard.store.database import Store
+from hansard.store.opening import open_store
+from hansard.testing.engine_world import QUICK, EngineWorld
+from tests.engine.engine_child import TOKENS_PER_TURN
+from tests.walks.nursery import Child, Nursery
+
+CHATS = 15
+PATIENCE_SECONDS = 60.0
+
+
+class GatedRunner:
+    """Uses 60 tokens per turn, once the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.running = 0
+
+    async def run(self, _: TurnRequest) -> AsyncIterator[Event]:
+        self.running += 1
+        await self.gate.wait()
+        used = Usage(model="scripted", input_tokens=TOKENS_PER_TURN)
+        yield Step(message("assistant", "done"), used)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def limited(store: Store, budget: Budget) -> EngineWorld:
+    return EngineWorld(store, settings=replace(QUICK, budgets={"person": budget}))
+
+
+async def spent(world: EngineWorld, scope: str = "person:loopback:u") -> access.Spending:
+    day = budgets.periods(world.clock.now())[0]
+    return await world.store.read(access.spent, scope, day, profile="main")
+
+
+@pytest.mark.parametrize(
+    ("reserve", "at_once", "tokens"),
+    # Without a setting one turn reserves all that is left of so small a budget.
+    [(None, 1, 120), (TOKENS_PER_TURN, 2, 120), (10, 10, 600)],
+)
+async def test_chats_of_one_person_at_once_keep_to_their_budget(
+    store: Store, reserve: int | None, at_once: int, tokens: int
+) -> None:
+    """15 chats, a budget of 100, 60 tokens per turn, two engines: passed only by what reservations lacked."""
+    world = limited(store, Budget(tokens=100, reserve_tokens=reserve))
+    runner = GatedRunner()
+    engines = [await world.started(runner=runner) for _ in range(2)]
+    asked = [
+        world.says(engines[chat % 2], "hello", chat=str(chat), number=str(chat))
+        for chat in range(CHATS)
+    ]
+    await asyncio.gather(*asked)
+    await world.until(lambda: runner.running == at_once)
+    meanwhile = await spent(world)
+    runner.gate.set()
+    await world.settle(engines[0])
+    for engine in engines:
+        await engine.stop()
+    after = await spent(world)
+
+    assert meanwhile.tokens + meanwhile.reserved_tokens <= 100
+    assert after.tokens == tokens
+    assert (after.reserved_tokens, after.reserved_microusd) == (0, 0)
+    told = [text for _, text in world.adapter.sent if text.startswith("The budget")]
+    assert len(told) == CHATS - tokens // TOKENS_PER_TURN, "whoever was not answered was told why"
+
+
+async def test_money_is_reserved_as_tokens_are(store: Store) -> None:
+    """A budget of 1 dollar, 60 cents reserved by each turn: the second gets the rest, the third waits."""
+    budget = Budget(microusd=1_000_000, reserve_microusd=600_000)
+    world = limited(store, budget)
+    runner = GatedRunner()
+    engine = await world.started(runner=runner)
+    for chat in "123":
+        await world.says(engine, "hello", chat=chat, number=chat)
+    await world.until(lambda: runner.running == 2)
+    meanwhile = await spent(world)
+    runner.gate.set()
+    await world.settle(engine)
+    await engine.stop()
+
+    assert meanwhile.reserved_microusd == 1_000_000
+    assert runner.running == 3, "nothing was used: whoever waited was answered"
+
+
+async def test_a_step_moves_its_use_from_the_reservation(store: Store) -> None:
+    """What was used is not counted twice while the turn goes on."""
+    world = limited(store, Budget(tokens=1000, reserve_tokens=100))
+    gate = asyncio.Event()
+
+    class TwoCalls(GatedRunner):
+        async def run(self, _: TurnRequest) -> AsyncIterator[Event]:
+            call = {"type": "tool_call", "id": "c", "name": "look", "arguments": {}}
+            yield Step(message("assistant", [call]), Usage(model="m", input_tokens=30))
+            self.running += 1
+            await gate.wait()
+            found = {"type": "tool_result", "call_id": "c", "name": "look", "content": "42"}
+            yield Step(message("tool", [found]))
+            yield Step(message("assistant", "done"), Usage(model="m", input_tokens=200))
+
+    runner = TwoCalls()
+    engine = await world.started(runner=runner)
+    await world.says(engine, "hello")
+    await world.until(lambda: runner.running == 1)
+    meanwhile = await spent(world)
+    gate.set()
+    await world.settle(engine)
+    await engine.stop()
+
+    assert (meanwhile.tokens, meanwhile.reserved_tokens) == (30, 70)
+    assert (await spent(world)).tokens == 230
+    assert (await spent(world)).reserved_tokens == 0
+
+
+@pytest.mark.parametrize("how", ["stopped", "failed", "killed"])
+async def test_a_turn_that_does_not_finish_frees_what_it_reserved(store: Store, how: str) -> None:
+    world = limited(store, Budget(tokens=100))
+    if how == "killed":
+        # The state that a process leaves behind that is killed right after its turn began.
+        parts, source = world.parts(), world.source("dead", "1")
+        key = parts.key(source)
+        await store.write(receive, key, source, message("user", "hello"), when=parts.occasion())
+        begun = await store.write(loop.begin, key, parts=parts, when=parts.occasion())
+        assert begun.begun is not None
+    else:
+
+        class Failing(GatedRunner):
+            async def run(self, _: TurnRequest) -> AsyncIterator[Event]:
+                self.running += 1
+                yield Delta("one moment")
+                await self.gate.wait()
+                raise ValueError("broken")
+
+        runner = Failing()
+        engine = await world.started(runner=runner)
+        await world.says(engine, "hello", chat="dead")
+        await world.until(lambda: runner.running == 1)
+        if how == "stopped":
+            await engine.stop()
+        else:
+            runner.gate.set()
+            await world.settle(engine)
+            await engine.stop()
+    before = await spent(world)
+    engine = await world.started()
+    world.clock.tick(QUICK.lease_seconds + 1)
+    await world.says(engine, "after", chat="2", number="2")
+    await world.settle(engine)
+    await engine.stop()
+
+    assert before.reserved_tokens == (100 if how == "killed" else 0)
+    assert "re: after" in world.adapter.texts("loopback:2")
+    assert (await world.turns("dead"))[0].state is not TurnState.RUNNING
+    assert (await spent(world)).reserved_tokens == 0
+
+
+async def test_a_message_that_waits_for_a_budget_keeps_its_place(store: Store) -> None:
+    """T-2: nobody behind it in the same conversation overtakes it."""
+    world = limited(store, Budget(tokens=100))
+    thread = {"chat_type": "group", "thread_id": "t"}
+    runner = GatedRunner()
+    engine = await world.started(runner=runner)
+    await world.says(engine, "elsewhere", chat="2", number="0")
+    await world.until(lambda: runner.running == 1)
+    await world.says(engine, "first", number="1", **thread)
+    await world.says(engine, "second", number="2", user_id="v", user_name="v", **thread)
+    found = await store.read(stats.backlog)
+    runner.gate.set()
+    await world.settle(engine)
+    await engine.stop()
+
+    assert found.waiting_arrivals == 2
+    assert [text for text in await world.texts(**thread) if text != "done"] == ["first", "second"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/store.db"
+    found: str = request.getfixturevalue("postgres_url")
+    return found
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_two_processes_keep_to_one_budget_whoever_is_killed(
+    url: str, tmp_path: Path, *, is_killed: bool
+) -> None:
+    """80 chats of one person in two processes; 16 turns of 60 tokens fit into 1,000, the 17th passes it by 20."""
+    store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    arrivals = [f"{number}.0" for number in range(80)]
+    order = {"person": "u", "budget_tokens": 1000}
+    with Nursery(tmp_path, "tests.engine.engine_child") as nursery:
+        first = nursery.bear(url, arrivals=arrivals[:40], **order)
+        second = nursery.bear(url, arrivals=arrivals[40:], **order)
+        if is_killed:
+            until = time.monotonic() + PATIENCE_SECONDS
+            while not second.lines():  # it has taken in its first message
+                assert time.monotonic() < until, "the second process took nothing in"
+                time.sleep(0.002)
+            nursery.bury(second)
+            _until_quiet(store, first, len(arrivals) // 2)
+        else:
+            _until_quiet(store, first, len(arrivals) // 2)
+            _until_quiet(store, second, len(arrivals) // 2)
+    day = budgets.periods(SystemClock().now())[0]
+    found = store.read(access.spent, "person:loopback:u", day, profile="main").result()
+    store.close()
+
+    assert found.reserved_tokens == 0
+    if is_killed:
+        assert found.tokens <= 1020
+    else:
+        assert found.tokens == 1020
+
+
+def _until_quiet(store: Store, living: Child, came: int) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = store.read(stats.backlog).result()
+        acknowledged = sum("ack" in line for line in living.lines())
+        is_busy = found.waiting_arrivals or found.running_turns or found.open_deliveries
+        if acknowledged == came and not is_busy:
+            return
+        assert living.is_alive(), living.lines()[-1:]
+        assert time.monotonic() < until, f"not quiet: {found}, {acknowledged} messages came"
+        time.sleep(0.05)
