@@ -143,6 +143,7 @@ def test_every_session_of_the_corpus_is_shown_and_harmless(
         page.goto(f"{server.address}/s/{id}")
         expect(page.locator(".message").last).to_be_visible()
         page.locator(".log").focus()
+        page.keyboard.press("End")
         page.keyboard.press("t")
         for fold in page.locator(".step .fold").all():
             fold.click()

@@ -48,6 +48,7 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
         page = seen.page
         expect(page.locator(".message").last).to_be_visible()
         page.locator(".log").focus()
+        page.keyboard.press("End")
         page.keyboard.press("t")
         for fold in page.locator(".step .fold").all():
             fold.click()

@@ -1,9 +1,14 @@
 """The keyboard is enough, and focus is never lost."""
 
-import pytest
-from playwright.sync_api import expect
+import json
+import re
+from pathlib import Path
 
-from tests.browser.conftest import WRITE, Served, Visitor
+import pytest
+from playwright.sync_api import Page, expect
+
+from hansard.app.house import open_house
+from tests.browser.conftest import WRITE, Served, Visitor, served
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -112,3 +117,174 @@ def test_single_letters_can_be_switched_off(lived_in: Served, visit: Visitor) ->
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator(".item").first).to_be_focused()
+
+
+def test_two_messages_typed_in_a_row_are_both_sent_and_change_nothing_else(
+    talking: Served, visit: Visitor
+) -> None:
+    page = visit(talking).page
+    changes: list[str] = []
+    page.on("request", lambda asked: changes.append(_change_of(asked.method, asked.post_data)))
+    box = page.get_by_role("textbox", name=WRITE)
+    expect(box).to_be_focused()
+
+    page.keyboard.type("hello from the keyboard")
+    page.keyboard.press("Enter")
+    page.keyboard.type("please explain more")
+    expect(page).to_have_url(re.compile(r"/s/\w+"))
+    expect(box).to_be_focused()
+    expect(box).to_have_value("please explain more")
+    page.keyboard.press("Enter")
+
+    asked = page.locator(".message.user")
+    expect(asked).to_have_count(2)
+    expect(asked.nth(0)).to_contain_text("hello from the keyboard")
+    expect(asked.nth(1)).to_contain_text("please explain more")
+    expect(box).to_be_focused()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("button", name="Pin", exact=True)).to_have_attribute(
+        "aria-pressed", "false"
+    )
+    assert [each for each in changes if each not in ("", "draft")] == []
+
+
+def _change_of(method: str, body: str | None) -> str:
+    """Which field of a session a request changes; empty when it changes none."""
+    return ",".join(json.loads(body or "{}")) if method == "PATCH" else ""
+
+
+def test_letters_do_nothing_where_the_page_put_the_focus(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in).page
+    href = page.locator(".item").nth(5).get_attribute("href")
+    page.goto(f"{lived_in.address}{href}")
+    log = page.locator(".log")
+    expect(log).to_be_focused()
+    expect(page.locator(".message").first).to_be_visible()
+    title = page.locator(".head h1").inner_text()
+
+    page.keyboard.type("please explain more")
+
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator(".toast")).to_have_count(0)
+    expect(page.locator(".inspector")).to_have_count(0)
+    expect(log).to_be_focused()
+    page.keyboard.press("PageUp")
+    page.keyboard.press("r")
+    expect(page.get_by_role("textbox", name="Rename")).to_have_value(title)
+
+
+def test_a_click_on_a_message_does_not_make_letters_change_the_session(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    page.locator(".item").nth(5).click()
+    page.locator(".message .md").last.click()
+
+    page.keyboard.type("explore")
+
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator(".toast")).to_have_count(0)
+    expect(page.get_by_role("button", name="Pin", exact=True)).to_have_attribute(
+        "aria-pressed", "false"
+    )
+
+
+def test_escape_in_the_composer_of_the_home_page_goes_to_the_list(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    expect(page.locator(".item").first).to_be_visible()
+    expect(page.get_by_role("textbox", name=WRITE)).to_be_focused()
+
+    page.keyboard.press("Escape")
+    expect(page.locator(".item").first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(".item").first).to_be_focused()
+
+
+def test_escape_in_the_composer_stays_where_there_is_nothing_else(
+    empty: Served, visit: Visitor
+) -> None:
+    page = visit(empty).page
+    box = page.get_by_role("textbox", name=WRITE)
+    expect(box).to_be_focused()
+    expect(page.get_by_role("heading", name="No sessions yet")).to_be_visible()
+
+    page.keyboard.press("Escape")
+
+    expect(box).to_be_focused()
+
+
+def test_x_selects_each_row_it_is_pressed_on(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in).page
+    rows = page.locator(".item")
+    expect(rows.nth(7)).to_be_visible()
+    rows.nth(1).focus()
+
+    page.keyboard.press("x")
+    page.keyboard.press("j")
+    expect(rows.nth(2)).to_be_focused()
+    page.keyboard.press("x")
+    chosen = page.locator(".item.chosen")
+    expect(chosen).to_have_count(2)
+    page.keyboard.press("j")
+    expect(rows.nth(3)).to_be_focused()
+    page.keyboard.press("j")
+    expect(rows.nth(4)).to_be_focused()
+    page.keyboard.press("Shift+X")
+    expect(chosen).to_have_count(4)
+    page.keyboard.press("x")
+    expect(chosen).to_have_count(3)
+    page.keyboard.press("Escape")
+    expect(chosen).to_have_count(0)
+    page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.press("Shift+ArrowDown")
+    expect(chosen).to_have_count(3)
+    page.keyboard.press("Shift+ArrowUp")
+    expect(chosen).to_have_count(2)
+    expect(page.get_by_role("toolbar", name="Selected")).to_contain_text("2")
+
+
+def _many_sessions(home: Path, count: int) -> None:
+    with open_house(home=str(home), create=True) as house:
+        for number in range(count):
+            house.new_session(title=f"session {number}").append("user", f"message {number}")
+
+
+def _focused_title(page: Page) -> str:
+    return page.locator(".item:focus").get_attribute("title") or ""
+
+
+def test_end_and_home_go_to_the_ends_of_the_whole_list(tmp_path: Path, visit: Visitor) -> None:
+    _many_sessions(tmp_path, 420)
+    with served(tmp_path) as server:
+        page = visit(server).page
+        page.locator(".item").first.focus()
+        newest = _focused_title(page)
+
+        page.keyboard.press("End")
+
+        expect(page.locator('.item[title="session 0"]')).to_be_focused()
+        expect(page.locator('.item[title="session 0"]')).to_be_in_viewport()
+        page.keyboard.press("Home")
+        expect(page.locator(f'.item[title="{newest}"]')).to_be_focused()
+
+
+def test_end_and_home_go_to_the_ends_of_the_whole_transcript(
+    tmp_path: Path, visit: Visitor
+) -> None:
+    with open_house(home=str(tmp_path), create=True) as house:
+        chat = house.new_session(title="Long")
+        for number in range(150):
+            chat.append("user", f"message {number}.")
+    with served(tmp_path) as server:
+        page = visit(server, f"/s/{chat.id}").page
+        expect(page.locator(".message").last).to_contain_text("message 149.")
+        page.locator(".log").focus()
+
+        page.keyboard.press("Home")
+        expect(page.locator(".message", has_text="message 0.")).to_be_focused()
+        expect(page.locator(".message", has_text="message 0.")).to_be_in_viewport()
+        page.keyboard.press("End")
+        expect(page.locator(".message", has_text="message 149.")).to_be_focused()
+        expect(page.locator(".message", has_text="message 149.")).to_be_in_viewport()

@@ -75,6 +75,7 @@ def test_the_outline_of_a_long_session_begins_short(
     long: tuple[Served, str], visit: Visitor
 ) -> None:
     page = opened(visit, long)
+    page.keyboard.press("End")
     page.keyboard.press("i")
     prompts = page.locator(".outline button")
     expect(prompts).to_have_count(300)

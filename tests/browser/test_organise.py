@@ -40,7 +40,7 @@ def test_what_is_organised_can_be_undone(lived_in: Served, visit: Visitor) -> No
     page.get_by_role("button", name="Undo").click()
     expect(row(page, "Mine")).to_have_count(1)
 
-    page.locator(".log").focus()
+    page.keyboard.press("End")
     page.keyboard.press("p")
     pin = page.get_by_role("button", name="Pin", exact=True)
     expect(pin).to_have_attribute("aria-pressed", "true")

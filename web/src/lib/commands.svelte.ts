@@ -1,4 +1,5 @@
 /** Everything that can be done by key, by its name: the palette, the help and the keyboard share it. */
+import { takesLetters } from './focus'
 import type { Key } from './i18n.svelte'
 import { prefs } from './prefs.svelte'
 
@@ -7,6 +8,8 @@ export interface Command {
   label: Key
   keys: string[]
   group: 'go' | 'session' | 'view'
+  /** Changes a session: its letter acts only where a row or a message has the focus on purpose. */
+  changes?: true
 }
 
 export const COMMANDS: Command[] = [
@@ -20,13 +23,14 @@ export const COMMANDS: Command[] = [
   { id: 'go-usage', label: 'nav.usage', keys: ['g u'], group: 'go' },
   { id: 'go-import', label: 'nav.import', keys: ['g i'], group: 'go' },
   { id: 'go-settings', label: 'nav.settings', keys: ['g ,'], group: 'go' },
-  { id: 'archive', label: 'cmd.archive', keys: ['e'], group: 'session' },
-  { id: 'pin', label: 'cmd.pin', keys: ['p'], group: 'session' },
-  { id: 'rename', label: 'cmd.rename', keys: ['r', 'f2'], group: 'session' },
-  { id: 'move', label: 'cmd.move', keys: ['m'], group: 'session' },
-  { id: 'label', label: 'cmd.label', keys: ['l'], group: 'session' },
-  { id: 'select', label: 'cmd.select', keys: ['x'], group: 'session' },
-  { id: 'trash', label: 'cmd.trash', keys: ['#', 'delete'], group: 'session' },
+  { id: 'archive', label: 'cmd.archive', keys: ['e'], group: 'session', changes: true },
+  { id: 'pin', label: 'cmd.pin', keys: ['p'], group: 'session', changes: true },
+  { id: 'rename', label: 'cmd.rename', keys: ['r', 'f2'], group: 'session', changes: true },
+  { id: 'move', label: 'cmd.move', keys: ['m'], group: 'session', changes: true },
+  { id: 'label', label: 'cmd.label', keys: ['l'], group: 'session', changes: true },
+  { id: 'select', label: 'cmd.select', keys: ['x'], group: 'session', changes: true },
+  { id: 'select-range', label: 'cmd.selectRange', keys: ['shift+x'], group: 'session', changes: true },
+  { id: 'trash', label: 'cmd.trash', keys: ['#', 'delete'], group: 'session', changes: true },
   { id: 'export', label: 'action.export', keys: [], group: 'session' },
   { id: 'fork', label: 'head.fork', keys: [], group: 'session' },
   { id: 'undo', label: 'cmd.undo', keys: ['z'], group: 'session' },
@@ -78,9 +82,10 @@ export function onKey(event: KeyboardEvent): void {
   const name = keyName(event)
   const sequence = first && Date.now() - firstAt < 1200 ? `${first} ${name}` : name
   first = ''
-  const hasMod = name.startsWith('mod+')
-  if (!hasMod && !/^(?:shift\+)?f\d/.test(name) && (inField || !prefs.letters)) return
+  const isLetter = !name.startsWith('mod+') && !/^(?:shift\+)?f\d/.test(name)
+  if (isLetter && (inField || !prefs.letters || !takesLetters())) return
   const found = COMMANDS.find((each) => each.keys.includes(sequence)) ?? COMMANDS.find((each) => each.keys.includes(name))
+  if (isLetter && found?.changes && !takesLetters(found)) return
   if (!found && name === 'g') {
     first = name
     firstAt = Date.now()
@@ -91,7 +96,7 @@ export function onKey(event: KeyboardEvent): void {
 function keyName(event: KeyboardEvent): string {
   const key = event.key.toLowerCase()
   if (event.metaKey || event.ctrlKey) return `mod+${key}`
-  return event.shiftKey && /^f\d/.test(key) ? `shift+${key}` : key
+  return event.shiftKey && /^(?:f\d+|[a-z])$/.test(key) ? `shift+${key}` : key
 }
 
 function isField(target: EventTarget | null): boolean {

@@ -20,7 +20,7 @@ export class Draft {
   }
 
   private get name(): string {
-    return `hansard.draft.${this.sessionId ?? 'new'}`
+    return nameFor(this.sessionId)
   }
 
   typed(text: string): void {
@@ -29,9 +29,15 @@ export class Draft {
     this.later()
   }
 
-  /** These words were sent and are durable; what was typed after them stays. */
-  sent(words: string): void {
+  /** These words were sent and are durable; what was typed after them stays, or goes along into the session they began. */
+  sent(words: string, began: string | null = null): void {
     const rest = this.text.startsWith(words) ? this.text.slice(words.length).trimStart() : this.text
+    if (rest && this.sessionId === null && began !== null) {
+      this.text = ''
+      this.forget()
+      keep(nameFor(began), rest)
+      return
+    }
     if (rest) {
       this.typed(rest)
       return
@@ -45,6 +51,12 @@ export class Draft {
     // Until the server has let go of it too: a page that is loaded now must not offer it again.
     this.mirror('')
     void this.store()
+  }
+
+  /** What the server had, where it was not known at first; what was typed meanwhile follows it. */
+  offered(server: string | null): void {
+    this.kept = server ?? ''
+    if (server && this.text !== server) this.typed(this.text ? `${server}\n${this.text}` : server)
   }
 
   /** Bring to the server what it does not have, now. */
@@ -81,11 +93,7 @@ export class Draft {
   }
 
   private mirror(text: string): void {
-    try {
-      localStorage.setItem(this.name, text)
-    } catch {
-      // Without storage the server's copy alone remains.
-    }
+    keep(this.name, text)
   }
 
   private mirrored(): string | null {
@@ -102,5 +110,17 @@ export class Draft {
     } catch {
       // Nothing was kept.
     }
+  }
+}
+
+function nameFor(sessionId: string | null): string {
+  return `hansard.draft.${sessionId ?? 'new'}`
+}
+
+function keep(name: string, text: string): void {
+  try {
+    localStorage.setItem(name, text)
+  } catch {
+    // Without storage the server's copy alone remains.
   }
 }

@@ -15,6 +15,8 @@ interface ListPage extends Page<Head> {
 }
 
 const NEWS_MS = 50
+/** As many sessions as the server gives at once. */
+const LARGEST_PAGE = 200
 
 /** What a row needs; a field that is null, false, 0 or empty is left out by the server. */
 const FIELDS = 'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,unread,parent_id,lineage,subagents,failed'
@@ -46,6 +48,7 @@ class List {
   private heard = 0
   private asked = ''
   private abort: AbortController | null = null
+  private nextPage: Promise<void> | null = null
 
   filters = $derived(Object.fromEntries(FILTERS.map((name) => [name, router.route.query.get(name)])) as Filters)
   isFiltered = $derived(FILTERS.some((name) => router.route.query.get(name)))
@@ -110,12 +113,26 @@ class List {
     if (this.loaded && !this.error && this.heard > this.position) await this.load({ force: true })
   }
 
-  async more(): Promise<void> {
+  /** The next page; whoever asks while one is on its way waits for that one. */
+  more(limit = 100): Promise<void> {
+    this.nextPage ??= this.readMore(limit).finally(() => (this.nextPage = null))
+    return this.nextPage
+  }
+
+  /** Every page that is left, for as long as someone still wants the end of the list. */
+  async readAll(isWanted: () => boolean): Promise<void> {
+    for (let before: string | null = null; this.next && this.next !== before && isWanted(); ) {
+      before = this.next
+      await this.more(LARGEST_PAGE)
+    }
+  }
+
+  private async readMore(limit: number): Promise<void> {
     if (!this.next || this.loading || this.error) return
     this.loading = true
     const asked = this.asked
     try {
-      const page = await get<ListPage>('/sessions', { ...this.query(), limit: 100, fields: this.fields, cursor: this.next })
+      const page = await get<ListPage>('/sessions', { ...this.query(), limit, fields: this.fields, cursor: this.next })
       if (asked !== this.asked) return
       const known = new Set(this.items.map((head) => head.id))
       this.items = [...this.items, ...page.items.map(whole).filter((head) => !known.has(head.id))]

@@ -61,7 +61,7 @@ async function label(): Promise<void> {
 }
 
 export async function fork(head: Head | null | undefined, seq: number | null): Promise<void> {
-  if (head) await attempt(async () => router.go(sessionPath((await verbs.fork(head, seq)).id)))
+  if (head) await attempt(async () => router.go(sessionPath((await verbs.fork(head, seq)).id), { composes: true }))
 }
 
 export function provideOrganising(): () => void {
@@ -77,7 +77,6 @@ export function provideOrganising(): () => void {
     archive: then((all) => verbs.archive(all, !all.every((each) => each.archived))),
     trash: then((all) => (all.every((each) => each.trashed) ? verbs.restore(all) : verbs.trash(all))),
     move: () => attempt(() => projects.choose(meant())),
-    select: () => { const [one] = meant(); if (one) list.select(one.id) },
     fork: () => fork(meant()[0], null),
     export: () => { const all = meant(); if (all.length) dialogs.export(all.map((each) => each.id)) },
   })

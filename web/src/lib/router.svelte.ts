@@ -7,6 +7,8 @@ export interface Route {
   seq: number | null
   query: URLSearchParams
   path: string
+  /** Whoever came here is writing: the composer has the focus from the first moment. */
+  composes?: boolean
 }
 
 const PAGES: Record<string, PageName> = {
@@ -48,14 +50,10 @@ class Router {
     document.addEventListener('click', (event) => this.follow(event))
   }
 
-  go(to: string, { replace = false } = {}): void {
+  go(to: string, { replace = false, composes = false } = {}): void {
     const target = new URL(to, location.href)
-    if (target.href === location.href) {
-      this.read()
-      return
-    }
-    history[replace ? 'replaceState' : 'pushState']({}, '', target)
-    this.read()
+    if (target.href !== location.href) history[replace ? 'replaceState' : 'pushState']({}, '', target)
+    this.route = { ...parse(new URL(location.href)), composes }
   }
 
   /** The same page with other filters. */

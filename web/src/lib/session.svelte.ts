@@ -115,6 +115,14 @@ export class OpenSession {
     this.moreAfter = found.more_after
   }
 
+  /** The beginning of the transcript, however far away it is. */
+  async loadStart(): Promise<void> {
+    const found = await this.window({ after: 0 })
+    this.entries = found.items
+    this.moreBefore = found.more_before
+    this.moreAfter = found.more_after
+  }
+
   /** Look at what was taken back, named by its last entry; null for what stands now. */
   async look(last: number | null): Promise<void> {
     if (last === null) {
