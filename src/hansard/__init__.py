@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         TurnLost,
     )
+    from hansard.formats.message_input import File
     from hansard.model.entry import Entry, Message
     from hansard.model.place import Channel, Person, Source
     from hansard.model.session import SessionHead
@@ -31,6 +32,7 @@ __all__ = [
     "Channel",
     "Conflict",
     "Entry",
+    "File",
     "HansardError",
     "House",
     "Message",
@@ -64,6 +66,7 @@ _HOMES = {
         "StoreUnavailable",
         "TurnLost",
     ),
+    "hansard.formats.message_input": ("File",),
     "hansard.model.entry": ("Entry", "Message"),
     "hansard.model.place": ("Channel", "Person", "Source"),
     "hansard.model.session": ("SessionHead",),

@@ -11,7 +11,7 @@ import hansard
 from hansard.app.house import House, Machine, open_house
 from hansard.app.session import LEASE_SECONDS
 from hansard.errors import BadInput, Conflict, NotFound, TurnLost
-from hansard.model.place import Source
+from hansard.model.place import ChatType, Source
 from hansard.model.turn import TurnState
 from hansard.store import turns
 from hansard.testing.clock import FakeClock, SequentialIds
@@ -55,6 +55,79 @@ def test_an_idempotency_key_adds_a_message_once_in_whatever_session(house: House
 
     assert (again.id, again.repeated) == (first.id, True)
     assert len(house.sessions().items) == 1
+
+
+def test_an_idempotency_key_with_other_words_is_a_conflict(house: House) -> None:
+    """M-3"""
+    chat = house.session(ALICE)
+    chat.append("user", "hello", idempotency_key="m1")
+
+    for other in (chat, house.session(Source("web", "bob")), house.new_session()):
+        with pytest.raises(Conflict, match="belongs to another message") as refused:
+            other.append("user", "goodbye", idempotency_key="m1")
+        assert refused.value.committed == "no"
+    with (
+        pytest.raises(Conflict, match="belongs to another message"),
+        chat.turn("goodbye", idempotency_key="m1"),
+    ):
+        pass
+    assert len(chat.context()) == 1
+    assert len(house.sessions().items) == 1
+
+
+def test_an_idempotency_key_in_a_group_is_the_same_message_again(house: House) -> None:
+    group = Source(platform="web", chat_id="team", chat_type=ChatType.GROUP, user_id="1")
+
+    first = house.session(group).append("user", "hello", idempotency_key="m1")
+
+    assert house.session(group).append("user", "hello", idempotency_key="m1").id == first.id
+
+
+def test_a_file_is_written_with_its_message_and_read_back(house: House, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"remember the milk")
+    chat = house.session(ALICE)
+
+    chat.append("user", [{"type": "text", "text": "see"}, hansard.File(path)])
+    with chat.turn([hansard.File(b"more", name="more.txt")]) as turn:
+        turn.append("assistant", [hansard.File(b"a,b", media_type="text/csv", name="a.csv")])
+
+    pieces = [chat.context()[0]["content"][1], *(each["content"][0] for each in chat.context()[1:])]
+    assert [(piece["name"], piece["media_type"]) for piece in pieces] == [
+        ("notes.txt", "text/plain"),
+        ("more.txt", "text/plain"),
+        ("a.csv", "text/csv"),
+    ]
+    assert [chat.read_file(piece["blob"]) for piece in pieces] == [
+        b"remember the milk",
+        b"more",
+        b"a,b",
+    ]
+
+
+def test_a_part_of_unknown_type_is_refused_and_nothing_is_written(house: House) -> None:
+    chat = house.session(ALICE)
+
+    with pytest.raises(BadInput, match="Unknown part type 'txet'"):
+        chat.append("user", [{"type": "txet", "text": "hello"}])
+    with pytest.raises(BadInput, match="Unknown part type 'txet'"):
+        chat.turn([{"type": "txet", "text": "hello"}])
+    assert house.sessions().items == ()
+
+
+def test_a_conversation_in_anthropics_form_is_read_by_the_model(house: House) -> None:
+    chat = house.session(ALICE)
+    chat.append("user", [{"type": "text", "text": "What time is it?"}])
+    call = {"type": "tool_use", "id": "c1", "name": "clock", "input": {}}
+    chat.append("assistant", [{"type": "thinking", "thinking": "hm", "signature": "s"}, call])
+    chat.append("user", [{"type": "tool_result", "tool_use_id": "c1", "content": "09:30"}])
+
+    asked, called, answered = chat.context()
+
+    assert asked["content"] == "What time is it?"
+    assert called["tool_calls"][0]["function"]["name"] == "clock"
+    assert called["reasoning"] == "hm"
+    assert (answered["role"], answered["content"]) == ("tool", "09:30")
 
 
 def test_a_turn_that_fails_says_why_and_lets_the_session_go(house: House) -> None:

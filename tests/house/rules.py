@@ -10,6 +10,7 @@ from tests.house.code import Module
 MAY_IMPORT_LATE: dict[str, set[str]] = {
     "hansard.agents.model": {"hansard.agents.provider", "hansard.agents.tool_calls"},
     "hansard.agents.tool_calls": {"hansard.agents.mcp_tools"},
+    "hansard.app.session": {"hansard.formats.message_input"},
     "hansard.testing.postgres": {"psycopg"},
 }
 

@@ -93,3 +93,18 @@ def test_an_unknown_kind_of_entry_is_refused() -> None:
 
 def test_an_old_retraction_without_a_reason_was_an_undo() -> None:
     assert entry.body_from_json("retraction", None, {"after": 3}) == Retraction(3, "undo")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [({"type": "text", "text": "hi"},), [Text("hi")], "hi", (None,)],
+    ids=["dictionaries", "a list", "a text", "nothing"],
+)
+def test_a_message_of_something_else_than_parts_fails_where_it_is_made(parts: Any) -> None:
+    with pytest.raises(BadInput, match="parts of a Message"):
+        Message(Role.USER, parts)
+
+
+def test_a_message_whose_role_is_a_text_fails_where_it_is_made() -> None:
+    with pytest.raises(BadInput, match="not 'user'"):
+        Message("user", (Text("hi"),))  # type: ignore[arg-type]

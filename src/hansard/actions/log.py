@@ -7,8 +7,8 @@ from hansard.actions import refusals
 from hansard.clock import to_micros
 from hansard.errors import BadInput, Conflict, NotFound
 from hansard.model import document, title
-from hansard.model.entry import Compaction, Message, Retraction, Role, body_to_json
-from hansard.model.session import SessionHead
+from hansard.model.entry import Body, Compaction, Message, Retraction, Role, body_to_json
+from hansard.model.session import Segment, SessionHead
 from hansard.model.turn import Lease
 from hansard.store import entries, sessions
 from hansard.store.database import RaceLost, Row, Tx
@@ -59,7 +59,7 @@ def append(
 ) -> Appended:
     """Add a message to an open session; exactly once for each idempotency key."""
     if idem is not None:
-        earlier = find_repeat(tx, idem, profile=profile)
+        earlier = find_repeat(tx, idem, profile=profile, said=said)
         if earlier is not None:
             return earlier
     row = _advance(tx, session_id, said, profile=profile, at=at, lease=lease)
@@ -121,14 +121,38 @@ def append_mark(
     return seq
 
 
-def find_repeat(tx: Tx, idem: str, *, profile: str) -> Appended | None:
-    """What an earlier append with this idempotency key wrote."""
+def find_repeat(tx: Tx, idem: str, *, profile: str, said: Message | None = None) -> Appended | None:
+    """What an earlier append with this idempotency key wrote.
+
+    Raises `Conflict` if it wrote another message than `said`. Of a purged message nothing is left
+    to compare with.
+    """
     check_idem(idem)
     row = tx.one("find_receipt", profile=profile, idem=idem)
     if row is None:
         return None
     session_no, seq, session_id = row
+    if said is not None:
+        stored = entries.read(tx, Segment(session_no, session_id or "", seq, seq), limit=1)
+        if stored and not _says_the_same(stored[0].body, said):
+            raise Conflict(
+                f"The idempotency key {idem!r} belongs to another message, entry {seq} of session "
+                f"{session_id}; nothing was written. Choose a new key."
+            )
     return Appended(session_id or "", session_no, seq, repeated=True)
+
+
+def _says_the_same(stored: Body, said: Message) -> bool:
+    if not isinstance(stored, Message) or stored.role is not said.role:
+        return False
+    if stored.parts == said.parts:
+        return True
+    # What the log writes down differs in form from what it was given: lists for tuples, and so on.
+    return _parts_text(stored) == _parts_text(said)
+
+
+def _parts_text(said: Message) -> str:
+    return document.encode(document.decode(document.encode(body_to_json(said)["parts"])))
 
 
 def check_idem(idem: str) -> None:

@@ -1,9 +1,9 @@
 """Saying something outside a turn: where a source's conversation is, in a named session, or in a new one."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from hansard.actions import log, read, routing, sessions, turns, usage
+from hansard.actions import blobs, log, read, routing, sessions, turns, usage
 from hansard.actions.log import Appended
 from hansard.clock import Occasion
 from hansard.errors import Conflict
@@ -19,19 +19,20 @@ from hansard.store.database import Tx
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """A message with what belongs to it: when, under which idempotency key, at what cost."""
+    """A message with what belongs to it: when, under which idempotency key, at what cost, its files."""
 
     message: Message
     at: datetime | None = None
     idem: str | None = None
     usage: Usage | None = None
+    files: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 def say_here(
     tx: Tx, key: SessionKey, source: Source, saying: Saying, *, policy: ResetPolicy, when: Occasion
 ) -> Appended:
     """Add a message to the conversation a source belongs to; it is found or opened by rules K and R."""
-    earlier = None if saying.idem is None else log.find_repeat(tx, saying.idem, profile=key.profile)
+    earlier = _find_repeat(tx, saying, profile=key.profile)
     if earlier is not None:
         return earlier
     route = routing.route(tx, key, source, policy=policy, when=when)
@@ -42,9 +43,7 @@ def say_here(
 
 def say_new(tx: Tx, opening: Opening, saying: Saying, *, when: Occasion) -> Appended:
     """Open a session with its first message."""
-    earlier = (
-        None if saying.idem is None else log.find_repeat(tx, saying.idem, profile=opening.profile)
-    )
+    earlier = _find_repeat(tx, saying, profile=opening.profile)
     if earlier is not None:
         return earlier
     id = sessions.open_session(tx, opening, when=when)
@@ -54,6 +53,8 @@ def say_new(tx: Tx, opening: Opening, saying: Saying, *, when: Occasion) -> Appe
 def say_in(tx: Tx, session_id: str, saying: Saying, *, profile: str, when: Occasion) -> Appended:
     """Add a message to a session, and its usage to the ledger."""
     at = saying.at or when.now
+    for data in saying.files:
+        blobs.hold(tx, data)
     try:
         done = log.append(tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem)
     except Conflict:
@@ -65,3 +66,9 @@ def say_in(tx: Tx, session_id: str, saying: Saying, *, profile: str, when: Occas
     if saying.usage is not None and not done.repeated:
         usage.record(tx, done.session_no, saying.usage, profile=profile, when=when)
     return done
+
+
+def _find_repeat(tx: Tx, saying: Saying, *, profile: str) -> Appended | None:
+    if saying.idem is None:
+        return None
+    return log.find_repeat(tx, saying.idem, profile=profile, said=saying.message)

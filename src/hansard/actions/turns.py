@@ -117,9 +117,10 @@ def begin_in(
     claim: Claim,
     when: Occasion,
     idem: str | None = None,
+    files: tuple[bytes, ...] = (),
 ) -> Begun:
     """Begin a turn in a session that is named, perhaps with a message."""
-    _refuse_repeat(tx, idem, profile=profile)
+    _refuse_repeat(tx, idem, said, profile=profile)
     head = sessions.get(tx, session_id, profile=profile)
     if head is None:
         raise NotFound(f"There is no session {session_id}.")
@@ -128,6 +129,8 @@ def begin_in(
     lease = take(tx, head.no, session_id, claim=claim, when=when)
     prompts: tuple[Appended, ...] = ()
     if said is not None:
+        for data in files:
+            blobs.hold(tx, data)
         prompts = (
             log.append(tx, session_id, said, profile=profile, at=when.now, idem=idem, lease=lease),
         )
@@ -144,12 +147,15 @@ def begin_here(
     claim: Claim,
     when: Occasion,
     idem: str | None = None,
+    files: tuple[bytes, ...] = (),
 ) -> Begun:
     """Begin a turn where a source's conversation is, with its message."""
-    _refuse_repeat(tx, idem, profile=key.profile)
+    _refuse_repeat(tx, idem, said, profile=key.profile)
     route = routing.route(tx, key, source, policy=policy, when=when)
     lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
     told = transcript.among_several(said) if key.is_shared else said
+    for data in files:
+        blobs.hold(tx, data)
     prompt = log.append(
         tx, route.session_id, told, profile=key.profile, at=when.now, idem=idem, lease=lease
     )
@@ -319,8 +325,8 @@ def of_session(tx: Tx, session_no: int) -> Sequence[Turn]:
     return turns.of_session(tx, session_no)
 
 
-def _refuse_repeat(tx: Tx, idem: str | None, *, profile: str) -> None:
-    earlier = None if idem is None else log.find_repeat(tx, idem, profile=profile)
+def _refuse_repeat(tx: Tx, idem: str | None, said: Message | None, *, profile: str) -> None:
+    earlier = None if idem is None else log.find_repeat(tx, idem, profile=profile, said=said)
     if earlier is not None:
         raise Conflict(
             f"That message is in session {earlier.session_id} already, as entry {earlier.seq}."

@@ -1,5 +1,6 @@
 """Files that come before their message: kept for a while, and only for who brought them."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from hansard.clock import Occasion, to_micros
@@ -21,6 +22,13 @@ def upload(tx: Tx, data: bytes, *, profile: str, when: Occasion) -> str:
     name = blobs.add(tx, data)
     blobs.note_upload(tx, name, profile=profile, at=when.now)
     return name
+
+
+def accept(tx: Tx, said: Message, files: Iterable[bytes], *, profile: str, when: Occasion) -> None:
+    """Keep the files that came with a message; refuse one that names files this profile has not."""
+    for data in files:
+        upload(tx, data, profile=profile, when=when)
+    check(tx, said, profile=profile)
 
 
 def check(tx: Tx, said: Message, *, profile: str) -> None:

@@ -5,11 +5,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from hansard.actions import compact, log, purge, read, retract, routing, say, sessions, turns
+from hansard.actions import blobs, compact, log, purge, read, retract, routing, say, sessions, turns
 from hansard.clock import Occasion
 from hansard.errors import BadInput, NotFound
-from hansard.model.entry import Message, message
+from hansard.model.entry import Message, Role, message
 from hansard.model.key import SessionKey
+from hansard.model.part import Part
 from hansard.model.place import Person, Source
 from hansard.model.session import Kind, Opening, SessionHead
 from hansard.model.transcript import Chat
@@ -20,10 +21,11 @@ from hansard.store.pending import Pending
 
 if TYPE_CHECKING:
     from hansard.app.house import House
+    from hansard.formats.message_input import File
 
 LEASE_SECONDS = 60.0
 T = TypeVar("T")
-Content = str | Sequence[Mapping[str, Any]]
+Content = str | Sequence["Mapping[str, Any] | Part | File"]
 
 
 class Session:
@@ -56,16 +58,20 @@ class Session:
         at: datetime | None = None,
         **fields: Any,
     ) -> log.Appended:
-        """Add one message, durable when this returns; the same idempotency key adds it once."""
+        """Add one message, durable when this returns; the same idempotency key adds it once.
+
+        `content` is a text or a list of parts: ours, those of the OpenAI and Anthropic interfaces,
+        and `File`s. Raises `BadInput` for a part of unknown type, and `Conflict` for an
+        idempotency key that another message was written with.
+        """
         if at is not None and not isinstance(at, datetime):
             raise BadInput(f"A time is a datetime with a zone, not {at!r}.")
         if at is not None and at.tzinfo is None:
             raise BadInput(f"The time {at} has no zone; give it one, such as datetime.UTC.")
         when = self._house.occasion()
-        said = self._message(role, content, fields)
-        saying = say.Saying(
-            said, at=at, idem=idempotency_key, usage=self._house.priced(usage, at=at)
-        )
+        said, files = self._message(role, content, fields)
+        priced = self._house.priced(usage, at=at)
+        saying = say.Saying(said, at=at, idem=idempotency_key, usage=priced, files=files)
         house = self._house
         if self._key is not None:
             policy = house.policies.choose(self.source)
@@ -86,8 +92,11 @@ class Session:
         idempotency_key: str | None = None,
     ) -> "RunningTurn":
         """Begin a turn, perhaps with a message: `with chat.turn("hello") as turn: …`."""
-        said = None if content is None else self._message("user", content, {})
-        return RunningTurn(self._house, self, said, agent=agent, idem=idempotency_key)
+        said: Message | None = None
+        files: tuple[bytes, ...] = ()
+        if content is not None:
+            said, files = self._message("user", content, {})
+        return RunningTurn(self._house, self, said, agent=agent, idem=idempotency_key, files=files)
 
     def head(self) -> SessionHead:
         """What a list shows of this session."""
@@ -109,6 +118,10 @@ class Session:
     ) -> read.Window:
         """A stretch of what people read: the end, or before, after or around an entry."""
         return self._read(read.window, limit=limit, before=before, after=after, around=around)
+
+    def read_file(self, blob: str) -> bytes:
+        """The bytes of an attachment of this session, named by the `blob` of its part."""
+        return self._read(_read_file, blob)
 
     def rename(self, title: str) -> SessionHead:
         """Give the session a title, or take it away with an empty one."""
@@ -181,11 +194,13 @@ class Session:
         profile = self._house.profile
         return how(_named, self._key, self.id, action, *args, profile=profile, **kwargs)
 
-    def _message(self, role: str, content: Content, fields: Mapping[str, Any]) -> Message:
+    def _message(
+        self, role: str, content: Content, fields: Mapping[str, Any]
+    ) -> tuple[Message, tuple[bytes, ...]]:
         person: Person | None = fields.get("person") or (
             self.source.person if role == "user" else None
         )
-        return message(role, content, **{**fields, "person": person})
+        return _read_message(role, content, {**fields, "person": person})
 
     def _noted(self, done: log.Appended) -> log.Appended:
         self.id = done.session_id
@@ -203,7 +218,9 @@ class RunningTurn:
         *,
         agent: str | None,
         idem: str | None = None,
+        files: tuple[bytes, ...] = (),
     ) -> None:
+        self._files = files
         self._house = house
         self._session = session
         self._said = said
@@ -228,11 +245,16 @@ class RunningTurn:
     ) -> log.Appended:
         """Add a finished step."""
         house = self._house
-        said = message(role, content, **fields)
+        said, files = _read_message(role, content, fields)
         used = house.priced(usage, at=None)
-        when = house.occasion()
         pending = house.writing(
-            turns.step, self.begun.lease, said, used, profile=house.profile, when=when
+            turns.step,
+            self.begun.lease,
+            said,
+            used,
+            profile=house.profile,
+            when=house.occasion(),
+            files=files,
         )
         return house.answer(pending)
 
@@ -286,6 +308,7 @@ class RunningTurn:
                 claim=claim,
                 when=when,
                 idem=self._idem,
+                files=self._files,
             )
         return house.writing(
             _begin,
@@ -296,6 +319,7 @@ class RunningTurn:
             claim=claim,
             when=when,
             idem=self._idem,
+            files=self._files,
         )
 
     def _ending(self, error: BaseException | None) -> Pending[Any]:
@@ -327,13 +351,34 @@ def _begin(
     claim: turns.Claim,
     when: Occasion,
     idem: str | None = None,
+    files: tuple[bytes, ...] = (),
 ) -> turns.Begun:
     """Begin a turn in the session at hand; a new one opens with its first message."""
     if key is None and id is None and said is not None:
         id = sessions.open_session(tx, opening, when=when)
     return turns.begin_in(
-        tx, _id(tx, key, id), said, profile=opening.profile, claim=claim, when=when, idem=idem
+        tx,
+        _id(tx, key, id),
+        said,
+        profile=opening.profile,
+        claim=claim,
+        when=when,
+        idem=idem,
+        files=files,
     )
+
+
+def _read_message(
+    role: str, content: Content, fields: Mapping[str, Any]
+) -> tuple[Message, tuple[bytes, ...]]:
+    """The message that a program writes, and the bytes of its files."""
+    if isinstance(content, str) and role != Role.TOOL:
+        return message(role, content, **fields), ()
+    # Loads msgspec and the reader of markdown, 0.1 s that a program which writes texts need not wait.
+    from hansard.formats.message_input import read_message
+
+    made = read_message(role, content, **fields)
+    return made.message, made.files
 
 
 def _named(
@@ -346,6 +391,10 @@ def _named(
 ) -> Any:
     """Run an action on the session that a key is on, or that an id names."""
     return action(tx, _id(tx, key, id), *args, **kwargs)
+
+
+def _read_file(tx: Tx, id: str, blob: str, *, profile: str) -> bytes:
+    return blobs.read_blob(tx, blob, session_no=read.head(tx, id, profile=profile).no)
 
 
 def _context(tx: Tx, key: SessionKey | None, id: str | None, *, profile: str) -> list[Chat]:

@@ -39,7 +39,7 @@ def add_block(content: Content, block: object) -> None:
         content.parts.append(parts.tool_call(id, name, block.get("input")))
     elif _is_result(kind) and isinstance(block.get("tool_use_id"), str):
         _add_result(content, block)
-    elif kind in ("image", "document") and _attach(content, block):
+    elif kind in ("image", "document") and attach(content, block):
         pass
     else:
         content.keep(block)
@@ -97,7 +97,8 @@ def _told(inner: Content, given: Any) -> tuple[Any, list[Json]]:
     return rest, files
 
 
-def _attach(content: Content, block: Json) -> bool:
+def attach(content: Content, block: Json) -> bool:
+    """Add the file that a block carries; say whether it carries one."""
     source = shape.record(block.get("source"))
     title = shape.name(block.get("title"))
     if source.get("type") == "base64":

@@ -90,11 +90,12 @@ def _add_part(content: Content, part: object) -> None:
         content.say(part["text"])
     elif kind == "refusal" and isinstance(part.get("refusal"), str):
         content.say(part["refusal"])
-    elif not _attach(content, part):
+    elif not attach(content, part):
         content.keep(part)
 
 
-def _attach(content: Content, part: Json) -> bool:
+def attach(content: Content, part: Json) -> bool:
+    """Add the file that a part carries; say whether it carries one."""
     file = shape.record(part.get("file")) or part
     name = shape.name(file.get("filename"))
     if content.attach_url(file.get("file_data"), name):

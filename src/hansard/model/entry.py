@@ -24,6 +24,9 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
+_ROLE_NAMES = ", ".join(Role)
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """Something said."""
@@ -36,6 +39,9 @@ class Message:
     token_count: int | None = None
     platform_message_id: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_message(self.role, self.parts)
 
     @property
     def text(self) -> str:
@@ -87,13 +93,17 @@ class Entry:
         return f"{self.session_id}-{self.seq}"
 
 
+def role_of(name: str) -> Role:
+    """The role with this name."""
+    try:
+        return Role(name)
+    except ValueError:
+        raise BadInput(f"Unknown role {name!r}: use one of {_ROLE_NAMES}.") from None
+
+
 def message(role: str, content: str | Any, **fields: Any) -> Message:
     """Build a message from what callers have: a role, and a text or parts."""
-    try:
-        known = Role(role)
-    except ValueError:
-        names = ", ".join(Role)
-        raise BadInput(f"Unknown role {role!r}: use one of {names}.") from None
+    known = role_of(role)
     if fields:
         _check_fields(fields)
     if isinstance(content, str):
@@ -102,6 +112,20 @@ def message(role: str, content: str | Any, **fields: Any) -> Message:
         raise BadInput(f"A message is a text or a list of parts, not {type(content).__name__}.")
     made = tuple(item if isinstance(item, Part) else parts_of.from_json(item) for item in content)
     return Message(known, made, **fields)
+
+
+def _check_message(role: Any, parts: Any) -> None:
+    """Refuse what a type checker would: many programs are run without one."""
+    if not isinstance(role, Role):
+        raise BadInput(f"The role of a Message is a Role, not {role!r}: use one of {_ROLE_NAMES}.")
+    if not isinstance(parts, tuple):
+        raise BadInput(f"The parts of a Message are a tuple, not {type(parts).__name__}.")
+    for part in parts:
+        if not isinstance(part, Part):
+            raise BadInput(
+                "The parts of a Message are Text, Reasoning, ToolCall, ToolResult, Attachment or "
+                f"Unknown, not {type(part).__name__}; `message(role, parts)` takes dictionaries."
+            )
 
 
 # What is kept in another form than these could not be read from an export.

@@ -156,8 +156,19 @@ def text_of(parts: tuple[Part, ...]) -> str:
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 
+def required_fields(kind: str) -> list[str]:
+    """The fields that a part of a known type must have."""
+    return sorted(_REQUIRED[kind])
+
+
+def wrong_field(data: Mapping[str, Any]) -> str | None:
+    """The first field of a part of a known type that holds a value of the wrong kind."""
+    fields = _FIELDS[data["type"]]
+    for name, kinds in fields.items():
+        if name in data and not isinstance(data[name], kinds):
+            return name
+    return None
+
+
 def _fits(kind: str, data: Json) -> bool:
-    if not _REQUIRED[kind] <= data.keys():
-        return False
-    fields = _FIELDS[kind]
-    return all(isinstance(data[name], fields[name]) for name in fields if name in data)
+    return _REQUIRED[kind] <= data.keys() and wrong_field(data) is None

@@ -136,16 +136,16 @@ def chats_of(message: Message) -> list[Chat]:
 def _chats(message: Message, *, name_speakers: bool) -> list[Chat]:
     match message.role:
         case Role.TOOL:
-            return [_tool_chat(part) for part in message.parts if isinstance(part, ToolResult)]
+            return _tool_chats(message)
         case Role.ASSISTANT:
-            return [_assistant_chat(message)]
+            # Anthropic's interface has the results of its own tools in the assistant's message.
+            return [_assistant_chat(message), *_tool_chats(message)]
         case _:
-            return [
-                {
-                    "role": str(message.role),
-                    "content": _content(message, name_speakers=name_speakers),
-                }
-            ]
+            results = _tool_chats(message)  # Anthropic's interface has them in the user's message
+            if results and all(isinstance(part, ToolResult) for part in message.parts):
+                return results
+            content = _content(message, name_speakers=name_speakers)
+            return [*results, {"role": str(message.role), "content": content}]
 
 
 def _content(message: Message, *, name_speakers: bool) -> str | list[Chat]:
@@ -197,6 +197,18 @@ def _arguments(call: ToolCall) -> str:
     return (
         call.arguments if isinstance(call.arguments, str) else document.encode(call.arguments or {})
     )
+
+
+def _tool_chats(message: Message) -> list[Chat]:
+    """What tools answered. A file beside an answer is named in it: a tool's chat is a text."""
+    chats: list[Chat] = []
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            chats.append(_tool_chat(part))
+        elif isinstance(part, Attachment) and chats and message.role is Role.TOOL:
+            named = f"[attachment: {part.name or part.media_type}]"
+            chats[-1]["content"] = "\n".join(filter(None, (chats[-1]["content"], named)))
+    return chats
 
 
 def _tool_chat(result: ToolResult) -> Chat:

@@ -143,10 +143,11 @@ def _add(
 ) -> list[Line]:
     span = heard.span
     added = []
-    for place, each in enumerate(new):
+    for each in new:
         said = genai.marked(each.message, span, each.side)
         at = _time(span.ended_at if each.side == OUT else span.began_at, when)
-        idem = f"otel/{span.trace_id}/{span.span_id}/{place}" if each.side == OUT else None
+        digest = merging.line_of(said).digest
+        idem = f"otel/{span.trace_id}/{span.span_id}/{digest}" if each.side == OUT else None
         saying = Saying(said, at=at, idem=idem)
         facts.say_after(tx, head.id, saying, profile=head.profile, when=when)
         added.append(merging.line_of(said))

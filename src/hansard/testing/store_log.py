@@ -151,11 +151,30 @@ class LogSuite(Suite):
         session = world.session("first")
 
         first = world.say(session, "once", idem="k")
-        again = world.say(session, "twice", idem="k")
+        again = world.say(session, "once", idem="k")
 
         assert (first.repeated, again.repeated) == (False, True)
         assert again.seq == first.seq
         assert world.texts(session) == ["first", "once"]
+
+    def test_an_idempotency_key_with_another_message_is_a_conflict(self, world: World) -> None:
+        """M-3."""
+        session, other = world.session("a"), world.session("b")
+        large = "x" * 100_000
+        world.say(session, "once \ud800", idem="k")
+        world.say(session, large, idem="large")
+        call = message("assistant", [ToolCall("c", "f", {"a": (1, 2)})])
+        world.append(session, call, idem="call")
+
+        assert world.say(session, "once \ud800", idem="k").repeated
+        assert world.say(session, large, idem="large").repeated
+        assert world.append(session, call, idem="call").repeated
+        with refused(Conflict, "belongs to another message", unchanged=world):
+            world.say(other, "twice", idem="k")
+        with refused(Conflict, "belongs to another message", unchanged=world):
+            world.say(session, large + "x", idem="large")
+        with refused(Conflict, "belongs to another message", unchanged=world):
+            world.append(session, message("assistant", "once \ud800"), idem="k")
 
     def test_a_repeat_finds_the_first_in_any_session_and_state(self, world: World) -> None:
         """P2: for ever."""

@@ -31,7 +31,8 @@ async def receive(request: Request, parts: Parts, caller: Writer) -> Response:
     """Take a message in; durable when this answers. The same message id twice is one arrival."""
     body, raw = await read_body(request, NewArrival)
     source = source_of(body.source, body.platform_message_id)
-    said = message_of("user", body)
+    written = message_of("user", body)
+    said = written.message
     engine = engine_of(request, caller)
     # A platform's own id is the better key: another request may carry the same message.
     idem = None if source.platform_message_id else idem_of(request)
@@ -39,7 +40,7 @@ async def receive(request: Request, parts: Parts, caller: Writer) -> Response:
     when = parts.occasion()
 
     def take(tx: Tx) -> Accepted:
-        uploads.check(tx, said, profile=caller.profile)
+        uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
         return asking.accept(tx, engine.parts, source, wish, when=when)
 
     return await accepted(request, caller, raw, take, _told)
@@ -57,10 +58,11 @@ async def rewrite(arrival_id: str, request: Request, parts: Parts, caller: Write
     """Put other words into a message of yours that waits for its turn."""
     known = name(arrival_id, "arrival")
     body, raw = await read_body(request, Said)
-    said, when = message_of("user", body), parts.occasion()
+    written, when = message_of("user", body), parts.occasion()
+    said = written.message
 
     def act(tx: Tx, /) -> Answer:
-        uploads.check(tx, said, profile=caller.profile)
+        uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
         inbox.rewrite(tx, known, said, profile=caller.profile, when=when)
         return answer(_look(tx, known, profile=caller.profile))
 

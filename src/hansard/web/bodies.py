@@ -9,7 +9,8 @@ from fastapi import Request
 from msgspec import UNSET, Struct, UnsetType
 
 from hansard.errors import BadInput
-from hansard.model.entry import MAX_SEQ, Message, message
+from hansard.formats.message_input import MessageInput, read_message
+from hansard.model.entry import MAX_SEQ
 from hansard.model.place import Source
 from hansard.web.auth import parts_of
 from hansard.web.problems import Refusal
@@ -218,14 +219,14 @@ def decode(raw: bytes) -> Any:
         raise BadInput("The body is no JSON; nothing was written.") from error
 
 
-def message_of(role: str, said: NewMessage | NewArrival | NewSession | Said) -> Message:
-    """The message that a body describes."""
+def message_of(role: str, said: NewMessage | NewArrival | NewSession | Said) -> MessageInput:
+    """The message that a body describes, with the files inside it."""
     if (said.text is None) == (said.parts is None):
         raise BadInput("Send either `text` or `parts`; nothing was written.")
     content: str | list[Json] = said.text if said.text is not None else said.parts or []
     if not content:
         raise BadInput("The message is empty; nothing was written.")
-    return message(role, content)
+    return read_message(role, content)
 
 
 def source_of(data: Json, platform_message_id: str | int | None = None) -> Source:

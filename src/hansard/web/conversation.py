@@ -115,12 +115,13 @@ async def append(session_id: str, request: Request, parts: Parts, caller: Writer
     """Add one message without running the agent."""
     known = name(session_id, "session")
     body, raw = await read_body(request, NewMessage)
-    saying = say.Saying(message_of(body.role, body), idem=idem_of(request))
+    written = message_of(body.role, body)
+    saying = say.Saying(written.message, idem=idem_of(request))
     when = parts.occasion()
 
     def act(tx: Tx, /) -> Answer:
         read.head(tx, known, profile=caller.profile)
-        uploads.check(tx, saying.message, profile=caller.profile)
+        uploads.accept(tx, saying.message, written.files, profile=caller.profile, when=when)
         done = say.say_in(tx, known, saying, profile=caller.profile, when=when)
         told = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
         return answer(told, 201, session_id=done.session_id)
@@ -137,11 +138,12 @@ async def ask(session_id: str, request: Request, parts: Parts, caller: Writer) -
     known = name(session_id, "session")
     body, raw = await read_body(request, Said)
     engine = engine_of(request, caller)
-    wish = Asking(message_of("user", body), idem_of(request), begin=engine.turns.has_room)
+    written = message_of("user", body)
+    wish = Asking(written.message, idem_of(request), begin=engine.turns.has_room)
     when = parts.occasion()
 
     def take(tx: Tx) -> Accepted:
-        uploads.check(tx, wish.message, profile=caller.profile)
+        uploads.accept(tx, wish.message, written.files, profile=caller.profile, when=when)
         return asking.ask(tx, engine.parts, known, wish, when=when)
 
     return await accepted(request, caller, raw, take, begun)

@@ -105,7 +105,8 @@ async def list_sessions(
 async def open_session(request: Request, parts: Parts, caller: Writer) -> Response:
     """Open a session with its first message; with `run` the agent answers it (202)."""
     body, raw = await read_body(request, NewSession)
-    said = message_of(body.role, body)
+    written = message_of(body.role, body)
+    said = written.message
     source = Source("api") if body.source is None else source_of(body.source)
     opening = Opening(
         caller.profile,
@@ -122,13 +123,13 @@ async def open_session(request: Request, parts: Parts, caller: Writer) -> Respon
         engine = engine_of(request, caller)
 
         def take(tx: Tx) -> Accepted:
-            uploads.check(tx, said, profile=caller.profile)
+            uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
             return asking.ask_anew(tx, engine.parts, opening, Asking(said, idem), when=when)
 
         return await accepted(request, caller, raw, take, begun)
 
     def act(tx: Tx, /) -> Answer:
-        uploads.check(tx, said, profile=caller.profile)
+        uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
         done = say.say_new(tx, opening, say.Saying(said, idem=idem), when=when)
         found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
         return answer(head_json(found), 201, session_id=found.id)
