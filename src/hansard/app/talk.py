@@ -70,10 +70,10 @@ class Talk:
             asked = Asking(message("user", text))
             write = parts.store.write(_accept, parts, self.source, asked, when=parts.occasion())
             accepted, followed = await write.given_to(self._carry_on)
-            self._session_id = accepted.session_id
+            self._session_id = accepted.current_session_id
             received = accepted.received
             if received.answer is not None:
-                yield Live(accepted.session_id or "", "", "answer", received.answer)
+                yield Live(accepted.current_session_id or "", "", "answer", received.answer)
             if received.follow_up is not None:
                 yield await self._followed(received.follow_up)
                 return
@@ -113,7 +113,7 @@ class Talk:
         is_here = accepted.turn_id is not None
         seen = await self._look(arrival_id, after=0, most=0)
         if seen.turn_id is None and seen.state is None and accepted.received.answer is None:
-            yield Live(accepted.session_id or "", "", "waiting")
+            yield Live(accepted.current_session_id or "", "", "waiting")
         try:
             async with asyncio.timeout(WAIT_SECONDS + self._parts.settings.turn_seconds):
                 while True:

@@ -23,7 +23,12 @@ from hansard.store.database import Tx
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of a message: what the inbox says, and the turn that was begun with it."""
+    """What became of a message: what the inbox says, and the turn that was begun with it.
+
+    `session_id` is the session that contains the message. It is None while the message waits: until a turn takes it,
+    the conversation may be reset or switched, and the message goes where the conversation is then.
+    `current_session_id` is the session that the conversation is on now.
+    """
 
     key: SessionKey
     received: Received
@@ -31,6 +36,7 @@ class Accepted:
     session_id: str | None
     turn_id: str | None = None
     seq: int | None = None
+    current_session_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +107,13 @@ def _accepted(tx: Tx, key: SessionKey, received: Received, beginning: Beginning)
         if received.arrival_id is None
         else arrivals.get(tx, received.arrival_id, profile=key.profile)
     )
-    if arrival is not None and arrival.session_id is not None:
-        return Accepted(key, received, beginning, arrival.session_id, arrival.turn_id, arrival.seq)
     head = routing.current(tx, key)
-    where = head.id if head is not None and head.is_open else None
-    return Accepted(key, received, beginning, where)
+    current = head.id if head is not None and head.is_open else None
+    if arrival is None:
+        return Accepted(key, received, beginning, None, current_session_id=current)
+    return Accepted(
+        key, received, beginning, arrival.session_id, arrival.turn_id, arrival.seq, current
+    )
 
 
 def _refuse_closed(head: SessionHead) -> None:

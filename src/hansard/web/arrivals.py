@@ -28,7 +28,11 @@ router = APIRouter(tags=["arrivals"])
 
 @router.post("/arrivals", status_code=202, openapi_extra=takes(NewArrival))
 async def receive(request: Request, parts: Parts, caller: Writer) -> Response:
-    """Take a message in; durable when this answers. The same message id twice is one arrival."""
+    """Take a message in; durable when this answers. The same message id twice is one arrival.
+
+    `session_id` names the session that contains the message. It is null while the message waits for a turn, and for a
+    command; `GET /arrivals/{arrival_id}` has it as soon as a turn has taken the message.
+    """
     body, raw = await read_body(request, NewArrival)
     source = source_of(body.source, body.platform_message_id)
     written = message_of("user", body)

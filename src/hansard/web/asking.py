@@ -37,7 +37,9 @@ async def accepted(
 
     def act(tx: Tx, /) -> Answer:
         taken[:] = [take(tx)]
-        return answer(tell(taken[0]), 202, session_id=taken[0].session_id)
+        # Also the answer to a command goes when the session goes that it may speak of.
+        about = taken[0].session_id or taken[0].current_session_id
+        return answer(tell(taken[0]), 202, session_id=about)
 
     async def finish() -> Response:
         response = await change(request, caller, raw, act)

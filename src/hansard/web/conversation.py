@@ -133,7 +133,7 @@ async def append(session_id: str, request: Request, parts: Parts, caller: Writer
 async def ask(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
     """A person's message: durable when this answers, then the agent runs.
 
-    While a turn is running it waits: `turn_id` and `seq` are null, and `queued` says so.
+    While a turn is running it waits: `session_id`, `turn_id` and `seq` are null, and `queued` says so.
     """
     known = name(session_id, "session")
     body, raw = await read_body(request, Said)

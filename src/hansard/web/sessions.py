@@ -173,9 +173,10 @@ async def trash(session_id: str, request: Request, parts: Parts, caller: Writer)
 
 
 def begun(done: Accepted) -> dict[str, object]:
-    """What the asker of a turn is told."""
+    """What the asker of a turn is told; after a command, the session that the conversation is on now."""
+    is_command = done.received.answer is not None
     told: dict[str, object] = {
-        "session_id": done.session_id,
+        "session_id": done.current_session_id if is_command else done.session_id,
         "turn_id": done.turn_id,
         "seq": done.seq,
         "arrival_id": done.received.arrival_id,
