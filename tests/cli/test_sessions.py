@@ -135,6 +135,23 @@ def test_automation_is_listed_apart_and_its_number_is_told(hansard: Program) -> 
     assert hansard.ids("--automation") == hansard.ids("--kind", "job") == [job]
 
 
+def test_archived_sessions_are_counted_among_those_not_shown_within_the_filter(
+    hansard: Program,
+) -> None:
+    put_away = hansard.append("new", "roses", "--source", "web")["session_id"]
+    hansard.append("new", "every morning", "--kind", "job")
+    hansard("sessions", "archive", put_away)
+
+    told = hansard("sessions", "list").err
+    narrowed = hansard("sessions", "list", "--source", "web").err
+
+    assert told.splitlines()[-1] == (
+        "1 automation session and 1 archived session not shown; "
+        "see them with --automation or --archived."
+    )
+    assert narrowed.splitlines()[-1] == "1 archived session not shown; see them with --archived."
+
+
 def test_archive_and_trash_have_lists_of_their_own(hansard: Program) -> None:
     put_away = hansard.append("new", "one")["session_id"]
     thrown = hansard.append("new", "two")["session_id"]

@@ -22,6 +22,10 @@ STEPS = {
     "highest_titles": {
         "sessions USING COVERING INDEX sessions_by_number (profile=? AND <expr>=? AND title>? AND title<?)"
     },
+    "models_of_profile": {
+        "sessions USING INDEX sessions_by_model (profile=? AND model>?)",
+        "s USING INDEX sessions_by_model (profile=? AND model>?)",
+    },
     "count_waiting": {
         "arrivals USING COVERING INDEX arrivals_waiting (profile=?)",
         "s USING INTEGER PRIMARY KEY (rowid=?)",
@@ -50,6 +54,7 @@ SELECT 'id' || x, 'main', 'main/telegram/dm/chat=' || x, '{"platform":"telegram"
     CASE WHEN x % 50 = 0 THEN 'discord' ELSE 'telegram' END, 'dm', 'chat', 'chats', x, x
 FROM generate_series(1, 3000) x
 """
+MODELS = "UPDATE sessions SET model = 'model ' || no % 5"
 TITLES = "UPDATE sessions SET title = 'hello #' || no WHERE no > 1"
 ARRIVALS = """
 INSERT INTO arrivals (id, profile, idem, key, source, message, received_at, state, session_no)
@@ -58,6 +63,7 @@ SELECT 'a' || no, 'main', 'i' || no, key, '{}', '{}', 1, 'taken', no FROM sessio
 ASKED = {
     "places_with_open_sessions": {},
     "highest_titles": {"profile": "main", "beginning": "hello #", "fewest": 1, "most": 9},
+    "models_of_profile": {"profile": "main", "limit": 500},
     "page_of_platform": {
         "profile": "main",
         "platform": "telegram",
@@ -74,7 +80,8 @@ def test_postgres_walks_through_no_sessions_and_no_inbox(
     emptied: Callable[[], str], name: str, asked: dict[str, object]
 ) -> None:
     with psycopg.connect(emptied(), autocommit=True) as server:
-        for statement in (SESSIONS, TITLES, ARRIVALS, "ANALYZE sessions", "ANALYZE arrivals"):
+        analyze = ("ANALYZE sessions", "ANALYZE arrivals")
+        for statement in (SESSIONS, MODELS, TITLES, ARRIVALS, *analyze):
             server.execute(statement)
         server.execute("SET enable_seqscan = off")
         text = f"EXPLAIN (ANALYZE, TIMING OFF) {queries.load_for_psycopg()[name]}".encode()

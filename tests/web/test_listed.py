@@ -156,3 +156,45 @@ async def test_the_list_is_sorted_as_asked_and_paged(client: Client) -> None:
     assert await sorted_by("created") == ["Quince", "apple", "Pear"]
     refused = await client.call("GET", "/sessions?sort=length")
     assert (refused.status_code, len(made)) == (422, 3)
+
+
+async def test_a_session_is_opened_in_the_project_it_names(client: Client) -> None:
+    await client.post("/projects", {"name": "Garden"}, status=201)
+
+    written = await client.post("/sessions", {"text": "one", "project": "Garden"}, status=201)
+    asked = await client.post(
+        "/sessions", {"text": "two", "project": "Garden", "run": True}, status=202
+    )
+    unknown = await client.call("POST", "/sessions", json={"text": "three", "project": "Sea"})
+
+    there = await client.get("/sessions?project=Garden")
+    assert written["project"] == "Garden"
+    assert ids(there) == {written["id"], asked["session_id"]}
+    assert unknown.status_code == 404
+    assert ids(await client.get("/sessions")) == ids(there)
+
+
+async def test_the_list_says_how_many_it_leaves_out_and_why(server: Served, client: Client) -> None:
+    await with_job(server)
+    await opened(client, "kept")
+    archived = await opened(client, "put away")
+    await client.call("PATCH", f"/sessions/{archived}", json={"archived": True})
+
+    everything = await client.get("/sessions")
+    narrowed = await client.get("/sessions?text=AWAY")
+
+    assert everything["hidden"] == 2
+    assert everything["hidden_by_shelf"] == {"automation": 1, "archive": 1}
+    assert narrowed["hidden_by_shelf"] == {"automation": 0, "archive": 1}
+    assert not everything["hidden_at_least"]
+
+
+async def test_every_model_of_the_profile_is_named(client: Client) -> None:
+    await opened(client, "one", model="large")
+    await opened(client, "two", model="small")
+    archived = await opened(client, "three", model="tiny")
+    await client.call("PATCH", f"/sessions/{archived}", json={"archived": True})
+
+    found = await client.get("/models")
+
+    assert [each["model"] for each in found["items"]] == ["large", "small", "tiny"]

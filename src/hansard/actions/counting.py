@@ -9,6 +9,7 @@ from hansard.store.database import Tx
 # Who sees so many means «so many or more».
 MOST = 10_000
 _PLATFORMS = 200
+_MODELS = 500
 _SHELVES = (Shelf.CHATS, Shelf.AUTOMATION, Shelf.ARCHIVE, Shelf.TRASH)
 
 
@@ -27,6 +28,12 @@ def counts(tx: Tx, shelves: tuple[Shelf, ...], *, profile: str) -> Counts:
         for platform, count in _by_platform(tx, shelf, profile=profile):
             sources[platform] = min(MOST, sources.get(platform, 0) + count)
     return Counts(sources, {shelf: _on(tx, shelf, profile=profile) for shelf in _SHELVES})
+
+
+def models(tx: Tx, *, profile: str) -> list[str]:
+    """The models that the profile's sessions have, purged ones aside, in the order of their names."""
+    rows = tx.all("models_of_profile", profile=profile, limit=_MODELS)
+    return sorted(model for (model,) in rows if model)
 
 
 def _by_platform(tx: Tx, shelf: Shelf, *, profile: str) -> list[tuple[str, int]]:

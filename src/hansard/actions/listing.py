@@ -1,17 +1,20 @@
 """Lists of sessions: heads only, so that a list never reads a transcript."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from hansard.actions.orders import Order
 from hansard.clock import to_micros
 from hansard.errors import BadInput, NotFound
+from hansard.model import document
 from hansard.model.cursor import Cursor
 from hansard.model.session import Kind, SessionHead, Shelf
 from hansard.store import sessions
 from hansard.store.database import Tx
 
 MAX_LIMIT = 1000
+# Hidden sessions are counted no further than COUNTED, among the newest SCANNED of a shelf.
 COUNTED = 1000
 _SCANNED = 20_000
 _ORDERED = {
@@ -43,12 +46,35 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
+class Hidden:
+    """How many sessions fit the filters of a list and are not in it, because of their shelf."""
+
+    automation: int = 0
+    archived: int = 0
+    # Whether counting stopped early: then there are as many, or more.
+    is_at_least: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many there are together."""
+        return self.automation + self.archived
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as the HTTP interface and `--json` give them, beside the items."""
+        return {
+            "hidden": self.total,
+            "hidden_by_shelf": {"automation": self.automation, "archive": self.archived},
+            "hidden_at_least": self.is_at_least,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list, and where the next begins."""
+    """One page of a list, where the next begins, and what the list leaves out."""
 
     items: tuple[SessionHead, ...]
     next: str | None
-    hidden: int = 0
+    hidden: Hidden = field(default_factory=Hidden)
 
 
 def listing(
@@ -56,8 +82,16 @@ def listing(
 ) -> Page:
     """Newest activity first (or in another order), a page at a time.
 
-    A page costs the same in a store of any size.
+    A page costs the same in a store of any size. The first one says what the list leaves out.
     """
+    found = page(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    if cursor is not None:
+        return found
+    return replace(found, hidden=hidden(tx, filters, profile=profile))
+
+
+def page(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | None) -> Page:
+    """A page of a list, without the count of what the list leaves out."""
     check_limit(limit)
     order = filters.order
     if filters.pinned and order is not Order.ACTIVITY:
@@ -70,12 +104,10 @@ def listing(
         scanned, exhausted = scanned + len(rows), len(rows) <= limit
         found.extend(row for row in rows if _fits(row, filters))
         at = order.behind(rows[-1]) if rows else at
-    page = found[:limit]
+    shown = found[:limit]
     # A rare word may not fill a page within one search; the next page goes on from there.
-    more = order.behind(page[-1]) if len(found) > limit else None if exhausted else at
-    return Page(
-        tuple(page), None if more is None else str(more), _hidden(tx, filters, profile=profile)
-    )
+    more = order.behind(shown[-1]) if len(found) > limit else None if exhausted else at
+    return Page(tuple(shown), None if more is None else str(more))
 
 
 def check_limit(limit: int) -> None:
@@ -175,9 +207,7 @@ def _fits(head: SessionHead, filters: Filters) -> bool:
         return False
     if filters.order is not Order.ACTIVITY and not _fits_otherwise(head, filters):
         return False
-    if not filters.text:
-        return True
-    return filters.text.casefold() in f"{head.title or ''}\n{head.preview or ''}".casefold()
+    return _matches(filters.text, head.title, head.preview)
 
 
 def _fits_otherwise(head: SessionHead, filters: Filters) -> bool:
@@ -194,9 +224,58 @@ def _fits_otherwise(head: SessionHead, filters: Filters) -> bool:
     )
 
 
-def _hidden(tx: Tx, filters: Filters, *, profile: str) -> int:
-    """How many automation sessions a list of chats leaves out; 1,000 means «1,000 or more»."""
-    if filters.shelf is not Shelf.CHATS or filters.and_automation:
-        return 0
-    row = tx.one("count_shelf", profile=profile, shelf=Shelf.AUTOMATION, limit=COUNTED)
-    return 0 if row is None else int(row[0])
+def hidden(tx: Tx, filters: Filters, *, profile: str) -> Hidden:
+    """Count what a list of chats leaves out: automation and archived sessions that fit its filters."""
+    if filters.shelf is not Shelf.CHATS:
+        return Hidden()
+    archived, is_more = _count(tx, replace(filters, shelf=Shelf.ARCHIVE), profile=profile)
+    if filters.and_automation:
+        return Hidden(archived=archived, is_at_least=is_more)
+    automation, are_more = _count(tx, replace(filters, shelf=Shelf.AUTOMATION), profile=profile)
+    return Hidden(automation, archived, is_at_least=is_more or are_more)
+
+
+def _count(tx: Tx, filters: Filters, *, profile: str) -> tuple[int, bool]:
+    """Count the sessions of a shelf that fit; True when there may be more than were looked at."""
+    platforms = filters.platforms or (() if filters.platform is None else (filters.platform,))
+    params: dict[str, int | str | None] = {
+        "profile": profile,
+        "shelf": filters.shelf,
+        "since": -(2**62) if filters.since is None else to_micros(filters.since),
+        "before": 2**62 if filters.until is None else to_micros(filters.until),
+        "scanned": _SCANNED,
+        "kind": filters.kind,
+        "model": sessions.column(filters.model),
+        "only_open": None if filters.is_open is None else int(filters.is_open),
+        "only_pinned": 1 if filters.pinned else None,
+        "only_read_only": None if filters.read_only is None else int(filters.read_only),
+        "project_no": None
+        if filters.project is None
+        else _project_no(tx, filters.project, profile=profile),
+    }
+    count = 0
+    for platform in dict.fromkeys(platforms or (None,)):
+        params["only_platform"] = sessions.column(platform)
+        if filters.text or filters.label is not None:
+            rows = tx.all("texts_on_shelf", **params)
+            count += sum(
+                _has_words(filters, title=title, preview=preview, labels=labels)
+                for title, preview, labels in rows
+            )
+        else:
+            row = tx.one("count_on_shelf", **params, limit=COUNTED)
+            count += 0 if row is None else int(row[0])
+    if count >= COUNTED:
+        return COUNTED, True
+    looked_at = tx.one("count_shelf", profile=profile, shelf=filters.shelf, limit=_SCANNED)
+    return count, looked_at is not None and looked_at[0] >= _SCANNED
+
+
+def _has_words(filters: Filters, *, title: str | None, preview: str | None, labels: str) -> bool:
+    if filters.label is not None and filters.label not in document.decode(labels):
+        return False
+    return _matches(filters.text, title, preview)
+
+
+def _matches(text: str | None, title: str | None, preview: str | None) -> bool:
+    return not text or text.casefold() in f"{title or ''}\n{preview or ''}".casefold()

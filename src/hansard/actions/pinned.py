@@ -15,13 +15,21 @@ _IN_PINNED = "pinned."
 def listing(
     tx: Tx, filters: Filters, *, profile: str, limit: int = 50, cursor: str | None = None
 ) -> Page:
-    """Pinned sessions first, then the others; within each the newest activity first."""
+    """Pinned sessions first, then the others; within each the newest activity first.
+
+    The first page says what the list leaves out.
+    """
+    found = _page(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    if cursor is not None:
+        return found
+    return replace(found, hidden=lists.hidden(tx, filters, profile=profile))
+
+
+def _page(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | None) -> Page:
     if cursor is not None and not cursor.startswith(_IN_PINNED):
         return _others(tx, filters, profile=profile, limit=limit, cursor=cursor)
     place = None if cursor is None else cursor.removeprefix(_IN_PINNED)
-    top = lists.listing(
-        tx, replace(filters, pinned=True), profile=profile, limit=limit, cursor=place
-    )
+    top = lists.page(tx, replace(filters, pinned=True), profile=profile, limit=limit, cursor=place)
     if top.next is not None:
         return replace(top, next=_IN_PINNED + top.next)
     room = limit - len(top.items)
@@ -35,7 +43,7 @@ def listing(
 def _others(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | None) -> Page:
     found: list[SessionHead] = []
     while True:
-        page = lists.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
+        page = lists.page(tx, filters, profile=profile, limit=limit, cursor=cursor)
         found += [head for head in page.items if not head.pinned]
         cursor = page.next
         if cursor is None or len(found) >= limit:

@@ -78,7 +78,7 @@ def list_sessions(console: Console, **asked: Any) -> None:
         # What prints a head prints messages too; a list for people does without.
         view = importlib.import_module("hansard.model.view")
         items = [view.head_json(head) for head in page.items]
-        console.emit({"items": items, "next": page.next, "hidden": page.hidden})
+        console.emit({"items": items, "next": page.next} | page.hidden.to_json())
         return
     if page.items and console.is_terminal:
         rows = _short_rows(page.items, now=now, zone=zone)
@@ -193,11 +193,14 @@ def _name(head: SessionHead) -> str:
 def _tell_the_rest(console: Console, page: listing.Page) -> None:
     if page.next is not None:
         console.note(f"There is more: --cursor {page.next}")
-    if page.hidden:
-        more = "or more " if page.hidden >= listing.COUNTED else ""
-        are = (
-            count(page.hidden, f"{more}automation session")
-            if not more
-            else (f"{page.hidden:,} or more automation sessions")
-        )
-        console.note(f"{are} not shown; see them with --automation.")
+    hidden = page.hidden
+    if not hidden.total:
+        return
+    kinds = (
+        (hidden.automation, "automation session", "--automation"),
+        (hidden.archived, "archived session", "--archived"),
+    )
+    there = [(count(number, what), option) for number, what, option in kinds if number]
+    least = "At least " if hidden.is_at_least else ""
+    are, options = (" and ".join(each[0] for each in there), " or ".join(o for _, o in there))
+    console.note(f"{least}{are} not shown; see them with {options}.")

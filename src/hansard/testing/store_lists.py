@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hansard.actions import (
+    counting,
     deliver,
     projects,
     purge,
@@ -18,7 +19,7 @@ from hansard.actions import (
     usage,
     verify,
 )
-from hansard.actions.listing import Filters, Page, listing
+from hansard.actions.listing import Filters, Hidden, Page, listing
 from hansard.actions.orders import Order
 from hansard.errors import BadInput, Conflict, NotFound
 from hansard.model.part import Text
@@ -116,8 +117,63 @@ class ListSuite(Suite):
 
         shown = page(world)
 
-        assert ([head.id for head in shown.items], shown.hidden) == ([chat], 2)
+        assert ([head.id for head in shown.items], shown.hidden) == ([chat], Hidden(automation=2))
         assert ids(world, shelf=Shelf.AUTOMATION) == jobs[::-1]
+
+    def test_archived_sessions_count_as_not_shown_and_trashed_ones_do_not(
+        self, world: World
+    ) -> None:
+        """D-10."""
+        _, archived, trashed = (world.session(text) for text in "abc")
+        world.session("job", kind=Kind.JOB)
+        world.write(sessions.archive, archived, profile="main", archived=True)
+        world.write(sessions.trash, trashed, profile="main", when=world.when())
+
+        assert page(world).hidden == Hidden(automation=1, archived=1)
+        assert page(world, and_automation=True).hidden == Hidden(archived=1)
+        assert page(world, shelf=Shelf.ARCHIVE).hidden == Hidden()
+
+    def test_the_count_of_what_is_not_shown_respects_the_filters(self, world: World) -> None:
+        """D-10."""
+        world.write(projects.add, "P", profile="main", when=world.when())
+        slack = world.session("cats", source=Source("slack", "C"), kind=Kind.JOB, model="m")
+        archived = world.session("dogs", labels=("pets",))
+        world.write(sessions.archive, archived, profile="main", archived=True)
+        world.write(projects.move, archived, "P", profile="main")
+        world.write(sessions.pin, slack, profile="main", pinned=True)
+        world.session("other", kind=Kind.JOB)
+        middle = world.head(archived).last_active_at
+        one_job, one_archived = Hidden(automation=1), Hidden(archived=1)
+
+        assert page(world).hidden == Hidden(automation=2, archived=1)
+        for narrowed, expected in (
+            ({"platform": "slack"}, one_job),
+            ({"platforms": ("slack", "discord")}, one_job),
+            ({"model": "m"}, one_job),
+            ({"pinned": True}, one_job),
+            ({"kind": Kind.CHAT}, one_archived),
+            ({"project": "P"}, one_archived),
+            ({"label": "pets"}, one_archived),
+            ({"text": "DOG"}, one_archived),
+            ({"since": middle, "is_open": True}, Hidden(automation=1, archived=1)),
+            ({"until": middle}, one_job),
+            ({"read_only": True}, Hidden()),
+        ):
+            assert page(world, **narrowed).hidden == expected, narrowed
+
+    def test_the_models_of_a_profile_are_named_whatever_shelf_their_sessions_stand_on(
+        self, world: World
+    ) -> None:
+        """D-10."""
+        world.session("a", model="small")
+        world.session("b", model="large", kind=Kind.JOB)
+        world.session("c", model="large")
+        world.session("d")
+        purged = world.session("e", model="old")
+        world.purge(purged)
+
+        assert world.read(counting.models, profile="main") == ["large", "small"]
+        assert world.read(counting.models, profile="other") == []
 
     def test_each_shelf_has_its_own_list(self, world: World) -> None:
         """D-10, D-11."""
@@ -235,7 +291,7 @@ class ListSuite(Suite):
 
         assert ids(world) == [mine]
         assert [head.id for head in found.items] == [theirs]
-        assert found.hidden == 0
+        assert found.hidden == Hidden()
 
 
 class PurgeSuite(Suite):

@@ -39,6 +39,7 @@ class NewArrival(Struct, kw_only=True):
 class NewSession(Struct, kw_only=True, forbid_unknown_fields=True):
     """A session begins with its first message; with `run` the agent answers it.
 
+    `project` names the project that it stands in.
     `model` and `settings` are the session's own: its agent is asked to answer with them.
     """
 
@@ -49,6 +50,7 @@ class NewSession(Struct, kw_only=True, forbid_unknown_fields=True):
     model: str | None = None
     settings: Json | None = None
     labels: list[str] = []
+    project: str | None = None
     source: Json | None = None
     run: bool = False
 

@@ -32,7 +32,7 @@ def page(
     return {
         "items": listed(tx, found.items),
         "next": found.next,
-        "hidden": found.hidden,
+        **found.hidden.to_json(),
         "position": position,
     }
 

@@ -124,7 +124,10 @@ async def open_session(request: Request, parts: Parts, caller: Writer) -> Respon
 
         def take(tx: Tx) -> Accepted:
             uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
-            return asking.ask_anew(tx, engine.parts, opening, Asking(said, idem), when=when)
+            done = asking.ask_anew(tx, engine.parts, opening, Asking(said, idem), when=when)
+            if body.project is not None and done.received.new and done.session_id is not None:
+                projects.move(tx, done.session_id, body.project, profile=caller.profile)
+            return done
 
         return await accepted(request, caller, raw, take, begun)
 
@@ -132,6 +135,8 @@ async def open_session(request: Request, parts: Parts, caller: Writer) -> Respon
         uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
         done = say.say_new(tx, opening, say.Saying(said, idem=idem), when=when)
         found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
+        if body.project is not None:
+            found = projects.move(tx, done.session_id, body.project, profile=caller.profile)
         return answer(head_json(found), 201, session_id=found.id)
 
     return await change(request, caller, raw, act)

@@ -1,4 +1,4 @@
-"""`/sources`: where sessions came from, and how many stand where."""
+"""`/sources` and `/models`: what the sessions of a list can be narrowed by."""
 
 from typing import Literal
 
@@ -29,3 +29,10 @@ async def count(
         shelves={str(shelf): number for shelf, number in found.shelves.items()},
         most=counting.MOST,
     )
+
+
+@router.get("/models")
+async def list_models(parts: Parts, caller: Reader) -> Response:
+    """Every model that a session of this profile has, purged sessions aside."""
+    found = await parts.store.read(counting.models, profile=caller.profile)
+    return items({"model": each} for each in found)

@@ -223,6 +223,21 @@ WITH RECURSIVE place (platform) AS (
 )
 SELECT platform FROM place WHERE platform IS NOT NULL LIMIT :limit;
 
+-- name: models_of_profile
+-- Every model that a session of the profile has, one step through the index for each.
+WITH RECURSIVE used (model) AS (
+    SELECT * FROM (
+        SELECT model FROM sessions WHERE profile = :profile AND model IS NOT NULL AND shelf <> 'gone'
+        ORDER BY model LIMIT 1
+    ) AS first_model
+    UNION ALL
+    SELECT (SELECT s.model FROM sessions s
+            WHERE s.profile = :profile AND s.model IS NOT NULL AND s.shelf <> 'gone' AND s.model > used.model
+            ORDER BY s.model LIMIT 1)
+    FROM used WHERE used.model IS NOT NULL
+)
+SELECT model FROM used WHERE model IS NOT NULL LIMIT :limit;
+
 -- name: count_platform
 SELECT COUNT(*) FROM (
     SELECT 1 FROM sessions WHERE profile = :profile AND shelf = :shelf AND platform = :platform LIMIT :limit
@@ -231,6 +246,26 @@ SELECT COUNT(*) FROM (
 -- name: count_shelf
 -- Never counts further than it was asked to.
 SELECT COUNT(*) FROM (SELECT 1 FROM sessions WHERE profile = :profile AND shelf = :shelf LIMIT :limit) AS counted;
+
+-- name: newest_on_shelf
+-- The newest sessions of a shelf, up to a number: what a count may look at.
+(SELECT kind, model, platform, ended_at, pinned, read_only, project_no, title, preview, labels FROM sessions
+ WHERE profile = :profile AND shelf = :shelf AND last_active_at >= :since AND last_active_at < :before
+ ORDER BY last_active_at DESC LIMIT :scanned) AS s
+
+-- name: count_filters
+{{list_filters}}
+  AND (CAST(:only_pinned AS BIGINT) IS NULL OR s.pinned = 1)
+  AND (CAST(:only_read_only AS BIGINT) IS NULL OR s.read_only = :only_read_only)
+  AND (CAST(:project_no AS BIGINT) IS NULL OR s.project_no = :project_no)
+
+-- name: count_on_shelf
+-- How many of a shelf's newest sessions fit a list's filters, up to a limit.
+SELECT COUNT(*) FROM (SELECT 1 FROM {{newest_on_shelf}} WHERE {{count_filters}} LIMIT :limit) AS counted;
+
+-- name: texts_on_shelf
+-- What the other filters of a list look at, of the sessions that fit those above.
+SELECT s.title, s.preview, s.labels FROM {{newest_on_shelf}} WHERE {{count_filters}};
 
 -- name: page_of_sessions
 -- Every session of a profile in the order of opening, a page at a time; tombstones too.
