@@ -153,6 +153,42 @@ def test_what_comes_later_is_added_behind(scripted: Scripted, archive: Archive, 
     archive.check()
 
 
+def test_imported_history_arrives_read(scripted: Scripted, archive: Archive, unit: Unit) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+
+    archive.take(scripted, [unit])
+
+    head = archive.session("scripted", "s1")
+    assert (head.read_through, head.unread) == (head.last_seq, False)
+
+
+def test_old_messages_that_a_later_import_adds_arrive_read(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+    archive.take(scripted, [unit])
+
+    scripted.events = [*scripted.events, said("c"), said("d", role="assistant")]
+    archive.take(scripted, [touched(unit.path)])
+
+    head = archive.session("scripted", "s1")
+    assert (head.last_seq, head.unread) == (4, False)
+
+
+def test_what_a_conversation_that_goes_on_says_since_its_import_is_unread(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+    archive.take(scripted, [unit])
+
+    fresh = Said(role="assistant", parts=[parts.text("d")], at=datetime.now(UTC), id="d")
+    scripted.events = [*scripted.events, said("c"), fresh]
+    archive.take(scripted, [touched(unit.path)])
+
+    head = archive.session("scripted", "s1")
+    assert (head.read_through, head.unread) == (2, True)
+
+
 def test_a_file_that_grew_is_read_from_where_it_ended(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:

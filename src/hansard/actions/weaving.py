@@ -8,6 +8,7 @@ that writes what was read: neither is ever ahead of the other.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +27,9 @@ from hansard.store.imports import Imported, ReadUnit
 from hansard.store.packs import Unpacker
 
 PAGE = 500
+# What an import adds to a session counts as unread only if it was said within this time: then the
+# conversation goes on somewhere else. Older messages are history, and history is read.
+ONGOING = timedelta(days=1)
 WRITTEN_ELSEWHERE = "another import is writing it; it goes on the next time"
 _NATIVE_ID = re.compile(r'"platform_message_id":("(?:[^"\\]|\\.)*")')
 
@@ -114,7 +118,7 @@ def put(tx: Tx, sheaf: Sheaf, *, when: Occasion) -> Woven:
     last = sheaf.rows[-1].seq if sheaf.rows else session.last_seq
     after = Imported(session.no, session.id, session.base_seq, last, session.is_hidden)
     if not session.is_hidden:
-        _extend(tx, sheaf, session, after)
+        _extend(tx, sheaf, session, after, when=when)
     elif sheaf.is_whole:
         _show(tx, sheaf, after, when=when, notes=notes)
         after = Imported(session.no, session.id, session.base_seq, last)
@@ -277,6 +281,7 @@ def _make(tx: Tx, sheaf: Sheaf) -> Imported:
 
 def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion, notes: list[str]) -> None:
     line = _active(tx, sheaf, session) if sheaf.is_involved else sheaf.line
+    line = msgspec.structs.replace(line, read_through=session.last_seq)
     line = adopting.fitted(tx, _numbered(tx, line), session.no, session.last_seq, notes)
     transfer.show(
         tx,
@@ -310,9 +315,12 @@ def _numbered(tx: Tx, line: SessionLine) -> SessionLine:
     return msgspec.structs.replace(line, title=free)
 
 
-def _extend(tx: Tx, sheaf: Sheaf, before: Imported, after: Imported) -> None:
+def _extend(tx: Tx, sheaf: Sheaf, before: Imported, after: Imported, *, when: Occasion) -> None:
     added = sheaf.added
     if sheaf.rows:
+        is_history = added.active_at < to_micros(when.now - ONGOING)
+        if is_history and not sessions.get_by_no(tx, after.no).unread:
+            tx.run("set_read_through", no=after.no, read_through=after.last_seq)
         tx.run(
             "add_counts",
             no=after.no,
