@@ -31,6 +31,9 @@ _ENDS = {
     "CREATE TRIGGER": re.compile(r"(END|.*EXECUTE FUNCTION .*);$"),
     "CREATE FUNCTION": re.compile(r".*\$\$;$"),
     "INSERT INTO": re.compile(r".*;$"),
+    # An index that is made again from the log.
+    "TRUNCATE": re.compile(r".*;$"),
+    "UPDATE search_state": re.compile(r".*;$"),
     # The same index, kept in another way.
     "ALTER INDEX": re.compile(r".*;$"),
     # The same rules in other words.
