@@ -32,6 +32,7 @@ from tests.importers import (
     write_openclaw,
     write_opencode,
     write_pi,
+    write_qwen_code,
 )
 
 DEPTH = 100_000
@@ -72,6 +73,13 @@ def _openclaw(root: Path) -> Path:
 def _gemini_cli(root: Path) -> Path:
     session = write_gemini_cli.GeminiSession("bbbb")
     write_gemini_cli.a_day_at_the_mill(session)
+    session.write(root)
+    return root
+
+
+def _qwen_code(root: Path) -> Path:
+    session = write_qwen_code.QwenSession("bbbb")
+    write_qwen_code.a_day_at_the_mill(session)
     session.write(root)
     return root
 
@@ -172,6 +180,7 @@ SAMPLES: dict[str, Sample] = {
     "pi": _pi,
     "openclaw": _openclaw,
     "gemini-cli": _gemini_cli,
+    "qwen-code": _qwen_code,
     "opencode": _opencode,
     "cursor": _cursor,
     "copilot": _copilot,

@@ -6,13 +6,19 @@ from pathlib import Path
 import pytest
 
 from hansard.importers.gemini_cli import IMPORTER
-from hansard.model.entry import Compaction, Message
+from hansard.model.entry import Compaction, Message, Role
 from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
 from hansard.model.session import Kind, Lineage
 from hansard.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
-from tests.importers.write_gemini_cli import PICTURE, GeminiSession, a_day_at_the_mill
+from tests.importers.write_gemini_cli import (
+    PICTURE,
+    GeminiSession,
+    a_day_at_the_mill,
+    answer,
+    tool_call,
+)
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
 CURRENT = ["Signed in.", "What is in a.txt?", "", "", "Flour.", "Buy bread.", "Bought."]
@@ -114,6 +120,55 @@ def test_a_second_header_takes_nothing_back(
     archive.take_all(IMPORTER, tmp_path / "gemini")
 
     assert archive.texts("gemini-cli", ID) == [*CURRENT, "And butter."]
+
+
+def test_a_resumed_session_says_everything_once(archive: Archive, tmp_path: Path) -> None:
+    """Gemini CLI 0.61 lists all messages again when it resumes, as the model reads them."""
+    session = GeminiSession(ID)
+    context = {"id": "ctx", "type": "user", "content": [{"text": "<session_context>\nLinux"}]}
+    session.control(set={"messages": [context]})
+    asked = session.message("user", [{"text": "What is in a.txt?"}])
+    called = session.reply("I look.")
+    session.again(called, toolCalls=[tool_call("success", answer("flour"))])
+    told = session.message("user", answer("flour"))
+    session.lines.append(session.lines[0] | {"startTime": "2026-02-02T09:00:00.000Z"})
+    session.control(set={"messages": [context]})
+    plain = {name: called[name] for name in ("id", "timestamp", "type")}
+    plain["content"] = [{"text": "I look."}, {"functionCall": {"id": "c1", "name": "read_file"}}]
+    copy = {"id": f"{called['id']}_response", "type": "user", "content": answer("flour")}
+    session.control(set={"messages": [context, asked, plain, copy, told]})
+    session.reply("Flour.")
+    path = session.write(tmp_path / "gemini")
+
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    messages = archive.messages("gemini-cli", ID)
+    roles = [Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    assert [message.role for message in messages] == roles
+    assert [message.text for message in messages] == [
+        *("<session_context>\nLinux", "What is in a.txt?", "I look.", "", "Flour."),
+    ]
+    assert len(archive.log("gemini-cli", ID)) == len(messages)
+    head = archive.session("gemini-cli", ID)
+    assert head.usage.calls == 2
+    assert head.began_at.day == 1
+    archive.check_again(IMPORTER, tmp_path / "gemini", path)
+
+
+def test_a_resumed_session_may_go_on_from_an_earlier_message(
+    archive: Archive, tmp_path: Path
+) -> None:
+    session = GeminiSession(ID)
+    first = session.message("user", "a")
+    session.reply("b")
+    session.lines.append(session.lines[0])
+    session.control(set={"messages": [first]})
+    session.message("user", "c")
+    session.write(tmp_path / "gemini")
+
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    assert archive.texts("gemini-cli", ID) == ["a", "c"]
 
 
 def test_a_subagent_hangs_on_its_session(

@@ -11,7 +11,14 @@ from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 from hansard.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
-from tests.importers.write_llm import PICTURE, Log, a_day_at_the_mill, a_day_in_chains, words
+from tests.importers.write_llm import (
+    PICTURE,
+    Log,
+    a_day_at_the_mill,
+    a_day_by_hash,
+    a_day_in_chains,
+    words,
+)
 
 IMAGE = Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE))
 
@@ -28,6 +35,14 @@ def older(tmp_path: Path) -> Iterator[Log]:
 def newer(tmp_path: Path) -> Iterator[Log]:
     made = Log(tmp_path / "newer", is_new=True)
     a_day_in_chains(made)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hashed(tmp_path: Path) -> Iterator[Log]:
+    made = Log(tmp_path / "hashed", is_hashed=True)
+    a_day_by_hash(made)
     yield made
     made.close()
 
@@ -93,7 +108,51 @@ def test_chains_become_a_tree(archive: Archive, newer: Log) -> None:
     archive.check()
 
 
-def test_damage_is_survived(older: Log, newer: Log, tmp_path: Path) -> None:
+def test_messages_named_by_their_hash_become_a_conversation(archive: Archive, hashed: Log) -> None:
+    report = archive.take_all(IMPORTER, hashed.path)
+
+    assert (report.added, report.skipped) == (1, 0)
+    said = [part for message in archive.messages("llm", "t1") for part in message.parts]
+    assert said == [
+        Text("Be kind."),
+        Text("A fragment.What is in a.txt?"),
+        IMAGE,
+        Reasoning("I read it"),
+        ToolCall("c1", "read", {"path": "a.txt"}),
+        ToolResult("c1", "flour", "read"),
+        IMAGE,
+        Text("Flour."),
+    ]
+    head = archive.session("llm", "t1")
+    assert (head.title, head.model) == ("The mill", "gpt-5")
+    assert (head.usage.calls, head.usage.input_tokens, head.usage.cache_read_tokens) == (2, 120, 80)
+    archive.check_again(IMPORTER, hashed.path)
+
+
+def test_two_turns_that_end_in_the_same_message_are_both_paid(
+    archive: Archive, hashed: Log
+) -> None:
+    asked, answered = hashed.hashed(("user", words("Again?")), ("assistant", words("Yes.")))
+    for _ in range(2):
+        hashed.hashed_turn(asked, answered, "t2")
+
+    archive.take_all(IMPORTER, hashed.path)
+
+    assert archive.session("llm", "t2").usage.calls == 2
+
+
+def test_a_message_that_is_not_there_is_told(archive: Archive, hashed: Log) -> None:
+    hashed.hashed_turn("b2:gone", "b2:gone", "t3")
+
+    report = archive.take_all(IMPORTER, hashed.path)
+
+    assert [(fault.where, fault.why) for fault in report.faults] == [
+        ("message b2:gone", "it is not in the database")
+    ]
+
+
+def test_damage_is_survived(older: Log, newer: Log, hashed: Log, tmp_path: Path) -> None:
+    rubbish.survives(IMPORTER, hashed.path.parent, tmp_path, times=80)
     rubbish.survives(IMPORTER, older.path.parent, tmp_path, times=80)
     rubbish.survives(IMPORTER, newer.path.parent, tmp_path, times=80)
 

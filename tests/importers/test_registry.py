@@ -22,6 +22,7 @@ from tests.importers import (
     write_openclaw,
     write_opencode,
     write_pi,
+    write_qwen_code,
 )
 
 
@@ -44,6 +45,12 @@ def openclaw(root: Path) -> Path:
 def gemini_cli(root: Path) -> Path:
     session = write_gemini_cli.GeminiSession("one")
     session.message("user", "a")
+    return session.write(root)
+
+
+def qwen_code(root: Path) -> Path:
+    session = write_qwen_code.QwenSession("one")
+    session.user(write_qwen_code.text("a"))
     return session.write(root)
 
 
@@ -124,6 +131,7 @@ SAMPLES: list[tuple[str, Callable[[Path], Path]]] = [
     ("pi", pi),
     ("openclaw", openclaw),
     ("gemini-cli", gemini_cli),
+    ("qwen-code", qwen_code),
     ("opencode", opencode),
     ("cursor", cursor),
     ("copilot", copilot_chat),

@@ -1,5 +1,6 @@
 """Writes the log of `llm`, as it was and as it is."""
 
+import hashlib
 import json
 import sqlite3
 from pathlib import Path
@@ -29,16 +30,29 @@ CREATE TABLE turns(id TEXT PRIMARY KEY, model TEXT, resolved_model TEXT, thread_
 CREATE TABLE messages(id TEXT PRIMARY KEY, role TEXT, parts TEXT, provider_metadata TEXT);
 CREATE TABLE message_nodes(id TEXT PRIMARY KEY, parent_id TEXT, message_id TEXT, depth INTEGER);
 """
+# Since 0.36: a message is named by a hash of itself and all before it.
+HASHED = """
+CREATE TABLE threads(id TEXT PRIMARY KEY, name TEXT, tip_message_hash TEXT, forked_from TEXT, datetime_utc TEXT);
+CREATE TABLE turns(id TEXT PRIMARY KEY, thread_id TEXT, parent_message_hash TEXT, tip_message_hash TEXT,
+  model TEXT, resolved_model TEXT, input_tokens INTEGER, output_tokens INTEGER, token_details TEXT,
+  datetime_utc TEXT);
+CREATE TABLE messages(hash TEXT PRIMARY KEY, parent_hash TEXT, role TEXT, provider_metadata TEXT);
+CREATE TABLE parts(id INTEGER PRIMARY KEY, message_hash TEXT, position INTEGER, type TEXT, tool_name TEXT,
+  text TEXT, payload TEXT);
+CREATE TABLE fragments(id INTEGER PRIMARY KEY, hash TEXT, content TEXT);
+"""
 
 
 class Log:
     """A log that grows."""
 
-    def __init__(self, folder: Path, *, is_new: bool = False) -> None:
+    def __init__(self, folder: Path, *, is_new: bool = False, is_hashed: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "logs.db"
         self._base = sqlite3.connect(self.path)
-        self._base.executescript(ATTACHMENTS + (NEWER if is_new else OLDER))
+        self._base.executescript(
+            ATTACHMENTS + (HASHED if is_hashed else NEWER if is_new else OLDER)
+        )
         self.put("attachments", id="a1", type="image/png", content=PICTURE)
         self._count = 0
 
@@ -80,6 +94,39 @@ class Log:
             nodes.append(node)
             parent = node
         return nodes
+
+    def hashed(self, *messages: tuple[str, list[Json]]) -> list[str]:
+        """Messages behind each other, in the form of 0.36; their hashes."""
+        hashes: list[str] = []
+        for role, parts in messages:
+            parent = hashes[-1] if hashes else None
+            named = f"b2:{parent or ''}>{role}:{json.dumps(parts)}"
+            self.put("messages", hash=named, parent_hash=parent, role=role)
+            for position, part in enumerate(parts):
+                payload = {name: part[name] for name in part if name not in ("type", "text")}
+                row = {"message_hash": named, "position": position, "type": part["type"]}
+                row |= {
+                    "id": int(hashlib.sha256(f"{named}#{position}".encode()).hexdigest()[:12], 16)
+                }
+                given = json.dumps(payload) if payload else None
+                self.put("parts", **row, text=part.get("text"), payload=given)
+            hashes.append(named)
+        return hashes
+
+    def hashed_turn(self, asked: str, answered: str, thread: str = "t1") -> None:
+        self._count += 1
+        self.put(
+            "turns",
+            id=f"r{self._count:03}",
+            model="gpt-5",
+            thread_id=thread,
+            datetime_utc=f"2026-02-01T09:00:{self._count:02}+00:00",
+            input_tokens=100,
+            output_tokens=9,
+            token_details=json.dumps({"prompt_tokens_details": {"cached_tokens": 40}}),
+            parent_message_hash=asked,
+            tip_message_hash=answered,
+        )
 
     def turn(self, asked: str, answered: str, thread: str = "t1") -> None:
         self._count += 1
@@ -143,3 +190,41 @@ def a_day_in_chains(log: Log) -> None:
     log.turn(nodes[2], nodes[3])
     other = log.chain(asked, ("assistant", words("I cannot see.")))
     log.turn(other[0], other[1])
+
+
+def a_day_by_hash(log: Log) -> None:
+    log.put("threads", id="t1", name="The mill")
+    log.put("fragments", id=1, hash="h", content="A fragment.")
+    asked = {"type": "text", "text_ref": [{"fragment": 1}, {"literal": "What is in a.txt?"}]}
+    chain: list[tuple[str, list[Json]]] = [
+        ("system", words("Be kind.")),
+        ("user", [asked, {"type": "attachment", "attachment": {"id": "a1"}}]),
+        (
+            "assistant",
+            [
+                {"type": "reasoning", "text": "I read it"},
+                {
+                    "type": "tool_call",
+                    "name": "read",
+                    "arguments": {"path": "a.txt"},
+                    "tool_call_id": "c1",
+                },
+            ],
+        ),
+        (
+            "tool",
+            [
+                {
+                    "type": "tool_result",
+                    "name": "read",
+                    "output": "flour",
+                    "tool_call_id": "c1",
+                    "attachments": [{"id": "a1"}],
+                }
+            ],
+        ),
+        ("assistant", words("Flour.")),
+    ]
+    hashes = log.hashed(*chain)
+    log.hashed_turn(hashes[1], hashes[2])
+    log.hashed_turn(hashes[3], hashes[4])

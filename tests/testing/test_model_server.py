@@ -1,9 +1,11 @@
 """The fake model server is real to the providers' own libraries."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import anthropic
+import httpx
 import openai
 import pytest
 
@@ -72,6 +74,60 @@ async def test_openai_s_library_reads_a_whole_answer(
 
     assert whole.choices[0].message.content == "Hello, dear Ann."
     assert whole.choices[0].finish_reason == "tool_calls"
+
+
+async def test_openai_s_library_reads_a_streamed_response(
+    server: ModelServer, openai_client: openai.AsyncOpenAI
+) -> None:
+    server.will(ANSWER)
+
+    async with openai_client.responses.stream(model="m", input="hello") as stream:
+        texts = [each.delta async for each in stream if each.type == "response.output_text.delta"]
+        whole = await stream.get_final_response()
+
+    assert "".join(texts) == whole.output_text == "Hello, dear Ann."
+    assert [item.type for item in whole.output] == ["reasoning", "message", "function_call"]
+    assert whole.usage is not None
+    assert (whole.usage.input_tokens, whole.usage.output_tokens) == (13, 5)
+    assert server.requests[0].messages == ASKED
+
+
+async def test_openai_s_library_reads_a_whole_response(
+    server: ModelServer, openai_client: openai.AsyncOpenAI
+) -> None:
+    server.will(ANSWER)
+
+    whole = await openai_client.responses.create(model="m", input=ASKED)
+
+    assert whole.output_text == "Hello, dear Ann."
+    assert server.requests[0].messages == ASKED
+
+
+async def test_gemini_s_stream_ends_with_the_tokens(server: ModelServer) -> None:
+    server.will(ANSWER)
+    path = "/v1beta/models/m:streamGenerateContent?alt=sse"
+
+    async with httpx.AsyncClient() as client:
+        given = {"contents": [{"role": "user", "parts": [{"text": "hello"}]}]}
+        answer = await client.post(server.url + path, json=given)
+
+    lines = [line for line in answer.text.splitlines() if line]
+    events = [json.loads(line.removeprefix("data: ")) for line in lines]
+    parts = [part for each in events for part in each["candidates"][0]["content"]["parts"]]
+    spoken = [part["text"] for part in parts if "text" in part and not part.get("thought")]
+    assert "".join(spoken) == "Hello, dear Ann."
+    assert parts[-2]["functionCall"]["args"] == {"at": "tea"}
+    assert events[-1]["usageMetadata"]["totalTokenCount"] == 18
+    assert server.requests[0].messages == ASKED
+
+
+async def test_tokens_are_counted_without_taking_an_answer(
+    server: ModelServer, anthropic_client: anthropic.AsyncAnthropic
+) -> None:
+    counted = await anthropic_client.messages.count_tokens(model="m", messages=ASKED)
+
+    assert counted.input_tokens == 10
+    assert server.requests == []
 
 
 async def test_anthropic_s_library_reads_a_stream(

@@ -26,6 +26,8 @@ _LINE = re.compile(
     rb'"(?:parentUuid|isSidechain|leafUuid|uuid)"\s*:'
     rb'|"type"\s*:\s*"(?:queue-operation|ai-title|custom-title|tag|mode|agent-name)"'
 )
+# Qwen Code writes such lines with messages in the form of Google's interface.
+_QWEN = re.compile(rb'"message"\s*:\s*\{\s*(?:"role"\s*:\s*"(?:user|model)"\s*,\s*)?"parts"\s*:')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
 _HEAD = 16 * 1024
 _BUFFER = 256 * 1024
@@ -56,6 +58,8 @@ class ClaudeCode:
         if path.suffix != ".jsonl" or not files.is_file(path):
             return False
         head = files.head(path, _HEAD)
+        if _QWEN.search(head):
+            return False
         return bool(_SESSION.search(head) and _LINE.search(head) and b'"type"' in head)
 
     def find(self, place: Path) -> Iterator[Unit]:

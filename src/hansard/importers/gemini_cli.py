@@ -23,7 +23,7 @@ from hansard.importers.base import (
     Unit,
     Where,
 )
-from hansard.importers.gemini_messages import said, text_of
+from hansard.importers.gemini_messages import answered_calls, answers_in, is_context, said, text_of
 from hansard.importers.json_lines import lines
 
 SUMMARY = "<state_snapshot>"
@@ -80,10 +80,16 @@ class _Session:
         self._path = path
         self.facts: Json = {}
         self._messages: dict[str, Json] = {}
+        # The fullest form of each message that there was.
+        self._fullest: dict[str, Json] = {}
+        # A resumed session begins with a shorter list; the whole one follows, unless it was taken back to.
+        self._is_resuming = False
+        self._taken_back: str | None = None
         # Each way that was left by going back, as it was then.
         self.left: list[list[Json]] = []
 
     def current(self) -> list[Json]:
+        """The messages as they stand at the end."""
         return list(self._messages.values())
 
     def fill(self) -> Iterator[Skipped]:
@@ -105,12 +111,20 @@ class _Session:
         elif isinstance(record.get("$set"), dict):
             self._change(record["$set"])
         elif isinstance(record.get("id"), str) and "type" in record:
-            self._messages[record["id"]] = record
+            if self._taken_back is not None:
+                self._rewind(self._taken_back)
+            self._is_resuming, self._taken_back = False, None
+            self._messages[record["id"]] = self._fullest[record["id"]] = record
         else:
+            self._is_resuming = bool(self._messages)
             self._change(record)
 
     def _change(self, patch: Json) -> None:
+        # Each time the session is resumed there is another header, which says when that was.
+        began = self.facts.get("startTime")
         self.facts |= {name: value for name, value in patch.items() if name != "messages"}
+        if began is not None:
+            self.facts["startTime"] = began
         # An empty list comes with each header; it takes nothing back.
         if isinstance(patch.get("messages"), list) and patch["messages"]:
             self._replace(patch["messages"])
@@ -119,18 +133,24 @@ class _Session:
         """A new list of messages: one taken back to, one made shorter for the model, or one that grew."""
         messages = {each["id"]: each for each in shape.records(given) if shape.name(each.get("id"))}
         known = list(self._messages)
+        self._taken_back = None
         if list(messages) == known[: len(messages)] and len(messages) < len(known):
-            self._rewind(known[len(messages)])
+            if self._is_resuming:
+                self._taken_back = known[len(messages)]
+            else:
+                self._rewind(known[len(messages)])
             return
-        first = next(iter(messages.values()), {})
+        first = next((each for each in messages.values() if not is_context(each)), {})
         if known and first.get("id") not in self._messages and SUMMARY in text_of(first):
             self._compact(messages)
             return
-        self._messages |= messages
+        for id, message in messages.items():
+            self._messages[id] = self._fullest[id] = _fuller(self._fullest.get(id), message)
 
     def _compact(self, messages: dict[str, Json]) -> None:
         """The model read a summary from here on; people read on."""
-        new = [each for each in messages.values() if each["id"] not in self._messages]
+        given = [each for each in messages.values() if not is_context(each)]
+        new = [each for each in given if each["id"] not in self._messages]
         summary, *rest = new
         self._messages[summary["id"]] = {**summary, "type": SUMMARY}
         # The model's thanks for the summary are nobody's words.
@@ -153,7 +173,16 @@ class _Made:
         self._known: dict[int, Sequence[Item]] = {}
 
     def items(self, messages: list[Json]) -> list[Item]:
-        return [item for message in messages for item in self._items(message)]
+        """What the messages say, each tool's answer once: newer releases also write it as a message."""
+        found: list[Item] = []
+        answered: set[str] = set()
+        for message in messages:
+            given = answers_in(message)
+            if given and given <= answered:
+                continue
+            answered |= given | answered_calls(message)
+            found += self._items(message)
+        return found
 
     def _items(self, message: Json) -> Sequence[Item]:
         found = self._known.get(id(message))
@@ -165,6 +194,21 @@ class _Made:
                 found = tuple(said(message, self._at, session_id=self._session_id))
             self._known[id(message)] = found
         return found
+
+
+def _fuller(known: Json | None, given: Json) -> Json:
+    """Of two forms of a message the one that says more.
+
+    A resumed session lists its messages again as the model reads them: without tokens, model and the
+    results of tools, and with a new time.
+    """
+    if known is None:
+        return given
+    if any(name in known and name not in given for name in ("tokens", "model", "toolCalls")):
+        return known
+    if "timestamp" in known:
+        return given | {"timestamp": known["timestamp"]}
+    return given
 
 
 def _found(place: Path) -> Iterator[Path]:

@@ -11,21 +11,37 @@ from hansard.importers.content import Content
 from hansard.model.usage import Usage
 
 _ROLES = {"user": "user", "gemini": "assistant", "model": "assistant"}
+# How the program begins what it tells the model of its surroundings, in the person's name.
+CONTEXT = (
+    "<session_context>",
+    "This is the Gemini CLI. We are setting up the context for our chat.",
+)
 
 
 def said(message: Json, at: datetime, *, session_id: str) -> Iterator[Said]:
     """A message, and behind it what its tools answered."""
     id = shape.words(message.get("id"))
     kind = message.get("type")
+    context, words = split_context(message.get("content")) if kind == "user" else ([], None)
+    if context:
+        surroundings = Content()
+        add(surroundings, context)
+        yield surroundings.said("system", at, id=f"{id}:context" if words else id)
+        if not words:
+            return
+        message = {**message, "content": words}
     content = Content()
     for thought in shape.records(message.get("thoughts")):
         told = (shape.words(thought.get("subject")), shape.words(thought.get("description")))
         content.think("\n".join(filter(None, told)))
-    add(content, message.get("content"))
+    called = {shape.words(call.get("id")) for call in shape.records(message.get("toolCalls"))}
+    add(content, [part for part in _parts(message.get("content")) if _call_id(part) not in called])
     results = Content()
     for call in shape.records(message.get("toolCalls")):
         _add_call(content, results, call)
     role = _ROLES.get(kind, "system") if isinstance(kind, str) else "system"
+    if answers_in(message):
+        role = "tool"
     yield content.said(
         role,
         at,
@@ -45,10 +61,49 @@ def text_of(message: Json) -> str:
     return "\n".join(part["text"] for part in content.parts if part["type"] == "text")
 
 
+def answers_in(message: Json) -> set[str]:
+    """The calls that a message answers, when it says nothing else."""
+    given = _parts(message.get("content"))
+    found = [shape.record(shape.record(part).get("functionResponse")) for part in given]
+    return {shape.words(each.get("id")) for each in found} if all(found) else set()
+
+
+def answered_calls(message: Json) -> set[str]:
+    """The calls whose answers stand with the message that made them."""
+    calls = shape.records(message.get("toolCalls"))
+    return {shape.words(call.get("id")) for call in calls if _is_answered(call)}
+
+
+def is_context(message: Json) -> bool:
+    """Whether the program alone speaks in a message of the person's."""
+    context, words = split_context(message.get("content"))
+    return bool(context) and not words
+
+
+def split_context(given: object) -> tuple[list[Any], list[Any]]:
+    """What the program says in the person's name, and what the person says."""
+    context: list[Any] = []
+    words: list[Any] = []
+    for part in _parts(given):
+        text = part if isinstance(part, str) else shape.record(part).get("text")
+        is_context = isinstance(text, str) and text.lstrip().startswith(CONTEXT)
+        (context if is_context else words).append(part)
+    return context, words
+
+
 def add(content: Content, given: object) -> None:
     """Add a text, a part, or a list of them."""
-    for part in given if isinstance(given, list) else [given]:
+    for part in _parts(given):
         _add_part(content, part)
+
+
+def _parts(given: object) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
+def _call_id(part: object) -> str | None:
+    call = shape.record(part).get("functionCall")
+    return None if call is None else shape.words(shape.record(call).get("id"))
 
 
 def _add_part(content: Content, part: object) -> None:
@@ -77,16 +132,23 @@ def _add_part(content: Content, part: object) -> None:
 def _add_call(content: Content, results: Content, call: Json) -> None:
     id, name = shape.words(call.get("id")), shape.words(call.get("name"))
     content.add(parts.tool_call(id, name, call.get("args")))
-    status = call.get("status")
-    if call.get("result") is None and status not in ("success", "error", "cancelled"):
+    if not _is_answered(call):
         return
     answer = Content()
     add(answer, call.get("result"))
     told = [part for part in answer.parts if part["type"] != "attachment"]
     files = [part for part in answer.parts if part["type"] == "attachment"]
-    is_error = status in ("error", "cancelled")
+    is_error = call.get("status") in ("error", "cancelled")
     results.add(parts.tool_result(id, _told(told), name=name or None, is_error=is_error), *files)
     results.blobs.extend(answer.blobs)
+
+
+def _is_answered(call: Json) -> bool:
+    return call.get("result") is not None or call.get("status") in (
+        "success",
+        "error",
+        "cancelled",
+    )
 
 
 def _told(answers: list[Json]) -> Any:

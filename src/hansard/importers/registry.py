@@ -16,6 +16,7 @@ NAMES: tuple[str, ...] = (
     "chatgpt",
     "claude-ai",
     "gemini-cli",
+    "qwen-code",
     "opencode",
     "cursor",
     "copilot",

@@ -1,10 +1,10 @@
 """How the answers of the fake model server look in Gemini's format, and what it was asked there."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hansard.testing.model_script import Refusal, Reply, Tokens
+from hansard.testing.model_script import Piece, Refusal, Reply, Tokens, data_event, pieces
 
 
 def gemini_whole(reply: Reply, *, model: str, response_id: str) -> dict[str, Any]:
@@ -31,6 +31,26 @@ def gemini_whole(reply: Reply, *, model: str, response_id: str) -> dict[str, Any
         "modelVersion": model,
         "responseId": response_id,
     }
+
+
+def gemini_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[Piece]:
+    """The same answer as server-sent events: each has some parts, the last one the tokens."""
+    whole = gemini_whole(reply, model=model, response_id=response_id)
+    named = {"modelVersion": model, "responseId": response_id}
+    for part in whole["candidates"][0]["content"]["parts"]:
+        texts = pieces(part["text"]) if "text" in part else []
+        for portion in [part | {"text": text} for text in texts] or [part]:
+            content = {"role": "model", "parts": [portion]}
+            yield Piece(
+                data_event({"candidates": [{"content": content, "index": 0}]} | named),
+                says="text" in part,
+            )
+    last = {
+        "content": {"role": "model", "parts": [{"text": ""}]},
+        "finishReason": "STOP",
+        "index": 0,
+    }
+    yield Piece(data_event(whole | {"candidates": [last]}))
 
 
 def gemini_error(refusal: Refusal) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 _WORDS_PER_DELTA = 2
-_CREATED = 1_770_000_000
+CREATED = 1_770_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def openai_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[Pie
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return _event(_completion(response_id, model, ".chunk", choices=[choice]))
+        return data_event(_completion(response_id, model, ".chunk", choices=[choice]))
 
     yield Piece(chunk({"role": "assistant", "content": ""}))
     for piece in pieces(reply.reasoning):
@@ -107,7 +107,7 @@ def openai_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[Pie
     yield Piece(chunk({}, "tool_calls" if reply.calls else "stop"))
     if reply.tokens is not None:
         used = {"choices": [], "usage": openai_usage(reply.tokens)}
-        yield Piece(_event(_completion(response_id, model, ".chunk", **used)))
+        yield Piece(data_event(_completion(response_id, model, ".chunk", **used)))
     yield Piece("data: [DONE]\n\n")
 
 
@@ -150,7 +150,7 @@ def openai_error(refusal: Refusal) -> dict[str, Any]:
 
 
 def _completion(response_id: str, model: str, kind: str, **more: Any) -> dict[str, Any]:
-    base = {"id": response_id, "object": f"chat.completion{kind}", "created": _CREATED}
+    base = {"id": response_id, "object": f"chat.completion{kind}", "created": CREATED}
     return base | {"model": model} | more
 
 
@@ -161,7 +161,7 @@ def anthropic_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[
     """The server-sent events of one message."""
     tokens = reply.tokens or Tokens(fresh=0, output=0)
     begun = _message(response_id, model, content=[], stop=None, tokens=tokens)
-    yield Piece(_named("message_start", message=begun))
+    yield Piece(named_event("message_start", message=begun))
     index = count()
     if reply.reasoning:
         thought = {"type": "thinking", "thinking": "", "signature": ""}
@@ -180,8 +180,8 @@ def anthropic_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[
         asked = [{"type": "input_json_delta", "partial_json": each} for each in portions]
         yield from _block(next(index), block, asked)
     stop = {"stop_reason": "tool_use" if reply.calls else "end_turn", "stop_sequence": None}
-    yield Piece(_named("message_delta", delta=stop, usage={"output_tokens": tokens.output}))
-    yield Piece(_named("message_stop"))
+    yield Piece(named_event("message_delta", delta=stop, usage={"output_tokens": tokens.output}))
+    yield Piece(named_event("message_stop"))
 
 
 def anthropic_whole(reply: Reply, *, model: str, response_id: str) -> dict[str, Any]:
@@ -208,11 +208,11 @@ def anthropic_error(refusal: Refusal) -> dict[str, Any]:
 
 
 def _block(index: int, block: dict[str, Any], deltas: list[dict[str, Any]]) -> Iterator[Piece]:
-    yield Piece(_named("content_block_start", index=index, content_block=block))
+    yield Piece(named_event("content_block_start", index=index, content_block=block))
     for delta in deltas:
         says = delta["type"] in ("text_delta", "thinking_delta")
-        yield Piece(_named("content_block_delta", index=index, delta=delta), says=says)
-    yield Piece(_named("content_block_stop", index=index))
+        yield Piece(named_event("content_block_delta", index=index, delta=delta), says=says)
+    yield Piece(named_event("content_block_stop", index=index))
 
 
 def _message(
@@ -235,9 +235,11 @@ def _message(
     }
 
 
-def _named(name: str, **data: Any) -> str:
-    return f"event: {name}\n{_event({'type': name} | data)}"
+def named_event(name: str, **data: Any) -> str:
+    """A server-sent event that says its name."""
+    return f"event: {name}\n{data_event({'type': name} | data)}"
 
 
-def _event(data: dict[str, Any]) -> str:
+def data_event(data: dict[str, Any]) -> str:
+    """A server-sent event without a name."""
     return f"data: {json.dumps(data)}\n\n"

@@ -1,21 +1,28 @@
-"""A fake model server on loopback that speaks OpenAI's, Anthropic's and Gemini's wire formats.
+"""A fake model server on loopback that speaks OpenAI's (chat completions and responses), Anthropic's
+and Gemini's wire formats, streamed or whole.
 
     async with ModelServer() as server:
         server.will(Reply("Hello"), Refusal(429, retry_after=1), Reply(calls=(Call("look"),)))
 
-Each request takes the next answer, then `otherwise` if that is set; `requests` keeps them all.
+Each request takes the next answer, then `otherwise` if that is set; `requests` keeps them all. Requests to
+count tokens are answered by themselves.
 """
 
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Self
 
 from hansard.testing.listening import Listening
-from hansard.testing.model_gemini import gemini_error, gemini_messages, gemini_whole
+from hansard.testing.model_gemini import gemini_error, gemini_messages, gemini_stream, gemini_whole
+from hansard.testing.model_responses import (
+    responses_messages,
+    responses_stream,
+    responses_whole,
+)
 from hansard.testing.model_script import (
     Answer,
     Call,
@@ -33,7 +40,9 @@ from hansard.testing.model_script import (
 
 __all__ = ["Answer", "Ask", "Call", "ModelServer", "Refusal", "Reply", "Tokens"]
 
-_GEMINI = ":generateContent"
+_GEMINI_STREAM = ":streamGenerateContent"
+_GEMINI = (":generateContent", _GEMINI_STREAM)
+_COUNTS = {"/count_tokens": {"input_tokens": 10}, ":countTokens": {"totalTokens": 10}}
 _REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
 
@@ -44,12 +53,20 @@ class Ask:
     path: str
     headers: Mapping[str, str]
     body: dict[str, Any]
+    method: str = "POST"
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer is to come in pieces."""
+        return bool(self.body.get("stream")) or self.path.endswith(_GEMINI_STREAM)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
         """What the model was to read."""
         if self.path.endswith(_GEMINI):
             return gemini_messages(self.body)
+        if self.path.endswith("/responses"):
+            return responses_messages(self.body)
         found: list[dict[str, Any]] = self.body.get("messages", [])
         return found
 
@@ -97,28 +114,36 @@ class ModelServer:
 
     async def _answer(self, ask: Ask, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; whether the connection may go on."""
+        if counted := next((_COUNTS[end] for end in _COUNTS if ask.path.endswith(end)), None):
+            _write_whole(writer, 200, counted, {})
+            await writer.drain()
+            return True
         self.requests.append(ask)
-        is_anthropic = ask.path.endswith("/messages")
         answer = self._next(ask)
         if isinstance(answer, Refusal):
             if answer.status == 0:
                 return False
             body = _error(ask)(answer)
             wait = {} if answer.retry_after is None else {"retry-after": f"{answer.retry_after:g}"}
-            _write_whole(writer, answer.status, body, wait | dict(answer.headers))
+            _write_whole(
+                writer,
+                answer.status,
+                body,
+                wait | dict(answer.headers),
+                is_head=ask.method == "HEAD",
+            )
             await writer.drain()
             return True
         model = answer.model or str(ask.body.get("model") or _model_in(ask.path))
         named = {"model": model, "response_id": f"fake-{next(self._ids)}"}
-        if not ask.body.get("stream"):
+        if not ask.is_streamed:
             _write_whole(writer, 200, _whole(ask)(answer, **named), {})
             await writer.drain()
             return True
-        stream = anthropic_stream if is_anthropic else openai_stream
-        return await _write_stream(writer, list(stream(answer, **named)), answer)
+        return await _write_stream(writer, list(_stream(ask)(answer, **named)), answer)
 
     def _next(self, ask: Ask) -> Answer:
-        if not ask.path.endswith(("/chat/completions", "/messages", _GEMINI)):
+        if not ask.path.endswith(("/chat/completions", "/responses", "/messages", *_GEMINI)):
             return Refusal(404, f"there is no {ask.path} here")
         if self._answers:
             return self._answers.popleft()
@@ -127,9 +152,19 @@ class ModelServer:
         return self.otherwise(ask) if callable(self.otherwise) else self.otherwise
 
 
+def _stream(ask: Ask) -> Callable[..., Iterator[Piece]]:
+    if ask.path.endswith(_GEMINI):
+        return gemini_stream
+    if ask.path.endswith("/responses"):
+        return responses_stream
+    return anthropic_stream if ask.path.endswith("/messages") else openai_stream
+
+
 def _whole(ask: Ask) -> Callable[..., dict[str, Any]]:
     if ask.path.endswith(_GEMINI):
         return gemini_whole
+    if ask.path.endswith("/responses"):
+        return responses_whole
     return anthropic_whole if ask.path.endswith("/messages") else openai_whole
 
 
@@ -141,20 +176,42 @@ def _error(ask: Ask) -> Callable[[Refusal], dict[str, Any]]:
 
 def _model_in(path: str) -> str:
     """Gemini's clients name the model in the path."""
-    return path.rpartition("/")[2].removesuffix(_GEMINI) if path.endswith(_GEMINI) else "fake"
+    return path.rpartition("/")[2].partition(":")[0] if path.endswith(_GEMINI) else "fake"
 
 
 async def _read(reader: asyncio.StreamReader) -> Ask | None:
     head = await reader.readline()
     if not head:
         return None
-    path = head.decode().split(" ")[1].partition("?")[0]
+    method, target, *_ = head.decode().split(" ")
     headers: dict[str, str] = {}
     while (line := (await reader.readline()).decode().strip()) != "":
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
-    raw = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Ask(path, headers, json.loads(raw) if raw else {})
+    if headers.get("transfer-encoding") == "chunked":
+        raw = await _read_chunks(reader)
+    else:
+        raw = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Ask(target.partition("?")[0], headers, _object(raw), method)
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    chunks = []
+    while size := int((await reader.readline()).split(b";")[0], 16):
+        chunks.append(await reader.readexactly(size))
+        await reader.readline()
+    while (await reader.readline()).strip():
+        pass
+    return b"".join(chunks)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    """What a request says; tools also send what is no JSON, to places that are not here."""
+    try:
+        found = json.loads(raw) if raw else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _write_head(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str]) -> None:
@@ -164,12 +221,18 @@ def _write_head(writer: asyncio.StreamWriter, status: int, headers: Mapping[str,
 
 
 def _write_whole(
-    writer: asyncio.StreamWriter, status: int, body: dict[str, Any], headers: Mapping[str, str]
+    writer: asyncio.StreamWriter,
+    status: int,
+    body: dict[str, Any],
+    headers: Mapping[str, str],
+    *,
+    is_head: bool = False,
 ) -> None:
     data = json.dumps(body).encode()
     known = {"content-type": "application/json", "content-length": str(len(data))}
     _write_head(writer, status, known | dict(headers))
-    writer.write(data)
+    if not is_head:
+        writer.write(data)
 
 
 async def _write_stream(writer: asyncio.StreamWriter, body: list[Piece], reply: Reply) -> bool:
