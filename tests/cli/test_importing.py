@@ -169,16 +169,70 @@ def test_a_place_without_any_of_a_tools_records_is_said_to_have_none(
 
     told = hansard("import", "goose", str(tmp_path / "empty"))
 
-    assert told.out == "Goose: nothing of its records is there.\n"
+    assert told.code == 1
+    assert f"There is no record of Goose in {tmp_path / 'empty'}; nothing was" in told.line
 
 
-def test_a_fault_names_its_file_once(hansard: Program, tmp_path: Path) -> None:
-    path = tmp_path / "notes.jsonl"
-    path.write_text("no session\n")
+def test_a_fault_names_its_file_once(
+    hansard: Program, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "goose" / "sessions.db"
+    database.parent.mkdir()
+    database.write_bytes(b"SQLite format 3\x00" + b"\x00" * 5_000)
 
-    told = hansard("import", "pi", str(path))
+    told = hansard("import", "goose", str(database.parent))
 
-    assert told.out.startswith(f"{path} does not begin as a session of Pi does.\n")
+    assert told.code == 1
+    assert told.err.count(str(database)) == 1
+
+
+def test_a_file_of_another_tool_is_refused_and_said_to_be_whose_it_is(
+    hansard: Program, machine: Path
+) -> None:
+    [rollout] = (machine / ".codex").rglob("rollout-*")
+
+    file = hansard("import", "claude-code", str(rollout))
+    folder = hansard("import", "claude-code", str(machine / ".codex"))
+
+    assert (file.code, folder.code) == (1, 1)
+    assert f"{rollout} is a record of Codex, not of Claude Code; nothing was imported." in file.line
+    assert f"hansard import codex {rollout}" in file.line
+    assert "it has files of other tools: 1 of Codex." in folder.line
+
+
+def test_a_folder_of_several_tools_is_read_as_what_it_is(
+    hansard: Program, machine: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    for path in machine.rglob("*.jsonl"):
+        path.rename(folder / path.name)
+    (folder / "junk.jsonl").write_text('{"event":"start"}\n' * 100)
+
+    told = hansard("import", str(folder))
+    shown = hansard("import", str(folder), "--json").json
+
+    assert told.code == 0
+    assert "Claude Code: 1 session added, 0 extended: 2 new messages." in told.out
+    assert "Codex: 1 session added, 0 extended: 1 new message." in told.out
+    assert f"1 file in {folder} left alone, no record of a known tool: junk.jsonl" in told.out
+    assert shown["unknown"] == [{"place": str(folder), "count": 1, "names": ["junk.jsonl"]}]
+    assert len(hansard.ids()) == 2
+
+
+def test_a_record_without_words_says_so_and_fails(hansard: Program, tmp_path: Path) -> None:
+    path = tmp_path / f"{new_uuid()}.jsonl"
+    path.write_text('{"type":"teleported-from","sessionId":"s","remoteSessionId":"r"}\n')
+
+    first = hansard("import", str(path))
+    again = hansard("import", str(path), "--json")
+
+    assert (first.code, again.code) == (1, 1)
+    assert f"{path}: nothing of it was imported: it has no question and no answer" in first.err
+    assert again.json["tools"][0]["omissions"] == [
+        {"unit": str(path), "reason": "it has no question and no answer"}
+    ]
+    assert hansard.ids() == []
 
 
 def test_a_place_that_may_not_be_read_is_told_and_holds_up_no_other(

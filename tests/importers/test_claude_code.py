@@ -570,7 +570,6 @@ def test_places_and_files_are_recognised(
     elsewhere = Where(home.parent, {"CLAUDE_CONFIG_DIR": str(tmp_path / "cfg")})
 
     assert importer.recognises(tape.path)
-    assert importer.recognises(home)
     assert not importer.recognises(tmp_path / "other.jsonl")
     assert importer.places(where)[0] == home / "projects"
     assert importer.places(elsewhere)[0] == tmp_path / "cfg" / "projects"

@@ -83,8 +83,9 @@ def test_damage_is_survived(task: Task, tmp_path: Path) -> None:
 
 
 def test_it_is_recognised(task: Task, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+    other = tmp_path / "ui_messages.json"
+    other.write_text('{"role": "user"}')
 
-    assert IMPORTER.recognises(task.folder)
-    assert IMPORTER.recognises(tmp_path / "roo")
-    assert not IMPORTER.recognises(tmp_path / "empty")
+    assert IMPORTER.recognises(task.folder / "api_conversation_history.json")
+    assert IMPORTER.recognises(task.folder / "ui_messages.json")
+    assert not IMPORTER.recognises(other)

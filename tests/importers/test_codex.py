@@ -343,7 +343,6 @@ def test_places_and_files_are_recognised(importer: Observed, home: Path, tmp_pat
     (tmp_path / "other.jsonl").write_text('{"type":"user","uuid":"x","sessionId":"y"}\n')
 
     assert importer.recognises(rollout.path)
-    assert importer.recognises(home)
     assert not importer.recognises(tmp_path / "other.jsonl")
     assert importer.places(Where(home.parent, {})) == [home]
     assert importer.places(Where(home.parent, {"CODEX_HOME": "/x"})) == [Path("/x")]

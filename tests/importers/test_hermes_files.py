@@ -178,7 +178,7 @@ def test_its_web_interface_is_found_also_from_a_home_that_is_a_link(
     where = Where(tmp_path / "mia", {"HERMES_WEBUI_STATE_DIR": str(tmp_path / "elsewhere")})
 
     with open_house(home=str(tmp_path / "hansard")) as house:
-        [done] = imports.run(house, imports.default_wishes(where, ["hermes"]))
+        [done] = imports.run(house, imports.default_wishes(where, ["hermes"])).outcomes
 
     assert (done.added, done.messages) == (1, 2)
 
@@ -192,7 +192,7 @@ def test_each_of_its_files_is_recognised(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text("{}")
 
-    for path in (home, home / "webui", database, web, index, lines):
+    for path in (database, web, index, lines):
         assert IMPORTER.recognises(path), path
     for path in (tmp_path, other, tmp_path / "nowhere"):
         assert not IMPORTER.recognises(path), path

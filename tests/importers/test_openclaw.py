@@ -143,7 +143,6 @@ def test_it_is_recognised(state: State) -> None:
     filled(state)
     state.files({}, talk("old", "a", "b"))
 
-    assert IMPORTER.recognises(state.root)
     assert IMPORTER.recognises(state.path)
     assert IMPORTER.recognises(state.agent / "sessions" / "old.jsonl")
     assert IMPORTER.recognises(state.agent / "sessions" / "cold" / ("a" * 64 + ".jsonl.zst"))

@@ -122,6 +122,6 @@ def test_it_is_recognised(session: OpenCodeSession, tmp_path: Path) -> None:
     session.write(tmp_path / "tree" / "storage")
 
     assert IMPORTER.recognises(tmp_path / "opencode.db")
-    assert IMPORTER.recognises(tmp_path)
-    assert IMPORTER.recognises(tmp_path / "tree")
-    assert not IMPORTER.recognises(tmp_path / "tree" / "storage" / "part")
+    tree = tmp_path / "tree" / "storage"
+    claims = {path.parent.parent.name: IMPORTER.recognises(path) for path in tree.rglob("*.json")}
+    assert claims == {"session": True, "message": False, "part": False}

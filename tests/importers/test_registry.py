@@ -39,7 +39,7 @@ def openclaw(root: Path) -> Path:
     state.files({"agent:main:main": {"sessionId": "one"}}, session)
     state.window("agent:main:main", session)
     state.close()
-    return state.root
+    return state.path
 
 
 def gemini_cli(root: Path) -> Path:
@@ -94,7 +94,7 @@ def librechat(root: Path) -> Path:
 def cline(root: Path) -> Path:
     task = write_cline.Task(root)
     write_cline.a_day_at_the_mill(task)
-    return task.write()
+    return task.write() / "api_conversation_history.json"
 
 
 def goose(root: Path) -> Path:

@@ -29,7 +29,7 @@ class HouseImports:
         wishes = imports.default_wishes(imports.here(), tools)
         if dry_run:
             found = imports.look(self._house, wishes, is_profile_asked_for=True)
-            return [plain(each) for each in found]
+            return [plain(each) for each in found.outcomes]
         # Whoever imports here is let into this profile alone: nothing is written to another.
         done = imports.run(
             self._house,
@@ -37,7 +37,7 @@ class HouseImports:
             lambda progress: tell(asdict(progress)),
             is_profile_asked_for=True,
         )
-        return [plain(each) for each in done]
+        return [plain(each) for each in done.outcomes]
 
 
 def plain(value: Discovery | Outcome) -> dict[str, Any]:

@@ -4,7 +4,7 @@ The command, the workbench and `hansard serve` ask here. The answers are plain v
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,9 +12,10 @@ from pathlib import Path
 from hansard import config
 from hansard.app.house import House, Machine
 from hansard.errors import BadInput, NotFound
-from hansard.importers import driver, files, registry
+from hansard.importers import driver, files, recognition, registry
 from hansard.importers.base import Importer, Unit, Where
-from hansard.importers.driver import Fault, Report
+from hansard.importers.driver import SHOWN, Fault, Report
+from hansard.importers.recognition import Recogniser
 from hansard.importers.target import Target
 from hansard.store.filesystem import BESIDE
 from hansard.store.opening import sqlite_path
@@ -25,10 +26,15 @@ SOON = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Something to be imported: a tool's name, and a directory or a file."""
+    """Something to be imported: a directory or a file, and the tool whose records are meant.
 
-    tool: str
+    Without a tool every file of a directory goes to the tool that wrote it.
+    """
+
+    tool: str | None
     place: Path
+    # Whether a person named the place: then it is an error that nothing comes of it.
+    is_named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +66,30 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Omission:
+    """A unit of which nothing was imported, and why."""
+
+    unit: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an import of one tool's records did, or would do."""
+    """What an import of one tool's records did, or would do.
+
+    Every unit that was found is told: `units == imported_units + unchanged_units + omitted_units`.
+    """
 
     tool: str
     title: str
     places: tuple[str, ...]
     units: int = 0
+    # Units of which a session is here now; those that had not changed since they were read;
+    # and those that brought nothing, of which the first are named.
+    imported_units: int = 0
     unchanged_units: int = 0
+    omitted_units: int = 0
+    omissions: tuple[Omission, ...] = ()
     added: int = 0
     extended: int = 0
     unchanged: int = 0
@@ -76,7 +98,33 @@ class Outcome:
     skipped: int = 0
     faults: tuple[Fault, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
+    # The first of the sessions without a question or an answer; all are counted in `left_out`.
+    wordless: tuple[str, ...] = ()
+    # Answers that may still be growing: an import after that time brings them.
+    held_back: int = 0
+    held_back_until: datetime | None = None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFiles:
+    """The files of a named directory that are no record of a known tool; the first are named."""
+
+    place: str
+    count: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """What an import did, or would do, for each tool."""
+
+    outcomes: tuple[Outcome, ...]
+    unknown: tuple[UnknownFiles, ...] = ()
+    # Files and directories that cannot be looked into, so that nobody can tell whose they are.
+    faults: tuple[Fault, ...] = ()
+    # Places that a person named and of which nothing is here now, each with a line that says why.
+    failures: tuple[str, ...] = ()
 
 
 Tell = Callable[[Progress], None]
@@ -106,12 +154,31 @@ def default_wishes(
 
 
 def wish_for(path: Path, tool: str | None = None) -> Wish | None:
-    """What someone means who names a path; None when no tool's records are there."""
+    """What someone means who names a path; None when it is a file of no known tool.
+
+    A file that is not a record of the tool that was named is refused.
+    """
     place = _resolved(path)
-    if tool is not None:
-        return Wish(registry.importer(tool).name, place)
-    found = registry.recognise(place)
-    return None if found is None else Wish(found.name, place)
+    importer = None if tool is None else registry.importer(tool)
+    if files.is_directory(place):
+        return Wish(tool, place, is_named=True)
+    found = Recogniser().tool_of(place)
+    why = recognition.unreadable(place) if found is None else None
+    if why is not None:
+        raise BadInput(f"{why} Nothing was imported.")
+    if importer is None:
+        return None if found is None else Wish(found.name, place, is_named=True)
+    if found is importer or recognition.accepts(importer, place):
+        return Wish(importer.name, place, is_named=True)
+    if found is None:
+        raise BadInput(
+            f"{path} is no record of {importer.title}: nothing in its beginning is known. "
+            "Nothing was imported."
+        )
+    raise BadInput(
+        f"{path} is a record of {found.title}, not of {importer.title}; nothing was imported. "
+        f"Import it with: hansard import {found.name} {path}"
+    )
 
 
 def _resolved(path: Path) -> Path:
@@ -135,12 +202,12 @@ def discover(house: House | None, where: Where, *, now: datetime) -> list[Discov
 
 def look(
     house: House | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool = False
-) -> list[Outcome]:
+) -> ImportResult:
     """What an import would find. Nothing is changed."""
-    return [
-        _outcome(part, driver.look(part.target, part.importer, part.units))
-        for part in _parts(house, wishes, is_profile_asked_for=is_profile_asked_for)
-    ]
+    plan = _planned(house, wishes, is_profile_asked_for=is_profile_asked_for)
+    return plan.result(
+        driver.look(part.target, part.importer, part.units, check=part.check) for part in plan.parts
+    )
 
 
 def run(
@@ -149,10 +216,10 @@ def run(
     tell: Tell = lambda _: None,
     *,
     is_profile_asked_for: bool = False,
-) -> list[Outcome]:
+) -> ImportResult:
     """Import what is new. What a tool keeps in a profile of its own goes there, unless one was asked for."""
-    parts = _parts(house, wishes, is_profile_asked_for=is_profile_asked_for)
-    return [_outcome(part, _run(house, part, tell)) for part in parts]
+    plan = _planned(house, wishes, is_profile_asked_for=is_profile_asked_for)
+    return plan.result(_run(house, part, tell) for part in plan.parts)
 
 
 def refuse_own(database: str | None, path: Path) -> None:
@@ -167,43 +234,153 @@ def refuse_own(database: str | None, path: Path) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Part:
     """The records of one tool that are read one after the other."""
 
     importer: Importer
     target: Target | None
-    places: tuple[Path, ...]
-    units: list[Unit]
-    # Places that cannot be looked into.
-    faults: tuple[Fault, ...] = ()
+    recogniser: Recogniser
+    places: list[Path] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    # Places and files that cannot be looked into.
+    faults: list[Fault] = field(default_factory=list)
+    # Files that are the tool's and of which its importer makes nothing, and why.
+    fruitless: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def check(self, unit: Unit) -> str | None:
+        """Why a unit must not be read: its file is of another tool, or of none."""
+        return self.recogniser.refusal(self.importer, unit.path)
 
 
-def _parts(
-    house: House | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool
-) -> Iterator[_Part]:
+@dataclass(slots=True)
+class _Plan:
+    """What is to be read for whom."""
+
+    parts: list[_Part] = field(default_factory=list)
+    unknown: list[UnknownFiles] = field(default_factory=list)
+    # What cannot be looked into, so that nobody can tell whose it is.
+    faults: list[Fault] = field(default_factory=list)
+    # Which units each place has that a person named.
+    named: dict[Path, list[str]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def result(self, reports: Iterable[Report]) -> ImportResult:
+        """What came of it, once every part was read."""
+        outcomes: list[Outcome] = []
+        omitted: dict[str, str] = {}
+        for part, report in zip(self.parts, reports, strict=True):
+            outcomes.append(_outcome(part, report))
+            omitted |= report.omissions
+        failures = list(self.failures)
+        for place, units in self.named.items():
+            reasons = [omitted.get(unit) for unit in units]
+            if units and None not in reasons:
+                why = "; ".join(dict.fromkeys(str(each) for each in reasons[:SHOWN]))
+                failures.append(f"{place}: nothing of it was imported: {why}")
+        return ImportResult(
+            tuple(outcomes), tuple(self.unknown), tuple(self.faults), tuple(failures)
+        )
+
+
+def _planned(house: House | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool) -> _Plan:
+    """Find the units of each wish; `BadInput` or `NotFound` when the only one has none."""
     for wish in wishes:
         refuse_own(_database(house), wish.place)
-    for tool in dict.fromkeys(wish.tool for wish in wishes):
-        importer = registry.importer(tool)
-        places = tuple(wish.place for wish in wishes if wish.tool == tool)
-        target = None
-        if house is not None:
-            target = _target(house, importer, is_profile_asked_for=is_profile_asked_for)
-        units: list[Unit] = []
-        faults: list[Fault] = []
+    plan = _Plan()
+    recogniser = Recogniser()
+    parts: dict[str, _Part] = {}
+
+    def part_of(name: str) -> _Part:
+        if name not in parts:
+            importer = registry.importer(name)
+            target = None
+            if house is not None:
+                target = _target(house, importer, is_profile_asked_for=is_profile_asked_for)
+            parts[name] = _Part(importer, target, recogniser)
+        return parts[name]
+
+    for wish in wishes:
         with files.noting_closed() as closed:
-            for place in places:
-                try:
-                    units += _found(importer, place)
-                except BadInput as error:
-                    if len(wishes) == 1:
-                        raise
-                    # What else was asked for need not wait for it.
-                    faults.append(Fault(str(place), "", str(error)))
+            try:
+                if wish.is_named and files.is_directory(wish.place):
+                    _plan_folder(plan, wish, part_of)
+                else:
+                    assert wish.tool is not None
+                    part = part_of(wish.tool)
+                    part.places.append(wish.place)
+                    units = _found(part.importer, wish.place)
+                    part.units += units
+                    if wish.is_named:
+                        plan.named[wish.place] = [unit.name for unit in units]
+            except (BadInput, NotFound) as error:
+                if len(wishes) == 1:
+                    raise
+                # What else was asked for need not wait for it.
+                if wish.tool is not None:
+                    part_of(wish.tool).faults.append(Fault(str(wish.place), "", str(error)))
+                if wish.is_named:
+                    plan.failures.append(str(error))
         for path, why in dict(closed).items():
-            faults.append(Fault(str(path), "", f"it cannot be read ({why}); it was left alone"))
-        yield _Part(importer, target, places, units, tuple(faults))
+            fault = Fault(str(path), "", f"it cannot be read ({why}); it was left alone")
+            (plan if wish.tool is None else part_of(wish.tool)).faults.append(fault)
+    plan.parts = list(parts.values())
+    return plan
+
+
+def _plan_folder(plan: _Plan, wish: Wish, part_of: Callable[[str], _Part]) -> None:
+    """Give every file of a named directory to the tool that wrote it."""
+    place = wish.place
+    only = None if wish.tool is None else registry.importer(wish.tool)
+    _refuse_closed(place)
+    found = recognition.scan(place, only)
+    names: list[str] = []
+    for tool in dict.fromkeys([*found.units, *found.fruitless]):
+        part = part_of(tool)
+        part.places.append(place)
+        units = found.units.get(tool, [])
+        part.units += units
+        names += [unit.name for unit in units]
+        for path in found.fruitless.get(tool, []):
+            part.fruitless[str(path)] = "it is known by its beginning, but there is nothing to read"
+    if only is not None and found.others:
+        told = ", ".join(
+            f"{count:,} of {registry.importer(name).title}" for name, count in found.others.items()
+        )
+        if names:
+            part_of(only.name).notes.append(
+                f"Not asked for, and left alone: files of other tools in {place}: {told}."
+            )
+        else:
+            raise BadInput(
+                f"There is no record of {only.title} in {place}; it has files of other tools: "
+                f"{told}. Nothing was imported. Import them with: hansard import {place}"
+            )
+    for path, why in found.unreadable:
+        plan.faults.append(Fault(str(path), "", why))
+    if not names and found.unreadable:
+        raise BadInput(f"{found.unreadable[0][1]} Nothing in {place} could be imported.")
+    if not names:
+        what = "record that is known here" if only is None else f"record of {only.title}"
+        raise BadInput(f"There is no {what} in {place}; nothing was imported.")
+    if only is None and found.unknown:
+        shown = tuple(str(path.relative_to(place)) for path in found.unknown[:SHOWN])
+        plan.unknown.append(UnknownFiles(str(place), len(found.unknown), shown))
+    if found.is_cut:
+        plan.failures.append(
+            f"{place} has more than {recognition.MOST_FILES:,} files; the rest was not looked at. "
+            "Name the directories inside it that you mean."
+        )
+    plan.named[place] = names
+
+
+def _refuse_closed(place: Path) -> None:
+    """Importers pass over directories that cannot be listed: one that was named must not be."""
+    try:
+        os.scandir(place).close()
+    except OSError as error:
+        raise BadInput(f"{place} cannot be read ({error.strerror}); it was left alone.") from error
 
 
 def _run(house: House, part: _Part, tell: Tell) -> Report:
@@ -214,7 +391,14 @@ def _run(house: House, part: _Part, tell: Tell) -> Report:
         if (found := files.identity(path)) is not None
     ]
     progress = _teller(part, part.target, tell)
-    return driver.run(part.target, part.importer, part.units, own_files=own, progress=progress)
+    return driver.run(
+        part.target,
+        part.importer,
+        part.units,
+        own_files=own,
+        check=part.check,
+        progress=progress,
+    )
 
 
 def _found(importer: Importer, place: Path) -> list[Unit]:
@@ -222,8 +406,7 @@ def _found(importer: Importer, place: Path) -> list[Unit]:
         raise NotFound(f"There is nothing at {place}; nothing was imported.")
     try:
         if files.is_directory(place):
-            # Importers pass over what they cannot list: this they must not.
-            os.scandir(place).close()
+            _refuse_closed(place)
         return list(importer.find(place))
     except OSError as error:
         where = error.filename or place
@@ -231,6 +414,7 @@ def _found(importer: Importer, place: Path) -> list[Unit]:
 
 
 def _discovery(house: House | None, wish: Wish, *, now: datetime) -> Discovery:
+    assert wish.tool is not None
     importer = registry.importer(wish.tool)
     target = None if house is None else _target(house, importer)
     count = size = new = new_size = 0
@@ -287,12 +471,16 @@ def _teller(part: _Part, target: Target, tell: Tell) -> driver.Progress:
 
 
 def _outcome(part: _Part, report: Report) -> Outcome:
+    omissions = part.fruitless | report.omissions
     return Outcome(
         tool=part.importer.name,
         title=part.importer.title,
-        places=tuple(map(str, part.places)),
-        units=report.units,
+        places=tuple(map(str, dict.fromkeys(part.places))),
+        units=report.units + len(part.fruitless),
+        imported_units=report.imported_units,
         unchanged_units=report.unchanged_units,
+        omitted_units=len(omissions),
+        omissions=tuple(Omission(*each) for each in list(omissions.items())[:SHOWN]),
         added=report.added,
         extended=report.extended,
         unchanged=report.unchanged,
@@ -301,7 +489,10 @@ def _outcome(part: _Part, report: Report) -> Outcome:
         skipped=report.skipped + len(part.faults),
         faults=(*part.faults, *report.faults),
         left_out=dict(report.left_out),
-        notes=tuple(report.notes),
+        wordless=tuple(report.wordless),
+        held_back=report.held_back,
+        held_back_until=report.held_back_until,
+        notes=(*part.notes, *report.notes),
     )
 
 

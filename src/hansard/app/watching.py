@@ -153,7 +153,7 @@ class _Round:
         self._cost = time.monotonic() - began
 
     def _import(self, wish: Wish) -> None:
-        for outcome in imports.run(self._house, [wish], self._on):
+        for outcome in imports.run(self._house, [wish], self._on).outcomes:
             if outcome.added or outcome.extended or outcome.skipped:
                 self._tell(outcome)
 

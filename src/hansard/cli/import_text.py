@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from hansard.app.imports import Discovery, Outcome, Progress
+from hansard.app.imports import Discovery, Outcome, Progress, UnknownFiles
 from hansard.cli.table import Column, count, size, table
-from hansard.importers.driver import Fault
+from hansard.importers.driver import WORDLESS, Fault
 
 SHOWN = 10
 _COLUMNS = (
@@ -84,7 +84,7 @@ def discoveries(found: Sequence[Discovery], *, now: datetime, width: int | None)
 
 def outcome(done: Outcome, *, dry_run: bool) -> str:
     """What an import of one tool's records did, or would do."""
-    lines = [_told(fault) for fault in done.faults[:SHOWN]]
+    lines = [fault(each) for each in done.faults[:SHOWN]]
     if done.skipped > len(lines):
         lines.append(f"… and {done.skipped - len(lines):,} more that could not be read")
     lines += done.notes[:SHOWN]
@@ -92,20 +92,62 @@ def outcome(done: Outcome, *, dry_run: bool) -> str:
         most = sorted(done.left_out.items(), key=lambda each: -each[1])
         told = ", ".join(f"{number:,} {what}" for what, number in most[:SHOWN])
         lines.append(f"{done.title}: left out: {told}{', …' if len(most) > SHOWN else ''}")
+    lines += _omitted(done)
+    if done.held_back:
+        assert done.held_back_until is not None
+        answers = "1 answer" if done.held_back == 1 else f"{done.held_back:,} answers"
+        after = done.held_back_until.astimezone() + timedelta(minutes=1)
+        lines.append(
+            f"{done.title}: {answers} may still be growing; run the import again after "
+            f"{after:%H:%M}."
+        )
     lines.append(_dry(done) if dry_run else _done(done))
     return "\n".join(lines)
 
 
-def _told(fault: Fault) -> str:
+def unknown(found: UnknownFiles) -> str:
+    """Which files of a directory are nobody's record."""
+    return (
+        f"{count(found.count, 'file')} in {found.place} left alone, no record of a known tool: "
+        f"{_listed(found.names, found.count)}"
+    )
+
+
+def _omitted(done: Outcome) -> list[str]:
+    """The units that brought nothing, by the reason; a fault that was told is not told again."""
+    told = {(each.unit, each.why) for each in done.faults}
+    by_reason: dict[str, list[str]] = {}
+    for each in done.omissions:
+        if (each.unit, each.reason) not in told:
+            by_reason.setdefault(each.reason, []).append(each.unit)
+    lines = [
+        f"{done.title}: {count(len(units), 'file')} brought nothing: {reason}: "
+        f"{_listed(units, len(units))}"
+        for reason, units in by_reason.items()
+    ]
+    if done.left_out.get(WORDLESS, 0) and not by_reason:
+        names = _listed(done.wordless, done.left_out[WORDLESS])
+        lines.append(f"{done.title}: {WORDLESS}, not imported: {names}")
+    return lines
+
+
+def _listed(names: Sequence[str], total: int) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown}, …" if total > SHOWN else shown
+
+
+def fault(told: Fault) -> str:
     """A fault in one line; a reason that names its file says it once."""
-    if fault.why.startswith(fault.unit):
-        return fault.why
-    return f"{fault.unit}: {_place(fault.where)}{fault.why}"
+    if told.why.startswith(told.unit):
+        return told.why
+    return f"{told.unit}: {_place(told.where)}{told.why}"
 
 
 def _done(done: Outcome) -> str:
     if not done.units:
         return f"{done.title}: nothing of its records is there."
+    if done.omitted_units == done.units:
+        return f"{done.title}: nothing was imported."
     told = f"{done.title}: {count(done.added, 'session')} added, {done.extended:,} extended"
     told += f", {done.unchanged:,} unchanged" if done.unchanged else ""
     told += f": {count(done.messages, 'new message')}"

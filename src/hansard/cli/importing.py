@@ -14,7 +14,7 @@ import click
 
 from hansard import config
 from hansard.app import imports
-from hansard.app.imports import Outcome, Wish
+from hansard.app.imports import ImportResult, Outcome, Wish
 from hansard.cli import import_lines, import_text
 from hansard.cli.console import Console
 from hansard.cli.import_lines import STDIN, Total
@@ -81,36 +81,44 @@ def _discover(console: Console) -> None:
 def _run(console: Console, plan: Plan) -> None:
     with console.house(create=True) as house:
         total = import_lines.read(console, house, plan.lines)
-        outcomes = imports.run(
+        result = imports.run(
             house,
             plan.wishes,
             import_text.Meter(console.progress).tell,
             is_profile_asked_for=console.profile is not None,
         )
     console.end_progress()
-    _answer(console, total, outcomes, dry_run=False)
+    _answer(console, total, result, dry_run=False)
 
 
 def _look(console: Console, plan: Plan) -> None:
     with _house_if_there(console) as house:
         total = import_lines.look(house, plan.lines)
         asked = console.profile is not None
-        outcomes = imports.look(house, plan.wishes, is_profile_asked_for=asked)
-    _answer(console, total, outcomes, dry_run=True)
+        result = imports.look(house, plan.wishes, is_profile_asked_for=asked)
+    _answer(console, total, result, dry_run=True)
 
 
-def _answer(console: Console, total: Total, outcomes: list[Outcome], *, dry_run: bool) -> None:
+def _answer(console: Console, total: Total, result: ImportResult, *, dry_run: bool) -> None:
+    outcomes = result.outcomes
     value: dict[str, Any] = {"dry_run": dry_run, **asdict(total)}
     for name in ("added", "extended", "unchanged"):
         value[name] += sum(getattr(each, name) for each in outcomes)
     value["messages"] = sum(each.messages for each in outcomes)
-    value["skipped"] = sum(each.skipped for each in outcomes)
+    value["skipped"] = sum(each.skipped for each in outcomes) + len(result.faults)
+    value["faults"] = [asdict(each) for each in result.faults]
     value["tools"] = [import_text.jsonable(each) for each in outcomes]
-    texts = [import_text.outcome(each, dry_run=dry_run) for each in outcomes]
+    value["unknown"] = [asdict(each) for each in result.unknown]
+    value["failures"] = list(result.failures)
+    texts = [import_text.fault(each) for each in result.faults]
+    texts += [import_text.outcome(each, dry_run=dry_run) for each in outcomes]
+    texts += [import_text.unknown(each) for each in result.unknown]
     if not outcomes or total.added or total.extended or total.unchanged or total.refused:
         texts.append(import_lines.text(total, dry_run=dry_run))
     console.answer(value, "\n".join(texts))
-    if total.refused:
+    for failure in result.failures:
+        console.note(failure)
+    if total.refused or result.failures:
         raise click.exceptions.Exit(1)
 
 
@@ -193,6 +201,11 @@ def _add(plan: Plan, word: str, tool: str | None, database: str) -> None:
         plan.lines.append(word)
         return
     _check(word, database)
+    if tool is not None and stat.S_ISREG(os.stat(word).st_mode) and import_lines.looks_ours(word):
+        raise BadInput(
+            f"{word} is an export of Hansard's own; nothing was imported. "
+            f"Import it with: hansard import {word}"
+        )
     wish = imports.wish_for(Path(word), tool)
     if wish is not None:
         plan.wishes.append(wish)
@@ -201,7 +214,7 @@ def _add(plan: Plan, word: str, tool: str | None, database: str) -> None:
     else:
         raise BadInput(
             f"{word} is no record that is known here; nothing was imported. "
-            f"Say what it is: hansard import SOURCE PATH, SOURCE one of {', '.join(registry.NAMES)}."
+            f"Records of these tools are read: {', '.join(registry.NAMES)}."
         )
 
 

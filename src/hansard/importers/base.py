@@ -50,6 +50,8 @@ class Unit:
     size: int = 0
     # Files read with it; the driver checks that none of them is a link or the store's own.
     beside: tuple[Path, ...] = ()
+    # Other files, and directories of files, that belong to it: they are no records of their own.
+    belongings: tuple[Path, ...] = ()
     # When its owner will delete it.
     expires_at: datetime | None = None
     # The profile in which its tool keeps it, if not in its usual one.
@@ -80,7 +82,11 @@ class Importer(Protocol):
         """Where the tool keeps its records on this machine; most need not exist."""
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file or a directory that someone named looks like this format. Reads little."""
+        """Whether a file shows by its content that it is a record of this format. Reads little.
+
+        Its name and what lies beside it may count as well, but never alone: another tool's file
+        under that name must not pass. A record is read only by an importer that recognises it.
+        """
 
     def find(self, place: Path) -> Iterator[Unit]:
         """The units of a place or of a path that someone named; parents before their children."""
@@ -197,6 +203,12 @@ class LeftOut(_Event):
     count: int = 1
 
 
+class HeldBack(_Event):
+    """An answer that may still be growing and is not told yet, and when it will count as whole."""
+
+    until: datetime
+
+
 class Mark(_Event):
     """All before this byte has been said: the next reading can begin here."""
 
@@ -209,5 +221,16 @@ class End(_Event):
 
 
 Event = (
-    Begin | Facts | Said | Compacted | TakenBack | Branch | Spent | Skipped | LeftOut | Mark | End
+    Begin
+    | Facts
+    | Said
+    | Compacted
+    | TakenBack
+    | Branch
+    | Spent
+    | Skipped
+    | LeftOut
+    | HeldBack
+    | Mark
+    | End
 )

@@ -14,20 +14,16 @@ from hansard.formats import json_text
 from hansard.importers import files, json_lines
 from hansard.importers.base import Event, Json, Resume, Unit, Where
 from hansard.importers.claude_code_answer import TOOL
+from hansard.importers.claude_code_kinds import ASIDE
 from hansard.importers.claude_code_reader import Identity, Reader
 
 # An answer may take so long to write; a file that has been quiet for longer is whole.
 QUIET = timedelta(minutes=2)
 KEPT_DAYS = 30
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_SESSION = re.compile(rb'"(?:sessionId|leafUuid)"\s*:\s*"')
-# Others name a session too: a line must also stand in a tree, or be of a kind that only this has.
-_LINE = re.compile(
-    rb'"(?:parentUuid|isSidechain|leafUuid|uuid)"\s*:'
-    rb'|"type"\s*:\s*"(?:queue-operation|ai-title|custom-title|tag|mode|agent-name)"'
-)
-# Qwen Code writes such lines with messages in the form of Google's interface.
-_QWEN = re.compile(rb'"message"\s*:\s*\{\s*(?:"role"\s*:\s*"(?:user|model)"\s*,\s*)?"parts"\s*:')
+# Lines of these kinds name what they stand in or a session; no other tool has them.
+_KINDS = ASIDE | {"ai-title", "custom-title", "teleported-from"}
+_TALK = frozenset({"user", "assistant", "system", "attachment"})
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
 _HEAD = 16 * 1024
 _BUFFER = 256 * 1024
@@ -51,16 +47,11 @@ class ClaudeCode:
         ]
 
     def recognises(self, path: Path) -> bool:
-        """A session's file, or a directory with some."""
-        if files.is_directory(path):
-            first = next(_sessions(_root(path)), None)
-            return first is not None and self.recognises(first)
+        """A file of which a line in its beginning is the program's."""
         if path.suffix != ".jsonl" or not files.is_file(path):
             return False
-        head = files.head(path, _HEAD)
-        if _QWEN.search(head):
-            return False
-        return bool(_SESSION.search(head) and _LINE.search(head) and b'"type"' in head)
+        first = list(json_lines.first_objects(path))
+        return any(map(_is_line, first)) and not any(map(_is_of_qwen, first))
 
     def find(self, place: Path) -> Iterator[Unit]:
         """The sessions, those that others were copied from first, then their agents."""
@@ -108,6 +99,23 @@ class ClaudeCode:
             beside=beside,
             expires_at=None if kept is None else changed + kept,
         )
+
+
+def _is_line(line: Json) -> bool:
+    """Whether a line is Claude Code's. Others name a session and a kind, too, or write in its way."""
+    kind = line.get("type")
+    if kind in _TALK:
+        is_placed = isinstance(line.get("uuid"), str) or "parentUuid" in line
+        return is_placed or ("message" in line and "sessionId" in line)
+    if kind == "summary":
+        return isinstance(line.get("leafUuid"), str)
+    return kind in _KINDS and ("sessionId" in line or str(kind).startswith("file-history-"))
+
+
+def _is_of_qwen(line: Json) -> bool:
+    """Qwen Code writes such lines with messages in the form of Google's interface."""
+    message = line.get("message")
+    return isinstance(message, dict) and "parts" in message and "content" not in message
 
 
 def _root(place: Path) -> Path:

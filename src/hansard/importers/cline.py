@@ -45,8 +45,10 @@ class Cline:
         return [*found, where.home / ".cline" / "data"]
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is a task, or a directory of tasks."""
-        return any(True for _ in _tasks(path))
+        """Whether it is one of a task's files, and one of them holds a conversation."""
+        if path.name not in (TALK, SCREEN) or not files.is_file(path):
+            return False
+        return any(_holds_conversation(path.with_name(name)) for name in (TALK, SCREEN))
 
     def find(self, place: Path) -> Iterator[Unit]:
         """One unit a task; those that others began come after them."""
@@ -68,6 +70,8 @@ class Cline:
 
 
 def _tasks(place: Path) -> Iterator[Path]:
+    if files.is_file(place):
+        place = place.parent
     if _is_task(place):
         yield place
         return
@@ -75,6 +79,12 @@ def _tasks(place: Path) -> Iterator[Path]:
     root = inner if files.is_directory(inner) else place
     found = files.walk(root, suffixes=(TALK, SCREEN), depth=1)
     yield from sorted({each.parent for each in found})
+
+
+def _holds_conversation(path: Path) -> bool:
+    """Whether a file begins as a list of messages, or of what was on the screen."""
+    head = files.head(path).lstrip(b"\xef\xbb\xbf \t\r\n")
+    return head.startswith(b"[") and (b'"role"' in head or b'"ts"' in head)
 
 
 def _is_task(place: Path) -> bool:

@@ -41,18 +41,15 @@ class Codex:
         return [where.path("CODEX_HOME", ".codex")]
 
     def recognises(self, path: Path) -> bool:
-        """A rollout, or a directory with some."""
-        if files.is_directory(path):
-            first = next(_rollouts(path), None)
-            return first is not None and self.recognises(first)
+        """A rollout, packed or not; or a document of an older release."""
         if not files.is_file(path) or not path.name.endswith(_SUFFIXES):
             return False
-        if path.name.endswith(".zst"):
-            return _NAME.match(path.name) is not None
-        head = files.head(path, _HEAD)
+        head = _packed_head(path) if path.name.endswith(".zst") else files.head(path, _HEAD)
         if path.suffix == ".json":
             return b'"session"' in head and b'"items"' in head and b'"instructions"' in head
-        return b'"payload"' in head and any(mark in head for mark in _MARKS)
+        return (b'"payload"' in head and any(mark in head for mark in _MARKS)) or (
+            _NAME.match(path.name) is not None and _is_bare(head)
+        )
 
     def find(self, place: Path) -> Iterator[Unit]:
         """The rollouts by the time of their beginning: a copy is younger than what it copies."""
@@ -86,6 +83,21 @@ class Codex:
         if abs(self._clock.now() - files.changed_at(path)) < QUIET:
             stamp += _UNSETTLED
         return Unit(str(path), path, stamp, files.size_of(path), hint=title)
+
+
+def _packed_head(path: Path) -> bytes:
+    """The first bytes of a packed file; none when it is damaged."""
+    try:
+        with files.opened(path) as packed:
+            return zst.unpacked(packed).read(_HEAD)
+    except (BadInput, OSError):
+        return b""
+
+
+def _is_bare(head: bytes) -> bool:
+    """Whether lines are those of the first releases, which had no envelope."""
+    first = shape.record(shape.parsed(head.partition(b"\n")[0]))
+    return isinstance(first.get("id"), str) and "timestamp" in first and "instructions" in first
 
 
 def _rollouts(place: Path) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from hansard.actions import weaving
 from hansard.errors import BadInput, Conflict
@@ -14,6 +15,7 @@ from hansard.importers.base import (
     End,
     Event,
     Facts,
+    HeldBack,
     Importer,
     LeftOut,
     Mark,
@@ -32,6 +34,10 @@ from hansard.store import imports
 from hansard.store.imports import ReadUnit
 
 SHOWN = 100
+WORDLESS = "sessions without a question or an answer"
+_NO_WORDS = "it has no question and no answer"
+_NOTHING = "nothing in it is part of a conversation"
+_COPY = "all of it is in the session that it was copied from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +51,17 @@ class Fault:
 
 @dataclass(slots=True)
 class Report:
-    """What an import did; `skipped` counts the faults, of which the first are named."""
+    """What an import did; `skipped` counts the faults, of which the first are named.
+
+    Each unit is told once: `units` is `imported_units`, `unchanged_units` and the omissions together.
+    """
 
     units: int = 0
+    # Units of which a session is in the store now, and those that were read before.
+    imported_units: int = 0
     unchanged_units: int = 0
+    # Units that brought nothing, by name, and why.
+    omissions: dict[str, str] = field(default_factory=dict)
     added: int = 0
     extended: int = 0
     unchanged: int = 0
@@ -57,6 +70,11 @@ class Report:
     skipped: int = 0
     faults: list[Fault] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
+    # The first of the sessions that have no words.
+    wordless: list[str] = field(default_factory=list)
+    # Answers that may still be growing, and when all of them will count as whole.
+    held_back: int = 0
+    held_back_until: datetime | None = None
     notes: list[str] = field(default_factory=list)
 
     def fault(self, unit: Unit, where: str, why: str) -> None:
@@ -65,6 +83,21 @@ class Report:
         if len(self.faults) < SHOWN:
             self.faults.append(Fault(unit.name, where, why))
 
+    def omit(self, unit: Unit, why: str) -> None:
+        """Say that a unit brought nothing."""
+        self.omissions[unit.name] = why
+
+    def leave_out_wordless(self, native_id: str) -> None:
+        """Count a session in which nobody said anything."""
+        self.left_out[WORDLESS] += 1
+        if len(self.wordless) < SHOWN:
+            self.wordless.append(native_id)
+
+    def hold_back(self, event: HeldBack) -> None:
+        """Count an answer that comes with a later import."""
+        self.held_back += 1
+        self.held_back_until = max(event.until, self.held_back_until or event.until)
+
     def note(self, text: str) -> None:
         """Keep a word for the person, while there are few."""
         if len(self.notes) < SHOWN and text not in self.notes:
@@ -72,6 +105,8 @@ class Report:
 
 
 Progress = Callable[[Report, Unit], None]
+# Says why a unit must not be read; None when it may be.
+Check = Callable[[Unit], str | None]
 
 
 def run(
@@ -80,38 +115,70 @@ def run(
     units: Iterable[Unit],
     *,
     own_files: Iterable[tuple[int, int]] = (),
+    check: Check = lambda _: None,
     progress: Progress = lambda *_: None,
 ) -> Report:
-    """Read each unit that has changed since it was last read."""
+    """Read each unit that has changed since it was last read, and that `check` has nothing against."""
     report = Report()
     own = frozenset(own_files)
     for unit in units:
         to = _profiled(target, unit, report)
-        _read(to, importer, unit, report, own=own, progress=progress)
+        _read(to, importer, unit, report, own=own, check=check, progress=progress)
         progress(report, unit)
     return report
 
 
-def look(target: Target | None, importer: Importer, units: Iterable[Unit]) -> Report:
+def look(
+    target: Target | None,
+    importer: Importer,
+    units: Iterable[Unit],
+    *,
+    check: Check = lambda _: None,
+) -> Report:
     """Read everything that is new and change nothing: what an import would find."""
     report = Report()
     for unit in units:
         report.units += 1
         to = None if target is None else _profiled(target, unit, report)
         known = None if to is None else _known(to, unit)
-        if known is not None and known.stamp == unit.stamp:
-            report.unchanged_units += 1
+        if _is_settled_before(known, unit, report, check=check):
             continue
+        looking = _Looking(to, unit, report)
+        why: str | None = None
         try:
             resume = _resume(known, unit)
             report.bytes += unit.size - (0 if resume is None else resume.place)
             for event in _events(importer, unit, resume):
-                _look_at(event, to, unit, report)
+                looking.take(event)
+            looking.end()
         except BadInput as error:
-            report.fault(unit, "", str(error))
+            why = str(error)
         except OSError as error:
-            report.fault(unit, "", f"it cannot be read ({error.strerror or error})")
+            why = f"it cannot be read ({error.strerror or error})"
+        if why is not None:
+            looking.end()
+            report.fault(unit, "", why)
+        if looking.sessions:
+            report.imported_units += 1
+        else:
+            report.omit(unit, why or (_NO_WORDS if looking.wordless else _NOTHING))
     return report
+
+
+def _is_settled_before(known: ReadUnit | None, unit: Unit, report: Report, *, check: Check) -> bool:
+    """Whether a unit need not or must not be read; the report says which."""
+    if known is not None and known.stamp == unit.stamp:
+        before = known.note.get("omitted") if isinstance(known.note, dict) else None
+        if isinstance(before, str):
+            report.omit(unit, before)
+        else:
+            report.unchanged_units += 1
+        return True
+    why = check(unit)
+    if why is not None:
+        report.fault(unit, "", why)
+        report.omit(unit, why)
+    return why is not None
 
 
 def _events(importer: Importer, unit: Unit, resume: Resume | None) -> Iterator[Event]:
@@ -121,20 +188,61 @@ def _events(importer: Importer, unit: Unit, resume: Resume | None) -> Iterator[E
         yield from importer.read(unit, None)
 
 
-def _look_at(event: Event, target: Target | None, unit: Unit, report: Report) -> None:
-    match event:
-        case Begin():
-            is_here = target is not None and _is_known(target, event.native_id)
-            report.extended += is_here
-            report.added += not is_here
-        case Said():
-            report.messages += 1
-        case Branch(items=items, is_current=True):
-            report.messages += sum(isinstance(item, Said) for item in items)
-        case Skipped(where=where, why=why):
-            report.fault(unit, where, why)
-        case LeftOut(what=what, count=count):
-            report.left_out[what] += count
+class _Looking:
+    """One unit that is read without being imported."""
+
+    def __init__(self, target: Target | None, unit: Unit, report: Report) -> None:
+        self._target, self._unit, self._report = target, unit, report
+        self._begun: Begin | None = None
+        self._messages = 0
+        self._has_words = False
+        self.sessions = 0
+        self.wordless = 0
+
+    def take(self, event: Event) -> None:
+        report = self._report
+        match event:
+            case Begin():
+                self.end()
+                self._begun = event
+            case End():
+                self.end()
+            case Said() | Compacted():
+                self._hear(event)
+            case Branch(items=items, is_current=True):
+                for item in items:
+                    self._hear(item)
+            case Skipped(where=where, why=why):
+                report.fault(self._unit, where, why)
+            case LeftOut(what=what, count=count):
+                report.left_out[what] += count
+            case HeldBack():
+                report.hold_back(event)
+
+    def end(self) -> None:
+        """Count the session that was begun."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return
+        is_here = self._target is not None and _is_known(self._target, begun.native_id)
+        if is_here or self._has_words:
+            self._report.extended += is_here
+            self._report.added += not is_here
+            self._report.messages += self._messages
+            self.sessions += 1
+        else:
+            self._report.leave_out_wordless(begun.native_id)
+            self.wordless += 1
+        self._messages, self._has_words = 0, False
+
+    def _hear(self, item: Said | Compacted) -> None:
+        self._messages += isinstance(item, Said)
+        self._has_words = self._has_words or is_words(item)
+
+
+def is_words(item: Said | Compacted) -> bool:
+    """Whether it is something that a person or a model said, and not the program."""
+    return isinstance(item, Compacted) or item.role in ("user", "assistant")
 
 
 def _is_known(target: Target, native_id: str) -> bool:
@@ -177,28 +285,40 @@ def _read(
     report: Report,
     *,
     own: frozenset[tuple[int, int]],
+    check: Check,
     progress: Progress,
 ) -> None:
     report.units += 1
     for path in (unit.path, *unit.beside):
         if files.identity(path) in own:
-            report.fault(unit, "", "it belongs to the store itself; it was left alone")
+            why = "it belongs to the store itself; it was left alone"
+            report.fault(unit, "", why)
+            report.omit(unit, why)
             return
     known = _known(target, unit)
-    if known is not None and known.stamp == unit.stamp:
-        report.unchanged_units += 1
+    if _is_settled_before(known, unit, report, check=check):
         return
+    failure: str | None = None
+    reading: Reading | None = None
     try:
         resume = _resume(known, unit)
         seq = None if resume is None or known is None else known.note.get("seq")
+        reading = Reading(target, unit, report, resume=resume, seq=seq, progress=progress)
         try:
-            Reading(target, unit, report, resume=resume, seq=seq, progress=progress).take(importer)
+            reading.take(importer)
         except (_Unresumable, Regrown):
-            Reading(target, unit, report, resume=None, progress=progress).take(importer)
+            reading = Reading(target, unit, report, resume=None, progress=progress)
+            reading.take(importer)
     except (BadInput, Conflict) as error:
-        report.fault(unit, "", str(error))
+        failure = str(error)
     except OSError as error:
-        report.fault(unit, "", f"it cannot be read ({error.strerror or error}); it was left alone")
+        failure = f"it cannot be read ({error.strerror or error}); it was left alone"
+    if failure is not None:
+        report.fault(unit, "", failure)
+    if reading is not None and reading.sessions:
+        report.imported_units += 1
+    else:
+        report.omit(unit, failure or (_NOTHING if reading is None else reading.omission))
 
 
 def _resume(known: ReadUnit | None, unit: Unit) -> Resume | None:
@@ -245,6 +365,9 @@ class Reading:
         self._told_messages = 0
         # Whether something was said that no mark covers: then there is no place to read on from.
         self._is_ahead = False
+        # How many sessions of the unit are in the store, and why there is none.
+        self.sessions = 0
+        self.omission = _NOTHING
 
     def take(self, importer: Importer) -> None:
         """Follow what the unit says to its end, and note that it was read."""
@@ -283,6 +406,8 @@ class Reading:
                     self._weaver.skipped += 1
             case LeftOut(what=what, count=count):
                 self._report.left_out[what] += count
+            case HeldBack():
+                self._report.hold_back(event)
 
     def _weave(self, weaver: Weaver, event: Event) -> None:
         match event:
@@ -306,9 +431,8 @@ class Reading:
         if self._resume is not None and not (weaver.is_shown and weaver.last_seq == self._seq):
             raise _Unresumable
         if weaver.is_purged:
-            self._report.note(
-                f"{begin.native_id} was purged here, or someone erased from it; it was left out"
-            )
+            self.omission = "it was purged here, or someone erased from it"
+            self._report.note(f"{begin.native_id}: {self.omission}; it was left out")
             return
         self._weaver, self._was_new = weaver, weaver.is_new
 
@@ -348,6 +472,8 @@ class Reading:
 
     def _read(self, stamp: str) -> ReadUnit:
         mark = self._mark
+        if stamp and not self.sessions:
+            return ReadUnit(stamp, 0, {"omitted": self.omission})
         if mark is None or self._is_ahead:
             return ReadUnit(stamp, 0)
         tail = files.tail(self._unit.path, mark.place)
@@ -356,6 +482,11 @@ class Reading:
     def _end(self) -> None:
         weaver, self._weaver = self._weaver, None
         if weaver is None:
+            return
+        if weaver.is_new and not weaver.has_words:
+            self._report.leave_out_wordless(weaver.native_id)
+            self.omission = _NO_WORDS
+            self._told_messages = 0
             return
         changed = weaver.messages > 0
         # The place goes with the rows: what is read again would be said twice.
@@ -368,7 +499,9 @@ class Reading:
         for text in weaver.notes:
             report.note(text)
         if not is_there:
+            self.omission = _COPY
             return
+        self.sessions += 1
         report.added += self._was_new
         report.extended += not self._was_new and changed
         report.unchanged += not self._was_new and not changed

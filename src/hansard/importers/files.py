@@ -82,8 +82,17 @@ def tail(path: Path, place: int, size: int = 256) -> str:
         return hash_of(file.read(min(place, size)))
 
 
-def walk(place: Path, *, suffixes: tuple[str, ...], depth: int = MAX_DEPTH) -> Iterator[Path]:
-    """The files below a directory whose names end so, in order; links are not followed."""
+def walk(
+    place: Path,
+    *,
+    suffixes: tuple[str, ...],
+    depth: int = MAX_DEPTH,
+    skip: frozenset[str] = frozenset(),
+) -> Iterator[Path]:
+    """The files below a directory whose names end so, in order; links are not followed.
+
+    Directories that are called as one of `skip` are not searched.
+    """
     try:
         with os.scandir(place) as found:
             inside = sorted(found, key=lambda each: each.name)
@@ -96,8 +105,8 @@ def walk(place: Path, *, suffixes: tuple[str, ...], depth: int = MAX_DEPTH) -> I
         if each.is_symlink():
             continue
         if each.is_dir(follow_symlinks=False):
-            if depth > 0:
-                yield from walk(Path(each.path), suffixes=suffixes, depth=depth - 1)
+            if depth > 0 and each.name not in skip:
+                yield from walk(Path(each.path), suffixes=suffixes, depth=depth - 1, skip=skip)
         elif each.is_file(follow_symlinks=False) and each.name.endswith(suffixes):
             yield Path(each.path)
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import files, hermes_export, hermes_web
+from hansard.importers import files, hermes_export, json_lines
 from hansard.importers.base import Event, Resume, Skipped, Unit, Where
 from hansard.importers.hermes_gateway import INDEX, Index
 from hansard.importers.hermes_home import DATABASE, homes_of
@@ -38,12 +37,11 @@ class Hermes:
         return [home] if files.is_directory(home) else [folder]
 
     def recognises(self, path: Path) -> bool:
-        if files.is_file(path):
-            return _is_file_of_hermes(path)
-        known = [path / DATABASE, path / "sessions" / INDEX]
-        for folder in hermes_web.folders_of(path):
-            known += [each.path for each in islice(hermes_web.find(folder), 3)]
-        return any(files.is_file(each) and _is_file_of_hermes(each) for each in known)
+        return files.is_file(path) and _is_file_of_hermes(path)
+
+    def accepts(self, path: Path) -> bool:
+        """A transcript: its lines have nothing that shows whose they are."""
+        return path.suffix == ".jsonl" and _has_messages(path)
 
     def find(self, place: Path) -> Iterator[Unit]:
         homes = homes_of(place, self._web_folders.get(place.resolve()))
@@ -87,9 +85,25 @@ def _is_file_of_hermes(path: Path) -> bool:
         told = head.lstrip(b"\xef\xbb\xbf \t\r\n")
         return told.startswith(b"{") and b'"session_id"' in told and b'"workspace"' in told
     if path.suffix == ".jsonl":
-        is_transcript = files.is_file(path.parent / INDEX) and b'"role"' in head
-        return is_transcript or hermes_export.is_export(path)
+        return hermes_export.is_export(path) or (_is_in_home(path) and _has_messages(path))
     return False
+
+
+def _is_in_home(path: Path) -> bool:
+    """Whether a transcript lies where the gateway puts them: beside its index, or below a database."""
+    home = path.parent.parent
+    is_beside_index = files.is_file(path.parent / INDEX)
+    return is_beside_index or (
+        path.parent.name == "sessions" and _is_file_of_hermes(home / DATABASE)
+    )
+
+
+def _has_messages(path: Path) -> bool:
+    """Whether the first lines are messages and nothing else is said of them."""
+    return any(
+        isinstance(each.get("role"), str) and "content" in each and "type" not in each
+        for each in json_lines.first_objects(path)
+    )
 
 
 IMPORTER = Hermes()

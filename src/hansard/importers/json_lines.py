@@ -1,11 +1,17 @@
 """Files of one JSON object a line: read in a stream, whatever their size and state."""
 
 from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from hansard.formats.json_text import MAX_DEPTH, decode, is_deep, is_heavy
+from hansard.importers import files
 
 MAX_LINE = 64 * 1024 * 1024
+# So much of a file is looked at to tell whose it is; a first line may hold a picture.
+FIRST_BYTES = 256 * 1024
+LONG_FIRST_LINE = 16 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE = ord("\n")
@@ -59,6 +65,17 @@ def raw_lines(
                 yield begin, end, text
             return
         begin = end
+
+
+def first_objects(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects in the first lines of a file, to tell whose record it is; other lines are passed over."""
+    head = files.head(path, FIRST_BYTES)
+    if len(head) == FIRST_BYTES and b"\n" not in head:
+        head = files.head(path, LONG_FIRST_LINE)
+    # A last line that was cut off is not whole, and not given.
+    for line in lines(BytesIO(head)):
+        if line.data is not None:
+            yield line.data
 
 
 def _past_line(file: BinaryIO, at: int) -> int | None:

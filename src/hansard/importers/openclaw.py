@@ -24,6 +24,13 @@ MAX_EVENT = 64 * 1024 * 1024
 MAX_INDEX = 64 * 1024 * 1024
 DATABASE = "openclaw-agent.sqlite"
 _FILE = re.compile(r"(?P<id>.+?)\.jsonl(?:\.(?:deleted|reset)\..+)?")
+_HEAD = 256 * 1024
+# What OpenClaw writes among Pi's lines, and the folders that it works in.
+_MARK = re.compile(
+    rb'"customType"\s*:\s*"(?:openclaw[:.]|model-snapshot")'
+    rb'|"provider"\s*:\s*"openclaw"'
+    rb'|"cwd"\s*:\s*"[^"]*[/\\](?:\.openclaw|\.clawdbot|\.moltbot|clawd)(?:[/\\"])'
+)
 _ARCHIVE = re.compile(r"[A-Za-z0-9_-]{1,100}\.jsonl\.zst")
 
 
@@ -39,14 +46,21 @@ class OpenClaw:
         return [where.path("OPENCLAW_STATE_DIR", ".openclaw"), *older]
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is an agent's database, a transcript beside its index, or a directory of them."""
+        """Whether it is an agent's database, or a transcript with something that only OpenClaw has."""
         if is_sqlite(path):
             return databases.has(path, "transcript_events", "session_id", "seq")
         if path.name.endswith(".jsonl.zst"):
             return files.is_file(path) and _first_of_archive(path) is not None
-        if files.is_file(path):
-            return files.is_file(path.parent / "sessions.json") and header_of(path) is not None
-        return any(True for _ in _found(path))
+        if header_of(path) is None:
+            return False
+        # The lines are Pi's: what lies beside the file, where it lies, or a mark among them tells.
+        is_beside_index = files.is_file(path.parent / "sessions.json")
+        is_put_aside = path.suffix != ".jsonl" and _FILE.fullmatch(path.name) is not None
+        return is_beside_index or is_put_aside or _MARK.search(files.head(path, _HEAD)) is not None
+
+    def accepts(self, path: Path) -> bool:
+        """A session of Pi's, if a person says that it is OpenClaw's: both write the same lines."""
+        return path.suffix == ".jsonl" and header_of(path) is not None
 
     def find(self, place: Path) -> Iterator[Unit]:
         """The sessions of databases, then those of files."""

@@ -28,10 +28,13 @@ class OpenCode:
         return [data / "opencode", data / "kilo"]
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is a database with its tables, or a tree of its files."""
+        """Whether it is a database with its tables, or a session's file in a tree of its files."""
         if is_sqlite(path):
             return _is_ours(path)
-        return any(True for _ in _databases(path)) or any(True for _ in _session_files(path))
+        if not files.is_file(path) or path.parent.parent.name != "session":
+            return False
+        head = files.head(path).lstrip()
+        return head.startswith(b"{") and b'"id"' in head and b'"time"' in head
 
     def find(self, place: Path) -> Iterator[Unit]:
         """The sessions of databases, then those of files."""
@@ -133,9 +136,11 @@ def _file_unit(path: Path) -> Unit:
         "time_created": time.get("created"),
     }
     messages = _folder(path, "message", path.stem)
-    last = max(files.walk(messages, suffixes=(".json",), depth=0), default=path)
-    stamp = files.stamp_of(path, messages, last, _folder(path, "part", last.stem))
-    return Unit(str(path), path, stamp, files.size_of(path), hint=hint)
+    names = [each.stem for each in files.walk(messages, suffixes=(".json",), depth=0)]
+    last = max(names, default=path.stem)
+    stamp = files.stamp_of(path, messages, messages / f"{last}.json", _folder(path, "part", last))
+    belongings = (messages, *(_folder(path, "part", name) for name in names))
+    return Unit(str(path), path, stamp, files.size_of(path), belongings=belongings, hint=hint)
 
 
 def _folder(session: Path, kind: str, id: str) -> Path:

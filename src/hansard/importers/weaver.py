@@ -44,6 +44,8 @@ class Weaver:
         self.fields: dict[str, Any] = {}
         self.skipped = 0
         self.messages = 0
+        # Whether a person or a model said something: what a program notes is no conversation.
+        self.has_words = False
         self.notes: list[str] = []
         self._began: datetime | None = begin.began_at
         self._active = 0
@@ -68,6 +70,11 @@ class Weaver:
         self._aside: set[tuple[str, int]] = set()
 
     @property
+    def native_id(self) -> str:
+        """What the session's own tool calls it."""
+        return self._begin.native_id
+
+    @property
     def is_purged(self) -> bool:
         """Whether someone deleted the session here: it does not come back by itself."""
         return self._session is not None and self._session.is_purged
@@ -87,6 +94,8 @@ class Weaver:
         parent = said.parent
         here = self._here if parent is FOLLOWS or parent == FOLLOWS else self._place_of(parent)
         role, text = said.role, body_text(said, self._tool)
+        if role != "system" and role != "tool":
+            self.has_words = True
         micros = to_micros(said.at)
         self._note_time(said, micros)
         if said.usage:
@@ -106,6 +115,7 @@ class Weaver:
 
     def compact(self, mark: Compacted) -> None:
         """Note that the model read a summary from here on."""
+        self.has_words = True
         through = self._here
         if mark.keeps is not None and (kept := self._seq_of(mark.keeps)) is not None:
             through = kept - 1
