@@ -1,5 +1,6 @@
 """The Python interface: a house, its sessions and their turns."""
 
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -14,6 +15,7 @@ from hansard.errors import BadInput, Conflict, NotFound, TurnLost
 from hansard.model.place import ChatType, Source
 from hansard.model.turn import TurnState
 from hansard.store import turns
+from hansard.store.database import Tx
 from hansard.testing.clock import FakeClock, SequentialIds
 
 ALICE = Source(platform="web", chat_id="alice")
@@ -298,3 +300,31 @@ def test_a_field_that_an_export_could_not_give_back_is_refused(
         house.session(ALICE).append("user", "hello", **{name: value})
 
     assert house.sessions().items == ()
+
+
+def test_another_event_loop_than_asyncios_is_refused_in_one_line(tmp_path: Path) -> None:
+    """As trio does it: it drives coroutines itself, and no loop of asyncio runs."""
+    entering = open_house(tmp_path / "hansard.db", home=str(tmp_path)).__aenter__()
+
+    with pytest.raises(BadInput, match="under asyncio only") as refused:
+        entering.send(None)
+
+    assert refused.value.committed == "no"
+    assert "\n" not in str(refused.value)
+
+
+def test_an_answer_awaited_under_another_event_loop_says_so(house: House) -> None:
+    waiting = house.writing(_slowly).__await__()
+
+    with pytest.raises(BadInput, match="under asyncio only") as refused:
+        waiting.send(None)
+
+    assert refused.value.committed == "unknown"
+    _LET_GO.set()
+
+
+_LET_GO = threading.Event()
+
+
+def _slowly(tx: Tx) -> None:
+    _LET_GO.wait()

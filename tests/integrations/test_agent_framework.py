@@ -8,7 +8,7 @@ import pytest
 from agent_framework import AgentResponse, AgentSession, Content, Message, SessionContext
 
 from hansard.app.house import House
-from hansard.errors import BadInput
+from hansard.errors import BadInput, StoreUnavailable
 from hansard.integrations.agent_framework import HansardHistoryProvider
 from hansard.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
@@ -135,3 +135,69 @@ async def test_a_run_without_a_session_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(BadInput, match="needs a session"):
         await provider.get_messages(None)
+
+
+async def test_messages_that_a_compaction_excluded_are_left_out_on_demand(house: House) -> None:
+    provider = HansardHistoryProvider(house)
+    old = Message("user", ["old"], additional_properties={"_excluded": True})
+    await provider.save_messages("s", [old, Message("user", ["new"])])
+
+    shorter = HansardHistoryProvider(house, skip_excluded=True)
+
+    assert [each.text for each in await provider.get_messages("s")] == ["old", "new"]
+    assert [each.text for each in await shorter.get_messages("s")] == ["new"]
+    assert house.sessions().items[0].message_count == 2
+
+
+async def test_only_the_latest_messages_are_read_and_no_result_without_its_call(
+    house: House, provider: HansardHistoryProvider
+) -> None:
+    await provider.save_messages("s", SAID)
+
+    async def read(limit: int) -> list[str]:
+        few = HansardHistoryProvider(house, max_messages=limit)
+        return [str(each.role) for each in await few.get_messages("s")]
+
+    assert await read(1) == ["assistant"]
+    assert await read(2) == ["assistant"]
+    assert await read(3) == ["assistant", "tool", "assistant"]
+    assert await read(100) == [str(each.role) for each in SAID]
+    with pytest.raises(BadInput, match="max_messages"):
+        HansardHistoryProvider(house, max_messages=0)
+
+
+async def test_a_history_is_cleared_and_stays_in_the_log(
+    house: House, provider: HansardHistoryProvider
+) -> None:
+    await provider.save_messages("s", SAID)
+
+    await provider.clear("s")
+    await provider.clear("never used")
+
+    assert await provider.get_messages("s") == []
+    assert house.search("ships").hits
+    await provider.save_messages("s", SAID[:1])
+    assert len(await provider.get_messages("s")) == 1
+
+
+async def test_the_sessions_of_the_framework_are_listed(
+    house: House, provider: HansardHistoryProvider
+) -> None:
+    assert await provider.list_sessions() == []
+    for name in ("b", "a/b c", "é"):
+        await provider.save_messages(name, SAID[:1])
+    house.new_session().append("user", "not of the framework")
+
+    assert await provider.list_sessions() == ["a/b c", "b", "é"]
+
+
+async def test_a_store_that_is_closed_is_said_to_be(
+    house: House, provider: HansardHistoryProvider
+) -> None:
+    house.close()
+
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await provider.get_messages("s")
+    for said in ([], SAID):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await provider.save_messages("s", said)

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,9 +23,9 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from hansard.actions import exporting, importing
+from hansard.actions import exporting, importing, turns
 from hansard.app.house import House, open_house
-from hansard.errors import BadInput, Conflict
+from hansard.errors import BadInput, Conflict, StoreUnavailable, TurnLost
 from hansard.integrations.openai_agents import About, HansardSession
 from hansard.model.entry import Message
 from hansard.model.part import Attachment
@@ -136,6 +137,7 @@ async def test_only_the_latest_are_given_and_in_order(house: House) -> None:
     assert await one.get_items(limit=450) == items[-450:]
     assert await one.get_items(limit=10_000) == items
     assert await one.get_items(limit=0) == []
+    assert await one.get_items(limit=-1) == items
     settled = session(house, session_settings=SessionSettings(limit=2))
     assert await settled.get_items() == items[-2:]
 
@@ -435,3 +437,195 @@ async def test_the_stock_compaction_replaces_what_the_model_reads_and_loses_noth
     (head,) = house.sessions().items
     assert (head.message_count, head.last_seq) == (1, 4 + 1 + 1)
     assert house.search("Évora").hits
+
+
+async def test_settings_may_be_a_dictionary(house: House) -> None:
+    items: list[Any] = [{"role": "user", "content": f"number {n}"} for n in range(5)]
+    one = session(house, session_settings={"limit": 2})
+    await one.add_items(items)
+
+    assert await one.get_items() == items[-2:]
+    assert one.session_settings == SessionSettings(limit=2)
+    assert isinstance(one, Session)
+    one.session_settings = {"limit": None}
+    assert await one.get_items() == items
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({"limti": 2}, "no 'limti'; it has limit"), ({"limit": "many"}, "many"), ("limit", "a dict")],
+)
+def test_settings_that_are_not_known_are_refused(house: House, given: Any, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        session(house, session_settings=given)
+
+
+async def test_a_store_that_is_closed_is_said_to_be(house: House) -> None:
+    one = session(house)
+    house.close()
+
+    calls: list[Callable[[], Awaitable[Any]]] = [
+        one.get_items,
+        partial(one.get_items, limit=0),
+        partial(one.add_items, []),
+        partial(one.add_items, ITEMS),
+        one.pop_item,
+        one.clear_session,
+    ]
+    for call in calls:
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await call()
+
+
+def texts(items: Sequence[Any]) -> list[str]:
+    return [str(item["content"]) for item in items]
+
+
+def said(*words: str) -> list[Any]:
+    return [{"role": "user", "content": each} for each in words]
+
+
+async def test_a_compaction_replaces_all_items_in_one_step_or_none(house: House) -> None:
+    one = session(house)
+    await one.add_items(said("a", "b"))
+
+    with pytest.raises(BadInput, match="32 MiB"):
+        await one._atomic_replace_items(said("short", "x" * (33 << 20)))
+    assert texts(await one.get_items()) == ["a", "b"]
+
+    assert await one._atomic_replace_items(said("short"))
+    assert texts(await one.get_items()) == ["short"]
+    assert house.search("a").hits
+
+
+async def test_a_compaction_replaces_the_end_and_keeps_what_is_before_it(house: House) -> None:
+    one = session(house)
+    await one.add_items(said("a", "b", "c", "d"))
+
+    snapshot = await one._get_compaction_snapshot(3)
+    assert snapshot is not None
+    assert (texts(snapshot.items), snapshot.complete) == (["b", "c", "d"], False)
+    assert await snapshot.replace_suffix(1, said("short"))
+    assert texts(await one.get_items()) == ["a", "b", "short"]
+
+    whole = await one._get_compaction_snapshot(3)
+    assert whole is not None
+    assert (texts(whole.items), whole.complete) == (["a", "b", "short"], True)
+    assert not await whole.replace_suffix(3, said("nothing to replace"))
+    assert broken(house) == []
+
+
+async def test_a_compaction_of_items_that_have_changed_replaces_nothing(house: House) -> None:
+    one = session(house)
+    await one.add_items(said("a", "b"))
+    snapshot = await one._get_compaction_snapshot(10)
+    assert snapshot is not None
+
+    await session(house).add_items(said("c"))
+
+    assert not await snapshot.replace_suffix(0, said("short"))
+    assert texts(await one.get_items()) == ["a", "b", "c"]
+
+
+async def test_a_compaction_of_half_a_message_of_ours_keeps_the_other_half(house: House) -> None:
+    one = session(house)
+    await one.add_items(said("a"))
+    chat = house.find(house.sessions().items[0].id)
+    call = {"type": "tool_call", "id": "c", "name": "look", "arguments": "{}"}
+    chat.append("assistant", [{"type": "text", "text": "I look."}, call])
+
+    snapshot = await one._get_compaction_snapshot(10)
+    assert snapshot is not None
+    assert len(snapshot.items) == 3
+    assert await snapshot.replace_suffix(2, said("short"))
+    assert texts(await one.get_items()) == ["a", "I look.", "short"]
+
+
+async def test_a_summary_goes_on_to_hold_when_items_behind_it_are_replaced(house: House) -> None:
+    one = session(house)
+    await one.add_items(said("a", "b", "c", "d"))
+    chat = house.find(house.sessions().items[0].id)
+    chat.compact("They said a and b.", through=2)
+
+    assert texts([await one.pop_item()]) == ["d"]
+    first, *rest = texts(await one.get_items())
+    assert ("They said a and b." in first, rest) == (True, ["c"])
+    snapshot = await one._get_compaction_snapshot(10)
+    assert snapshot is not None
+    assert await snapshot.replace_suffix(1, said("short"))
+    assert texts(await one.get_items())[1:] == ["short"]
+    snapshot = await one._get_compaction_snapshot(10)
+    assert snapshot is not None
+    assert await snapshot.replace_suffix(0, said("shorter"))
+    assert texts(await one.get_items()) == ["shorter"]
+    assert broken(house) == []
+
+
+async def test_two_exclusive_runs_do_not_interleave(
+    house: House, agent: Agent[Any], model: ModelServer
+) -> None:
+    async with session(house, exclusive=True) as one:
+        with pytest.raises(Conflict, match="turn is running"):
+            async with session(house, exclusive=True):
+                pass
+        with pytest.raises(Conflict, match="already"):
+            async with one:
+                pass
+        with pytest.raises(Conflict, match="turn is running"):
+            await session(house).add_items(said("in between"))
+        result = await Runner.run(agent, "Hello", session=one)
+        assert await one._atomic_replace_items(said("short"))
+        await one.add_items(said("more"))
+        assert texts([await one.pop_item()]) == ["more"]
+
+    assert result.final_output
+    assert texts(await session(house).get_items()) == ["short"]
+    async with session(house, exclusive=True) as again:
+        await again.clear_session()
+    assert await session(house).get_items() == []
+    (head,) = house.sessions().items
+    assert not head.running
+    assert broken(house) == []
+
+
+async def test_an_exclusive_session_is_used_in_its_block_only(house: House) -> None:
+    one = session(house, exclusive=True)
+
+    for call in (one.get_items, one.pop_item, one.clear_session):
+        with pytest.raises(BadInput, match="async with"):
+            await call()
+    with pytest.raises(BadInput, match="async with"):
+        await one.add_items(said("a"))
+
+
+async def test_an_exclusive_run_that_fails_lets_the_session_go(house: House) -> None:
+    async def run() -> None:
+        async with session(house, exclusive=True) as one:
+            await one.add_items(said("a"))
+            raise ValueError("no luck")
+
+    with pytest.raises(ValueError, match="no luck"):
+        await run()
+
+    await session(house).add_items(said("b"))
+    assert texts(await session(house).get_items()) == ["a", "b"]
+    (head,) = house.sessions().items
+    (turn,) = house.store.read(turns.of_session, head.no).result()
+    assert (str(turn.state), turn.reason) == ("failed", "ValueError: no luck")
+
+
+async def test_an_exclusive_run_whose_turn_was_stopped_writes_nothing_more(house: House) -> None:
+    async def run() -> None:
+        async with session(house, exclusive=True) as one:
+            await one.add_items(said("a"))
+            (head,) = house.sessions().items
+            (turn,) = house.store.read(turns.of_session, head.no).result()
+            house.store.write(
+                turns.interrupt, turn.id, profile="main", when=house.occasion(), reason="stopped"
+            ).result()
+            await one.add_items(said("too late"))
+
+    with pytest.raises(TurnLost):
+        await run()
+
+    assert texts(await session(house).get_items()) == ["a"]

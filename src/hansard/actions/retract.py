@@ -10,6 +10,7 @@ from hansard.errors import BadInput, Conflict
 from hansard.model import transcript
 from hansard.model.entry import Entry, Message, Retraction, Role
 from hansard.model.session import Segment, SessionHead
+from hansard.model.turn import Lease
 from hansard.store import entries, sessions
 from hansard.store.database import Tx
 
@@ -17,10 +18,23 @@ _PAGE = 200
 
 
 def retract(
-    tx: Tx, id: str, *, profile: str, after: int, at: datetime, reason: str = "undo"
+    tx: Tx,
+    id: str,
+    *,
+    profile: str,
+    after: int,
+    at: datetime,
+    reason: str = "undo",
+    lease: Lease | None = None,
 ) -> SessionHead:
-    """Take back everything said after an entry; the retracted branch stays reachable."""
+    """Take back everything said after an entry; the retracted branch stays reachable.
+
+    While a turn runs, only the holder of its lease may do so.
+    """
     head = locked(tx, id, profile=profile)
+    if lease is not None and head.running_turn != lease.turn_id:
+        raise refusals.lost(lease)
+    turn_id = None if lease is None else lease.turn_id
     if head.read_only:
         raise refusals.read_only(head.id)
     if not 0 <= after < head.last_seq:
@@ -30,12 +44,12 @@ def retract(
     segments = sessions.segments(tx, head.no)
     if after == 0:
         # Nothing is left: there is nothing to count.
-        log.append_mark(tx, head.no, Retraction(after, reason), at=at)
+        log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
         fold.put(tx, head.no, fold.Counts())
     else:
         before = transcript.retracted(entries.marks(tx, segments))
         gone = _shown(tx, _clip(segments, after + 1), before)
-        log.append_mark(tx, head.no, Retraction(after, reason), at=at)
+        log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
         _keep_head(tx, head, segments=_clip(segments, 1, after), before=before, gone=gone)
     tx.after_commit(SessionChanged(profile, head.id))
     return sessions.get_by_no(tx, head.no)

@@ -13,6 +13,7 @@ from hansard.model.key import SessionKey
 from hansard.model.place import Source
 from hansard.model.reset import ResetPolicy
 from hansard.model.session import Opening
+from hansard.model.turn import Lease
 from hansard.model.usage import Usage
 from hansard.store.database import Tx
 
@@ -50,14 +51,26 @@ def say_new(tx: Tx, opening: Opening, saying: Saying, *, when: Occasion) -> Appe
     return say_in(tx, id, saying, profile=opening.profile, when=when)
 
 
-def say_in(tx: Tx, session_id: str, saying: Saying, *, profile: str, when: Occasion) -> Appended:
-    """Add a message to a session, and its usage to the ledger."""
+def say_in(
+    tx: Tx,
+    session_id: str,
+    saying: Saying,
+    *,
+    profile: str,
+    when: Occasion,
+    lease: Lease | None = None,
+) -> Appended:
+    """Add a message to a session, and its usage to the ledger; while a turn runs, by its lease."""
     at = saying.at or when.now
     for data in saying.files:
         blobs.hold(tx, data)
     try:
-        done = log.append(tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem)
+        done = log.append(
+            tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem, lease=lease
+        )
     except Conflict:
+        if lease is not None:
+            raise
         # A turn whose process died must not lock its session for ever.
         head = read.head(tx, session_id, profile=profile)
         if not head.running or not turns.interrupt_if_dead(tx, head.no, when=when):

@@ -30,7 +30,7 @@ from hansard.model.session import Kind, SessionHead, Shelf
 from hansard.model.usage import Usage, UsageTotal
 from hansard.store.database import Store, Tx
 from hansard.store.opening import open_store, sqlite_path
-from hansard.store.pending import Pending
+from hansard.store.pending import Pending, running_loop
 
 if TYPE_CHECKING:
     from hansard.actions.projects import Project
@@ -184,6 +184,11 @@ class House:
         self.close()
 
     async def __aenter__(self) -> Any:
+        try:
+            running_loop(committed="no")
+        except BadInput:
+            self.close()
+            raise
         self._blocking = False
         return self
 

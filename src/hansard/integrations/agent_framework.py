@@ -14,7 +14,7 @@ from hansard.clock import Occasion
 from hansard.errors import BadInput
 from hansard.integrations import thread
 from hansard.integrations.extra import wanted
-from hansard.integrations.house import House, settled
+from hansard.integrations.house import House, nothing, settled
 from hansard.integrations.thread import Thread
 from hansard.model.entry import Message, Role
 from hansard.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
@@ -27,6 +27,8 @@ with wanted("agent-framework", "The storage for Microsoft's Agent Framework"):
     from agent_framework import Message as Native
 
 PLATFORM = "agent-framework"
+# How the framework's compaction marks a message that is kept but no longer read.
+EXCLUDED = "_excluded"
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
 
 
@@ -40,9 +42,20 @@ class HansardHistoryProvider(HistoryProvider):
         *,
         profile: str | None = None,
         model: str | None = None,
+        skip_excluded: bool = False,
+        max_messages: int | None = None,
         **options: Any,
     ) -> None:
+        """Keep histories in an open house.
+
+        `skip_excluded` leaves out what a compaction of the framework marked as excluded before it
+        was saved. `max_messages` gives an agent only the latest so many; everything is kept.
+        """
         super().__init__(source_id, **options)
+        if max_messages is not None and max_messages < 1:
+            raise BadInput(f"max_messages is 1 or more, not {max_messages}.")
+        self.skip_excluded = skip_excluded
+        self.max_messages = max_messages
         self._house = house
         self._profile = profile or house.profile
         self._model = model
@@ -52,8 +65,14 @@ class HansardHistoryProvider(HistoryProvider):
     ) -> list[Native]:
         """What was said in a session and not taken back."""
         where = self._thread(session_id)
-        found = await self._house.store.read(thread.visible, where)
-        return [native for entry in found for native in _natives_of(thread.message(entry))]
+        # One more than is given: it shows whether the first result of a tool has lost its call.
+        wants_all = self.skip_excluded or self.max_messages is None
+        limit = None if wants_all else (self.max_messages or 0) + 1
+        found = await self._house.store.read(thread.visible, where, limit=limit)
+        natives = [native for entry in found for native in _natives_of(thread.message(entry))]
+        if self.skip_excluded:
+            natives = [each for each in natives if not each.additional_properties.get(EXCLUDED)]
+        return natives if self.max_messages is None else _latest(natives, self.max_messages)
 
     async def save_messages(
         self,
@@ -65,11 +84,21 @@ class HansardHistoryProvider(HistoryProvider):
     ) -> None:
         """Add messages, all or none, durable when this returns."""
         if not messages:
+            await self._house.store.read(nothing)
             return
         said = [Saying(_message_of(each, model=self._model)) for each in messages]
         when = self._house.occasion()
         where = self._thread(session_id)
         await settled(self._house.store.write(thread.append, where, said, when=when))
+
+    async def clear(self, session_id: str | None) -> None:
+        """Take back everything said in a session; it stays in the log, and people can find it."""
+        where = self._thread(session_id)
+        await settled(self._house.store.write(thread.clear, where, when=self._house.occasion()))
+
+    async def list_sessions(self) -> list[str]:
+        """The ids of the sessions that are open here, in alphabetical order."""
+        return await self._house.store.read(_names, self._profile)
 
     async def after_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
@@ -105,6 +134,20 @@ class HansardHistoryProvider(HistoryProvider):
             reasoning_tokens=used.get("reasoning_output_token_count") or 0,
             call_id=f"{PLATFORM}/{name}",
         )
+
+
+def _names(tx: Tx, profile: str) -> list[str]:
+    beginning = thread.everywhere(PLATFORM, profile=profile)
+    found = thread.beginning_with(tx, beginning, profile=profile)
+    return sorted(head.source.chat_id for _, head in found if head.source.chat_id is not None)
+
+
+def _latest(natives: list[Native], limit: int) -> list[Native]:
+    """The latest messages; results whose call is left out would be refused by a model."""
+    latest = natives[-limit:]
+    while latest and len(latest) < len(natives) and str(latest[0].role) == "tool":
+        latest = latest[1:]
+    return latest
 
 
 def _count(tx: Tx, where: Thread, used: Usage, *, when: Occasion) -> None:

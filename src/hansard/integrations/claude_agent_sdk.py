@@ -27,7 +27,7 @@ from hansard.integrations.claude_lines import (
 )
 from hansard.integrations.extra import wanted
 from hansard.integrations.files import Files
-from hansard.integrations.house import House, settled
+from hansard.integrations.house import House, nothing, settled
 from hansard.integrations.thread import Thread
 from hansard.model.place import escape
 from hansard.model.session import Kind, SessionHead
@@ -51,6 +51,7 @@ class HansardSessionStore(SessionStore):
     async def append(self, key: SessionKey, entries: list[Any]) -> None:
         """Add lines, all or none; a line whose uuid is there already adds nothing."""
         if not entries:
+            await self._house.store.read(nothing)
             return
         calls = [self._house.priced(call, at=None) for call in _calls(entries)]
         await settled(

@@ -8,7 +8,7 @@ too, on the shelf for automation: each change is a message, and the last one is 
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -103,8 +103,10 @@ class HansardSessionService(BaseSessionService):
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """The sessions of a user or of an app, the last written last, without what is in them."""
-        found = await self._house.store.read(_list, self._profile, app_name, user_id)
+        """The sessions of a user or of an app, the last written last, with their state but no events."""
+        found = await self._house.store.read(
+            _list, self._profile, app_name, user_id, lambda user: self._states(app_name, user)
+        )
         found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
         return ListSessionsResponse(sessions=found)
 
@@ -192,21 +194,40 @@ def _get(
     if head is None:
         return None
     kept = _kept(tx, head)
-    session = _session(head, kept, state=dict(kept["state"]))
-    for prefix, place in states.items():
-        session.state |= {prefix + name: value for name, value in _state(tx, place).items()}
+    session = _session(head, kept, state=kept["state"] | _shared_state(tx, states))
     session.events = _events(tx, head, config)
     return session
 
 
-def _list(tx: Tx, profile: str, app: str, user: str | None) -> list[Session]:
+def _list(
+    tx: Tx,
+    profile: str,
+    app: str,
+    user: str | None,
+    states_of: Callable[[str], Mapping[str, Thread]],
+) -> list[Session]:
     path = f"{escape(app)}/" if user is None else f"{escape(app)}/{escape(user)}/"
     beginning = thread.prefix(PLATFORM, path, profile=profile)
-    return [
-        _session(head, _kept(tx, head), state={})
-        for key, head in thread.beginning_with(tx, beginning, profile=profile)
-        if (key.chat or "").count("/") == _SLASHES_OF_A_SESSION
-    ]
+    shared: dict[str, dict[str, Any]] = {}
+    found = []
+    for key, head in thread.beginning_with(tx, beginning, profile=profile):
+        if (key.chat or "").count("/") != _SLASHES_OF_A_SESSION:
+            continue
+        owner = head.source.user_id or ""
+        if owner not in shared:
+            shared[owner] = _shared_state(tx, states_of(owner))
+        kept = _kept(tx, head)
+        found.append(_session(head, kept, state=kept["state"] | shared[owner]))
+    return found
+
+
+def _shared_state(tx: Tx, states: Mapping[str, Thread]) -> dict[str, Any]:
+    """The state of the app and of the user, under names with their prefixes."""
+    return {
+        prefix + name: value
+        for prefix, place in states.items()
+        for name, value in _state(tx, place).items()
+    }
 
 
 def _append(

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from hansard.clock import Occasion
 from hansard.model.usage import Usage
-from hansard.store.database import Store
+from hansard.store.database import Store, Tx
 from hansard.store.pending import Pending
 
 T = TypeVar("T")
@@ -23,11 +23,19 @@ class House(Protocol):
     def profile(self) -> str:
         """The namespace of its sessions."""
 
+    @property
+    def holder(self) -> str:
+        """Who holds the leases that are taken here."""
+
     def occasion(self) -> Occasion:
         """Now, and where fresh ids come from."""
 
     def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:
         """A call with its cost as far as it is known."""
+
+
+def nothing(tx: Tx) -> None:
+    """Read nothing: a call that has nothing to write still fails on a store that is closed."""
 
 
 async def settled(pending: Pending[T]) -> T:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hansard.actions import log, read, retract, routing, say, sessions, usage
+from hansard.actions import compact, log, read, retract, routing, say, sessions, turns, usage
 from hansard.actions.say import Saying
 from hansard.clock import Occasion
 from hansard.errors import BadInput, Conflict
@@ -19,6 +19,7 @@ from hansard.model.key import SessionKey, key_for
 from hansard.model.part import Text, Unknown
 from hansard.model.place import Source
 from hansard.model.session import Kind, Lineage, Opening, Segment, SessionHead, Shelf
+from hansard.model.turn import Lease
 from hansard.model.usage import Usage
 from hansard.store import entries
 from hansard.store import natives as kept
@@ -100,8 +101,17 @@ def opened(
     return head
 
 
-def append(tx: Tx, thread: Thread, said: Sequence[Saying], *, when: Occasion) -> list[log.Appended]:
-    """Add messages to a thread, all or none."""
+def append(
+    tx: Tx,
+    thread: Thread,
+    said: Sequence[Saying],
+    *,
+    when: Occasion,
+    lease: Lease | None = None,
+) -> list[log.Appended]:
+    """Add messages to a thread, all or none; those of a turn go where its lease is."""
+    if lease is not None:
+        return _say(tx, lease.session_id, said, profile=thread.profile, when=when, lease=lease)
     found = _open_row(tx, thread)
     if found is not None:
         try:
@@ -114,9 +124,24 @@ def append(tx: Tx, thread: Thread, said: Sequence[Saying], *, when: Occasion) ->
 
 
 def _say(
-    tx: Tx, id: str, said: Sequence[Saying], *, profile: str, when: Occasion
+    tx: Tx,
+    id: str,
+    said: Sequence[Saying],
+    *,
+    profile: str,
+    when: Occasion,
+    lease: Lease | None = None,
 ) -> list[log.Appended]:
-    return [say.say_in(tx, id, each, profile=profile, when=when) for each in said]
+    return [say.say_in(tx, id, each, profile=profile, when=when, lease=lease) for each in said]
+
+
+def begin_turn(
+    tx: Tx, thread: Thread, *, holder: str, seconds: float, note: str, when: Occasion
+) -> Lease:
+    """Take the lease of a thread's session, opened with `note` if need be; `Conflict` if it is taken."""
+    head = opened(tx, thread, when=when, note=note)
+    claim = turns.Claim(holder, seconds)
+    return turns.take(tx, head.no, head.id, claim=claim, when=when)
 
 
 def visible(tx: Tx, thread: Thread, *, limit: int | None = None) -> list[Entry]:
@@ -197,18 +222,51 @@ def count(tx: Tx, thread: Thread, calls: Sequence[Usage], *, when: Occasion) -> 
             usage.record(tx, head.no, call, profile=thread.profile, when=when)
 
 
-def clear(tx: Tx, thread: Thread, *, when: Occasion) -> None:
+def clear(tx: Tx, thread: Thread, *, when: Occasion, lease: Lease | None = None) -> None:
     """Take back everything said in a thread; it stays in the log."""
     head = held(tx, thread)
     if head is not None and head.message_count:
-        retract.retract(tx, head.id, profile=thread.profile, after=0, at=when.now, reason="clear")
+        retract.retract(
+            tx,
+            head.id,
+            profile=thread.profile,
+            after=0,
+            at=when.now,
+            reason="clear",
+            lease=lease,
+        )
 
 
-def take_back(tx: Tx, thread: Thread, entry: Entry, *, when: Occasion) -> None:
-    """Take back an entry and what follows it."""
-    retract.retract(
-        tx, entry.session_id, profile=thread.profile, after=entry.seq - 1, at=when.now, reason="pop"
-    )
+def take_back(
+    tx: Tx,
+    thread: Thread,
+    entry: Entry,
+    *,
+    when: Occasion,
+    reason: str = "pop",
+    lease: Lease | None = None,
+) -> None:
+    """Take back an entry of `visible` and what follows it.
+
+    A compaction that was written behind the entry, for what stands before it, goes on to hold.
+    """
+    profile, id = thread.profile, entry.session_id
+    head = read.head(tx, id, profile=profile)
+    mark = transcript.latest_compaction(entries.marks(tx, rows.segments(tx, head.no)))
+    is_summary = mark is not None and mark.seq == entry.seq
+    after = 0 if is_summary else entry.seq - 1
+    retract.retract(tx, id, profile=profile, after=after, at=when.now, reason=reason, lease=lease)
+    if mark is not None and not is_summary and mark.seq > after:
+        assert isinstance(mark.body, Compaction)
+        compact.compact(
+            tx,
+            id,
+            mark.body.summary,
+            profile=profile,
+            through=mark.body.through,
+            at=when.now,
+            lease=lease,
+        )
 
 
 def trash(tx: Tx, thread: Thread, *, when: Occasion) -> None:

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from hansard.errors import BadInput, Committed
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -44,8 +46,7 @@ class Pending(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
-            # Whoever awaits runs an event loop: asyncio is there. A blocking program goes without.
-            future = sys.modules["asyncio"].get_running_loop().create_future()
+            future = running_loop().create_future()
             self._waiters.append(future)
             if not self._done:
                 yield from future
@@ -61,10 +62,11 @@ class Pending(Generic[T]):
 
         Whoever is cancelled meanwhile goes only after it: nothing may overtake a write.
         """
+        loop = running_loop()
         asyncio = sys.modules["asyncio"]
         cancelled = None
         while not self._done:
-            future = asyncio.get_running_loop().create_future()
+            future = loop.create_future()
             self._waiters.append(future)
             try:
                 if not self._done:
@@ -126,6 +128,23 @@ class _Mapped(Pending[U]):
 
     async def settled(self) -> BaseException | None:
         return await self._inner.settled()
+
+
+def running_loop(*, committed: Committed = "unknown") -> "asyncio.AbstractEventLoop":
+    """The event loop that the caller runs in; one line for callers that run in something else."""
+    # Whoever runs an event loop of asyncio has loaded it; a blocking program goes without.
+    loaded: Any = sys.modules.get("asyncio")
+    try:
+        if loaded is not None:
+            loop: asyncio.AbstractEventLoop = loaded.get_running_loop()
+            return loop
+    except RuntimeError:
+        pass
+    raise BadInput(
+        "The awaitable interface runs under asyncio only, not under trio or another loop. There, "
+        "open it with `with` and call it in a thread: `await trio.to_thread.run_sync(…)`.",
+        committed=committed,
+    )
 
 
 def announce(settled: Iterable[Pending[Any]]) -> None:

@@ -244,7 +244,10 @@ async def _story(service: BaseSessionService) -> list[Any]:
     for wanted in ("ada", "bob", "nobody", None):
         listed = await service.list_sessions(app_name="guide", user_id=wanted)
         told.append(
-            [(one.user_id, one.id, one.events, one.last_update_time) for one in listed.sessions]
+            [
+                (one.user_id, one.id, one.events, one.state, one.last_update_time)
+                for one in listed.sessions
+            ]
         )
     told.append(await service.get_session(**ADA, session_id="nothing"))
     return told
