@@ -381,6 +381,122 @@ def test_an_agent_is_a_session_of_its_own(
     archive.check()
 
 
+def test_what_an_agent_copies_of_its_session_is_left_out(
+    archive: Archive, importer: Observed, tape: Tape, home: Path
+) -> None:
+    """Agents that compact a conversation begin with its lines, under the same names."""
+    tape.prompt("Find leeks.")
+    tape.answer(text("In bed 3."))
+    told = {"type": "agent_progress", "message": {"type": "user", "uuid": "agent-line"}}
+    tape.line("progress", data=told, chained=False)
+    tape.write()
+    folder = tape.path.parent / tape.session_id / "subagents"
+    copy = tape.copy(folder / "agent-acompact-1f.jsonl", tape.session_id)
+    copy.agent = "acompact-1f"
+    copy.lines = [line | {"isSidechain": True} for line in copy.lines]
+    copy.prompt("Summarise the conversation.")
+    copy.answer(text("Leeks stand in bed 3."))
+    copy.write()
+    whole = tape.copy(folder / "agent-aside_question-2f.jsonl", tape.session_id)
+    whole.write()
+    own = Tape(folder / "agent-a1.jsonl", tape.session_id, agent="a1")
+    own.prompt("Look.", uuid="agent-line")
+    own.write()
+
+    report = archive.take(importer, list(importer.find(home)))
+
+    name = f"{tape.session_id}/agent-acompact-1f"
+    assert archive.texts(TOOL, name) == ["Summarise the conversation.", "Leeks stand in bed 3."]
+    assert archive.session(TOOL, name).parent_id == archive.session(TOOL, tape.session_id).id
+    assert archive.texts(TOOL, f"{tape.session_id}/agent-a1") == ["Look."]
+    assert (report.added, report.messages) == (3, 5)
+    assert report.left_out["lines that an agent copied from its session"] == 6
+    copy.prompt("And shorter.")
+    copy.write()
+    take(archive, importer, home)
+    assert archive.texts(TOOL, name)[2:] == ["And shorter."]
+    archive.check()
+
+
+def test_without_names_of_parents_the_order_of_the_file_is_the_conversation(
+    archive: Archive, importer: Observed, tape: Tape
+) -> None:
+    """Files that were sanitised or made from other formats."""
+    for words in ("Find leeks.", "And beans."):
+        tape.prompt(words)
+        tape.answer(call("t1", "Read", path="beds"))
+        tape.result("t1", "bed 3")
+        tape.answer(text("Here."))
+    for line in tape.lines:
+        del line["parentUuid"]
+    tape.write()
+    nulls = Tape(tape.path.with_name(f"{new_uuid()}.jsonl"), "nulls")
+    for words in ("Dig.", "Dig more."):
+        nulls.prompt(words, parent=None)
+        nulls.answer(text("Dug."))
+    for line in nulls.lines:
+        line["parentUuid"] = None
+    nulls.write()
+
+    take(archive, importer, tape.path.parent)
+
+    spoken = ["Find leeks.", "", "", "Here.", "And beans.", "", "", "Here."]
+    assert archive.texts(TOOL, tape.session_id) == spoken
+    assert archive.texts(TOOL, nulls.path.stem) == ["Dig.", "Dug.", "Dig more.", "Dug."]
+    tape.prompt("And peas.")
+    del tape.lines[-1]["parentUuid"]
+    tape.write()
+    take(archive, importer, tape.path.parent)
+    assert archive.texts(TOOL, tape.session_id) == [*spoken, "And peas."]
+    archive.check()
+
+
+def test_the_last_line_of_an_answer_has_the_right_output(
+    archive: Archive, importer: Observed, tape: Tape
+) -> None:
+    tape.prompt("Find leeks.")
+    first, last = tape.answer(text("Here"), text("they are."), tokens=(10, 50, 0, 0))
+    first["message"]["usage"]["output_tokens"] = 400
+    last["message"]["usage"]["output_tokens"] = 50
+    tape.write()
+
+    take(archive, importer, tape.path)
+
+    assert archive.session(TOOL, tape.session_id).usage.output_tokens == 50
+
+
+def test_a_file_in_which_nobody_speaks_is_no_session(
+    archive: Archive, importer: Observed, tape: Tape
+) -> None:
+    tape.line("teleported-from", remoteSessionId="r1")
+    tape.line("something-new", data=1)
+    tape.write()
+
+    report = archive.take(importer, list(importer.find(tape.path)))
+
+    assert (report.added, report.skipped) == (0, 0)
+    assert report.left_out == {"teleported-from lines": 1, "lines of files without any words": 1}
+    tape.prompt("Find leeks.")
+    tape.write()
+    take(archive, importer, tape.path)
+    assert archive.texts(TOOL, tape.session_id)[-1] == "Find leeks."
+
+
+def test_what_the_program_says_in_the_place_of_the_model_is_not_the_model_s(
+    archive: Archive, importer: Observed, tape: Tape
+) -> None:
+    tape.prompt("Find leeks.")
+    (line,) = tape.answer(text("No response requested."), model="<synthetic>")
+    line["message"]["usage"] = {"input_tokens": 0, "output_tokens": 0}
+    tape.write()
+
+    take(archive, importer, tape.path)
+
+    last = archive.messages(TOOL, tape.session_id)[-1]
+    assert (last.role, last.text) == (Role.SYSTEM, "No response requested.")
+    assert archive.session(TOOL, tape.session_id).usage.calls == 0
+
+
 def test_agents_that_older_versions_wrote_among_the_lines_are_told_apart(
     archive: Archive, importer: Observed, tape: Tape, home: Path
 ) -> None:

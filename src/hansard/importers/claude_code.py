@@ -9,6 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
+
 from hansard.clock import Clock, SystemClock
 from hansard.formats import json_text
 from hansard.importers import files, json_lines
@@ -30,6 +32,14 @@ _BUFFER = 256 * 1024
 _UNSETTLED = "~"
 
 
+class _Named(msgspec.Struct, gc=False):
+    uuid: str | None = None
+    isSidechain: bool | None = None  # noqa: N815
+
+
+_named = msgspec.json.Decoder(_Named).decode
+
+
 class ClaudeCode:
     """Reads the files of Claude Code."""
 
@@ -38,6 +48,8 @@ class ClaudeCode:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # Of the session whose agents were read last: its stamp, and the names of its lines.
+        self._names: tuple[tuple[str, str], frozenset[str]] = ("", ""), frozenset()
 
     def places(self, where: Where) -> list[Path]:
         """`CLAUDE_CONFIG_DIR`, else `~/.claude`; and the directory that some versions used."""
@@ -73,11 +85,12 @@ class ClaudeCode:
         with files.opened(unit.path, buffer=_BUFFER) as file:
             who = _identity(unit.path)
             is_settled = not unit.stamp.endswith(_UNSETTLED)
-            reader = Reader(who, resume, at=at, is_settled=is_settled)
+            copied = self._copied(unit.path) if resume is None else frozenset()
+            reader = Reader(who, resume, at=at, is_settled=is_settled, copied=copied)
             yield from reader.events(_lines_from(file, resume))
             if reader.held_at is not None:
                 known = reader.last_mark or resume
-                before = Reader(who, known, at=at)
+                before = Reader(who, known, at=at, copied=copied)
                 yield from before.mark_at(reader.held_at, _lines_from(file, known))
             for name, begins in reader.sidechains.items():
                 session_id = reader.native_id or who.session_id
@@ -85,8 +98,23 @@ class ClaudeCode:
                 inner = Reader(agent, at=at, has_places=False)
                 yield from inner.events(_lines_at(file, begins))
 
+    def _copied(self, path: Path) -> frozenset[str]:
+        """The names of the lines of the session that an agent belongs to.
+
+        Some agents (those that compact a conversation, or answer a question beside it) begin with a
+        copy of their session's lines, under the same names.
+        """
+        session = _session_of(path)
+        if session is None:
+            return frozenset()
+        stamp = str(session), files.stamp_of(session)
+        if self._names[0] != stamp:
+            self._names = stamp, _line_names(session)
+        return self._names[1]
+
     def _unit(self, path: Path, kept: timedelta | None) -> Unit:
         beside = _meta(path)
+        session = _session_of(path)
         stamp = files.stamp_of(path, *beside)
         changed = files.changed_at(path)
         if abs(self._clock.now() - changed) < QUIET:
@@ -96,7 +124,7 @@ class ClaudeCode:
             path=path,
             stamp=stamp,
             size=files.size_of(path),
-            beside=beside,
+            beside=beside if session is None else (*beside, session),
             expires_at=None if kept is None else changed + kept,
         )
 
@@ -147,6 +175,40 @@ def _identity(path: Path) -> Identity:
     if path.name.startswith("agent-"):
         return Identity(None, path.stem, _agent_title(path))
     return Identity(path.stem if _UUID.fullmatch(path.stem) else None)
+
+
+def _session_of(path: Path) -> Path | None:
+    """The file of the session that an agent belongs to; None when this is no agent's, or it is gone."""
+    if "subagents" in path.parts:
+        at = len(path.parts) - 1 - path.parts[::-1].index("subagents")
+        folder = Path(*path.parts[:at])
+        if not folder.name:
+            return None
+        found = folder.with_name(f"{folder.name}.jsonl")
+    elif path.name.startswith("agent-"):
+        named = _SESSION_ID.search(files.head(path, _HEAD))
+        name = "" if named is None else named[1].decode("utf-8", "replace")
+        if not _UUID.fullmatch(name):
+            return None
+        found = path.with_name(f"{name}.jsonl")
+    else:
+        return None
+    return found if found != path and files.is_file(found) else None
+
+
+def _line_names(path: Path) -> frozenset[str]:
+    """The names of a session's own lines; those of lines within lines are not among them."""
+    names: set[str] = set()
+    with files.opened(path, buffer=_BUFFER) as file:
+        for _, _, text in json_lines.raw_lines(file):
+            try:
+                line = _named(text or b"{}")
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                # The session's own reading tells of it.
+                continue
+            if line.uuid is not None and not line.isSidechain:
+                names.add(line.uuid)
+    return frozenset(names)
 
 
 def _meta(path: Path) -> tuple[Path, ...]:

@@ -54,8 +54,8 @@ class Growing:
         message = line.message or _EMPTY
         self._blocks = merged(self._blocks, content_of(message.content))
         self._last = line
-        # Earlier lines were written while the output came in; each repeats the rest.
-        if _output(message) > _output(self._used.message or _EMPTY):
+        # Earlier lines were written while the output came in: the last one has the whole of it.
+        if _output(message) > 0:
             self._used = line
 
     def said(self) -> Said:
@@ -64,8 +64,10 @@ class Growing:
         content = Content()
         for block in self._blocks:
             anthropic_blocks.add_block(content, block)
+        # What the program says in the model's place is not the model's, unless it is its error.
+        is_aside = message.model == _SYNTHETIC and not self._last.isApiErrorMessage
         return Said(
-            role="assistant",
+            role="system" if is_aside else "assistant",
             parts=content.parts,
             blobs=content.blobs,
             at=self._at,

@@ -18,6 +18,7 @@ ASIDE = frozenset(
         "queue-operation",
         "speculation-accept",
         "tag",
+        "teleported-from",
         "worktree-state",
     }
 )

@@ -35,7 +35,8 @@ class Line(msgspec.Struct, gc=False):
 
     type: str = ""
     uuid: str | None = None
-    parentUuid: str | None = None  # noqa: N815
+    # Null begins a conversation; files that others wrote may not have it at all.
+    parentUuid: str | msgspec.UnsetType | None = msgspec.UNSET  # noqa: N815
     sessionId: str | None = None  # noqa: N815
     # One that has no zone is read in the slow way.
     timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
@@ -57,6 +58,11 @@ class Line(msgspec.Struct, gc=False):
     customTitle: str | None = None  # noqa: N815
     compactMetadata: Any = None  # noqa: N815
     forkedFrom: Any = None  # noqa: N815
+
+    @property
+    def parent(self) -> str | None:
+        """The line that this one follows, if it names one."""
+        return None if self.parentUuid is msgspec.UNSET else self.parentUuid
 
 
 class Unreadable(Exception):

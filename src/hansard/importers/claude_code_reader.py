@@ -3,12 +3,13 @@
 An answer of the model is written as several lines, one for each block or ever longer ones, with the
 results of its tools between them: they are held until the answer is whole, and said in order. Lines
 name the line they follow; those that are no message are followed through. The results of tools that
-ran side by side each name their own call: they are no branches.
+ran side by side each name their own call: they are no branches. A file in which no line names another is
+read in its order.
 """
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -66,12 +67,16 @@ class Reader:
         at: datetime,
         is_settled: bool = True,
         has_places: bool = True,
+        copied: Set[str] = frozenset(),
     ) -> None:
-        """Without places reading never goes on from the middle."""
+        """Without places reading never goes on from the middle. Lines of the names `copied` are not said."""
         note: Json = resume.note if resume is not None and isinstance(resume.note, dict) else {}
         self._who = who
         self._native_id: str | None = note.get("session")
         self._at, self._is_settled, self._has_places = at, is_settled, has_places
+        self._copied = copied
+        # Whether any line has named the one it follows.
+        self._is_linked: bool = note.get("linked", resume is not None)
         self._end = self._marked = 0 if resume is None else resume.place
         self._number = int(note.get("line", 0))
         self._titles = Titles(note.get("title"))
@@ -134,6 +139,11 @@ class Reader:
             if line.isSidechain and self._who.agent is None:
                 self._take_aside(line, begin)
                 return
+            if line.uuid in self._copied:
+                self._left_out["lines that an agent copied from its session"] += 1
+                return
+            if line.parentUuid:
+                self._is_linked = True
             if line.timestamp is not None:
                 self._at = line.timestamp
             if self._workspace is None or self._titles.awaited:
@@ -281,7 +291,9 @@ class Reader:
         summary = "\n".join(part["text"] for part in content.parts if part["type"] == "text")
         if not self._has_begun:
             # The beginning of the conversation is in another file, or nowhere any more.
-            self._put_aside(line, [parts.text(summary)])
+            self._place(line, self._tip)
+            said = Said(role="system", parts=[parts.text(summary)], at=self._at, id=line.uuid)
+            self._say(said, line)
             return
         self._place(line, self._tip)
         id = line.uuid if boundary is None else boundary.uuid
@@ -292,7 +304,7 @@ class Reader:
 
     def _take_aside(self, line: Line, begin: int) -> None:
         """A line of an agent, among those of its session: it is read afterwards."""
-        key = line.agentId or self._agents.get(line.parentUuid or "") or line.uuid or "agent"
+        key = line.agentId or self._agents.get(line.parent or "") or line.uuid or "agent"
         if line.uuid is not None:
             self._agents.put(line.uuid, key)
         self.sidechains.setdefault(key, array("q")).append(begin)
@@ -312,9 +324,16 @@ class Reader:
         self._say(said, line)
 
     def _put_aside(self, line: Line, made: list[Json]) -> None:
-        """Something that neither a person nor a model said: what follows it follows what was said."""
+        """Something that neither a person nor a model said: what follows it follows what was said.
+
+        It waits for the first words: by itself it is no conversation.
+        """
         self._place(line, self._tip)
-        self._say(Said(role="system", parts=made, at=self._at, id=line.uuid), line)
+        said = Said(role="system", parts=made, at=self._at, id=line.uuid)
+        if self._has_begun or self._growing is not None:
+            self._say(said, line)
+        else:
+            self._waiting.append(said)
 
     def _close(self) -> None:
         """Say the answer that is whole, then what came while it was written."""
@@ -357,10 +376,13 @@ class Reader:
 
     def _parent(self, line: Line) -> str | None:
         """The message that a line answers to, where it is not the last one."""
-        named = line.parentUuid
+        named = line.parent
         if named is None:
             # A prompt that follows nothing begins the conversation anew.
-            is_anew = line.type == "user" and not line.isMeta and line.uuid and self._tip
+            is_root = self._is_linked and line.parentUuid is None
+            is_anew = (
+                is_root and line.type == "user" and not line.isMeta and line.uuid and self._tip
+            )
             return None if is_anew and self._boundary is None else FOLLOWS
         place = self._places.get(named, named)
         if place is None or place == self._tip:
@@ -374,7 +396,7 @@ class Reader:
     def _leave_out(self, line: Line, what: str) -> None:
         self._left_out[what] += 1
         if line.uuid is not None:
-            named = line.parentUuid
+            named = line.parent
             self._places.put(line.uuid, self._tip if named is None else self._places.get(named))
 
     # The end
@@ -387,7 +409,10 @@ class Reader:
         out = self._out
         out.extend(LeftOut(what=what, count=count) for what, count in self._left_out.items())
         if not self._has_begun:
-            out += self._waiting
+            unsaid = [each for each in self._waiting if isinstance(each, Said)]
+            if unsaid:
+                out.append(LeftOut(what="lines of files without any words", count=len(unsaid)))
+            out += [each for each in self._waiting if not isinstance(each, Said)]
             return
         out.append(Facts(fields=self._facts()))
         if self.held_at is None:
@@ -420,6 +445,7 @@ class Reader:
             return
         note = {
             "session": self._native_id,
+            "linked": self._is_linked,
             "line": self._number - before,
             "title": self._titles.note,
             "tip": self._tip,
