@@ -58,7 +58,13 @@ def test_the_reply_is_printed_also_by_an_agent_that_streams_nothing(talking: Pro
     as_json = talking("chat", "hello", "--agent", "whole", "--json")
 
     assert (told.code, told.out) == (0, "First, a thought.\nThen the answer.\n")
-    assert as_json.json == {"state": "done", "reason": None, "reply": "Then the answer."}
+    (session_id,) = talking.ids()
+    assert as_json.json == {
+        "state": "done",
+        "reason": None,
+        "session_id": session_id,
+        "reply": "Then the answer.",
+    }
 
 
 def test_a_command_is_answered_and_a_retry_is_followed(talking: Program) -> None:

@@ -137,6 +137,12 @@ def test_the_page_about_the_command_line_is_what_the_commands_say() -> None:
     assert page == _docs().page(), "make it again: .venv/bin/python docs/cli.py"
 
 
+def test_the_manual_page_is_what_the_commands_say() -> None:
+    page = DOCS.with_name("hansard.1").read_text(encoding="utf-8")
+
+    assert page == _docs().man_page(), "make it again: .venv/bin/python docs/cli.py"
+
+
 @pytest.fixture
 def working(hansard: Program, tmp_path: Path) -> Program:
     hansard.append("new", "hello", "--title", "Capitals")

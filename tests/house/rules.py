@@ -9,6 +9,8 @@ from tests.house.code import Module
 # Modules that may import inside a function, and what: heavy or optional things, loaded on use.
 MAY_IMPORT_LATE: dict[str, set[str]] = {
     "hansard.agents.model": {"hansard.agents.provider", "hansard.agents.tool_calls"},
+    "hansard.cli.console": {"subprocess"},
+    "hansard.cli.markdown": {"rich"},
     "hansard.agents.tool_calls": {"hansard.agents.mcp_tools"},
     "hansard.app.session": {"hansard.formats.message_input"},
     "hansard.testing.postgres": {"psycopg"},

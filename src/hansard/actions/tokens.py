@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from hansard.clock import Occasion, from_micros, to_micros
-from hansard.errors import BadInput, NotFound
+from hansard.errors import Ambiguous, BadInput, NotFound
 from hansard.model import document
 from hansard.model.key import validate_profile
 from hansard.store.database import Row, Tx
@@ -98,15 +98,28 @@ def listing(tx: Tx, *, profile: str) -> list[Token]:
     return [_token(row) for row in tx.all("list_tokens", profile=profile)]
 
 
-def revoke(tx: Tx, id: str, *, profile: str, when: Occasion) -> Token:
-    """Let nobody in with this token from now on; streams that it opened are closed."""
-    known = document.speakable(id)
+def revoke(tx: Tx, ref: str, *, profile: str, when: Occasion) -> Token:
+    """Let nobody in with this token from now on; streams that it opened are closed.
+
+    `ref` is its id, or its name while one good token alone has it.
+    """
+    known = _id_of(tx, document.speakable(ref), profile=profile)
     tx.run("revoke_token", id=known, profile=profile, at=to_micros(when.now))
     row = tx.one("get_token", id=known, profile=profile)
     if row is None:
-        raise NotFound(f"There is no token {id}.")
+        raise NotFound(f"There is no token {ref}, by id or by name.")
     tx.after_commit(AccessEnded(known))
     return _token(row)
+
+
+def _id_of(tx: Tx, ref: str, *, profile: str) -> str:
+    known = listing(tx, profile=profile)
+    if any(each.id == ref for each in known):
+        return ref
+    named = [each.id for each in known if each.name == ref and each.revoked_at is None]
+    if len(named) > 1:
+        raise Ambiguous(f"Several tokens are named {ref!r}: {', '.join(named)}.", named)
+    return named[0] if named else ref
 
 
 def _token(row: Row) -> Token:

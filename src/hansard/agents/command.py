@@ -22,6 +22,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -66,6 +67,21 @@ class CommandRunner:
         if not options.command:
             raise BadInput("A command agent needs a program to run.")
         self._options = options
+
+    def check(self) -> None:
+        """Refuse a program that cannot be started, without starting it."""
+        options = self._options
+        folder = options.folder or os.curdir
+        if not os.path.isdir(folder):
+            raise BadInput(f"The folder {folder} of the agent's program is not there.")
+        name = options.command[0]
+        # A name with a slash is looked for in the folder, as the system does when it starts it.
+        path = os.path.join(folder, name) if os.sep in name else name
+        search = (options.environ or os.environ).get("PATH")
+        if shutil.which(path, path=search) is None:
+            raise BadInput(
+                f"The program {name} cannot be started: it is not there, or may not be run."
+            )
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
         """Pass on what the program answers."""

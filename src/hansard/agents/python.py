@@ -4,8 +4,11 @@ import asyncio
 import contextlib
 import importlib
 import inspect
+import sys
 import threading
+import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from hansard.engine.ports import Delta, Event, Step, TurnRequest
@@ -24,8 +27,8 @@ class PythonRunner:
     its own, which cancelling lets run out: it is stopped at its next `yield`.
     """
 
-    def __init__(self, entry_point: str) -> None:
-        self._function = load(entry_point)
+    def __init__(self, entry_point: str, *, folder: Path | None = None) -> None:
+        self._function = load(entry_point, folder=folder)
         self._name = entry_point
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
@@ -61,21 +64,40 @@ class PythonRunner:
                 yield item
 
 
-def load(entry_point: str) -> Callable[[TurnRequest], Any]:
-    """The function that `module:function` names."""
+def load(entry_point: str, *, folder: Path | None = None) -> Callable[[TurnRequest], Any]:
+    """The function that `module:function` names; `folder` is where hansard.toml is.
+
+    A module that is in the folder comes before an installed one of the same name.
+    """
     module_name, _, path = entry_point.partition(":")
     if not module_name or not path:
         raise BadInput(f"An entry point is written module:function, not {entry_point!r}.")
+    if folder is not None and str(folder) not in sys.path:
+        first = folder / module_name.partition(".")[0]
+        if first.is_dir() or first.with_suffix(".py").is_file():
+            sys.path.insert(0, str(folder))
     try:
         found: Any = importlib.import_module(module_name)
-    except ImportError as error:
-        raise BadInput(f"The agent {entry_point} cannot be loaded: {error}.") from error
+    except Exception as error:  # whatever the module does when it is loaded
+        raise BadInput(
+            f"The agent {entry_point} cannot be loaded: {_failure(error)}. "
+            "--debug shows the traceback."
+        ) from error
     for name in path.split("."):
         found = getattr(found, name, None)
     if not callable(found):
         raise BadInput(f"The module {module_name} has no function {path!r}.")
     function: Callable[[TurnRequest], Any] = found
     return function
+
+
+def _failure(error: Exception) -> str:
+    """What went wrong while a module was loaded, and in which of its lines."""
+    words = str(error).strip().splitlines()
+    what = f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if "importlib" not in each.filename and each.name == "<module>"]
+    return f"{what} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else what
 
 
 def _events(item: Any, said: list[str], name: str) -> Iterator[Event]:

@@ -38,7 +38,7 @@ def build(settings: AgentSettings, *, environ: Mapping[str, str]) -> Agent:
     where = f"agent {settings.name!r}"
     if make is None:
         raise BadInput(f"{where}: there is no kind {settings.kind!r}; use {_kinds()}.")
-    options = Options(settings.options, where, environ)
+    options = Options(settings.options, where, environ, folder=settings.folder)
     runner = make(options)
     options.refuse_unknown()
     model = runner if isinstance(runner, ModelRunner) else None
@@ -84,7 +84,7 @@ def _extended(environ: Mapping[str, str], added: Mapping[str, Any]) -> dict[str,
 
 
 def _python(options: Options) -> Runner:
-    return PythonRunner(options.required("function"))
+    return PythonRunner(options.required("function"), folder=options.folder)
 
 
 _KINDS: dict[str, Callable[[Options], Runner]] = {

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hansard.config import secret
@@ -20,15 +21,22 @@ class AgentSettings:
     kind: str = DEMO
     prompt: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
 
 
 class Options:
     """The options of one agent; remembers what was asked for, to notice a misspelt name."""
 
     def __init__(
-        self, values: Mapping[str, Any], where: str, environ: Mapping[str, str] | None = None
+        self,
+        values: Mapping[str, Any],
+        where: str,
+        environ: Mapping[str, str] | None = None,
+        *,
+        folder: Path | None = None,
     ) -> None:
         self.environ = environ or {}
+        self.folder = folder
         self._values = values
         self._where = where
         self._asked: list[str] = []

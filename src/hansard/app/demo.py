@@ -4,9 +4,10 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hansard import prices
 from hansard.actions import projects, routing, say, sessions
 from hansard.app.demo_scenes import (
     JOBS,
@@ -26,11 +27,13 @@ from hansard.model.entry import Message, message
 from hansard.model.key import SessionKey
 from hansard.model.place import Source
 from hansard.model.session import Kind, Opening
-from hansard.model.usage import CostStatus, Usage
+from hansard.model.usage import Usage
 from hansard.store.database import Tx
 
 SESSIONS = 320
 SEED = 20_261_115
+# The same prices each time: those of the day the demo was written.
+PRICES_AT = datetime(2026, 11, 15, tzinfo=UTC)
 _DAYS = 120
 _LONG = 120
 
@@ -210,14 +213,14 @@ def _steps(
 
 def _used(chance: random.Random, model: str | None, place: int) -> Usage:
     read, written = 900 + 700 * place + chance.randrange(800), chance.randrange(80, 700)
-    return Usage(
+    cached = read // 2
+    used = Usage(
         model=model,
-        input_tokens=read,
+        input_tokens=read - cached,
         output_tokens=written,
-        cache_read_tokens=read // 2,
-        cost_microusd=read * 3 + written * 15,
-        cost_status=CostStatus.ESTIMATED,
+        cache_read_tokens=cached,
     )
+    return prices.priced(used, at=PRICES_AT)
 
 
 def _filled(text: str, words: dict[str, str]) -> str:

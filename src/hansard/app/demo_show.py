@@ -3,9 +3,10 @@
 import struct
 import zlib
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hansard import prices
 from hansard.actions import blobs, compact, retract, say, sessions
 from hansard.clock import Ids, Occasion
 from hansard.model.entry import message
@@ -13,10 +14,11 @@ from hansard.model.key import SessionKey
 from hansard.model.place import Source
 from hansard.model.reset import ResetMode, ResetPolicy
 from hansard.model.session import Kind, Opening
-from hansard.model.usage import CostStatus, Usage
+from hansard.model.usage import Usage
 from hansard.store.database import Tx
 
 _MODEL = "claude-sonnet-4-5"
+_WRITTEN_AT = datetime(2026, 11, 15, tzinfo=UTC)
 _DIFF = {
     "path": "reports/weekly.sql",
     "old": "-- of a week\nselect * from runs\nwhere date(at) = current_date - 7\norder by at",
@@ -211,14 +213,8 @@ def chart(width: int = 320, height: int = 120) -> bytes:
 
 
 def _used() -> Usage:
-    return Usage(
-        model=_MODEL,
-        input_tokens=2400,
-        output_tokens=160,
-        cache_read_tokens=1800,
-        cost_microusd=9600,
-        cost_status=CostStatus.ESTIMATED,
-    )
+    used = Usage(model=_MODEL, input_tokens=2400, output_tokens=160, cache_read_tokens=1800)
+    return prices.priced(used, at=_WRITTEN_AT)
 
 
 def _text(text: str) -> dict[str, Any]:

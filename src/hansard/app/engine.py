@@ -60,7 +60,9 @@ class Agents:
         if table is None:
             known = ", ".join(sorted(self._settings.agents)) or "none"
             raise BadInput(f"There is no agent {name!r}. Configured: {known}.")
-        return AgentSettings(table.name, table.kind, table.prompt, table.options)
+        return AgentSettings(
+            table.name, table.kind, table.prompt, table.options, self._settings.folder
+        )
 
 
 def build_engine(

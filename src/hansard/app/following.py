@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hansard.actions import read
 from hansard.model.arrival import ArrivalState
 from hansard.model.entry import Message, Role
+from hansard.model.part import ToolCall, ToolResult
 from hansard.model.turn import Turn, TurnState
 from hansard.store import arrivals, turns
 from hansard.store.database import Tx
@@ -13,14 +14,18 @@ REFUSED = str(ArrivalState.REFUSED)
 PAGE = 500
 
 
+# One text of the agent, or one call or result of a tool.
+Happening = str | ToolCall | ToolResult
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """How far the answer to an arrival has come since the last look."""
 
     session_id: str | None = None
     turn_id: str | None = None
-    # What the agent has said since, one text for each message.
-    said: tuple[str, ...] = ()
+    # What the agent has said and done since: texts, and calls and results of tools.
+    said: tuple["Happening", ...] = ()
     # The last entry that was looked at.
     seq: int = 0
     # How it ended, and why; None while it waits or is being answered.
@@ -45,9 +50,10 @@ def look(tx: Tx, arrival_id: str, *, profile: str, after: int = 0, most: int | N
 
 def _said(
     tx: Tx, turn: Turn, *, profile: str, after: int, most: int | None
-) -> tuple[int, tuple[str, ...]]:
-    """The last entry that was read, and the agent's words up to it."""
-    seq, said, left = max(after, turn.first_seq - 1), [], most
+) -> tuple[int, tuple[Happening, ...]]:
+    """The last entry that was read, and what the agent said and did up to it."""
+    seq, left = max(after, turn.first_seq - 1), most
+    said: list[Happening] = []
     while left is None or left > 0:
         page = read.log_of(tx, turn.session_id, profile=profile, after=seq, limit=PAGE)
         for entry in page:
@@ -56,6 +62,7 @@ def _said(
                 continue
             if entry.body.role is Role.ASSISTANT and entry.body.text:
                 said.append(entry.body.text)
+            said += [part for part in entry.body.parts if isinstance(part, ToolCall | ToolResult)]
             if left is not None and entry.body.role is not Role.USER:
                 left -= 1
                 if left == 0:

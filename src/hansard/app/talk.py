@@ -117,8 +117,9 @@ class Talk:
         try:
             async with asyncio.timeout(WAIT_SECONDS + self._parts.settings.turn_seconds):
                 while True:
-                    for text in seen.said:
-                        yield Live(seen.session_id or "", seen.turn_id or "", "said", text)
+                    for each in seen.said:
+                        kind = "said" if isinstance(each, str) else "tool"
+                        yield Live(seen.session_id or "", seen.turn_id or "", kind, each)
                     if seen.state is not None:
                         break
                     while (live := await self._next(queue)).kind in STREAMED:

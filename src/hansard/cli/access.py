@@ -5,7 +5,6 @@ import click
 from hansard.actions import access as doors
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
-from hansard.cli.times import second
 from hansard.cli.tree import command, group, pass_console
 from hansard.errors import NotFound
 from hansard.model.view import time_text
@@ -54,7 +53,7 @@ def list_access(console: Console) -> None:
             "Nobody was let in by hand. hansard.toml may allow people too: [access.PLATFORM]."
         )
     else:
-        rows = [[*(word or "" for word in who), second(at)] for *who, at in found]
+        rows = [[*(word or "" for word in who), console.time_cell(at, house)] for *who, at in found]
         width = console.width if console.is_terminal else None
         console.print(table(COLUMNS, rows, width=width))
 

@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 
+from hansard.agents.command import CommandRunner
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
 from hansard.cli.tree import command, group, pass_console
@@ -56,7 +57,7 @@ def list_agents(console: Console) -> None:
 @command("check", example="hansard config check")
 @pass_console
 def check(console: Console) -> None:
-    """Read hansard.toml, look for every secret it names, and say what is wrong."""
+    """Read hansard.toml, look for every secret, program and function it names; say what is wrong."""
     loaded = _load(console)
     settings = read(loaded)
     web.read(loaded, environment())
@@ -65,7 +66,9 @@ def check(console: Console) -> None:
         importlib.import_module("hansard.importers.registry").importer(source)
     made = importlib.import_module("hansard.app.engine").Agents(settings)
     for name in settings.agents:
-        made.get(name)
+        runner = made.get(name).runner
+        if isinstance(runner, CommandRunner):
+            runner.check()
     asyncio.run(_build_channels(settings))
     sqlite_path(loaded.database)
     value = {

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard.cli.console import Console, read_input
-from hansard.cli.refs import ref_argument
+from hansard.cli.refs import find_session, ref_argument
 from hansard.cli.tree import command, pass_console
 from hansard.errors import BadInput
 from hansard.model.entry import Role
@@ -66,7 +66,7 @@ def append(console: Console, ref: str, text: str, **asked: Any) -> None:
         raise BadInput("There is no text to append; nothing was written.")
     person = None if asked["person"] is None else Person(asked["person"])
     with console.house(create=ref == NEW) as house:
-        session = _new_session(house, asked) if ref == NEW else house.find(ref)
+        session = _new_session(house, asked) if ref == NEW else find_session(house, ref)
         done = session.append(
             asked["role"], words, idempotency_key=asked["idem"], usage=_usage(asked), person=person
         )

@@ -9,7 +9,7 @@ from hansard.actions import resolve, routing
 from hansard.actions.bindings import Binding
 from hansard.cli import times
 from hansard.cli.console import Console
-from hansard.cli.refs import ref_argument
+from hansard.cli.refs import find_head, ref_argument
 from hansard.cli.table import Column, table
 from hansard.cli.tree import command, group, pass_console
 from hansard.clock import Occasion
@@ -42,7 +42,7 @@ def list_bindings(console: Console, *, limit: int, cursor: str | None) -> None:
         page = house.reading(
             binding_actions.listing, profile=house.profile, limit=limit, cursor=cursor
         ).result()
-        now, zone = house.occasion().now, house.config.zone
+        now, zone = house.occasion().now, console.zone(house)
     if console.json:
         console.emit({"items": [_json(each) for each in page.items], "next": page.next})
         return
@@ -92,7 +92,9 @@ def switch(console: Console, key: str, ref: str) -> None:
     parsed = SessionKey.parse(key)
     with console.house() as house:
         _refuse_foreign(parsed, house.profile)
-        head = house.writing(_switch, parsed, ref, when=house.occasion()).result()
+        head = house.writing(
+            _switch, parsed, find_head(house, ref).id, when=house.occasion()
+        ).result()
     console.answer(
         {"key": str(parsed), "session": head_json(head)}, f"{parsed} is on session {head.id} now."
     )
@@ -104,8 +106,8 @@ def _reset(tx: Tx, key: SessionKey, *, when: Occasion) -> SessionHead | None:
     return routing.reset(tx, key, when=when)
 
 
-def _switch(tx: Tx, key: SessionKey, ref: str, *, when: Occasion) -> SessionHead:
-    target = resolve.resolve(tx, ref, profile=key.profile)
+def _switch(tx: Tx, key: SessionKey, session_id: str, *, when: Occasion) -> SessionHead:
+    target = resolve.resolve(tx, session_id, profile=key.profile)
     return routing.switch(tx, key, target, when=when)
 
 

@@ -7,7 +7,7 @@ import click
 from hansard.actions import projects
 from hansard.app.session import Session
 from hansard.cli.console import Console
-from hansard.cli.refs import ref_argument
+from hansard.cli.refs import find_head, find_session, ref_argument
 from hansard.cli.table import count
 from hansard.cli.tree import command, pass_console
 from hansard.model.session import SessionHead
@@ -19,7 +19,7 @@ def _change(
 ) -> None:
     """Change the session a person means, and say what it is now."""
     with console.house() as house:
-        head = change(house.find(ref))
+        head = change(find_session(house, ref))
     _tell(console, head, what)
 
 
@@ -95,7 +95,7 @@ def purge(console: Console, ref: str, *, yes: bool) -> None:
     What other sessions continue from is kept for them; what it cost stays in the ledger.
     """
     with console.house() as house:
-        head = house.head(ref)
+        head = find_head(house, ref)
         name = (
             f"{head.id} ({head.title or head.preview})" if head.preview or head.title else head.id
         )
@@ -121,7 +121,7 @@ def purge(console: Console, ref: str, *, yes: bool) -> None:
 def fork(console: Console, ref: str, *, at: int | None, title: str | None) -> None:
     """Begin a session whose history is another's up to an entry; nothing is copied."""
     with console.house() as house:
-        head = house.find(ref).fork(at, title=title).head()
+        head = find_session(house, ref).fork(at, title=title).head()
     _tell(console, head, "forked")
 
 
@@ -156,7 +156,7 @@ def move(console: Console, ref: str, project: str | None, *, to_none: bool) -> N
         raise click.UsageError("Name a project, or give --none.")
     with console.house() as house:
         head = house.writing(
-            projects.move, house.head(ref).id, project, profile=house.profile
+            projects.move, find_head(house, ref).id, project, profile=house.profile
         ).result()
     _tell(console, head, "moved")
 

@@ -2,22 +2,27 @@
 
 import asyncio
 import importlib
+import logging
 import signal
 import sys
 from typing import Any
 
 import click
 
-from hansard.cli.console import Console, read_input
+from hansard.cli import markdown
+from hansard.cli.console import DIM, Console, read_input
 from hansard.cli.entry import INTERRUPTED
-from hansard.cli.refs import REF
+from hansard.cli.refs import REF, find_head
+from hansard.cli.showing import tool_line
 from hansard.cli.tree import command, pass_console
 from hansard.errors import BadInput, HansardError
-from hansard.model.terminal import safe_terminal
+from hansard.model.part import ToolCall, ToolResult
+from hansard.model.terminal import one_line, safe_terminal
 
 HINT = "Ctrl-C stops a turn, twice it leaves; Ctrl-D or /quit leaves, /help lists commands."
 LEAVING = ("/quit", "/exit")
 FAILED = 1
+LONGEST_REASON = 500
 
 
 @command(
@@ -44,7 +49,11 @@ def chat(
         message = read_input()
     if message is not None and not message.strip():
         raise BadInput("There is no message; nothing was said.")
+    if not console.debug:
+        # A failed turn is told in one line, and is in the record; its traceback would be in the way.
+        logging.basicConfig(level=logging.CRITICAL)
     with console.house(create=True) as house:
+        ref = None if ref is None else find_head(house, ref).id
         talk = importlib.import_module("hansard.app.talk").Talk(house, agent=agent)
         code = asyncio.run(_talk(console, talk, message, ref=ref, new=new))
     if code:
@@ -69,7 +78,7 @@ async def _once(console: Console, talk: Any, message: str) -> int:
     shown = _Shown(console, quiet=console.json)
     state, was_stopped = await _turn(talk, message, shown)
     if console.json:
-        console.emit({"state": state["state"], "reason": state["reason"], "reply": shown.reply})
+        console.emit({**state, "reply": shown.reply})
     if state["state"] in ("done", "answered"):
         return 0
     return INTERRUPTED if was_stopped else FAILED
@@ -115,13 +124,14 @@ async def _turn(talk: Any, text: str, shown: "_Shown") -> tuple[dict[str, Any], 
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
     try:
-        state: dict[str, Any] = {"state": "done", "reason": None}
+        state: dict[str, Any] = {"state": "done", "reason": None, "session_id": None}
         async for live in talk.say(text):
             shown.show(live.kind, live.data)
             if live.kind == "ended":
-                state = live.data
+                state = {**live.data, "session_id": live.session_id or None}
             elif live.kind == "answer":
-                state = {"state": "answered", "reason": None}
+                session_id = live.session_id or None
+                state = {"state": "answered", "reason": None, "session_id": session_id}
         shown.end(state)
         return state, bool(stops)
     except asyncio.CancelledError:
@@ -134,14 +144,20 @@ async def _turn(talk: Any, text: str, shown: "_Shown") -> tuple[dict[str, Any], 
 
 
 class _Shown:
-    """Writes a turn to the terminal: the words as they come, steps and thoughts quietly."""
+    """Writes a turn to the terminal as it comes: words, and calls of tools with their results.
+
+    On a terminal with styles each block of Markdown is shown as it was written while it grows, and
+    rendered in its place when it is whole.
+    """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
         self._quiet = quiet
-        self._open = False
-        # What was shown of a message that is not finished.
+        self._renders = console.has_styles and not quiet
+        # What was shown of a message that is not finished, and of that, the block that still grows.
         self._streamed = ""
+        self._block = ""
+        self._open = False
         self.reply = ""
 
     def show(self, kind: str, data: Any) -> None:
@@ -151,6 +167,8 @@ class _Shown:
                 self._write(data)
             case "said" | "answer":
                 self._finish(data)
+            case "tool":
+                self._show_tool(data)
             case "waiting":
                 self._console.note("A turn is running elsewhere; yours comes next.")
 
@@ -164,21 +182,56 @@ class _Shown:
         self._end_line()
         self._streamed, self.reply = "", text
 
+    def _show_tool(self, part: ToolCall | ToolResult) -> None:
+        self._end_line()
+        if self._console.is_terminal and not self._quiet:
+            line = safe_terminal(tool_line(part))
+            self._console.print_styled(self._console.style(line, DIM))
+
     def end(self, state: dict[str, Any]) -> None:
         self._end_line()
         if state["state"] == "refused":
             self._console.note(state["reason"] or "It was not answered.")
         elif state["state"] not in ("done", "answered"):
-            why = f": {state['reason']}" if state["reason"] else ""
+            why = f": {one_line(state['reason'], LONGEST_REASON)}" if state["reason"] else ""
             self._console.note(f"({state['state']}{why}; /retry asks again)")
 
     def _write(self, text: str) -> None:
-        if text and not self._quiet:
-            sys.stdout.write(safe_terminal(text, keep_newlines=True))
-            sys.stdout.flush()
-            self._open = not text.endswith("\n")
+        if not text or self._quiet:
+            return
+        if not self._renders:
+            self._put(text)
+            return
+        self._block += text
+        self._put(text)
+        shown = self._block
+        whole, self._block = markdown.split_blocks(shown)
+        if whole:
+            self._render(shown, whole, rest=self._block)
+
+    def _put(self, text: str) -> None:
+        sys.stdout.write(safe_terminal(text, keep_newlines=True))
+        sys.stdout.flush()
+        self._open = not text.endswith("\n")
+
+    def _render(self, shown: str, whole: str, *, rest: str) -> None:
+        """Put the rendered form where the text is shown, unless that has left the screen."""
+        rows = markdown.rows(shown, width=self._console.width)
+        if rows >= self._console.height:
+            return
+        up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+        sys.stdout.write(f"\r{up}\x1b[J")
+        rendered = markdown.render(whole, width=self._console.width)
+        sys.stdout.write(f"{rendered}\n" + ("\n" if rest else ""))
+        self._open = False
+        if rest:
+            self._put(rest)
+        sys.stdout.flush()
 
     def _end_line(self) -> None:
+        if self._renders and self._block.strip():
+            self._render(self._block, self._block, rest="")
+        self._block = ""
         if self._open:
             sys.stdout.write("\n")
             self._open = False

@@ -4,12 +4,16 @@ import importlib
 import json
 import os
 import re
+import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, tzinfo
+from typing import IO, TYPE_CHECKING, Any
 
 from hansard import config
+from hansard.cli import times
 from hansard.errors import BadInput, NotFound
 from hansard.model.terminal import safe_terminal
 
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from hansard.app.house import House
 
 FALLBACK_WIDTH = 80
+FALLBACK_HEIGHT = 24
+BOLD, DIM = "1", "2"
 HOW_TO_BEGIN = 'Begin one with: hansard sessions append new --role user "hello"'
 
 
@@ -29,7 +35,10 @@ class Console:
     profile: str | None = None
     json: bool = False
     debug: bool = False
+    utc: bool = False
     _shows_progress: bool = field(default=False, init=False, repr=False)
+    _pager: "IO[str] | None" = field(default=None, init=False, repr=False)
+    _notes: list[str] = field(default_factory=list, init=False, repr=False)
 
     def house(self, *, create: bool = False) -> "House":
         """The open house. Without `create` nothing is made: a missing store is not found."""
@@ -42,6 +51,18 @@ class Console:
         except NotFound as error:
             raise NotFound(f"{error} {HOW_TO_BEGIN}") from error
         return house
+
+    def zone(self, house: "House") -> tzinfo | None:
+        """The zone that times are shown in: the configured one, else (None) this machine's."""
+        if self.utc:
+            return UTC
+        return house.config.zone if "zone" in house.config.file else None
+
+    def time_cell(self, at: datetime, house: "House") -> str:
+        """A time in a table: for people in their zone, in a pipe RFC 3339 in UTC."""
+        if not self.is_terminal:
+            return times.second(at)
+        return at.astimezone(self.zone(house)).strftime("%Y-%m-%d %H:%M:%S")
 
     def answer(self, value: Any, text: str) -> None:
         """Give the answer: the value as JSON when that was asked for, else the text."""
@@ -65,14 +86,62 @@ class Console:
 
     def print(self, text: str = "") -> None:
         """Print lines for people. Whatever would steer a terminal is shown as a sign."""
-        sys.stdout.write(safe_terminal(text, keep_newlines=True) + "\n")
+        self.print_styled(safe_terminal(text, keep_newlines=True))
+
+    def print_styled(self, text: str) -> None:
+        """Print lines with styles of ours; whatever came from others is harmless already."""
+        (self._pager or sys.stdout).write(text + "\n")
+
+    def style(self, text: str, code: str) -> str:
+        """Put a style around text that is harmless already, where the reader wants styles."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self.has_styles else text
+
+    @property
+    def has_styles(self) -> bool:
+        """Whether colours and other styles are shown."""
+        return self.is_terminal and not config.is_plain_terminal()
+
+    @contextmanager
+    def paged(self) -> Iterator[None]:
+        """Show what is printed inside in the person's pager, on a terminal and only there."""
+        command = config.pager() if self.is_terminal and not self.json else []
+        if not command or shutil.which(command[0]) is None:
+            yield
+            return
+        # A late import: subprocess costs a command that shows nothing 10 ms.
+        import subprocess
+
+        env = config.pager_environment()
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=env)
+        self._pager = process.stdin
+        try:
+            yield
+        except BrokenPipeError:
+            pass  # The person has read enough.
+        finally:
+            if process.stdin is not None:
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
+            while True:
+                try:
+                    process.wait()
+                    break
+                except KeyboardInterrupt:
+                    continue  # Ctrl-C is the pager's own key.
+            self._pager = None
+            for text in self._notes:
+                self.note(text)
+            self._notes.clear()
 
     def flush(self) -> None:
         """Let whoever reads the answer have it now: the command goes on."""
         sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """Say something beside the answer, on standard error."""
+        """Say something beside the answer, on standard error; after the pager, not across it."""
+        if self._pager is not None:
+            self._notes.append(text)
+            return
         sys.stderr.write(safe_terminal(text, keep_newlines=True) + "\n")
 
     def progress(self, text: str) -> None:
@@ -103,6 +172,14 @@ class Console:
     def is_terminal(self) -> bool:
         """Whether a person reads along."""
         return sys.stdout.isatty()
+
+    @property
+    def height(self) -> int:
+        """The rows there are."""
+        try:
+            return os.get_terminal_size(sys.stdout.fileno()).lines or FALLBACK_HEIGHT
+        except (OSError, ValueError):
+            return FALLBACK_HEIGHT
 
     @property
     def width(self) -> int:

@@ -9,7 +9,6 @@ from hansard.actions import erase as erasing
 from hansard.actions.shares import Share, Whom
 from hansard.cli.console import Console
 from hansard.cli.table import Column, count, table
-from hansard.cli.times import second
 from hansard.cli.tree import command, pass_console
 
 # They may still be on an access list, or have written without being let in.
@@ -74,7 +73,7 @@ def erasures(console: Console) -> None:
     rows = [
         [
             str(each["id"]),
-            second(datetime.fromisoformat(str(each["at"]))),
+            console.time_cell(datetime.fromisoformat(str(each["at"])), house),
             str(each["person"]),
             *(f"{each[name]:,}" for name in ("sessions_purged", "messages_erased")),
         ]

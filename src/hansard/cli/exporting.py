@@ -11,7 +11,7 @@ import click
 from hansard.actions import exporting, handing_over, rendering
 from hansard.cli.console import Console
 from hansard.cli.files import refuse_to_overwrite, write_pieces
-from hansard.cli.refs import REF
+from hansard.cli.refs import REF, find_head
 from hansard.cli.table import size
 from hansard.cli.tree import command, pass_console
 from hansard.model.extent import Extent
@@ -75,7 +75,7 @@ def export(
     if output is not None:
         refuse_to_overwrite(output, force=force)
     with console.house() as house:
-        ids = list(dict.fromkeys(house.head(ref).id for ref in refs))
+        ids = list(dict.fromkeys(find_head(house, ref).id for ref in refs))
         if tool is not None:
             tokens = handing_over.BUDGET if budget is None else budget
             made = handing_over.passage(

@@ -1,8 +1,8 @@
 """`hansard sessions list`."""
 
 import importlib
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, tzinfo
+from typing import Any
 
 import click
 
@@ -10,13 +10,11 @@ from hansard.actions import listing, pinned
 from hansard.actions.orders import Order
 from hansard.cli import times
 from hansard.cli.console import Console
+from hansard.cli.refs import ENDED, PINNED, RUNNING
 from hansard.cli.table import Column, count, money, table
 from hansard.cli.tree import command, pass_console
 from hansard.errors import BadInput
 from hansard.model.session import Kind, SessionHead, Shelf
-
-if TYPE_CHECKING:
-    from hansard.app.house import House
 
 SHORTEST_ID = 12
 ROOM_FOR_COST = 90
@@ -64,7 +62,7 @@ def list_sessions(console: Console, **asked: Any) -> None:
         raise click.UsageError("--pinned and --pinned-first go with the order of activity.")
     with console.house() as house:
         now = house.occasion().now
-        filters = _filters(house, asked, shelf=shelf, now=now)
+        filters = _filters(asked, shelf=shelf, now=now, zone=console.zone(house))
         action = pinned.listing if asked["pinned_first"] else listing.listing
         page = house.reading(
             action,
@@ -73,7 +71,7 @@ def list_sessions(console: Console, **asked: Any) -> None:
             limit=asked["limit"],
             cursor=asked["cursor"],
         ).result()
-        zone = house.config.zone
+        zone = console.zone(house)
     if console.json:
         # What prints a head prints messages too; a list for people does without.
         view = importlib.import_module("hansard.model.view")
@@ -100,9 +98,8 @@ def _shelf(asked: dict[str, Any]) -> Shelf:
 
 
 def _filters(
-    house: "House", asked: dict[str, Any], *, shelf: Shelf, now: datetime
+    asked: dict[str, Any], *, shelf: Shelf, now: datetime, zone: tzinfo | None
 ) -> listing.Filters:
-    zone = house.config.zone
     since, until = asked["since"], asked["until"]
     begin = None if since is None else times.moment(since, now=now, zone=zone)
     end = None if until is None else times.moment(until, now=now, zone=zone, at_end=True)
@@ -123,7 +120,9 @@ def _filters(
     )
 
 
-def _short_rows(heads: tuple[SessionHead, ...], *, now: datetime, zone: Any) -> list[list[str]]:
+def _short_rows(
+    heads: tuple[SessionHead, ...], *, now: datetime, zone: tzinfo | None
+) -> list[list[str]]:
     length = _telling_length([head.id for head in heads])
     return [
         [
@@ -181,9 +180,9 @@ def _name(head: SessionHead) -> str:
     marks = "".join(
         sign
         for sign, holds in (
-            ("* ", head.pinned),
-            ("(running) ", head.running),
-            ("(ended) ", not head.is_open),
+            (PINNED, head.pinned),
+            (RUNNING, head.running),
+            (ENDED, not head.is_open),
         )
         if holds
     )

@@ -26,7 +26,7 @@ def prune(console: Console, *, older_than: str, source: str | None, apply_it: bo
     sessions = entries = amount = 0
     with console.house() as house:
         when = house.occasion()
-        before = times.moment(older_than, now=when.now, zone=house.config.zone)
+        before = times.moment(older_than, now=when.now, zone=console.zone(house))
         found = pruning.look(house.store, profile=house.profile, before=before, platform=source)
         for each in found:
             if (

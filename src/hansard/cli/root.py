@@ -13,6 +13,8 @@ COMMANDS = {
     "serve": ("serve:serve", "Run Hansard."),
     "chat": ("chat:chat", "Talk with an agent."),
     "sessions": ("sessions:sessions", "List, read and change sessions."),
+    "ls": ("listing:list_sessions", "Short for `sessions list`."),
+    "show": ("showing:show", "Short for `sessions show`."),
     "search": ("search:search", "Find what was said."),
     "export": ("exporting:export", "Write sessions as JSONL, Markdown or HTML."),
     "import": ("importing:import_", "Read the records of other tools, or Hansard JSONL."),
@@ -60,7 +62,7 @@ def _root() -> Group:
     made = group("hansard", "The session layer for AI agents.", COMMANDS)
     made.params.append(
         click.Option(
-            ["--version"],
+            ["-V", "--version"],
             is_flag=True,
             expose_value=False,
             callback=_version,

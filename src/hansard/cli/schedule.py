@@ -6,9 +6,10 @@ import importlib
 import click
 
 from hansard.actions import schedule as schedules
+from hansard.app.house import House
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
-from hansard.cli.times import second, span
+from hansard.cli.times import span
 from hansard.cli.tree import command, group, pass_console
 from hansard.config import zone_named
 from hansard.model.place import TERMINAL, Source
@@ -66,7 +67,8 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
         made = house.writing(
             schedules.add, plan, profile=house.profile, when=house.occasion()
         ).result()
-    console.answer(_json(made), f"Schedule {made.name} added; it runs next at {_when(made)}.")
+    at = _when(console, house, made)
+    console.answer(_json(made), f"Schedule {made.name} added; it runs next at {at}.")
 
 
 @command("list", example="hansard schedule list")
@@ -82,7 +84,12 @@ def list_schedules(console: Console) -> None:
         console.note('No schedules. Make one with: hansard schedule add NAME "every 1h" "PROMPT"')
         return
     rows = [
-        [each.name, each.timing.text, "paused" if each.paused else _when(each), each.deliver_to]
+        [
+            each.name,
+            each.timing.text,
+            "paused" if each.paused else _when(console, house, each),
+            each.deliver_to,
+        ]
         for each in found
     ]
     columns = (Column("NAME", flexible=True), Column("TIMING"), Column("NEXT"), Column("TO"))
@@ -101,7 +108,12 @@ def runs(console: Console, name: str, limit: int) -> None:
         console.emit({"items": [_run_json(each) for each in found], "next": None})
         return
     rows = [
-        [second(each.due_at), each.state, each.session_id or "", each.reason or ""]
+        [
+            console.time_cell(each.due_at, house),
+            each.state,
+            each.session_id or "",
+            each.reason or "",
+        ]
         for each in found
     ]
     columns = (Column("DUE"), Column("STATE"), Column("SESSION"), Column("REASON", flexible=True))
@@ -126,7 +138,7 @@ def run(console: Console, name: str) -> None:
 @pass_console
 def pause(console: Console, name: str) -> None:
     """Let a schedule rest; what it misses meanwhile is not made up for."""
-    made = _set_paused(console, name, paused=True)
+    made, _ = _set_paused(console, name, paused=True)
     console.answer(_json(made), f"Schedule {made.name} rests.")
 
 
@@ -135,8 +147,8 @@ def pause(console: Console, name: str) -> None:
 @pass_console
 def resume(console: Console, name: str) -> None:
     """Let a schedule go on."""
-    made = _set_paused(console, name, paused=False)
-    console.answer(_json(made), f"Schedule {made.name} runs next at {_when(made)}.")
+    made, at = _set_paused(console, name, paused=False)
+    console.answer(_json(made), f"Schedule {made.name} runs next at {at}.")
 
 
 @command("remove", example="hansard schedule remove morning")
@@ -150,19 +162,21 @@ def remove(console: Console, name: str) -> None:
     console.answer(_json(gone), f"Schedule {gone.name} removed; its sessions stay.")
 
 
-def _set_paused(console: Console, name: str, *, paused: bool) -> Schedule:
+def _set_paused(console: Console, name: str, *, paused: bool) -> tuple[Schedule, str]:
+    """The schedule as it is now, and when it runs next."""
     with console.house() as house:
-        return house.writing(
+        made = house.writing(
             schedules.pause,
             name,
             profile=house.profile,
             paused=paused,
             now=house.occasion().now,
         ).result()
+        return made, _when(console, house, made)
 
 
-def _when(made: Schedule) -> str:
-    return "never" if made.next_at is None else second(made.next_at)
+def _when(console: Console, house: House, made: Schedule) -> str:
+    return "never" if made.next_at is None else console.time_cell(made.next_at, house)
 
 
 def _json(made: Schedule) -> Json:

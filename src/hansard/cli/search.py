@@ -12,7 +12,7 @@ from hansard.actions.hits import Hit
 from hansard.actions.search import COUNTED_STEPS, MOST_HITS, SORTS, Found
 from hansard.cli import times
 from hansard.cli.console import Console
-from hansard.cli.refs import REF
+from hansard.cli.refs import REF, find_head
 from hansard.cli.table import count
 from hansard.cli.tree import command, pass_console
 from hansard.model.search_text import TITLE
@@ -46,11 +46,12 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
     """Find what was said.
 
     Words must all be there; "words in quotation marks" stand together; -word must not be there;
-    word* is a beginning; OR is either. role: source: in: session: tool: before: after: narrow.
+    word* is a beginning; OR, AND and NOT are operators in capitals. role: source: from: in: session:
+    tool: before: after: narrow.
     """
     with console.house() as house:
         if asked["session"] is not None:
-            house.head(asked["session"])  # a name that means nothing is said before the search
+            asked["session"] = find_head(house, asked["session"]).id
         _catch_up(console, house)
         found = house.search(
             " ".join(query),
@@ -62,7 +63,7 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
             session=asked["session"],
             source=asked["source"],
         )
-        now, zone = house.occasion().now, house.config.zone
+        now, zone = house.occasion().now, console.zone(house)
     if console.json:
         console.emit(found_json(found))
         return
@@ -86,7 +87,7 @@ def _catch_up(console: Console, house: "House") -> None:
     console.end_progress()
 
 
-def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo) -> None:
+def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo | None) -> None:
     head = hit.session
     name = one_line(head.title or head.preview or "(no words)")
     where = f"{head.source.platform}, {times.ago(hit.at, now=now, zone=zone)}"

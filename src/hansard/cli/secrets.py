@@ -4,7 +4,7 @@ import click
 
 from hansard.actions import secrets
 from hansard.cli.console import Console
-from hansard.cli.refs import REF
+from hansard.cli.refs import REF, find_head
 from hansard.cli.table import Column, count, table
 from hansard.cli.tree import command, pass_console
 
@@ -19,7 +19,7 @@ def scan_secrets(console: Console, refs: tuple[str, ...]) -> None:
     what you find, then purge its session or leave it out with `hansard export --mask-secrets`.
     """
     with console.house() as house:
-        ids = list(dict.fromkeys(house.head(ref).id for ref in refs)) or None
+        ids = list(dict.fromkeys(find_head(house, ref).id for ref in refs)) or None
         found = list(
             secrets.scan(
                 house.store,

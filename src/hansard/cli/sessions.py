@@ -4,6 +4,7 @@ from hansard.cli.tree import group
 
 COMMANDS = {
     "list": ("listing:list_sessions", "List sessions, newest activity first."),
+    "ls": ("listing:list_sessions", "Short for `sessions list`."),
     "show": ("showing:show", "Print a session's transcript."),
     "append": ("appending:append", "Add one message to a session, or begin one with it."),
     "rename": ("changing:rename", "Give a session a title."),

@@ -8,15 +8,15 @@ import click
 
 from hansard.actions import read
 from hansard.actions.listing import MAX_LIMIT
-from hansard.cli import times
-from hansard.cli.console import Console
-from hansard.cli.refs import ref_argument
+from hansard.cli import markdown, times
+from hansard.cli.console import BOLD, DIM, Console
+from hansard.cli.refs import find_head, ref_argument
 from hansard.cli.table import count, money
 from hansard.cli.tree import command, pass_console
-from hansard.model.entry import Compaction, Entry, Message
+from hansard.model.entry import Compaction, Entry, Message, Role
 from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 from hansard.model.session import SessionHead
-from hansard.model.terminal import one_line
+from hansard.model.terminal import one_line, safe_terminal
 from hansard.model.view import entry_json, head_json
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SHOWN_TO_PEOPLE = 100
 PAGE = 500
 TOOL_TEXT = 300
+# Green, cyan, magenta and yellow can be read on light and on dark backgrounds.
+ROLE_COLOURS = {Role.USER: "1;32", Role.ASSISTANT: "1;36", Role.SYSTEM: "1;35", Role.TOOL: "1;33"}
 
 
 @command(
@@ -40,6 +42,7 @@ TOOL_TEXT = 300
 @click.option("--all", "everything", is_flag=True, help="The whole transcript.")
 @click.option("--raw", is_flag=True, help="The log itself: what was taken back, and marks, too.")
 @click.option("--context", is_flag=True, help="What the model reads.")
+@click.option("--plain", is_flag=True, help="Markdown as it was written, not rendered.")
 @pass_console
 def show(console: Console, ref: str, **asked: Any) -> None:
     """Print a session's transcript.
@@ -48,15 +51,16 @@ def show(console: Console, ref: str, **asked: Any) -> None:
     """
     _refuse_contradictions(asked)
     with console.house() as house:
-        head = house.head(ref)
-        if asked["context"]:
-            _show_context(console, house, head)
-        elif asked["raw"]:
-            _show_raw(console, house, head)
-        elif asked["everything"]:
-            _show_all(console, house, head)
-        else:
-            _show_window(console, house, head, asked)
+        head = find_head(house, ref)
+        with console.paged():
+            if asked["context"]:
+                _show_context(console, house, head)
+            elif asked["raw"]:
+                _show_raw(console, house, head)
+            elif asked["everything"]:
+                _show_all(console, _Printer(console, house, plain=asked["plain"]), head)
+            else:
+                _show_window(console, _Printer(console, house, plain=asked["plain"]), head, asked)
 
 
 def _refuse_contradictions(asked: dict[str, Any]) -> None:
@@ -69,8 +73,9 @@ def _refuse_contradictions(asked: dict[str, Any]) -> None:
 
 
 def _show_window(
-    console: Console, house: "House", head: SessionHead, asked: dict[str, Any]
+    console: Console, printer: "_Printer", head: SessionHead, asked: dict[str, Any]
 ) -> None:
+    house = printer.house
     limit = asked["limit"] or (MAX_LIMIT if console.json else SHOWN_TO_PEOPLE)
     window = house.reading(
         read.window,
@@ -89,22 +94,22 @@ def _show_window(
         items = [entry_json(entry) for entry in shown]
         console.emit({"session": head_json(head), "items": items, "next": edge})
         return
-    console.print(_heading(house, head))
+    printer.heading(head)
     for entry in shown:
-        console.print(_entry_text(house, entry))
+        printer.entry(entry)
     if edge is not None:
         how = f"--after {edge}" if forward else f"--before {edge}, or --all"
         console.note(f"There are {'later' if forward else 'earlier'} messages: {how}")
 
 
-def _show_all(console: Console, house: "House", head: SessionHead) -> None:
+def _show_all(console: Console, printer: "_Printer", head: SessionHead) -> None:
     if console.json:
-        items = (entry_json(entry) for entry in _walk(house, head))
+        items = (entry_json(entry) for entry in _walk(printer.house, head))
         console.emit_items(items, before={"session": head_json(head)})
         return
-    console.print(_heading(house, head))
-    for entry in _walk(house, head):
-        console.print(_entry_text(house, entry))
+    printer.heading(head)
+    for entry in _walk(printer.house, head):
+        printer.entry(entry)
 
 
 def _show_raw(console: Console, house: "House", head: SessionHead) -> None:
@@ -152,52 +157,76 @@ def _walk_log(house: "House", head: SessionHead) -> Iterator[Entry]:
         after = page[-1].seq
 
 
-def _heading(house: "House", head: SessionHead) -> str:
-    zone = house.config.zone
-    facts = [
-        head.source.description,
-        count(head.message_count, "message"),
-        f"began {times.clock_time(head.began_at, zone=zone)}",
-    ]
-    if head.model:
-        facts.append(head.model)
-    if head.usage.calls:
-        facts.append(money(head.usage.cost_microusd))
-    if head.ended_at is not None:
-        facts.append(f"ended ({head.end_reason})")
-    if head.project:
-        facts.append(f"project {head.project}")
-    lines = [head.title or head.preview or "(no words)", head.id, " · ".join(facts)]
-    return "\n".join(one_line(line) for line in lines) + "\n"
+class _Printer:
+    """Prints a transcript: roles in colour and Markdown rendered where the terminal can."""
+
+    def __init__(self, console: Console, house: "House", *, plain: bool) -> None:
+        self._console = console
+        self.house = house
+        self._zone = console.zone(house)
+        self._renders = console.has_styles and not plain
+
+    def heading(self, head: SessionHead) -> None:
+        """Print what the session is."""
+        facts = [
+            head.source.description,
+            count(head.message_count, "message"),
+            f"began {times.clock_time(head.began_at, zone=self._zone)}",
+        ]
+        if head.model:
+            facts.append(head.model)
+        if head.usage.calls:
+            facts.append(money(head.usage.cost_microusd))
+        if head.ended_at is not None:
+            facts.append(f"ended ({head.end_reason})")
+        if head.project:
+            facts.append(f"project {head.project}")
+        name = safe_terminal(one_line(head.title or head.preview or "(no words)"))
+        rest = [safe_terminal(one_line(line)) for line in (head.id, " · ".join(facts))]
+        self._console.print_styled("\n".join([self._console.style(name, BOLD), *rest, ""]))
+
+    def entry(self, entry: Entry) -> None:
+        """Print one entry."""
+        console = self._console
+        when = times.clock_time(entry.at, zone=self._zone)
+        match entry.body:
+            case Message() as said:
+                person = f" ({one_line(said.person.label, 60)})" if said.person else ""
+                role = safe_terminal(f"{said.role}{person}")
+                styled = console.style(role, ROLE_COLOURS[said.role])
+                lines = [f"#{entry.seq} {styled} · {when}"]
+                lines += [text for part in said.parts if (text := self._part(part))]
+                console.print_styled("\n".join(lines) + "\n")
+            case Compaction(summary, through):
+                console.print(
+                    f"--- summary of 1 to {through}, for the model · {when}\n{summary}\n---\n"
+                )
+            case _:
+                console.print(f"--- {entry.body} · {when}\n")
+
+    def _part(self, part: Any) -> str:
+        match part:
+            case Text(text) if self._renders:
+                return markdown.render(text, width=self._console.width)
+            case Text(text):
+                return safe_terminal(text, keep_newlines=True)
+            case Reasoning(text):
+                quoted = "\n".join(f"  | {line}" for line in text.splitlines())
+                return self._console.style(safe_terminal(quoted, keep_newlines=True), DIM)
+            case ToolCall() | ToolResult():
+                return self._console.style(safe_terminal(tool_line(part)), DIM)
+            case Attachment(blob=blob, media_type=media_type, name=name):
+                return safe_terminal(
+                    f"  [{one_line(name or blob[:12], 80)}, {one_line(media_type, 80)}]"
+                )
+            case _:
+                return safe_terminal(f"  [{one_line(json.dumps(part.data), TOOL_TEXT)}]")
 
 
-def _entry_text(house: "House", entry: Entry) -> str:
-    when = times.clock_time(entry.at, zone=house.config.zone)
-    match entry.body:
-        case Message() as said:
-            person = f" ({one_line(said.person.label, 60)})" if said.person else ""
-            lines = [f"#{entry.seq} {said.role}{person} · {when}"]
-            lines += [line for part in said.parts if (line := _part_text(part))]
-            return "\n".join(lines) + "\n"
-        case Compaction(summary, through):
-            return f"--- summary of 1 to {through}, for the model · {when}\n{summary}\n---\n"
-        case _:
-            return f"--- {entry.body} · {when}\n"
-
-
-def _part_text(part: Any) -> str:
-    match part:
-        case Text(text):
-            return text
-        case Reasoning(text):
-            return "\n".join(f"  | {line}" for line in text.splitlines())
-        case ToolCall(id=_, name=name, arguments=arguments):
-            given = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            return f"  -> {one_line(name, 80)} {one_line(given or '', TOOL_TEXT)}"
-        case ToolResult(content=content, is_error=is_error):
-            text = content if isinstance(content, str) else json.dumps(content)
-            return f"  <- {'failed: ' if is_error else ''}{one_line(text, TOOL_TEXT)}"
-        case Attachment(blob=blob, media_type=media_type, name=name):
-            return f"  [{one_line(name or blob[:12], 80)}, {one_line(media_type, 80)}]"
-        case _:
-            return f"  [{one_line(json.dumps(part.data), TOOL_TEXT)}]"
+def tool_line(part: ToolCall | ToolResult) -> str:
+    """A tool call or its result in one line."""
+    if isinstance(part, ToolCall):
+        given = part.arguments if isinstance(part.arguments, str) else json.dumps(part.arguments)
+        return f"  -> {one_line(part.name, 80)} {one_line(given or '', TOOL_TEXT)}"
+    text = part.content if isinstance(part.content, str) else json.dumps(part.content)
+    return f"  <- {'failed: ' if part.is_error else ''}{one_line(text, TOOL_TEXT)}"

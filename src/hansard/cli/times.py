@@ -20,10 +20,11 @@ def span(text: str) -> timedelta:
     return timedelta(seconds=int(found[1]) * _SECONDS[found[2].lower()])
 
 
-def moment(text: str, *, now: datetime, zone: tzinfo, at_end: bool = False) -> datetime:
+def moment(text: str, *, now: datetime, zone: tzinfo | None, at_end: bool = False) -> datetime:
     """Read a point in time: a date, an RFC 3339 time, today, yesterday, or how long ago.
 
-    A date stands for its whole day: its beginning, or with `at_end` its end.
+    A date stands for its whole day: its beginning, or with `at_end` its end. A `zone` of None is
+    this machine's zone, here and below.
     """
     word = text.strip().lower()
     if _SPAN.fullmatch(word):
@@ -44,7 +45,7 @@ def moment(text: str, *, now: datetime, zone: tzinfo, at_end: bool = False) -> d
         ) from None
 
 
-def ago(at: datetime, *, now: datetime, zone: tzinfo) -> str:
+def ago(at: datetime, *, now: datetime, zone: tzinfo | None) -> str:
     """Say how long ago, in at most ten characters."""
     seconds = (now - at).total_seconds()
     if seconds < 0:
@@ -57,7 +58,7 @@ def ago(at: datetime, *, now: datetime, zone: tzinfo) -> str:
     return at.astimezone(zone).strftime("%Y-%m-%d")
 
 
-def clock_time(at: datetime, *, zone: tzinfo) -> str:
+def clock_time(at: datetime, *, zone: tzinfo | None) -> str:
     """A time to read, to the second, with its zone."""
     return at.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z")
 

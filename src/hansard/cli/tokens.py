@@ -8,7 +8,6 @@ from hansard.actions import tokens as rights
 from hansard.actions.tokens import SECRET_BYTES, Scope, Token
 from hansard.cli.console import Console
 from hansard.cli.table import Column, table
-from hansard.cli.times import second
 from hansard.cli.tree import command, group, pass_console
 from hansard.model.view import Json, time_text
 
@@ -62,7 +61,8 @@ def list_tokens(console: Console) -> None:
         console.note("No tokens. Make one with: hansard tokens add --scope read")
         return
     rows = [
-        [each.id, each.name, each.scope, second(each.created_at), _state(each)] for each in found
+        [each.id, each.name, each.scope, console.time_cell(each.created_at, house), _state(each)]
+        for each in found
     ]
     columns = (
         Column("ID"),
@@ -74,14 +74,20 @@ def list_tokens(console: Console) -> None:
     console.print(table(columns, rows, width=console.width if console.is_terminal else None))
 
 
-@command("revoke", example="hansard tokens revoke 01m7grh8p81v02m6kpb1925h56")
-@click.argument("id", metavar="ID")
+@command(
+    "revoke",
+    example="hansard tokens revoke grafana\nhansard tokens revoke 01m7grh8p81v02m6kpb1925h56",
+)
+@click.argument("token", metavar="TOKEN")
 @pass_console
-def revoke(console: Console, id: str) -> None:
-    """Let nobody in with this token any more; streams that it opened are closed."""
+def revoke(console: Console, token: str) -> None:
+    """Let nobody in with a token any more; streams that it opened are closed.
+
+    TOKEN is its id or its name.
+    """
     with console.house() as house:
         gone = house.writing(
-            rights.revoke, id, profile=house.profile, when=house.occasion()
+            rights.revoke, token, profile=house.profile, when=house.occasion()
         ).result()
     console.answer(_json(gone), f"Token {gone.name or gone.id} is revoked.")
 

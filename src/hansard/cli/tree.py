@@ -11,6 +11,7 @@ from hansard.cli.console import Console
 F = TypeVar("F", bound=Callable[..., Any])
 
 GLOBAL = "Options of every command"
+HELP_NAMES = ["-h", "--help"]
 
 
 def pass_console(function: F) -> F:
@@ -35,6 +36,7 @@ def global_options() -> list[click.Option]:
         option("--database", metavar="URL", help="sqlite:///path or postgresql://…"),
         option("--profile", metavar="NAME", help="Whose sessions."),
         option("--json", is_flag=True, help="Print one JSON document."),
+        option("--utc", is_flag=True, help="Show times in UTC instead of this machine's zone."),
         option("--debug", is_flag=True, help="Show the traceback of an error."),
     ]
 
@@ -44,6 +46,7 @@ class Command(click.Command):
 
     def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.context_settings["help_option_names"] = HELP_NAMES
         self.example = example
         self.params.extend(global_options())
 
@@ -64,6 +67,7 @@ class Group(click.Group):
 
     def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.context_settings["help_option_names"] = HELP_NAMES
         self.lazy = dict(lazy)
         self.no_args_is_help = False
         self.invoke_without_command = True

@@ -33,7 +33,7 @@ def usage(console: Console, *, by: str, since: str | None, until: str | None, as
     if as_csv and console.json:
         raise click.UsageError("--csv and --json exclude each other.")
     with console.house() as house:
-        now, zone = house.occasion().now, house.config.zone
+        now, zone = house.occasion().now, console.zone(house)
         rows = house.usage(
             by,
             since=None if since is None else times.moment(since, now=now, zone=zone),

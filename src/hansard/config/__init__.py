@@ -115,6 +115,17 @@ def is_plain_terminal() -> bool:
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
+def pager() -> list[str]:
+    """The program that shows long output, or nothing where the person wants none."""
+    named = os.environ.get("HANSARD_PAGER", os.environ.get("PAGER", "less"))
+    return [] if named.strip() in ("", "cat") else named.split()
+
+
+def pager_environment() -> dict[str, str]:
+    """The environment for the pager: `less` shows colours and ends by itself when one screen is enough."""
+    return {"LESS": "FRX", **os.environ}
+
+
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
