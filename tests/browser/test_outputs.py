@@ -65,3 +65,51 @@ def test_a_server_that_is_gone_is_said_where_the_lines_would_be(
 
     expect(page.locator(".step").get_by_role("alert")).to_have_text("The server does not answer.")
     expect(page.get_by_role("group", name="Output")).to_contain_text("line 39 of the log")
+
+
+@pytest.fixture
+def searched(tmp_path: Path) -> Iterator[Served]:
+    """A session whose tools said words that stand nowhere else, one of them far down in a long output."""
+    call = {"type": "tool_call", "id": "2", "name": "lookup", "arguments": {"topic": "harbours"}}
+    content = {"places": [{"name": "Zanzibar quay", "depth": 9}]}
+    with open_house(home=str(tmp_path), create=True) as house:
+        chat = house.new_session(title="Tools that said something")
+        chat.append("user", "look it up")
+        chat.append("assistant", [CALL])
+        chat.append("tool", [RESULT | {"content": LONG.replace("line 700 ", "a porcupine ")}])
+        chat.append("assistant", [call])
+        chat.append("tool", [{"type": "tool_result", "call_id": "2", "content": content}])
+        chat.append("assistant", "Nothing to see here.")
+    with served(tmp_path) as server:
+        yield server
+
+
+@pytest.mark.parametrize("word", ["porcupine", "Zanzibar"])
+def test_a_hit_in_a_tool_result_opens_its_step_and_marks_the_words(
+    searched: Served, visit: Visitor, word: str
+) -> None:
+    page = visit(searched).page
+    page.goto(f"{searched.address}/search?q={word}&steps=true")
+    page.locator(".hit").first.click()
+
+    step = page.locator(".step.target")
+    expect(step.locator(".fold")).to_have_attribute("aria-expanded", "true")
+    expect(step.locator("mark").first).to_have_text(word)
+    expect(step.locator("mark").first).to_be_in_viewport()
+
+
+def test_a_hit_opens_a_step_that_was_folded_before(searched: Served, visit: Visitor) -> None:
+    page = visit(searched).page
+    page.locator(".item").first.click()
+    work = page.locator(".work > .fold")
+    work.click()
+    expect(work).to_have_attribute("aria-expanded", "true")
+    work.click()
+    expect(work).to_have_attribute("aria-expanded", "false")
+
+    page.keyboard.press("Control+f")
+    page.keyboard.type("zanzibar")
+
+    expect(work).to_have_attribute("aria-expanded", "true")
+    expect(page.locator(".step.target mark").first).to_have_text("Zanzibar")
+    expect(page.locator(".step.target mark").first).to_be_in_viewport()

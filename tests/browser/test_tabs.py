@@ -84,3 +84,38 @@ def test_a_tab_goes_on_when_another_has_logged_in_anew(empty: Served, visit: Vis
 
     expect(seen.page.locator(".message.assistant").nth(1)).to_contain_text("two files")
     assert seen.page.url == address
+
+
+@pytest.mark.parametrize("script", [None, NO_SHARED_WORKER], ids=["worker", "lock"])
+def test_a_tab_that_comes_late_shows_a_reply_from_its_beginning(
+    empty: Served, visit: Visitor, script: str | None
+) -> None:
+    seen = visit(empty, script=script)
+    one = seen.page
+    seen.asks("Write a long answer")
+    expect(one.locator(".live .md")).to_contain_text("A turn begins")
+    first = one.locator(".live .md-block").first.inner_text()
+
+    two = seen.another_tab(one.url)
+
+    expect(two.locator(".live .md-block").nth(3)).to_be_visible()
+    assert two.locator(".live .md-block").first.inner_text() == first
+    expect(two.locator(".live")).to_have_count(0)
+    expect(two.locator(".message.assistant")).to_contain_text(first)
+
+
+def test_a_tab_that_changes_to_a_session_shows_its_reply_from_the_beginning(
+    empty: Served, visit: Visitor
+) -> None:
+    seen = visit(empty)
+    one = seen.page
+    two = seen.another_tab(begun(seen))
+    one.goto(empty.address)
+    seen.asks("Write a long answer")
+    expect(one.locator(".live .md")).to_contain_text("A turn begins")
+    first = one.locator(".live .md-block").first.inner_text()
+
+    two.locator(".item", has_text="Write a long answer").click()
+
+    expect(two.locator(".live .md-block").nth(3)).to_be_visible()
+    assert two.locator(".live .md-block").first.inner_text() == first

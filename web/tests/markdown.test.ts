@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { blocks, renderBlock } from '../src/lib/markdown'
+import { blocks, clean, renderBlock } from '../src/lib/markdown'
 
 const HOSTILE = [
   '<script>alert(1)</script>',
@@ -50,4 +50,31 @@ test('links open elsewhere and tell nobody where they were', () => {
 
 test('a text comes in blocks, so that a stream repaints only its last', () => {
   expect(blocks('# a\n\ntext\n\n```\ncode\n\nmore\n```').map((block) => block.type)).toEqual(['heading', 'paragraph', 'code'])
+})
+
+test('a numbered list begins with its own number', () => {
+  expect(html('2. two\n3. three').querySelector('ol')?.getAttribute('start')).toBe('2')
+})
+
+test('columns keep their alignment', () => {
+  const cells = html('| a | b | c |\n|:--|:-:|--:|\n| 1 | 2 | 3 |').querySelectorAll('td')
+
+  expect([...cells].map((cell) => cell.getAttribute('align'))).toEqual(['left', 'center', 'right'])
+})
+
+test.each(['<ol start="2x">', '<ol start="javascript:1">', '<ol start="-1e9">', '<p start="3">', '<p align="center">', '<td align="justify">', '<p dir="up">'])(
+  '%s loses the attribute that has no place or no form there',
+  (opening) => {
+    const made = document.createElement('div')
+    made.append(clean(/td/.test(opening) ? `<table><tr>${opening}x</td></tr></table>` : `${opening}x`))
+
+    expect(made.innerHTML).not.toMatch(/ (?:start|align|dir)=/)
+  },
+)
+
+test('a direction that HTML of another library has stays', () => {
+  const made = document.createElement('div')
+  made.append(clean('<p dir="rtl">x</p>'))
+
+  expect(made.innerHTML).toBe('<p dir="rtl">x</p>')
 })

@@ -1,13 +1,14 @@
 /** Markdown on an element: only blocks that changed are made again. */
 import type { Attachment } from 'svelte/attachments'
 import { blocks, renderBlock } from './markdown'
+import { wordPattern } from './saying'
 
 const LONGEST_HIGHLIGHT = 200_000
-const painted = new WeakMap<Element, string[]>()
+const painted = new WeakMap<Element, { raw: string[]; marks: string }>()
 
 export interface MarkdownWish {
   text: string
-  copyLabel: string
+  labels: { copy: string; code: string; table: string }
   marks?: string[]
 }
 
@@ -17,9 +18,11 @@ export function markdown(wish: () => MarkdownWish): Attachment<HTMLElement> {
   }
 }
 
-export function paint(node: HTMLElement, { text, copyLabel, marks }: MarkdownWish): void {
+export function paint(node: HTMLElement, { text, labels, marks = [] }: MarkdownWish): void {
   const fresh = blocks(text)
-  const old = painted.get(node) ?? []
+  const before = painted.get(node)
+  // Marks stand inside the blocks: other words need other blocks.
+  const old = before?.marks === marks.join('\n') ? before.raw : []
   let same = 0
   while (same < old.length && same < fresh.length && old[same] === fresh[same]?.raw) same++
   while (node.childElementCount > same) node.lastElementChild?.remove()
@@ -27,21 +30,20 @@ export function paint(node: HTMLElement, { text, copyLabel, marks }: MarkdownWis
     const block = document.createElement('div')
     block.className = 'md-block'
     block.append(renderBlock(token))
-    dress(block, copyLabel)
+    dress(block, labels)
     node.append(block)
   }
-  painted.set(
-    node,
-    fresh.map((token) => token.raw),
-  )
-  if (marks?.length) markWords(node, marks)
+  painted.set(node, { raw: fresh.map((token) => token.raw), marks: marks.join('\n') })
+  if (marks.length) markWords(node, marks)
 }
 
-function dress(block: HTMLElement, copyLabel: string): void {
+function dress(block: HTMLElement, labels: MarkdownWish['labels']): void {
+  // A list, a table or a quotation is written from the side on which its own words begin.
+  for (const part of block.querySelectorAll<HTMLElement>(':scope > :is(ul, ol, table, blockquote)')) part.dir ||= 'auto'
   for (const pre of block.querySelectorAll('pre')) {
     const code = pre.querySelector('code')
     if (!code) continue
-    pre.tabIndex = 0
+    scrolls(pre, labels.code)
     const frame = document.createElement('div')
     frame.className = 'code'
     const bar = document.createElement('div')
@@ -51,7 +53,7 @@ function dress(block: HTMLElement, copyLabel: string): void {
     name.textContent = found
     const copy = document.createElement('button')
     copy.type = 'button'
-    copy.textContent = copyLabel
+    copy.textContent = labels.copy
     copy.addEventListener('click', () => void copyText(code.textContent ?? '', copy))
     bar.append(name, copy)
     pre.replaceWith(frame)
@@ -61,10 +63,17 @@ function dress(block: HTMLElement, copyLabel: string): void {
   for (const table of block.querySelectorAll('table')) {
     const frame = document.createElement('div')
     frame.className = 'table'
-    frame.tabIndex = 0
+    scrolls(frame, labels.table)
     table.replaceWith(frame)
     frame.append(table)
   }
+}
+
+/** What may be wider than its place is reached, and scrolled, by key too. */
+function scrolls(node: HTMLElement, label: string): void {
+  node.tabIndex = 0
+  node.setAttribute('role', 'group')
+  node.setAttribute('aria-label', label)
 }
 
 export async function copyText(text: string, button?: HTMLElement): Promise<void> {
@@ -97,9 +106,8 @@ function highlightLater(code: Element, name: string): void {
 
 /** Mark found words in the finished text, without touching its structure. */
 export function markWords(node: HTMLElement, words: string[]): void {
-  const wanted = words.filter((word) => word.length > 1).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
-  if (!wanted.length) return
-  const pattern = new RegExp(wanted.join('|'), 'giu')
+  const pattern = wordPattern(words)
+  if (!pattern) return
   const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT)
   const texts: Text[] = []
   while (walker.nextNode()) texts.push(walker.currentNode as Text)

@@ -31,6 +31,7 @@ export class Leader {
   watch(sessions: string[]): void {
     this.mine = sessions
     this.wish(this.tab, sessions)
+    for (const told of this.stream?.begunIn(sessions) ?? []) this.hear(told)
     this.channel.postMessage({ tab: this.tab, watch: sessions } satisfies Note)
   }
 
@@ -61,6 +62,8 @@ export class Leader {
     if (tab && watch) {
       this.wish(tab, watch)
       if (this.stream) this.channel.postMessage({ told: this.stream.link } satisfies Note)
+      // To all tabs: for those that know it already it is what they have.
+      for (const told of this.stream?.begunIn(watch) ?? []) this.channel.postMessage({ told } satisfies Note)
     }
   }
 

@@ -13,9 +13,18 @@ const ALLOWED: Config = {
   ],
   ALLOWED_ATTR: ['align', 'class', 'dir', 'href', 'rel', 'start', 'target', 'title'],
   ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
+  // DOMPurify holds the value of every other attribute against that pattern, and drops it.
+  ADD_URI_SAFE_ATTR: ['align', 'dir', 'start'],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
+}
+
+/** Attributes that have a place and a form; anything else of them is dropped. */
+const VALUES: Record<string, { tags: RegExp; value: RegExp }> = {
+  align: { tags: /^T[DH]$/, value: /^(?:left|center|right)$/ },
+  dir: { tags: /^/, value: /^(?:ltr|rtl|auto)$/ },
+  start: { tags: /^OL$/, value: /^\d{1,9}$/ },
 }
 
 const CLASSES = /^(?:language-[\w+#.-]{1,30}|hljs(?:-[\w-]+)?|image|task)$/
@@ -25,6 +34,10 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
   if (node.hasAttribute('class')) {
     if (kept.length) node.setAttribute('class', kept.join(' '))
     else node.removeAttribute('class')
+  }
+  for (const [name, { tags, value }] of Object.entries(VALUES)) {
+    const given = node.getAttribute(name)
+    if (given !== null && !(tags.test(node.tagName) && value.test(given))) node.removeAttribute(name)
   }
   if (node.tagName === 'A') {
     node.setAttribute('rel', 'noopener noreferrer nofollow')

@@ -19,7 +19,15 @@ const LONGEST_WAIT = 30_000
 /** Longer than the server's own sign of life. */
 const SILENCE = 45_000
 
+interface LiveData {
+  session_id: string
+  turn_id: string
+  data: unknown
+}
+
 export class Stream {
+  /** What the running turns of the watched sessions have said of their unfinished steps, for a tab that comes late. */
+  private soFar = new Map<string, LiveData & { data: string }>()
   private source: EventSource | null = null
   private position: string | null = null
   private topics = ''
@@ -38,6 +46,12 @@ export class Stream {
     return this.last
   }
 
+  /** For a tab that begins to watch these sessions: the beginning of what the stream is telling. */
+  begunIn(sessions: Iterable<string>): Told[] {
+    const known = [...sessions].map((id) => this.soFar.get(id)).filter((each) => each !== undefined)
+    return known.map((data) => ({ kind: 'event', name: 'so_far', data: { ...data }, position: Number(this.position ?? 0) }))
+  }
+
   watch(sessions: Iterable<string>): void {
     const topics = ['list', ...[...new Set(sessions)].sort().slice(0, 40).map((id) => `session:${id}`)].join(',')
     if (topics === this.topics) return
@@ -53,6 +67,8 @@ export class Stream {
   private open(): void {
     clearTimeout(this.timer)
     this.source?.close()
+    // The server says anew what was said so far.
+    this.soFar.clear()
     const query = new URLSearchParams({ topics: this.topics })
     if (this.position !== null) query.set('after', this.position)
     const source = new EventSource(`/api/v1/events?${query}`)
@@ -62,11 +78,24 @@ export class Stream {
         const message = event as MessageEvent<string>
         if (message.lastEventId) this.position = message.lastEventId
         if (name === 'hello') this.arrived()
-        this.tell({ kind: 'event', name, data: JSON.parse(message.data), position: Number(this.position ?? 0) })
+        const data: unknown = JSON.parse(message.data)
+        this.note(name, data as LiveData)
+        this.tell({ kind: 'event', name, data, position: Number(this.position ?? 0) })
       })
     }
     source.onerror = () => this.failed(source)
     this.timer = setTimeout(() => this.failed(source), SILENCE)
+  }
+
+  private note(name: string, data: LiveData): void {
+    const id = data.session_id
+    if (name === 'began' || name === 'step') this.soFar.set(id, { ...data, data: '' })
+    else if (name === 'so_far') this.soFar.set(id, { ...data, data: String(data.data ?? '') })
+    else if (name === 'ended' || name === 'lost') this.soFar.delete(id)
+    else if (name === 'delta') {
+      const known = this.soFar.get(id)
+      if (known) known.data += String(data.data ?? '')
+    }
   }
 
   private arrived(): void {

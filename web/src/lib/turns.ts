@@ -26,6 +26,11 @@ export interface NoteStep {
 
 export type Step = ToolStep | NoteStep
 
+/** Whether an entry is part of a step: what asked for it, or what came of it. */
+export function isOf(step: Step, seq: number): boolean {
+  return step.seq === seq || (step.kind === 'tool' && step.doneSeq === seq)
+}
+
 export interface Round {
   key: string
   day: string | null

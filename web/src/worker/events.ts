@@ -21,6 +21,7 @@ scope.onconnect = (event) => {
     if (data.watch) ports.set(port, data.watch)
     if (data.retry) stream.retry()
     if (data.watch) port.postMessage(stream.link)
+    for (const told of stream.begunIn(data.watch ?? [])) port.postMessage(told)
     stream.watch([...ports.values()].flat())
   }
   port.start()

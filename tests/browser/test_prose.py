@@ -1,0 +1,162 @@
+"""How messages are laid out: lists, tables, directions of writing, long texts, and their actions by finger."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from hansard.app.house import open_house
+from tests.browser.conftest import Served, Visitor, served
+
+pytestmark = pytest.mark.timeout(300)
+COLUMNS = ["Region", "January", "February", "March", "April", "May", "Remarks"]
+TABLE = "\n".join(
+    [
+        "| " + " | ".join(COLUMNS) + " |",
+        "|:--|" + "--:|" * 5 + ":-:|",
+        *(
+            f"| Province {number} | 1,204.50 | 998.10 | 1,377.20 | 1,002.00 | 871.35 | provisional |"
+            for number in range(4)
+        ),
+    ]
+)
+FORMATTED = f"Steps, continued:\n\n4. the fourth\n5. the fifth\n\n{TABLE}\n"
+MIXED = "An English sentence.\n\nمرحبا، هذا سطر بالعربية.\n\n- أول\n- ثان\n"
+PARAGRAPH = "Some **bold** text with `code` and a [link](https://example.org/a) about things.\n\n"
+LONG = PARAGRAPH * (2_000_000 // len(PARAGRAPH)) + "The needle is at the end.\n"
+MOST_SECONDS = 3.0
+# The longest time in which the tab answers nothing, measured from now on.
+WATCH = """() => {
+    window.longest = 0
+    let last = performance.now()
+    const look = () => {
+        const now = performance.now()
+        window.longest = Math.max(window.longest, now - last)
+        last = now
+        setTimeout(look, 5)
+    }
+    look()
+}"""
+
+
+@dataclass
+class Texts:
+    """A server with sessions of one exchange each, by name."""
+
+    server: Served
+    paths: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Texts]:
+    home = tmp_path_factory.mktemp("texts")
+    paths = {}
+    with open_house(home=str(home), create=True) as house:
+        for name, text in (("formatted", FORMATTED), ("mixed", MIXED), ("long", LONG)):
+            chat = house.new_session(title=name)
+            chat.append("user", "show me")
+            chat.append("assistant", text)
+            paths[name] = f"/s/{chat.id}"
+    with served(home) as server:
+        yield Texts(server, paths)
+
+
+def opened(visit: Visitor, texts: Texts, name: str, *, phone: bool = False) -> Page:
+    visit(texts.server)
+    page = visit(texts.server, texts.paths[name], phone=phone).page
+    expect(page.locator(".message.assistant")).to_be_visible()
+    return page
+
+
+def test_a_numbered_list_goes_on_and_columns_are_aligned(texts: Texts, visit: Visitor) -> None:
+    page = opened(visit, texts, "formatted")
+
+    assert page.locator(".md ol").evaluate("list => list.start") == 4
+    aligned = "cell => getComputedStyle(cell).textAlign"
+    cells = page.locator(".md tbody tr").first.locator("td")
+    assert "left" in cells.nth(0).evaluate(aligned)
+    assert "right" in cells.nth(1).evaluate(aligned)
+    assert "center" in cells.nth(6).evaluate(aligned)
+
+
+def test_every_paragraph_and_list_has_the_direction_of_its_words(
+    texts: Texts, visit: Visitor
+) -> None:
+    page = opened(visit, texts, "mixed")
+    # Where the words of a paragraph stand, from the middle of its box.
+    side = """node => {
+        const range = document.createRange()
+        range.selectNodeContents(node)
+        const words = range.getBoundingClientRect(), box = node.getBoundingClientRect()
+        return words.left + words.right > box.left + box.right ? 'right' : 'left'
+    }"""
+
+    assert page.locator(".message.assistant .md p").nth(0).evaluate(side) == "left"
+    assert page.locator(".message.assistant .md p").nth(1).evaluate(side) == "right"
+    assert page.locator(".message.assistant .md ul").evaluate("list => list.matches(':dir(rtl)')")
+
+
+def test_a_wide_table_scrolls_in_its_own_frame_on_a_phone(texts: Texts, visit: Visitor) -> None:
+    page = opened(visit, texts, "formatted", phone=True)
+    frame = page.get_by_role("group", name="Table")
+
+    assert frame.evaluate("node => node.scrollWidth > node.clientWidth")
+    assert page.locator(".log").evaluate("node => node.scrollWidth <= node.clientWidth")
+    lines = "cell => Math.round(cell.clientHeight / parseFloat(getComputedStyle(cell).lineHeight))"
+    for cell in page.locator(".md th").all():
+        assert cell.evaluate(lines) == 1, cell.inner_text()
+    frame.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("node => node.scrollLeft > 0", arg=frame.element_handle())
+
+
+def test_a_tap_opens_the_actions_of_a_message(texts: Texts, visit: Visitor) -> None:
+    page = opened(visit, texts, "formatted", phone=True)
+    message = page.locator(".message.user")
+    more = message.get_by_role("button", name="Actions for this message")
+    expect(message.get_by_role("button")).to_have_count(1)
+
+    more.tap()
+
+    expect(more).to_have_attribute("aria-expanded", "true")
+    message.get_by_role("button", name="Copy link").tap()
+    page.wait_for_function(
+        "path => navigator.clipboard.readText().then(got => got.includes(path))",
+        arg=texts.paths["formatted"],
+    )
+    message.get_by_role("button", name="Quote").tap()
+    expect(page.get_by_role("textbox", name="Write a message")).to_have_value("> show me\n\n")
+    more.tap()
+    expect(message.get_by_role("button")).to_have_count(1)
+
+
+def test_a_very_long_message_is_folded_and_shown_whole_without_a_pause(
+    texts: Texts, visit: Visitor
+) -> None:
+    began = time.monotonic()
+    page = opened(visit, texts, "long")
+    answer = page.locator(".message.assistant .bubble")
+    expect(answer).to_contain_text("Some **bold** text")
+    assert time.monotonic() - began < 10 * MOST_SECONDS
+    assert len(answer.inner_text()) < 10_000
+    page.evaluate(WATCH)
+
+    page.get_by_role("button", name="Show all of it (2.0 MB)").click()
+
+    expect(page.get_by_role("button", name="Show only the beginning")).to_be_visible()
+    page.locator(".log").focus()
+    page.keyboard.press("End")
+    expect(answer.locator(".slice").last).to_be_in_viewport()
+    expect(answer.locator(".slice").last).to_contain_text("The needle is at the end.")
+    assert page.evaluate("window.longest") < MOST_SECONDS * 1000
+
+
+def test_a_hit_far_down_in_a_long_message_is_shown(texts: Texts, visit: Visitor) -> None:
+    visit(texts.server)
+    page = visit(texts.server, "/search?q=needle").page
+    page.locator(".hit").first.click()
+
+    expect(page.locator(".message mark").first).to_have_text("needle")
+    expect(page.locator(".message mark").first).to_be_in_viewport()
