@@ -32,6 +32,7 @@ from hansard.web import (
 )
 from hansard.web.answers import json_response
 from hansard.web.auth import reading
+from hansard.web.connections import Connections
 from hansard.web.gate import Gate
 from hansard.web.jobs import Jobs
 from hansard.web.parts import WebParts
@@ -74,6 +75,7 @@ def create_app(parts: WebParts) -> FastAPI:
     counts: Counter[tuple[str, int]] = Counter()
     app.state.parts = parts
     app.state.counts = counts
+    app.state.connections = _connections(parts)
     app.state.streams = Streams(parts)
     app.state.imports = Jobs(parts, app.state.streams.wake, kind="import")
     app.state.upkeep = Jobs(parts, app.state.streams.wake, kind="task")
@@ -106,10 +108,18 @@ def create_webhook_app(parts: WebParts) -> FastAPI:
         title="Hansard", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     app.state.parts = parts
+    app.state.connections = _connections(parts, knows_callers=False)
     _take_webhooks(app, parts)
     problems.install(app)
     app.add_middleware(Gate, settings=parts.settings)
     return app
+
+
+def _connections(parts: WebParts, *, knows_callers: bool = True) -> Connections:
+    settings = parts.settings
+    return Connections(
+        settings.limits, trusted=settings.trusted_proxies, knows_callers=knows_callers
+    )
 
 
 def _take_webhooks(app: FastAPI, parts: WebParts) -> None:

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from hansard.actions import logins, tokens
 from hansard.actions.tokens import Scope
+from hansard.web.connections import CONNECTION, Connection
 from hansard.web.parts import Caller, WebParts
 from hansard.web.problems import SAFE, Refusal
 
@@ -38,6 +39,9 @@ def wants(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
 
     async def caller(request: Request) -> Caller:
         found = await identify(request)
+        connection: Connection | None = request.scope.get(CONNECTION)
+        if connection is not None:
+            connection.name_caller(found.id)
         if not found.scope.allows(scope):
             raise Refusal(403, f"This needs the scope {scope}; the token has {found.scope}.")
         return found

@@ -51,8 +51,6 @@ async def listen(
         sessions.append(name(topic.removeprefix("session:"), "session"))
         await parts.store.read(read.head, sessions[-1], profile=caller.profile)
     streams: Streams = request.app.state.streams
-    if len(streams) >= parts.settings.limits.streams:
-        raise Refusal(503, "Too many streams are open.", after=5)
     return EventStream(
         parts,
         caller,

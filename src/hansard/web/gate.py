@@ -1,17 +1,20 @@
 """The gate before every path: names, origins, sizes, and the headers of every answer."""
 
-import ipaddress
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hansard.web.connections import CONNECTION, BodyBudget, Connection, place_of
 from hansard.web.headers import HEADERS
 from hansard.web.parts import LOOPBACK, Limits, WebSettings
 from hansard.web.problems import SAFE, Refusal, refusal
 
 API = "/api/"
 SMALL = ("/api/v1/login", "/login")
+CLIENT = "hansard.client"
+# A body of this size or less is not counted with the others: it costs no more than a connection.
+UNCOUNTED_BYTES = 64 * 1024
 _FRIENDLY = frozenset({"same-origin", "none"})
 
 
@@ -22,6 +25,7 @@ class Gate:
         self._app = app
         self._settings = settings
         self._hosts = LOOPBACK | {host.lower() for host in settings.allowed_hosts}
+        self._budget = BodyBudget(settings.limits.bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -31,15 +35,22 @@ class Gate:
         try:
             headers = Headers(scope=scope)
             self._check(scope, headers)
-            limit = _limit(scope["path"], self._settings.limits)
-            body = _Body(receive, headers, limit)
+            body = _Body(receive, headers, scope["path"], self._settings.limits, self._budget)
         except Refusal as error:
             response = refusal(error, is_write=scope["method"] not in SAFE)
             await response(scope, receive, guarded)
             return
-        await self._app(scope, body.receive, guarded)
+        try:
+            await self._app(scope, body.receive, guarded)
+        finally:
+            await self._budget.release(body)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
+        connection: Connection | None = scope.get(CONNECTION)
+        if connection is not None:
+            has_credential = "authorization" in headers or "cookie" in headers
+            connection.check(scope["path"], has_credential=has_credential)
+        scope[CLIENT] = self._client(scope, headers)
         host, scheme = self._address(scope, headers)
         if not is_known(host, self._hosts):
             raise Refusal(421, "This server does not answer to that name.")
@@ -64,14 +75,17 @@ class Gate:
             scheme = headers.get("x-forwarded-proto", scheme)
         return host.lower(), scheme
 
+    def _client(self, scope: Scope, headers: Headers) -> str:
+        """The address that a request came from: behind proxies, the last that is not one of them."""
+        client = scope.get("client")
+        peer = "" if client is None else client[0]
+        hops = ",".join(headers.getlist("x-forwarded-for")).split(",")
+        while self._is_trusted(peer) and hops and hops[-1].strip():
+            peer = hops.pop().strip()
+        return place_of(peer, ())[0]
+
     def _is_trusted(self, peer: str) -> bool:
-        if not self._settings.trusted_proxies:
-            return False
-        try:
-            address = ipaddress.ip_address(peer)
-        except ValueError:  # a socket in the file system has no address
-            return False
-        return any(address in network for network in self._settings.trusted_proxies)
+        return place_of(peer, self._settings.trusted_proxies)[1]
 
 
 def is_known(host: str, known: Iterable[str]) -> bool:
@@ -86,31 +100,35 @@ def _without_port(host: str) -> str:
 
 
 class _Body:
-    """A body that is refused as soon as it is known to be too large."""
+    """A body that is refused as soon as it is known to be too large, and read when there is room."""
 
-    def __init__(self, receive: Receive, headers: Headers, limit: int) -> None:
+    def __init__(
+        self, receive: Receive, headers: Headers, path: str, limits: Limits, budget: BodyBudget
+    ) -> None:
         self._receive = receive
-        self._left = limit
+        self._limit = limits.small_body_bytes if path in SMALL else limits.body_bytes
+        self._wait_seconds = limits.bodies_wait_seconds
+        self._budget = budget
+        self._size = 0
         said = headers.get("content-length")
-        if said is not None and (not said.isdecimal() or int(said[:20]) > limit):
-            raise _too_large(limit)
-        self._limit = limit
+        if said is not None and (not said.isdecimal() or int(said[:20]) > self._limit):
+            raise _too_large(self._limit)
 
     async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
+            before, more = self._size, len(message.get("body", b""))
+            self._size += more
+            if self._size > self._limit:
                 raise _too_large(self._limit)
+            if self._size > UNCOUNTED_BYTES:
+                size = more if before > UNCOUNTED_BYTES else self._size
+                await self._budget.take(self, size, seconds=self._wait_seconds)
         return message
 
 
 def _too_large(limit: int) -> Refusal:
     return Refusal(413, f"A request has {limit:,} bytes at most.")
-
-
-def _limit(path: str, limits: Limits) -> int:
-    return limits.small_body_bytes if path in SMALL else limits.body_bytes
 
 
 def _with_headers(send: Send, *, is_api: bool) -> Send:

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hansard.errors import HansardError
 from hansard.store.database import Tx
 from hansard.web.auth import Parts, Reader
+from hansard.web.connections import Connections
 from hansard.web.described import PUBLIC
 from hansard.web.parts import WebParts
 from hansard.web.problems import Refusal
@@ -73,7 +74,12 @@ async def metrics(request: Request, parts: Parts, caller: Reader) -> Response:
 
 
 def _of_the_server(request: Request, parts: WebParts) -> list[str]:
-    lines = _metric("hansard_streams_open", "gauge", {"": len(request.app.state.streams)})
+    connections: Connections = request.app.state.connections
+    lines = [
+        *_metric("hansard_streams_open", "gauge", {"": len(request.app.state.streams)}),
+        *_metric("hansard_connections_open", "gauge", {"": len(connections)}),
+        *_metric("hansard_connections_refused_total", "counter", {"": connections.refused}),
+    ]
     if parts.engine is not None:
         states = {
             f'{{loop="{_label(name)}"}}': int(state == "running")

@@ -54,18 +54,25 @@ class Upkeep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one caller may ask for."""
+    """How much one caller may ask for, and how slow it may be."""
 
     body_bytes: int = 36 * 1024 * 1024
     upload_bytes: int = 25 * 1024 * 1024
     small_body_bytes: int = 64 * 1024
     body_seconds: float = 60.0
     depth: int = 64
-    streams: int = 64
+    streams: int = 128
+    streams_per_caller: int = 16
     stream_stall_seconds: float = 20.0
     keep_alive_seconds: float = 15.0
     check_seconds: float = 1.0
     connections: int = 512
+    connections_per_address: int = 128
+    request_head_seconds: float = 10.0
+    response_stall_seconds: float = 60.0
+    # All bodies that are being read or handled; each costs several times its size while it is.
+    bodies_bytes: int = 48 * 1024 * 1024
+    bodies_wait_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -43,11 +44,14 @@ log = logging.getLogger("hansard.web")
 class Refusal(Exception):
     """A request that is refused before it reaches an action: the status says why."""
 
-    def __init__(self, status: int, detail: str, *, after: float | None = None) -> None:
+    def __init__(
+        self, status: int, detail: str, *, after: float | None = None, close: bool = False
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.after = after
+        self.close = close or status in _UNREAD
 
 
 def problem(
@@ -71,12 +75,20 @@ def refusal(error: Refusal, *, is_write: bool = False) -> Response:
     headers: dict[str, str] = {}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if error.status in _UNREAD:
+    if error.close:
         headers["Connection"] = "close"  # what is still to come is not wanted
     if error.after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.after)))
     more: dict[str, Any] = {"committed": "no"} if is_write else {}
     return problem(error.status, _NAMES[error.status], error.detail, headers=headers, **more)
+
+
+def raw_refusal(error: Refusal) -> bytes:
+    """A refusal as the wire has it, for a connection that has no request to answer."""
+    response = refusal(error)
+    status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n".encode()
+    head = b"".join(name + b": " + value + b"\r\n" for name, value in response.raw_headers)
+    return status + head + b"\r\n" + bytes(response.body)
 
 
 def install(app: FastAPI) -> None:

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from hansard.errors import BadInput, Conflict
 from hansard.web.app import create_app, create_webhook_app
+from hansard.web.connections import Connection
 from hansard.web.login import has_password, offer_link
 from hansard.web.parts import WebParts
 
@@ -59,11 +60,11 @@ async def serve(
     await check_exposure(parts, host, exposed=exposed)
     with contextlib.ExitStack() as leaving:
         own = leaving.enter_context(contextlib.closing(_listen(host, port)))
-        servers = {_Server(_config(parts, create_app(parts))): own}
+        servers = {_Server(_config(create_app(parts))): own}
         hooks = parts.settings.webhook_address
         if hooks is not None:
             door = leaving.enter_context(contextlib.closing(_listen(*hooks)))
-            servers[_Server(_config(parts, create_webhook_app(parts)))] = door
+            servers[_Server(_config(create_webhook_app(parts)))] = door
         ending = asyncio.Event() if stop is None else stop
         if stop is None:
             leaving.enter_context(_signals(ending))
@@ -145,7 +146,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _config(parts: WebParts, app: FastAPI) -> uvicorn.Config:
+def _config(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
@@ -154,7 +155,7 @@ def _config(parts: WebParts, app: FastAPI) -> uvicorn.Config:
         proxy_headers=False,
         ws="none",
         lifespan="on",
-        limit_concurrency=parts.settings.limits.connections,
+        http=Connection,  # it has the limits of connections, for which uvicorn's own are too coarse
         timeout_graceful_shutdown=int(STOP_SECONDS),
         h11_max_incomplete_event_size=64 * 1024,
     )

@@ -25,6 +25,7 @@ from hansard.web import heads
 from hansard.web.auth import is_still_good
 from hansard.web.jobs import Jobs
 from hansard.web.parts import Caller, WebParts
+from hansard.web.problems import Refusal, refusal
 from hansard.web.reading_on import FeedReader
 
 _HEADERS = [
@@ -42,6 +43,7 @@ class Streams:
 
     def __init__(self, parts: WebParts) -> None:
         self._open: set[EventStream] = set()
+        self._limits = parts.settings.limits
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = parts.store.listen(self._saw)
         self.closed = False
@@ -50,7 +52,17 @@ class Streams:
         return len(self._open)
 
     def add(self, stream: "EventStream") -> None:
-        """Watch for a stream."""
+        """Watch for a stream; refuse it when its caller, or all together, have too many."""
+        of_caller = sum(each.caller.id == stream.caller.id for each in self._open)
+        if of_caller >= self._limits.streams_per_caller:
+            raise Refusal(
+                429,
+                f"This token or login has {of_caller} event streams open, which is the most it may "
+                "have; close one first.",
+                after=5,
+            )
+        if len(self._open) >= self._limits.streams:
+            raise Refusal(503, "Too many event streams are open.", after=5)
         self._loop = asyncio.get_running_loop()
         self._open.add(stream)
 
@@ -99,7 +111,7 @@ class EventStream(Response):
         self.background = None
         self.wake = asyncio.Event()
         self._parts = parts
-        self._caller = caller
+        self.caller = caller
         self._streams = streams
         self._shows_list = shows_list
         self._sessions = sessions
@@ -112,7 +124,11 @@ class EventStream(Response):
         self._sent_at = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._streams.add(self)
+        try:
+            self._streams.add(self)
+        except Refusal as error:
+            await refusal(error)(scope, receive, send)
+            return
         gone = asyncio.ensure_future(_until_gone(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
@@ -132,7 +148,7 @@ class EventStream(Response):
         limits = self._parts.settings.limits
         await self._begin(send, ending)
         while not gone.done() and not self._streams.closed:
-            if not await is_still_good(self._parts, self._caller):
+            if not await is_still_good(self._parts, self.caller):
                 await self._send(send, event("closed", {"reason": "no longer allowed"}))
                 return
             self.wake.clear()
@@ -155,12 +171,12 @@ class EventStream(Response):
             # An entry and the head that follows it have the same id: a client that was cut between
             # them has the entry, and not the head.
             told = await self._parts.store.read(
-                _heads, sorted(self._sessions), profile=self._caller.profile
+                _heads, sorted(self._sessions), profile=self.caller.profile
             )
             if told:
                 position = self._reader.position
                 await self._send(send, b"".join(frame(*each, id=position) for each in told))
-        if engine is None or not self._sessions or engine.parts.profile != self._caller.profile:
+        if engine is None or not self._sessions or engine.parts.profile != self.caller.profile:
             return
         # No await between listening and looking: nothing is said in between.
         self._live = ending.enter_context(engine.parts.bus.listen())
@@ -224,7 +240,7 @@ class EventStream(Response):
         self._sent_at = time.monotonic()
 
     def _concerns(self, change: Change) -> bool:
-        if change.profile != self._caller.profile:
+        if change.profile != self.caller.profile:
             return False
         return self._shows_list or change.session_id in self._sessions
 
