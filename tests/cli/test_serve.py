@@ -83,3 +83,22 @@ def test_it_names_a_channel_that_it_does_not_know(hansard: Program) -> None:
 
     assert answer.code == 1
     assert "telegraph" in answer.line
+
+
+def test_a_link_from_the_command_line_lets_a_browser_in_once(hansard: Program) -> None:
+    hansard.append("new", "hello")
+    with serving(hansard) as (_, said):
+        answer = hansard("password", "link", "--address", said["address"], "--json")
+        link = answer.json["login_link"]
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+
+        with browser.open(link, timeout=60):
+            pass
+        with browser.open(f"{said['address']}/api/v1/me", timeout=60) as me:
+            scope = json.loads(me.read())["scope"]
+        with pytest.raises(urllib.error.HTTPError) as again:
+            urllib.request.urlopen(link, timeout=60)
+        again.value.close()
+
+    assert scope == "admin"
+    assert again.value.code == 403

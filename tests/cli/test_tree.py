@@ -77,6 +77,7 @@ WORK = {
     "hansard config check": [],
     "hansard password set": [],
     "hansard password clear": [],
+    "hansard password link": [],
     "hansard password hash": [],
     "hansard tokens add": [],
     "hansard tokens list": [],

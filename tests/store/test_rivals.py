@@ -265,12 +265,14 @@ def test_wrong_passwords_at_once_are_counted_one_by_one(worlds: list[World]) -> 
 
         at_once(
             *(
-                lambda w=w: w.write(logins.count_guess, profile="main", right=False, now=now)
+                lambda w=w: w.write(
+                    logins.count_guess, profile="main", right=False, now=now, most=few + 1
+                )
                 for w in (worlds * few)[:few]
             )
         )
 
         one.read(logins.check_guard, profile="main", now=now)
-        one.write(logins.count_guess, profile="main", right=False, now=now)
+        one.write(logins.count_guess, profile="main", right=False, now=now, most=few + 1)
         with pytest.raises(RetryLater):
             one.read(logins.check_guard, profile="main", now=now)

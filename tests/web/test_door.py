@@ -22,6 +22,7 @@ from hansard.web.app import create_app
 from hansard.web.auth import CSRF_HEADER
 from hansard.web.described import PUBLIC
 from hansard.web.gate import is_known
+from hansard.web.login import offer_link
 from hansard.web.parts import LOOPBACK, WebParts
 from hansard.web.server import _listen, check_exposure, is_loopback, serve
 from tests.web.conftest import API, Client, Served
@@ -345,6 +346,81 @@ async def test_guessing_is_slowed_down(server: Served) -> None:
     assert int(right.headers["retry-after"]) >= 1
     server.world.clock.tick(10)
     assert (await browser.call("POST", "/login", json={"password": PASSWORD})).status_code == 200
+
+
+async def guess(browser: Browser, address: str, password: str = "a guess at it") -> httpx2.Response:
+    """Try a password through the proxy, from this address."""
+    headers = {"X-Forwarded-For": address}
+    body = {"password": password}
+    return await browser.http.post(f"{API}/login", json=body, headers=headers)
+
+
+async def test_wrong_passwords_lock_only_the_address_they_came_from(servers: Any) -> None:
+    server: Served = await servers(trusted_proxies=(ip_network("127.0.0.0/8"),))
+    first = await with_password(server)
+    browser = Browser(await server.fresh())
+    waits = []
+    for _ in range(logins.WRONG_PASSWORDS + 4):
+        told = await guess(browser, "203.0.113.9")
+        if told.status_code == 429:
+            waits.append(int(told.headers["retry-after"]))
+            assert "hansard password link" in told.json()["detail"]
+            server.world.clock.tick(waits[-1])
+
+    locked = await guess(browser, "203.0.113.9", PASSWORD)
+    elsewhere = await guess(browser, "203.0.113.10", PASSWORD)
+
+    assert waits == sorted(set(waits)), "each wait is longer than the one before"
+    assert (locked.status_code, elsewhere.status_code) == (429, 200)
+    assert (await first.call("GET", "/me")).status_code == 200
+
+
+async def test_an_address_that_nobody_vouches_for_is_not_believed(server: Served) -> None:
+    await with_password(server)
+    browser = Browser(await server.fresh())
+
+    answers = [
+        (await guess(browser, f"203.0.113.{n}")).status_code
+        for n in range(logins.WRONG_PASSWORDS + 1)
+    ]
+
+    assert answers[-1] == 429
+
+
+async def test_guesses_from_many_addresses_lock_out_strangers_alone(
+    servers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = 8
+    monkeypatch.setattr(logins.count_guess, "__kwdefaults__", {"most": few})
+    server: Served = await servers(trusted_proxies=(ip_network("127.0.0.0/8"),))
+    first = await with_password(server)
+    browser = Browser(await server.fresh())
+    assert (await guess(browser, "198.51.100.7", PASSWORD)).status_code == 200
+    for n in range(few):
+        assert (await guess(browser, f"203.0.113.{n}")).status_code == 401
+
+    stranger = await guess(browser, "203.0.113.99", PASSWORD)
+    known = await guess(browser, "198.51.100.7", PASSWORD)
+    for n in range(few):
+        await guess(browser, f"203.0.113.{n + 100}")
+    link = await offer_link(server.parts, server.address)
+    by_link = await (await server.fresh()).get(link)
+    on_the_machine = await browser.http.post(f"{API}/login", json={"password": PASSWORD})
+
+    assert (stranger.status_code, known.status_code) == (429, 200)
+    assert (by_link.status_code, on_the_machine.status_code) == (303, 200)
+    assert (await first.call("GET", "/me")).status_code == 200
+
+
+async def test_many_passwords_at_once_do_not_queue_up(server: Served) -> None:
+    await with_password(server)
+    browsers = [Browser(await server.fresh()) for _ in range(6)]
+
+    answers = await asyncio.gather(
+        *(each.call("POST", "/login", json={"password": "a guess"}) for each in browsers)
+    )
+
+    assert {each.status_code for each in answers} == {401, 429}
 
 
 async def test_a_new_password_logs_the_other_browsers_out(server: Served) -> None:

@@ -17,6 +17,8 @@ LINK_LIFE = timedelta(seconds=60)
 SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 1024
 WRONG_PASSWORDS = 5
+# From all addresses together, before passwords of strangers are refused for a while.
+WRONG_ANYWHERE = 100
 LONGEST_LOCK = timedelta(minutes=15)
 # 16 MiB and some 50 ms for each guess.
 _COST, _BLOCK, _LANES = 2**14, 8, 1
@@ -113,21 +115,32 @@ def password_of(tx: Tx, *, profile: str) -> str | None:
 
 
 def check_guard(tx: Tx, *, profile: str, now: datetime) -> None:
-    """Refuse a guess while the door is locked."""
+    """Refuse a stranger's guess after too many wrong ones from all addresses together."""
     row = tx.one("get_login_guard", profile=profile)
     if row is not None and to_micros(now) < row[1]:
         wait = (from_micros(row[1]) - now).total_seconds()
-        raise RetryLater(f"Too many wrong passwords; try again in {wait:.0f} s.", after=wait)
+        raise RetryLater(
+            f"Too many wrong passwords from many addresses; try again in {wait:.0f} s.", after=wait
+        )
 
 
-def count_guess(tx: Tx, *, profile: str, right: bool, now: datetime) -> None:
-    """Note a guess; each wrong one after the fifth locks the door twice as long."""
+def count_guess(
+    tx: Tx, *, profile: str, right: bool, now: datetime, most: int = WRONG_ANYWHERE
+) -> None:
+    """Count a guess from anywhere; each wrong one from the `most`-th on locks twice as long."""
     # Before the count is read: on PostgreSQL several servers would count several guesses as one.
     tx.one("lock_key", profile=profile, key="login")
     row = tx.one("get_login_guard", profile=profile)
     wrong = 0 if right else 1 + (0 if row is None else int(row[0]))
-    locked = to_micros(now) + _lock_micros(wrong) if wrong >= WRONG_PASSWORDS else 0
+    locked = to_micros(now + lock_after(wrong, most=most)) if wrong >= most else 0
     tx.run("set_login_guard", profile=profile, wrong=wrong, locked_until=locked)
+
+
+def lock_after(wrong: int, *, most: int = WRONG_PASSWORDS) -> timedelta:
+    """How long no further password is tried after so many wrong ones."""
+    if wrong < most:
+        return timedelta()
+    return min(timedelta(seconds=5) * 2 ** min(wrong - most, 20), LONGEST_LOCK)
 
 
 def hash_password(password: str, salt: bytes) -> str:
@@ -158,11 +171,6 @@ def _scrypt(password: str, salt: bytes) -> bytes:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-def _lock_micros(wrong: int) -> int:
-    seconds = min(2.0 ** min(wrong - WRONG_PASSWORDS, 20) * 5, LONGEST_LOCK.total_seconds())
-    return int(seconds * 1_000_000)
 
 
 def _login(row: Row) -> Login:

@@ -4,12 +4,15 @@ import getpass
 import secrets
 import sys
 
+import click
+
 from hansard.actions import logins
 from hansard.cli.console import Console
 from hansard.cli.tree import command, group, pass_console
 from hansard.errors import BadInput
 
 SALT_BYTES = 16
+LINK_BYTES = 32
 
 password = group(
     "password",
@@ -17,6 +20,7 @@ password = group(
     {
         "set": ("password:set_password", "Set the password of the workbench."),
         "clear": ("password:clear", "Take the password away."),
+        "link": ("password:link", "Make a link that lets one browser in, once."),
         "hash": ("password:hash_password", "Print what `[web] password_hash` wants."),
     },
 )
@@ -48,6 +52,35 @@ def clear(console: Console) -> None:
         ).result()
         value = {"profile": house.profile, "password": False}
     console.answer(value, "There is no password any more; `hansard serve` prints a link.")
+
+
+@command(
+    "link",
+    example="hansard password link\nhansard password link --address https://hansard.example.org",
+)
+@click.option(
+    "--address",
+    default="http://127.0.0.1:8741",
+    metavar="URL",
+    help="Where browsers reach the server.",
+)
+@pass_console
+def link(console: Console, *, address: str) -> None:
+    """Make a link that lets one browser in, once, within a minute; the server must be running.
+
+    It works also while wrong passwords have locked the login, and when no password is set.
+    """
+    if not address.startswith(("http://", "https://")):
+        raise BadInput(f"{address!r} is no address; write one like http://127.0.0.1:8741.")
+    code = secrets.token_hex(LINK_BYTES)
+    with console.house() as house:
+        house.writing(
+            logins.offer_link, code, profile=house.profile, when=house.occasion()
+        ).result()
+    made = f"{address.rstrip('/')}/login?code={code}"
+    if not console.json:
+        console.note("Open this once, within a minute:")
+    console.answer({"login_link": made}, made)
 
 
 @command("hash", example="hansard password hash")

@@ -34,6 +34,7 @@ from hansard.web.answers import json_response
 from hansard.web.auth import reading
 from hansard.web.connections import Connections
 from hansard.web.gate import Gate
+from hansard.web.guesses import Guesses
 from hansard.web.jobs import Jobs
 from hansard.web.parts import WebParts
 from hansard.web.stream import Streams
@@ -76,6 +77,7 @@ def create_app(parts: WebParts) -> FastAPI:
     app.state.parts = parts
     app.state.counts = counts
     app.state.connections = _connections(parts)
+    app.state.guesses = Guesses()
     app.state.streams = Streams(parts)
     app.state.imports = Jobs(parts, app.state.streams.wake, kind="import")
     app.state.upkeep = Jobs(parts, app.state.streams.wake, kind="task")

@@ -17,15 +17,18 @@ from hansard.web.answers import answer, change, items, json_response, name
 from hansard.web.auth import Admin, Parts, Reader, cookie_name, csrf_of
 from hansard.web.bodies import Password, PasswordChange, read_body, read_raw
 from hansard.web.described import PUBLIC, takes
+from hansard.web.gate import CLIENT
+from hansard.web.guesses import OTHER_WAY, Guesses
 from hansard.web.pages import login_page, own_place
-from hansard.web.parts import WebParts
-from hansard.web.problems import Refusal
+from hansard.web.parts import Caller, WebParts
+from hansard.web.problems import Refusal, refusal
 
 router = APIRouter(tags=["login"])
 pages = APIRouter(include_in_schema=False)
 SECRET_BYTES = 32
 SALT_BYTES = 16
 _WRONG = "The password is wrong."
+_KEPT_HEADERS = ("retry-after", "connection")
 
 
 async def offer_link(parts: WebParts, address: str) -> str:
@@ -48,8 +51,12 @@ async def enter_by_link(
     cookie = parts.chance(SECRET_BYTES).hex()
     found = await parts.store.write(logins.enter_by_link, code[:200], cookie, when=parts.occasion())
     if found is None:
-        said = "That link was used or is too old. Start the server again for a new one."
+        said = (
+            "That link was used or is too old. Make a new one on the server's machine: "
+            "hansard password link"
+        )
         return HTMLResponse(login_page(said), 403)
+    _guesses(request).trust(_client(request))
     return _let_in(request, RedirectResponse("/", 303), cookie, found)
 
 
@@ -59,9 +66,11 @@ async def enter_by_form(request: Request, parts: Parts) -> Response:
     said = parse_qs((await read_raw(request)).decode("utf-8", "replace"))
     password, place = said.get("password", [""])[0], said.get("next", ["/"])[0]
     try:
-        cookie, found = await _enter(parts, password)
+        cookie, found = await _enter(request, parts, password)
     except Refusal as error:
-        return HTMLResponse(login_page(error.detail, place), error.status)
+        headers = refusal(error).headers
+        kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
+        return HTMLResponse(login_page(error.detail, place), error.status, headers=kept)
     return _let_in(request, RedirectResponse(own_place(place), 303), cookie, found)
 
 
@@ -69,7 +78,7 @@ async def enter_by_form(request: Request, parts: Parts) -> Response:
 async def enter_by_password(request: Request, parts: Parts) -> Response:
     """Come in with the password: sets the cookie, and says what to send with every change."""
     body, _ = await read_body(request, Password)
-    cookie, found = await _enter(parts, body.password)
+    cookie, found = await _enter(request, parts, body.password)
     return _let_in(request, json_response({"csrf": csrf_of(cookie)}), cookie, found)
 
 
@@ -128,7 +137,7 @@ async def set_password(request: Request, parts: Parts, caller: Admin) -> Respons
         raise Conflict("The password stands in the configuration; change it there.")
     kept = await parts.store.read(logins.password_of, profile=caller.profile)
     if kept is not None:
-        await _check(parts, body.old or "", kept, profile=caller.profile)
+        await _check(request, parts, body.old or "", kept, profile=caller.profile, caller=caller)
     hashed = None
     if body.new is not None:
         salt = parts.chance(SALT_BYTES)
@@ -150,11 +159,15 @@ async def _password(parts: WebParts) -> str | None:
     return configured or await parts.store.read(logins.password_of, profile=parts.profile)
 
 
-async def _enter(parts: WebParts, password: str) -> tuple[str, Login]:
+async def _enter(request: Request, parts: WebParts, password: str) -> tuple[str, Login]:
     kept = await _password(parts)
     if kept is None:
-        raise Refusal(403, "No password is set; use the link that the server prints at its start.")
-    await _check(parts, password, kept, profile=parts.profile)
+        raise Refusal(
+            403,
+            "No password is set; use the link that the server prints at its start, or make a new one "
+            "on its machine: hansard password link",
+        )
+    await _check(request, parts, password, kept, profile=parts.profile)
     cookie = parts.chance(SECRET_BYTES).hex()
     found = await parts.store.write(
         logins.enter, cookie, profile=parts.profile, when=parts.occasion()
@@ -162,18 +175,41 @@ async def _enter(parts: WebParts, password: str) -> tuple[str, Login]:
     return cookie, found
 
 
-async def _check(parts: WebParts, password: str, kept: str, *, profile: str) -> None:
+async def _check(
+    request: Request,
+    parts: WebParts,
+    password: str,
+    kept: str,
+    *,
+    profile: str,
+    caller: Caller | None = None,
+) -> None:
     """Compare a password, one guess at a time; each guess is counted before its answer."""
-    async with _ONE_GUESS:
+    guesses, address = _guesses(request), _client(request)
+    guesses.check(address, now=parts.clock.now())
+    async with guesses.turn(address):
         now = parts.clock.now()
-        try:
-            await parts.store.read(logins.check_guard, profile=profile, now=now)
-        except RetryLater as error:
-            raise Refusal(429, str(error), after=error.after) from error
+        guesses.check(address, now=now)
+        if caller is None and guesses.is_stranger(address):
+            try:
+                await parts.store.read(logins.check_guard, profile=profile, now=now)
+            except RetryLater as error:
+                raise Refusal(429, f"{error} Or: {OTHER_WAY}.", after=error.after) from error
         right = await asyncio.to_thread(logins.password_fits, password, kept)
+        guesses.note(address, right=right, now=now)
         await parts.store.write(logins.count_guess, profile=profile, right=right, now=now)
     if not right:
         raise Refusal(401, _WRONG)
+
+
+def _guesses(request: Request) -> Guesses:
+    found: Guesses = request.app.state.guesses
+    return found
+
+
+def _client(request: Request) -> str:
+    """The address that counts the guesses of this request."""
+    return str(request.scope.get(CLIENT, ""))
 
 
 def _let_in(request: Request, response: Response, cookie: str, login: Login) -> Response:
@@ -187,6 +223,3 @@ def _let_in(request: Request, response: Response, cookie: str, login: Login) -> 
         samesite="strict",
     )
     return response
-
-
-_ONE_GUESS = asyncio.Semaphore(1)
