@@ -13,6 +13,7 @@ MAY_IMPORT_LATE: dict[str, set[str]] = {
     "hansard.cli.markdown": {"rich"},
     "hansard.agents.tool_calls": {"hansard.agents.mcp_tools"},
     "hansard.app.session": {"hansard.formats.message_input"},
+    "hansard.app.mcp": {"hansard.app"},
     "hansard.testing.postgres": {"psycopg"},
 }
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp.client.streamable_http import streamable_http_client
 
-from hansard.actions import compact, log
+from hansard.actions import compact, log, tokens
+from hansard.actions.tokens import Scope
 from hansard.app.house import House, open_house
 from hansard.app.session import Session
 from hansard.clock import SystemClock
@@ -231,29 +233,127 @@ async def test_a_message_names_the_tools_it_calls_and_shows_what_they_said(house
     assert shown[2]["text"] == "3 lines"
 
 
-async def test_over_http_only_this_machine_is_answered(tmp_path: Path) -> None:
+class Served:
+    """`hansard mcp --http` as a process of its own, with tokens for it."""
+
+    def __init__(self, port: int, tokens: dict[str, str]) -> None:
+        self.address = f"http://127.0.0.1:{port}/mcp"
+        self._tokens = tokens
+
+    def headers(self, who: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._tokens[who]}"}
+
+    @asynccontextmanager
+    async def client(self, who: str) -> AsyncIterator[Client]:
+        async with (
+            httpx2.AsyncClient(headers=self.headers(who)) as http,
+            Client(streamable_http_client(self.address, http_client=http)) as caller,
+        ):
+            yield caller
+
+    async def post(self, body: Any = None, **headers: str) -> httpx2.Response:
+        """A request without the library's client."""
+        accept = {"Accept": "application/json, text/event-stream"}
+        async with httpx2.AsyncClient() as program:
+            return await program.post(self.address, headers=accept | headers, json=body or {})
+
+
+@pytest.fixture
+async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with open_house(home=str(tmp_path)) as house:
-        session(house, "Harbour", "hello harbour")
-    address = f"http://127.0.0.1:{port}/mcp"
-    program = [sys.executable, "-m", "hansard", "mcp", "--http", f"127.0.0.1:{port}"]
+    given = {}
+    for number, (who, profile, scope) in enumerate(
+        [
+            ("reader", "main", Scope.READ),
+            ("writer", "main", Scope.WRITE),
+            ("revoked", "main", Scope.ADMIN),
+            ("neighbour", "other", Scope.ADMIN),
+        ]
+    ):
+        with open_house(home=str(tmp_path), profile=profile) as house:
+            given[who] = tokens.secret(number.to_bytes(tokens.SECRET_BYTES))
+            made = house.writing(
+                tokens.add, given[who], profile=profile, scope=scope, when=house.occasion()
+            ).result()
+            if who == "revoked":
+                house.writing(
+                    tokens.revoke, made.id, profile=profile, when=house.occasion()
+                ).result()
+            if who == "reader":
+                session(house, "Harbour", "hello harbour")
+    program = [sys.executable, "-m", "hansard", "mcp", "--write", "--http", f"127.0.0.1:{port}"]
     environ = {**os.environ, "HANSARD_HOME": str(tmp_path)}
     process = await asyncio.create_subprocess_exec(*program, env=environ)
     try:
         await _listening(port)
-        async with Client(address) as caller:
-            found = await asked(caller, "search_sessions", query="harbour")
-        async with httpx2.AsyncClient() as browser:
-            headers = {"Host": "evil.example", "Accept": "application/json"}
-            forged = await browser.post(address, headers=headers, json={})
+        yield Served(port, given)
     finally:
         process.terminate()
         await process.wait()
 
+
+async def test_over_http_a_token_is_needed(over_http: Served) -> None:
+    async with over_http.client("reader") as caller:
+        found = await asked(caller, "search_sessions", query="harbour")
+    nobody = await over_http.post()
+    wrong = await over_http.post(Authorization="Bearer hsd_wrong")
+    revoked = await over_http.post(**over_http.headers("revoked"))
+    neighbour = await over_http.post(**over_http.headers("neighbour"))
+
     assert found["hits"][0]["title"] == "Harbour"
-    assert forged.status_code in (400, 403, 421)
+    assert [each.status_code for each in (nobody, wrong, revoked)] == [401, 401, 401]
+    assert nobody.headers["www-authenticate"] == "Bearer"
+    assert neighbour.status_code == 403
+    for refused in (nobody, wrong, revoked, neighbour):
+        assert "Harbour" not in refused.text
+
+
+async def test_over_http_a_token_that_reads_does_not_write(over_http: Served) -> None:
+    more = {"session": "Harbour", "role": "user", "text": "more"}
+    async with over_http.client("reader") as caller:
+        refused = await caller.call_tool("append_message", more)
+        window = await asked(caller, "get_messages", session="Harbour")
+    async with over_http.client("writer") as caller:
+        done = await asked(caller, "append_message", **more)
+
+    assert refused.is_error
+    assert "scope write" in str(refused.content[0])
+    assert len(window["messages"]) == 1
+    assert done["cite"].endswith("#2")
+
+
+async def test_over_http_a_session_goes_on_only_with_its_own_token(over_http: Served) -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+    began = await over_http.post(hello, **over_http.headers("writer"))
+    its_id = {"Mcp-Session-Id": began.headers["mcp-session-id"]}
+    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+
+    own = await over_http.post(ask, **over_http.headers("writer"), **its_id)
+    another = await over_http.post(ask, **over_http.headers("reader"), **its_id)
+
+    assert (began.status_code, own.status_code, another.status_code) == (200, 200, 404)
+
+
+@pytest.mark.parametrize("header", ["Host", "Origin"])
+async def test_over_http_another_site_is_refused_with_a_token_too(
+    over_http: Served, header: str
+) -> None:
+    value = "evil.example" if header == "Host" else "https://evil.example"
+
+    forged = await over_http.post(**over_http.headers("reader"), **{header: value})
+
+    assert forged.status_code in (403, 421)
 
 
 async def _listening(port: int) -> None:

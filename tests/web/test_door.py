@@ -24,7 +24,7 @@ from hansard.web.described import PUBLIC
 from hansard.web.gate import is_known
 from hansard.web.login import offer_link
 from hansard.web.parts import LOOPBACK, WebParts
-from hansard.web.server import _listen, check_exposure, is_loopback, serve
+from hansard.web.server import check_exposure, is_loopback, listen, serve
 from tests.web.conftest import API, Client, Served
 
 PASSWORD = "correct horse battery"
@@ -484,7 +484,7 @@ async def test_a_webhook_is_there_only_with_its_adapter(servers: Any) -> None:
 
 def test_small_answers_do_not_wait_for_more() -> None:
     # asyncio sends at once only on sockets that are named as TCP.
-    made = _listen("127.0.0.1", 0)
+    made = listen("127.0.0.1", 0)
     made.close()
 
     assert made.proto == socket.IPPROTO_TCP

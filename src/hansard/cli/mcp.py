@@ -17,11 +17,12 @@ from hansard.errors import BadInput
 def mcp(console: Console, *, http: str | None, write: bool) -> None:
     """Run the MCP server: search, list and read sessions of this profile.
 
-    Tools that write are left out unless asked for.
+    Tools that write are left out unless asked for. Over HTTP a client needs a token of this profile
+    (`hansard tokens add`), and the scope `write` for the tools that write.
     """
     try:
         serving = importlib.import_module("hansard.app.mcp")
     except ModuleNotFoundError as error:
         raise BadInput(f"MCP needs an extra: install hansard[mcp] ({error}).") from error
     with console.house() as house:
-        asyncio.run(serving.serve_mcp(house, write=write, http=http))
+        asyncio.run(serving.serve_mcp(house, write=write, http=http, tell=console.note))

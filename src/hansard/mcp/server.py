@@ -15,6 +15,7 @@ from mcp.types import ToolAnnotations
 
 from hansard.errors import BadInput, HansardError, NotFound
 from hansard.mcp.arguments import check
+from hansard.mcp.authentication import check_may_write
 from hansard.mcp.tools import Tools
 
 INSTRUCTIONS = """\
@@ -37,6 +38,7 @@ class Server(MCPServer[Any]):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._methods: dict[str, Callable[..., Awaitable[Any]]] = {}
+        self.requires_token = False
 
     def offer(self, name: str, method: Callable[..., Awaitable[Any]]) -> None:
         """Offer a tool."""
@@ -50,6 +52,8 @@ class Server(MCPServer[Any]):
         try:
             if method is None:
                 raise BadInput(f"There is no such tool; there are {', '.join(self._methods)}.")
+            if self.requires_token and name in WRITING:
+                check_may_write(getattr(context.request_context, "request", None))
             check(name, method, arguments)
             return await super().call_tool(name, arguments, context)
         except HansardError as error:
@@ -73,7 +77,7 @@ def build(tools: Tools, *, write: bool = False, version: str = "") -> Server:
 
 
 def check_address(text: str) -> tuple[str, int]:
-    """Read HOST:PORT; only this machine may be served, because there is no password."""
+    """Read HOST:PORT; only this machine is served, because there is no encryption."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise BadInput(f"{text!r} is no address: write 127.0.0.1:8742.")

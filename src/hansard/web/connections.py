@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any, Literal, cast
 
 import h11
+import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -26,6 +27,7 @@ HEALTH_RESERVE = 16
 # Files that the process needs besides connections: the database, channels, agents.
 OTHER_FILES = 128
 LEAST_CONNECTIONS = 32
+STOP_SECONDS = 5
 log = logging.getLogger(__name__)
 
 # Whom a connection may serve: anyone; whoever shows a token or a login; a health check.
@@ -117,8 +119,8 @@ class Connection(H11Protocol):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        config: Any = self.config.app
-        self._all: Connections = config.state.connections
+        assert isinstance(self.config, ServerConfig)
+        self._all = self.config.connections
         self._limits = self._all.limits
         self.app = self._known_to(self.app)
         self.address = ""
@@ -268,6 +270,26 @@ class Connection(H11Protocol):
     def _cancel_timers(self) -> None:
         self._cancel_request_timer()
         self._cancel_stall_timer()
+
+
+class ServerConfig(uvicorn.Config):
+    """How uvicorn serves an application of ours."""
+
+    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+        super().__init__(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="on",
+            # It has the limits of connections; uvicorn's own answer everybody alike with 503.
+            http=Connection,
+            timeout_graceful_shutdown=STOP_SECONDS,
+            h11_max_incomplete_event_size=64 * 1024,
+        )
+        self.connections = connections
 
 
 class BodyBudget:

@@ -15,11 +15,10 @@ from fastapi import FastAPI
 
 from hansard.errors import BadInput, Conflict
 from hansard.web.app import create_app, create_webhook_app
-from hansard.web.connections import Connection
+from hansard.web.connections import ServerConfig
 from hansard.web.login import has_password, offer_link
 from hansard.web.parts import WebParts
 
-STOP_SECONDS = 5.0
 BACKLOG = 256
 log = logging.getLogger("hansard.web")
 
@@ -59,19 +58,19 @@ async def serve(
     """
     await check_exposure(parts, host, exposed=exposed)
     with contextlib.ExitStack() as leaving:
-        own = leaving.enter_context(contextlib.closing(_listen(host, port)))
-        servers = {_Server(_config(create_app(parts))): own}
+        own = leaving.enter_context(contextlib.closing(listen(host, port)))
+        servers = {_Server(create_app(parts)): own}
         hooks = parts.settings.webhook_address
         if hooks is not None:
-            door = leaving.enter_context(contextlib.closing(_listen(*hooks)))
-            servers[_Server(_config(create_webhook_app(parts)))] = door
+            door = leaving.enter_context(contextlib.closing(listen(*hooks)))
+            servers[_Server(create_webhook_app(parts))] = door
         ending = asyncio.Event() if stop is None else stop
         if stop is None:
             leaving.enter_context(_signals(ending))
 
         async def ready() -> None:
             if on_ready is not None:
-                addresses = [_address(each) for each in servers.values()]
+                addresses = [address_of(each) for each in servers.values()]
                 link = await offer_link(parts, addresses[0])
                 on_ready(Ready(addresses[0], own.getsockname()[1], link, *addresses[1:]))
 
@@ -124,8 +123,8 @@ async def check_exposure(parts: WebParts, host: str, *, exposed: bool) -> None:
 class _Server(uvicorn.Server):
     """Uvicorn without its own signals; it ends open streams before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(ServerConfig(app, app.state.connections))
         self.up = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -146,22 +145,8 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        lifespan="on",
-        http=Connection,  # it has the limits of connections, for which uvicorn's own are too coarse
-        timeout_graceful_shutdown=int(STOP_SECONDS),
-        h11_max_incomplete_event_size=64 * 1024,
-    )
-
-
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named as TCP: only then asyncio sends small answers at once, and not after 40 ms.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -179,7 +164,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return made
 
 
-def _address(listening: socket.socket) -> str:
+def address_of(listening: socket.socket) -> str:
+    """The address that a client writes to reach a socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
