@@ -140,7 +140,7 @@ def lock_after(wrong: int, *, most: int = WRONG_PASSWORDS) -> timedelta:
     """How long no further password is tried after so many wrong ones."""
     if wrong < most:
         return timedelta()
-    return min(timedelta(seconds=5) * 2 ** min(wrong - most, 20), LONGEST_LOCK)
+    return min(timedelta(seconds=5 * 2.0 ** min(wrong - most, 20)), LONGEST_LOCK)
 
 
 def hash_password(password: str, salt: bytes) -> str:
