@@ -82,7 +82,11 @@ def test_every_arrival_is_answered_once_whoever_dies(
 def _all_answered(
     said: dict[str | None, list[tuple[Role, str]]], reports: list[dict[str, str]]
 ) -> None:
-    """After each prompt comes a reply or a notice of interruption, and it was sent."""
+    """After each prompt comes a reply or a notice of interruption, and it was sent.
+
+    A reply that took long is kept before its turn ends; a process that dies in between leaves the
+    reply in the log, and the chat is told of the interruption instead.
+    """
     sent = {(line["to"], line["sent"]) for line in reports if "sent" in line}
     told = Counter(line["to"] for line in reports if line.get("sent", "").startswith("Interrupted"))
     for chat, log in said.items():
@@ -90,7 +94,7 @@ def _all_answered(
         unanswered = 0
         for (role, text), (following, reply) in zip(log, [*log[1:], (Role.USER, "")], strict=True):
             if role is Role.ASSISTANT:
-                assert (chat, text) in sent, f"the reply {text} was not delivered"
+                unanswered += (chat, text) not in sent
             elif following is Role.ASSISTANT:
                 # Several that waited together are answered together, by the last.
                 assert reply == text, f"{text} is answered by {reply}"

@@ -23,6 +23,8 @@ class Child:
     name: str
     number: int
     report: Path
+    _lines: list[dict[str, Any]] = field(default_factory=list)
+    _read: int = 0
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
@@ -39,12 +41,16 @@ class Child:
         return True
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it has reported so far."""
-        if not self.report.exists():
-            return []
-        text = self.report.read_bytes()
-        # The last line of one that was killed may be torn.
-        return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+        """What it has reported so far; only what is new is read from the file."""
+        if self.report.exists():
+            with self.report.open("rb") as file:
+                file.seek(self._read)
+                text = file.read()
+            # The last line of one that was killed may be torn.
+            whole = text[: text.rfind(b"\n") + 1]
+            self._read += len(whole)
+            self._lines += map(json.loads, whole.splitlines())
+        return list(self._lines)
 
 
 @dataclass
