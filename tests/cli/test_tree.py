@@ -6,14 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
 
-from hansard.actions import access
+from hansard.actions import access, deliver
 from hansard.app.house import open_house
 from hansard.cli.root import root
-from hansard.model.place import Person
+from hansard.model.part import Text
+from hansard.model.place import Channel, Person
+from hansard.model.surroundings import HomeChannel
 from tests.cli.conftest import Program
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.py"
@@ -71,6 +74,11 @@ WORK = {
     "hansard access approve": ["CODE"],
     "hansard access allow": ["telegram", "6"],
     "hansard access revoke": ["telegram", "5"],
+    "hansard deliveries list": [],
+    "hansard deliveries show": ["DELIVERY"],
+    "hansard deliveries retry": ["DELIVERY"],
+    "hansard deliveries redirect": ["DELIVERY", "webhook:home"],
+    "hansard deliveries abandon": ["DELIVERY"],
     "hansard channels list": [],
     "hansard channels check": ["webhook"],
     "hansard agents list": [],
@@ -173,6 +181,15 @@ def _asks_with_a_code(home: Path) -> str:
     return "K7QM2XPA"
 
 
+def _delivery(home: Path) -> str:
+    """Something waits in the outbox, and there is another channel for it; its id."""
+    with open_house(home=str(home)) as house:
+        given: dict[str, Any] = {"profile": "main", "when": house.occasion()}
+        house.writing(access.set_home, HomeChannel("webhook", "home"), **given).result()
+        words = (Text("hello"),)
+        return house.writing(deliver.enqueue, Channel("webhook", "1"), words, **given).result()
+
+
 @pytest.mark.parametrize(
     "path", [path for path in LEAVES if path not in ("hansard serve", "hansard mcp")]
 )
@@ -187,6 +204,8 @@ def test_every_command_prints_exactly_one_json_document(
         words["TOKEN"] = working("tokens", "add", "--json").json["id"]
     if "CODE" in WORK[path]:
         words["CODE"] = _asks_with_a_code(working.home)
+    if "DELIVERY" in WORK[path]:
+        words["DELIVERY"] = _delivery(working.home)
     args = [words.get(word, word) for word in WORK[path]]
 
     stdin = b"correct horse battery" if " password " in path else b""

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from hansard.actions import (
+    access,
     compact,
     deliver,
     projects,
@@ -28,6 +29,7 @@ from hansard.model.part import Text, ToolCall, ToolResult
 from hansard.model.place import Channel, ChatType, Source
 from hansard.model.reset import Policies, ResetMode, ResetPolicy
 from hansard.model.session import Kind, Shelf, TitleBy
+from hansard.model.surroundings import HomeChannel
 from hansard.model.usage import Usage
 from hansard.store import deliveries
 from hansard.store.database import Tx
@@ -293,7 +295,14 @@ def settle(s: Story, a: int, b: int) -> Any:
             done = s.world.write(deliver.abandon, name, reason=_pick(TEXTS, a))
         case _:
             channel, when = _pick(CHANNELS, a), s.world.when()
-            done = s.world.write(deliver.redirect, name, channel, profile="main", when=when)
+            home = HomeChannel(channel.platform, channel.chat_id)
+            s.world.write(access.set_home, home, profile="main", when=when)
+            given: dict[str, Any] = {
+                "profile": "main",
+                "when": when,
+                "platforms": {channel.platform},
+            }
+            done = s.world.write(deliver.redirect, name, channel, **given)
     return done, s.world.read(deliveries.get, name, profile="main")
 
 

@@ -1,8 +1,12 @@
 """Two programs want the same title, purge, delivery or count. PostgreSQL shows what SQLite hides."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from hansard.actions import (
+    access,
     deliver,
     logins,
     purge,
@@ -13,9 +17,11 @@ from hansard.actions import (
     usage,
 )
 from hansard.errors import Conflict, HansardError, NotFound, RetryLater
+from hansard.model.delivery import Delivery
 from hansard.model.part import Text
 from hansard.model.place import Channel
 from hansard.model.session import SessionHead
+from hansard.model.surroundings import HomeChannel
 from hansard.model.usage import Usage
 from hansard.store import ledger
 from hansard.store.database import Tx
@@ -218,10 +224,18 @@ def test_two_senders_never_claim_the_same_delivery(worlds: list[World]) -> None:
 
 
 def elsewhere(world: World, id: str) -> str:
-    channel = Channel("slack", world.name)
-    return world.write(deliver.redirect, id, channel, profile="main", when=world.when())
+    given: dict[str, Any] = {"profile": "main", "when": world.when(), "platforms": ("slack",)}
+    return world.write(deliver.redirect, id, Channel("slack", "home", world.name), **given).id
 
 
+@pytest.fixture
+def home(worlds: list[World]) -> None:
+    """A channel that every delivery may be redirected to, in whatever thread."""
+    world = worlds[0]
+    world.write(access.set_home, HomeChannel("slack", "home"), profile="main", when=world.when())
+
+
+@pytest.mark.usefixtures("home")
 def test_what_two_redirect_at_once_is_sent_once(worlds: list[World]) -> None:
     """P8: no copy but after an answer that was unclear."""
     one, channel = worlds[0], Channel("telegram", "1")
@@ -239,6 +253,7 @@ def test_what_two_redirect_at_once_is_sent_once(worlds: list[World]) -> None:
             one.write(deliver.mark_sent, each.id, holder="a", at=now)
 
 
+@pytest.mark.usefixtures("home")
 def test_what_is_redirected_while_it_is_claimed_is_sent_once(worlds: list[World]) -> None:
     one, two = worlds
     for number in range(ROUNDS):
@@ -254,6 +269,35 @@ def test_what_is_redirected_while_it_is_claimed_is_sent_once(worlds: list[World]
         assert isinstance(claimed, list)
         assert [each.id for each in claimed] == ([id] if isinstance(made, Conflict) else [])
         one.write(deliver.mark_sent, id, holder="a", at=now)
+
+
+@pytest.mark.parametrize("verb", [deliver.retry, deliver.abandon_by_owner])
+def test_what_its_owner_changes_while_it_is_claimed_is_sent_at_most_once(
+    worlds: list[World], verb: Callable[..., Delivery]
+) -> None:
+    """P8: either the sender has it, and the owner is told so, or the owner was first."""
+    one, two = worlds
+    for number in range(ROUNDS):
+        channel = Channel("telegram", str(number))
+        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+        now = one.clock.tick()
+
+        claimed, done = at_once(
+            lambda: one.write(deliver.claim, holder="a", seconds=9, now=now, platform="telegram"),  # noqa: B023
+            lambda: two.write(verb, id, profile="main", when=two.when()),  # noqa: B023
+        )
+
+        assert isinstance(claimed, list)
+        taken = [each.id for each in claimed]
+        if isinstance(done, Conflict):
+            assert taken == [id]
+        elif verb is deliver.abandon_by_owner:
+            assert taken == []
+        again = two.write(deliver.claim, holder="b", seconds=9, now=now, platform="telegram")
+        copies = taken + [each.id for each in again]
+        assert len(copies) <= 1
+        for each in copies:
+            assert one.write(deliver.mark_sent, each, holder="a" if taken else "b", at=now)
 
 
 def test_wrong_passwords_at_once_are_counted_one_by_one(worlds: list[World]) -> None:

@@ -9,7 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from hansard.actions import deliver
 from hansard.actions.tokens import Scope
+from hansard.model.part import Text
+from hansard.model.place import Channel
 from hansard.web.auth import CSRF_HEADER
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import Route, logged_in, routes
@@ -39,6 +42,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/schedules/{task}": {"paused": True},
     "/access": {"platform": "api", "person_id": "x"},
     "/bindings": {"key": "other/api/dm/chat=x"},
+    "/deliveries/{delivery_id}/redirect": {"channel": "api:x"},
     "/password": {"new": None},
 }
 
@@ -171,6 +175,10 @@ async def filled(server: Served, client: Client) -> Filled:
     waiting = await client.post(f"/sessions/{id}/turns", {"text": WORD}, status=202)
     await end_elsewhere(server, begun)
     await server.settle()
+    given: dict[str, Any] = {"profile": "main", "when": server.world.parts().occasion()}
+    parts = (Text(WORD),)
+    delivery = await server.store.write(deliver.enqueue, Channel("api", WORD), parts, **given)
+    await server.store.write(deliver.abandon, delivery, reason=WORD)
     plan = {"name": NAME, "timing": "@yearly", "prompt": WORD}
     await client.post("/schedules", plan, status=201)
     await client.post("/access", {"platform": "api", "person_id": NAME, "name": WORD}, status=201)
@@ -182,6 +190,7 @@ async def filled(server: Served, client: Client) -> Filled:
     known = {
         "session_id": id,
         "arrival_id": waiting["arrival_id"],
+        "delivery_id": delivery,
         "blob": blob.json()["blob"],
         "project": NAME,
         "task": NAME,
@@ -197,8 +206,17 @@ async def filled(server: Served, client: Client) -> Filled:
 
 async def record(client: Client) -> dict[str, Any]:
     """All that a profile can see of itself."""
-    paths = ("/sessions", "/projects", "/schedules", "/access", "/tokens", "/logins", "/bindings")
-    seen = {path: (await client.get(path))["items"] for path in paths}
+    paths = [
+        "sessions",
+        "projects",
+        "schedules",
+        "access",
+        "tokens",
+        "logins",
+        "bindings",
+        "deliveries",
+    ]
+    seen = {path: (await client.get(f"/{path}"))["items"] for path in paths}
     return seen | {"export": (await client.call("GET", "/export")).text}
 
 

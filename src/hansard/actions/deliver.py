@@ -1,15 +1,26 @@
 """Out of the outbox: claimed, sent, marked; at least once, in order for each channel."""
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from hansard.actions import access, places
 from hansard.clock import Occasion, to_micros
-from hansard.errors import Conflict, NotFound
+from hansard.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
+from hansard.model import document
+from hansard.model.cursor import Cursor
 from hansard.model.delivery import Delivery, DeliveryState
 from hansard.model.part import Part
 from hansard.model.place import Channel
 from hansard.store import deliveries, sessions
-from hansard.store.database import RaceLost, Tx
+from hansard.store.database import Tx
+
+GIVEN_UP = "given up by the owner"
+_LONGEST_REASON = 500
+_SHORTEST_REF = 4
+_CANDIDATES = 6
+_ID_LIKE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +129,155 @@ def bounce(tx: Tx, id: str, *, profile: str, platform: str, reason: str) -> bool
     return bool(tx.run("mark_bounced", id=id, **given))
 
 
-def redirect(tx: Tx, id: str, channel: Channel, *, profile: str, when: Occasion) -> str:
-    """Send what was abandoned or still waits to another channel instead; the new delivery's id."""
-    delivery = deliveries.get(tx, id, profile=profile)
-    if delivery is None:
-        raise NotFound(f"There is no delivery {id}.")
-    if delivery.state not in (DeliveryState.WAITING, DeliveryState.ABANDONED):
-        raise Conflict(f"Delivery {id} is {delivery.state}; nothing was changed.")
+@dataclass(frozen=True, slots=True)
+class DeliveryPage:
+    """A page of the outbox, and the cursor of the next one."""
+
+    items: tuple[Delivery, ...]
+    next: str | None
+
+
+def listing(
+    tx: Tx,
+    *,
+    profile: str,
+    limit: int,
+    state: DeliveryState | None = None,
+    channel: str | None = None,
+    cursor: str | None = None,
+) -> DeliveryPage:
+    """A page of the outbox, newest first. `channel` is a platform, or `platform:chat[:thread]`."""
+    before = Cursor.first() if cursor is None else Cursor.parse(cursor)
+    is_platform = channel is not None and ":" not in channel
+    found = deliveries.listing(
+        tx,
+        profile=profile,
+        before=before.no,
+        limit=limit + 1,
+        state=state,
+        platform=sessions.column(channel) if is_platform else None,
+        channel=None if channel is None or is_platform else str(Channel.parse(channel)),
+    )
+    page = tuple(found[:limit])
+    following = str(Cursor.after(page[-1].no, page[-1].no)) if len(found) > limit else None
+    return DeliveryPage(page, following)
+
+
+def find(tx: Tx, ref: str, *, profile: str) -> Delivery:
+    """A delivery by its id, or by a beginning that only one id has."""
+    wanted = document.speakable(ref)
+    found = deliveries.get(tx, wanted, profile=profile)
+    if found is None and len(wanted) >= _SHORTEST_REF and _ID_LIKE.fullmatch(wanted):
+        beyond = wanted + "\U0010ffff"
+        rows = tx.all(
+            "deliveries_by_prefix", first=wanted, beyond=beyond, profile=profile, limit=_CANDIDATES
+        )
+        ids = [id for (id,) in rows]
+        if len(ids) > 1:
+            raise Ambiguous(
+                f"{wanted!r} is the beginning of several deliveries: {', '.join(ids)}.", ids
+            )
+        found = deliveries.get(tx, ids[0], profile=profile) if ids else None
+    if found is None:
+        raise NotFound(f"There is no delivery {wanted}.")
+    return found
+
+
+def retry(tx: Tx, ref: str, *, profile: str, when: Occasion) -> Delivery:
+    """Send what waits or was abandoned as soon as possible, under the same id.
+
+    It goes before what still waits for its channel, because it is older.
+    """
+    delivery = find(tx, ref, profile=profile)
+    _refuse_empty(delivery)
+    if not tx.run("retry_delivery", id=delivery.id, now=to_micros(when.now)):
+        raise _not_changed(tx, delivery)
+    tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
+    return find(tx, delivery.id, profile=profile)
+
+
+def abandon_by_owner(
+    tx: Tx, ref: str, *, profile: str, when: Occasion, reason: str = GIVEN_UP
+) -> Delivery:
+    """Give up what waits: it is not sent, and the next for its channel goes on."""
+    delivery = find(tx, ref, profile=profile)
+    said = sessions.column(" ".join(reason.split())[:_LONGEST_REASON] or GIVEN_UP)
+    now = to_micros(when.now)
+    if not tx.run("mark_abandoned_by_owner", id=delivery.id, reason=said, now=now):
+        raise _not_changed(tx, delivery)
+    tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
+    return find(tx, delivery.id, profile=profile)
+
+
+def redirect(
+    tx: Tx,
+    ref: str,
+    channel: Channel,
+    *,
+    profile: str,
+    when: Occasion,
+    platforms: Collection[str],
+) -> Delivery:
+    """Send what waits or was abandoned to another channel instead; the new delivery.
+
+    `platforms`: those that this installation delivers to. The channel must be a chat that has or had a conversation
+    in this profile, or its platform's home channel: a mistyped id must not send someone's words to a stranger.
+    """
+    delivery = find(tx, ref, profile=profile)
+    _check_target(tx, channel, profile=profile, platforms=platforms)
+    if channel == delivery.channel:
+        raise BadInput(f"Delivery {delivery.id} goes to {channel} already; retry it instead.")
+    _refuse_empty(delivery)
     session = None
     if delivery.session_id is not None:
         session = sessions.get(tx, delivery.session_id, profile=profile)
     no = None if session is None else session.no
-    made = enqueue(tx, channel, delivery.parts, profile=profile, when=when, session_no=no)
-    if not tx.run("mark_redirected", id=id, to=made):
-        raise RaceLost  # someone else has redirected it meanwhile, or is sending it
-    return made
+    made = when.new_id()
+    # First the old one: whoever is sending it, or has redirected it, is found out before anything is made.
+    if not tx.run("mark_redirected", id=delivery.id, to=made, now=to_micros(when.now)):
+        raise _not_changed(tx, delivery)
+    deliveries.insert(
+        tx, made, profile=profile, channel=channel, parts=delivery.parts, at=when.now, session_no=no
+    )
+    tx.after_commit(DeliveryCame(profile, str(channel)))
+    # What waited behind it may go on.
+    tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
+    return find(tx, made, profile=profile)
+
+
+def _check_target(tx: Tx, channel: Channel, *, profile: str, platforms: Collection[str]) -> None:
+    if channel.platform not in platforms:
+        known = ", ".join(sorted(platforms)) or "none"
+        raise NotAllowed(
+            f"There is no channel {channel.platform!r} in this configuration (there are: {known}); "
+            "nothing was changed."
+        )
+    homes = access.homes(tx, profile=profile)
+    if any((home.platform, home.chat_id) == (channel.platform, channel.chat_id) for home in homes):
+        return
+    if not places.has_conversation(tx, channel, profile=profile):
+        raise NotAllowed(
+            f"Nobody has talked with the agent in {channel}, and it is no home channel; nothing was changed. "
+            "Write to the agent there, or send it /sethome there, and redirect again."
+        )
+
+
+def _refuse_empty(delivery: Delivery) -> None:
+    if not delivery.parts:
+        raise Conflict(
+            f"The session of delivery {delivery.id} was purged; there is nothing left to send."
+        )
+
+
+def _not_changed(tx: Tx, delivery: Delivery) -> Conflict:
+    now = deliveries.get(tx, delivery.id, profile=delivery.profile) or delivery
+    match now.state:
+        case DeliveryState.SENT:
+            why = "was sent already"
+        case DeliveryState.REDIRECTED:
+            why = f"was redirected already, as delivery {now.redirected_to}"
+        case DeliveryState.SENDING:
+            why = "is being sent now; look again in a minute"
+        case _:
+            why = f"is {now.state}"
+    return Conflict(f"Delivery {now.id} {why}. Nothing was changed.")

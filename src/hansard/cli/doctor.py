@@ -183,7 +183,12 @@ def _opened(house: "House") -> Iterator[Finding]:
     yield Finding("queues", "ok", waiting)
     if found.abandoned_deliveries:
         what = f"{found.abandoned_deliveries:,} abandoned"
-        yield Finding("deliveries", "warn", what, "Look at them; redirect what still matters.")
+        yield Finding(
+            "deliveries",
+            "warn",
+            what,
+            "See: hansard deliveries list --state abandoned; then retry or redirect what still matters.",
+        )
     if found.dead_turns:
         what = f"{count(found.dead_turns, 'turn')} whose lease ran out"
         yield Finding("turns", "warn", what, "The next sweep interrupts them; a message waits.")

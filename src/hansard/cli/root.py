@@ -24,6 +24,7 @@ COMMANDS = {
     "erasures": ("erase:erasures", "Show the receipts of what was erased."),
     "schedule": ("schedule:schedule", "Tasks that run by themselves."),
     "access": ("access:access", "Who may reach the agent."),
+    "deliveries": ("deliveries:deliveries", "What was sent to chats, and what could not be."),
     "channels": ("channels:channels", "Where people reach the agent."),
     "agents": ("agents:agents", "The agents of this configuration."),
     "config": ("agents:config", "Check the configuration."),

@@ -4,14 +4,20 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from hansard.model.entry import Compaction, Entry, Message, Retraction, body_to_json, kind_of
+from hansard.model.part import text_of
+from hansard.model.part import to_json as part_to_json
 from hansard.model.reset import ResetMode, ResetPolicy
 from hansard.model.session import SessionHead
+from hansard.model.terminal import one_line
 from hansard.model.usage import TOKEN_FIELDS, UsageTotal
 
 if TYPE_CHECKING:
+    from hansard.model.delivery import Delivery
     from hansard.model.turn import Turn
 
 Json = dict[str, Any]
+# How much of a delivery's text a list shows.
+DELIVERY_TEXT = 200
 HEAD_FIELDS = (
     "id", "profile", "key", "source", "kind", "title", "preview", "model", "project", "pinned",
     "archived", "trashed", "read_only", "labels", "began_at", "last_active_at", "ended_at",
@@ -116,3 +122,29 @@ def turn_json(turn: "Turn") -> Json:
         "first_seq": turn.first_seq,
         "reason": turn.reason,
     }
+
+
+def delivery_json(delivery: "Delivery", *, whole: bool = False) -> Json:
+    """A delivery with the beginning of its text; `whole`: with its parts too."""
+    made: Json = {
+        "id": delivery.id,
+        "channel": str(delivery.channel),
+        "platform": delivery.channel.platform,
+        "chat_id": delivery.channel.chat_id,
+        "thread_id": delivery.channel.thread_id,
+        "state": delivery.state,
+        "reason": delivery.reason,
+        "text": one_line(text_of(delivery.parts), DELIVERY_TEXT),
+        "session_id": delivery.session_id,
+        "turn_id": delivery.turn_id,
+        "attempts": delivery.attempts,
+        "maybe_twice": delivery.maybe_twice,
+        "created_at": time_text(delivery.created_at),
+        "not_before": time_text(delivery.not_before),
+        "sent_at": time_text(delivery.sent_at),
+        "platform_message_id": delivery.platform_message_id,
+        "redirected_to": delivery.redirected_to,
+    }
+    if whole:
+        made["parts"] = [part_to_json(each) for each in delivery.parts]
+    return made

@@ -56,6 +56,35 @@ def of_session(tx: Tx, session_no: int) -> list[Delivery]:
     return [_delivery(row) for row in tx.all("deliveries_of_session", no=session_no)]
 
 
+def listing(
+    tx: Tx,
+    *,
+    profile: str,
+    before: int,
+    limit: int,
+    state: DeliveryState | None = None,
+    platform: str | None = None,
+    channel: str | None = None,
+) -> list[Delivery]:
+    """Deliveries with numbers below `before`, newest first."""
+    # What is open and what was abandoned have indexes of their own: most deliveries are sent.
+    query = {
+        DeliveryState.WAITING: "list_open_deliveries",
+        DeliveryState.SENDING: "list_open_deliveries",
+        DeliveryState.ABANDONED: "list_abandoned_deliveries",
+    }
+    rows = tx.all(
+        "list_deliveries" if state is None else query.get(state, "list_deliveries"),
+        profile=profile,
+        before=before,
+        state=None if state is None else str(state),
+        platform=platform,
+        channel=channel,
+        limit=limit,
+    )
+    return [_delivery(row) for row in rows]
+
+
 def _delivery(row: Row) -> Delivery:
     return Delivery(
         no=row[0],

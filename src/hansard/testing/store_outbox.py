@@ -1,14 +1,17 @@
 """The outbox, the ledger and the finalizers (rules T-5, P8, I13, U-1 to U-3, R-7)."""
 
+from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from hansard.actions import deliver, sessions, sweep, usage
-from hansard.errors import BadInput, Conflict, NotFound
+from hansard.actions import access, deliver, purge, sessions, sweep, usage
+from hansard.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
 from hansard.model.delivery import Delivery, DeliveryState
 from hansard.model.part import Text
-from hansard.model.place import Channel
+from hansard.model.place import Channel, Source
+from hansard.model.surroundings import HomeChannel
 from hansard.model.usage import CostStatus, Usage
 from hansard.store import deliveries, ledger
 from hansard.testing.suite import Suite, refused
@@ -16,6 +19,7 @@ from hansard.testing.world import World
 
 ANN = Channel("telegram", "ann-chat")
 BOB = Channel("telegram", "bob-chat", "7")
+BOBS_GROUP = Source("telegram", "bob-chat", chat_type="group", user_id="bob")
 
 
 def post(world: World, text: str, channel: Channel = ANN) -> str:
@@ -39,6 +43,14 @@ def get(world: World, id: str) -> Delivery:
     found = world.read(deliveries.get, id, profile="main")
     assert found is not None
     return found
+
+
+def redirect(
+    world: World, id: str, *, profile: str = "main", platforms: Collection[str] = ("telegram",)
+) -> Delivery:
+    """Send a delivery to Bob's chat instead."""
+    given: dict[str, Any] = {"profile": profile, "when": world.when(), "platforms": platforms}
+    return world.write(deliver.redirect, id, BOB, **given)
 
 
 class OutboxSuite(Suite):
@@ -133,15 +145,145 @@ class OutboxSuite(Suite):
         assert [each.id for each in claim(world)] == [second]
         assert get(world, first).reason == "blocked\ufffd"
 
-        made = world.write(deliver.redirect, first, BOB, profile="main", when=world.when())
+        with refused(NotAllowed, "no home channel", unchanged=world):
+            redirect(world, first)
+        with refused(NotAllowed, "no channel 'telegram'", unchanged=world):
+            redirect(world, first, platforms={"slack"})
+        world.arrive(BOBS_GROUP, "hello")
+        assert world.begin(BOBS_GROUP) is not None
+        made = redirect(world, first).id
 
         assert (get(world, first).state, get(world, first).redirected_to) == ("redirected", made)
         assert (get(world, made).channel, get(world, made).parts) == (BOB, (Text("1"),))
         assert get(world, made).session_id == session
-        with refused(Conflict, "redirected"):
-            world.write(deliver.redirect, first, BOB, profile="main", when=world.when())
+        with refused(Conflict, "redirected", made):
+            redirect(world, first)
         with refused(NotFound):
-            world.write(deliver.redirect, first, BOB, profile="x", when=world.when())
+            redirect(world, first, profile="x")
+
+    def test_what_was_abandoned_is_retried_under_its_own_id_before_what_waits(
+        self, world: World
+    ) -> None:
+        """T-5: a platform that knows the id recognises a copy."""
+        first, second = post(world, "1"), post(world, "2")
+        claim(world)
+        world.write(deliver.abandon, first, reason="blocked", holder="h")
+
+        again = world.write(deliver.retry, first, profile="main", when=world.when())
+
+        assert (again.id, again.state, again.attempts) == (first, DeliveryState.WAITING, 0)
+        assert [each.id for each in claim(world)] == [first]
+        assert sent(world, first)
+        assert [each.id for each in claim(world)] == [second]
+
+    def test_what_waits_for_a_later_time_is_retried_now(self, world: World) -> None:
+        delivery = post(world, "1")
+        claim(world)
+        later = world.clock.now() + timedelta(hours=5)
+        world.write(deliver.mark_failed, delivery, holder="h", not_before=later, reason="429")
+        assert claim(world) == []
+
+        world.write(deliver.retry, delivery, profile="main", when=world.when())
+
+        assert [(each.id, each.attempts) for each in claim(world)] == [(delivery, 2)]
+
+    def test_what_is_being_sent_is_left_to_its_sender(self, world: World) -> None:
+        """P8: nobody sends it a second time, or says that it was not sent."""
+        world.arrive(BOBS_GROUP, "hello")
+        world.begin(BOBS_GROUP)
+        delivery = post(world, "1")
+        claim(world, seconds=10)
+
+        with refused(Conflict, "being sent now", unchanged=world):
+            redirect(world, delivery)
+        with refused(Conflict, "being sent now", unchanged=world):
+            world.write(deliver.retry, delivery, profile="main", when=world.when())
+        with refused(Conflict, "being sent now", unchanged=world):
+            world.write(deliver.abandon_by_owner, delivery, profile="main", when=world.when())
+        world.clock.tick(11)
+        made = redirect(world, delivery)
+
+        assert get(world, delivery).maybe_twice, "the sender that died may have sent it"
+        assert sent(world, delivery) is False
+        assert [each.id for each in claim(world)] == [made.id]
+
+    def test_what_was_sent_or_redirected_is_not_touched_again(self, world: World) -> None:
+        delivery = post(world, "1")
+        claim(world)
+        sent(world, delivery)
+
+        for verb in (deliver.retry, deliver.abandon_by_owner):
+            with refused(Conflict, "was sent already", unchanged=world):
+                world.write(verb, delivery, profile="main", when=world.when())
+
+    def test_a_delivery_that_is_given_up_lets_the_next_go(self, world: World) -> None:
+        first, second = post(world, "1"), post(world, "2")
+
+        done = world.write(
+            deliver.abandon_by_owner, first, profile="main", when=world.when(), reason="by  phone"
+        )
+
+        assert (done.state, done.reason) == (DeliveryState.ABANDONED, "by phone")
+        assert [each.id for each in claim(world)] == [second]
+        with refused(Conflict, "is abandoned", unchanged=world):
+            world.write(deliver.abandon_by_owner, first, profile="main", when=world.when())
+
+    def test_a_home_channel_may_be_redirected_to(self, world: World) -> None:
+        home = HomeChannel("telegram", "bob-chat", "Bob")
+        world.write(access.set_home, home, profile="main", when=world.when())
+        delivery = post(world, "1")
+
+        with refused(BadInput, "retry it instead", unchanged=world):
+            redirect(world, post(world, "2", BOB))
+
+        assert redirect(world, delivery).channel == BOB
+
+    def test_what_a_purged_session_said_cannot_be_sent_again(self, world: World) -> None:
+        session = world.session("a")
+        no = world.head(session).no
+        given: dict[str, Any] = {"profile": "main", "when": world.when()}
+        delivery = world.write(deliver.enqueue, ANN, (Text("1"),), session_no=no, **given)
+        world.write(purge.purge, session, **given)
+
+        with refused(Conflict, "was purged", unchanged=world):
+            world.write(deliver.retry, delivery, profile="main", when=world.when())
+
+    def test_the_outbox_is_listed_by_state_and_channel_a_page_at_a_time(self, world: World) -> None:
+        ids = [post(world, str(n), ANN if n % 2 else BOB) for n in range(6)]
+        claim(world)
+        sent(world, ids[0])
+        world.write(deliver.abandon, ids[2], reason="blocked")
+
+        def listed(**how: Any) -> list[str]:
+            found, cursor = [], None
+            while True:
+                page = world.read(deliver.listing, profile="main", limit=2, cursor=cursor, **how)
+                found += [each.id for each in page.items]
+                cursor = page.next
+                if cursor is None:
+                    return found
+
+        assert listed() == ids[::-1]
+        assert listed(channel=str(ANN)) == [ids[5], ids[3], ids[1]]
+        assert listed(channel="telegram") == ids[::-1]
+        assert listed(channel="slack") == []
+        assert listed(state=DeliveryState.WAITING) == [ids[5], ids[4], ids[3]]
+        assert listed(state=DeliveryState.SENDING) == [ids[1]]
+        assert listed(state=DeliveryState.SENT) == [ids[0]]
+        assert listed(state=DeliveryState.ABANDONED) == [ids[2]]
+        assert world.read(deliver.listing, profile="x", limit=9).items == ()
+
+    def test_a_delivery_is_found_by_the_beginning_of_its_id(self, world: World) -> None:
+        ids = [post(world, "1"), post(world, "2")]
+        common = ids[0][: next(n for n in range(99) if ids[0][n] != ids[1][n])]
+
+        assert world.read(deliver.find, ids[0], profile="main").id == ids[0]
+        with refused(Ambiguous, *ids):
+            world.read(deliver.find, common, profile="main")
+        with refused(NotFound):
+            world.read(deliver.find, ids[0], profile="x")
+        with refused(NotFound):
+            world.read(deliver.find, "", profile="main")
 
     def test_a_claim_takes_no_more_than_it_was_asked_for(self, world: World) -> None:
         ids = [post(world, "x", Channel("telegram", str(n))) for n in range(5)]

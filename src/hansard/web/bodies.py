@@ -177,6 +177,18 @@ class PasswordChange(Struct, kw_only=True, forbid_unknown_fields=True):
     old: str | None = None
 
 
+class RedirectDelivery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Where a delivery shall go instead: `platform:chat` or `platform:chat:thread`."""
+
+    channel: str
+
+
+class AbandonDelivery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why a delivery is given up."""
+
+    reason: str | None = None
+
+
 class Nothing(Struct, kw_only=True, forbid_unknown_fields=True):
     """No wishes."""
 

@@ -66,9 +66,47 @@ WHERE id = :id AND profile = :profile AND platform = :platform AND state IN ('se
 UPDATE deliveries SET not_before = :now, lease_until = CASE WHEN state = 'sending' THEN CAST(:until AS BIGINT) END
 WHERE state IN ('waiting', 'sending') AND not_before > :horizon;
 
+-- name: not_being_sent
+-- Nobody is sending it: it waits, was given up, or its sender's claim has run out.
+(state IN ('waiting', 'abandoned') OR (state = 'sending' AND lease_until < :now))
+
 -- name: mark_redirected
-UPDATE deliveries SET state = 'redirected', redirected_to = :to, holder = NULL, lease_until = NULL
-WHERE id = :id AND state IN ('waiting', 'abandoned');
+-- A sender whose claim has run out may have sent it: that is counted.
+UPDATE deliveries SET state = 'redirected', redirected_to = :to, holder = NULL, lease_until = NULL,
+    unclear_attempts = unclear_attempts + CASE WHEN state = 'sending' THEN 1 ELSE 0 END
+WHERE id = :id AND {{not_being_sent}};
+
+-- name: mark_abandoned_by_owner
+UPDATE deliveries SET state = 'abandoned', reason = :reason, holder = NULL, lease_until = NULL,
+    unclear_attempts = unclear_attempts + CASE WHEN state = 'sending' THEN 1 ELSE 0 END
+WHERE id = :id AND state IN ('waiting', 'sending') AND {{not_being_sent}};
+
+-- name: retry_delivery
+-- Due now. What had been given up has all its attempts again; its id, by which platforms know it, stays.
+UPDATE deliveries SET state = 'waiting', not_before = :now, holder = NULL, lease_until = NULL,
+    attempts = CASE WHEN state = 'abandoned' THEN 0 ELSE attempts END,
+    unclear_attempts = unclear_attempts + CASE WHEN state = 'sending' THEN 1 ELSE 0 END
+WHERE id = :id AND {{not_being_sent}};
+
+-- name: deliveries_by_prefix
+SELECT id FROM deliveries WHERE id >= :first AND id < :beyond AND profile = :profile ORDER BY id LIMIT :limit;
+
+-- name: delivery_filters
+d.profile = :profile AND d.no < :before AND (CAST(:state AS TEXT) IS NULL OR d.state = :state)
+AND (CAST(:platform AS TEXT) IS NULL OR d.platform = :platform)
+AND (CAST(:channel AS TEXT) IS NULL OR d.channel = :channel)
+
+-- name: list_deliveries
+SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
+WHERE {{delivery_filters}} ORDER BY d.no DESC LIMIT :limit;
+
+-- name: list_open_deliveries
+SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
+WHERE d.state IN ('waiting', 'sending') AND {{delivery_filters}} ORDER BY d.no DESC LIMIT :limit;
+
+-- name: list_abandoned_deliveries
+SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
+WHERE d.state = 'abandoned' AND {{delivery_filters}} ORDER BY d.no DESC LIMIT :limit;
 
 -- name: forget_deliveries
 -- A purged session's words leave the outbox too; what was not sent is not sent empty, but given up.
