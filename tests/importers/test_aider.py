@@ -58,6 +58,35 @@ def test_two_that_began_in_one_second_are_two(archive: Archive, history: Path) -
     assert archive.texts("aider", "mill 2026-02-02 09:00:00 #2") == ["Another day.", "No."]
 
 
+def test_a_start_without_a_question_is_no_session(archive: Archive, history: Path) -> None:
+    empty = "# aider chat started at 2026-02-03 09:00:00\n\n> Aider v0.86.2  \n> Main model: gpt-5  \n\n"
+    history.write_text(empty + SECOND + empty.replace("02-03", "02-04"))
+
+    report = archive.take_all(IMPORTER, history)
+
+    assert (report.added, report.left_out) == (1, {"starts without a question": 2})
+    assert [head.title for head in archive.heads()] == [None]
+
+
+def test_what_a_call_used_is_taken_as_aider_tells_it(archive: Archive, history: Path) -> None:
+    told = (
+        "# aider chat started at 2026-02-03 09:00:00\n\n> Main model: gpt-4o with diff edit format  \n\n"
+        "#### Grind it.  \n\nGround.\n\n"
+        "> Tokens: 2.4k sent, 7 received. Cost: $0.0062 message, $0.0062 session.  \n\n"
+        "#### Again.  \n\nAgain.\n\n"
+        "> Tokens: 12k sent, 1.0k cache write, 9.0k cache hit, 801 received.  \n\n"
+        "#### Quote.  \n\n```\n> Tokens: 99 sent, 99 received.\n```\n"
+    )
+    history.write_text(told)
+
+    archive.take_all(IMPORTER, history)
+
+    used = archive.session("aider", "mill 2026-02-03 09:00:00").usage
+    assert (used.calls, used.input_tokens, used.output_tokens) == (2, 2400 + 2000, 808)
+    assert (used.cache_read_tokens, used.cache_write_tokens) == (9000, 1000)
+    archive.check_again(IMPORTER, history, history)
+
+
 def test_a_home_directory_is_not_searched(tmp_path: Path) -> None:
     assert IMPORTER.places(Where(tmp_path)) == []
 

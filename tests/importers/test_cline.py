@@ -11,7 +11,7 @@ from hansard.model.session import Kind, Lineage
 from hansard.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
-from tests.importers.write_cline import PICTURE, Task, a_day_at_the_mill, words
+from tests.importers.write_cline import PICTURE, Task, a_day_at_the_mill, words, write_session
 
 TEXTS = ["What is in a.txt?", "", "", "Flour.", "Grind it."]
 
@@ -76,7 +76,32 @@ def test_the_screen_is_read_when_nothing_else_is_left(archive: Archive, task: Ta
     assert archive.texts("cline", task.id) == ["Look\nwell"]
 
 
+def test_a_session_of_the_command_line_comes_over(archive: Archive, tmp_path: Path) -> None:
+    """Cline CLI 3 keeps the messages of a session in one document, and its facts in another."""
+    path = write_session(tmp_path / "cline")
+
+    report = archive.take_all(IMPORTER, tmp_path / "cline")
+
+    assert (report.added, report.skipped) == (1, 0)
+    messages = archive.messages("cline", "1769936400000_ab")
+    roles = [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT, Role.SYSTEM]
+    assert [message.role for message in messages] == roles
+    assert [part for message in messages for part in message.parts] == [
+        Text("What is in a.txt?"),
+        ToolCall("c1", "read_files", {"files": [{"path": "a.txt"}]}),
+        ToolResult("c1", "flour\nno such file", "read_files", is_error=True),
+        Text("Flour."),
+        Text("The connection was lost."),
+    ]
+    head = archive.session("cline", "1769936400000_ab")
+    assert (head.title, head.model) == ("The mill", "gpt-5")
+    assert (head.usage.calls, head.usage.input_tokens, head.usage.cache_read_tokens) == (2, 120, 80)
+    assert IMPORTER.recognises(path)
+    archive.check_again(IMPORTER, tmp_path / "cline", path)
+
+
 def test_damage_is_survived(task: Task, tmp_path: Path) -> None:
+    write_session(tmp_path / "roo")
     rubbish.survives(IMPORTER, tmp_path / "roo", tmp_path)
     (task.folder / "api_conversation_history.json").unlink()
     rubbish.survives(IMPORTER, tmp_path / "roo", tmp_path, times=30)

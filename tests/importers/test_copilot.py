@@ -99,6 +99,47 @@ def test_a_run_comes_over_as_it_was(archive: Archive, tmp_path: Path) -> None:
     archive.check_again(IMPORTER, tmp_path, path)
 
 
+def test_sums_of_the_whole_session_are_counted_once(archive: Archive, tmp_path: Path) -> None:
+    """Copilot CLI 1.0 notes each call, and sums up the session at the end of every run."""
+    run = Run(tmp_path / "copilot")
+    run.events[0]["data"]["startTime"] = "2026-02-01T09:00:00.000Z"
+    began = 1769936400000
+    path = run.write()
+    for number in (1, 2, 3):
+        if number > 1:
+            run.event("session.resume", selectedModel="gpt-5")
+        run.event("user.message", content=f"Question {number}")
+        run.event("assistant.message", content="Yes.", toolRequests=[])
+        used = {"model": "gpt-5", "inputTokens": 100, "outputTokens": 8, "cacheReadTokens": 60}
+        call = {"sourceSessionId": "run-1", "usageId": f"call-{number}"}
+        # The second run is of a release that does not note calls.
+        if number != 2:
+            run.event("session.usage_record", usage=used | {"accounting": call})
+        total = {"inputTokens": 100, "outputTokens": 8, "cacheReadTokens": 60}
+        total = {name: number * count for name, count in total.items()}
+        metrics = {"gpt-5": {"usage": total}}
+        run.event("session.shutdown", sessionStartTime=began, modelMetrics=metrics)
+        run.write()
+        archive.take_all(IMPORTER, tmp_path / "copilot")
+
+    paid = archive.session("copilot", "run-1").usage
+    assert (paid.calls, paid.input_tokens, paid.cache_read_tokens) == (3, 120, 180)
+    archive.check_again(IMPORTER, tmp_path / "copilot", path)
+
+
+def test_sums_of_single_runs_are_added_up(archive: Archive, tmp_path: Path) -> None:
+    run = Run(tmp_path / "copilot")
+    metrics = {"gpt-5": {"usage": {"inputTokens": 100, "outputTokens": 8}}}
+    for _ in range(2):
+        run.event("user.message", content="Again.")
+        run.event("session.shutdown", modelMetrics=metrics)
+    run.write()
+
+    archive.take_all(IMPORTER, tmp_path / "copilot")
+
+    assert archive.session("copilot", "run-1").usage.input_tokens == 200
+
+
 def test_a_run_is_read_on_from_where_it_ended(archive: Archive, tmp_path: Path) -> None:
     run = Run(tmp_path)
     a_day_on_the_line(run)

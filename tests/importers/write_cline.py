@@ -70,3 +70,45 @@ def a_day_at_the_mill(task: Task) -> None:
     task.say("user", words("Grind it."))
     task.paid(tokensIn=100, tokensOut=10, cacheReads=5, cacheWrites=2, cost=0.001)
     task.paid(tokensIn=200, tokensOut=20, cacheReads=5, cacheWrites=2, cost=0.002)
+
+
+def write_session(root: Path, id: str = "1769936400000_ab") -> Path:
+    """A session of the command line."""
+    results = [
+        {"query": "a.txt", "result": "flour", "success": True},
+        {"query": "b.txt", "result": "no such file", "success": False},
+    ]
+    used = {"inputTokens": 100, "outputTokens": 9, "cacheReadTokens": 40, "cacheWriteTokens": 0}
+    signed = {"modelInfo": {"id": "gpt-5", "provider": "openai"}, "metrics": used}
+    call = {"type": "tool_use", "id": "c1", "name": "read_files"}
+    result = {"type": "tool_result", "tool_use_id": "c1", "name": "read_files", "content": results}
+    messages: list[Json] = [
+        {
+            "role": "user",
+            "content": [words('<user_input mode="act">What is in a.txt?</user_input>')],
+        },
+        {
+            "role": "assistant",
+            "content": [call | {"input": {"files": [{"path": "a.txt"}]}}],
+            **signed,
+        },
+        {"role": "user", "content": [result]},
+        {"role": "assistant", "content": [words("Flour.")], **signed},
+        {
+            "role": "assistant",
+            "content": [words("The connection was lost.")],
+            "metadata": {"displayOnly": True, "displayRole": "error"},
+        },
+    ]
+    for number, message in enumerate(messages):
+        message |= {"id": f"m{number}", "ts": BEGAN + 1000 * number}
+    path = root / "sessions" / id / f"{id}.messages.json"
+    path.parent.mkdir(parents=True)
+    origin = {"source": "cli", "sessionId": id}
+    talk = {"version": 1, "agent": "lead", "sessionId": id, "origin": origin, "messages": messages}
+    path.write_text(json.dumps(talk, indent=2))
+    facts = {"session_id": id, "started_at": "2026-02-01T09:00:00.000Z", "cwd": "/home/ann/mill"}
+    facts |= {"model": "gpt-5", "prompt": "What is in a.txt?"}
+    written = facts | {"metadata": {"title": "The mill"}}
+    path.with_name(f"{id}.json").write_text(json.dumps(written, indent=2))
+    return path

@@ -5,14 +5,33 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from hansard.importers import files, times
-from hansard.importers.base import Begin, End, Event, Facts, Resume, Said, Skipped, Unit, Where
+from hansard.importers import calls, files, times
+from hansard.importers.base import (
+    Begin,
+    End,
+    Event,
+    Facts,
+    LeftOut,
+    Resume,
+    Said,
+    Skipped,
+    Spent,
+    Unit,
+    Where,
+)
 from hansard.importers.content import Content
 from hansard.importers.json_lines import raw_lines
+from hansard.model.usage import Usage
 
 HISTORY = ".aider.chat.history.md"
 MAX_LINE = 16 * 1024 * 1024
 _BEGIN = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
+# What a call used, as the program tells it: rounded to thousands, and what it worked out as the cost.
+_USED = re.compile(
+    r"> Tokens: (?P<sent>[\d.,]+k?) sent(?:, (?P<written>[\d.,]+k?) cache write)?"
+    r"(?:, (?P<read>[\d.,]+k?) cache hit)?, (?P<received>[\d.,]+k?) received\."
+    r"(?: Cost: \$(?P<cost>\d+(?:\.\d+)?) message, \$\d+(?:\.\d+)? session\.)?\s*"
+)
 _MODEL = re.compile(r"> (?:Main model|Model): (\S+)")
 
 
@@ -66,6 +85,10 @@ class _History:
         self._words: list[str] = []
         self._number = 0
         self._is_fenced = False
+        # A session begins with its first question: what is told before waits for it.
+        self._waiting: list[Event] | None = None
+        self._name = ""
+        self._calls = 0
 
     def take(self, line: str) -> Iterator[Event]:
         """What one line says."""
@@ -83,7 +106,10 @@ class _History:
             found = _MODEL.match(line)
             if found is not None:
                 self._model = found[1]
-                yield Facts(fields={"model": found[1]})
+                yield from self._tell(Facts(fields={"model": found[1]}))
+            used = _USED.fullmatch(line)
+            if used is not None:
+                yield from self._tell(Spent(usage=self._usage(used)))
             yield from self._speak("system", line.removeprefix(">").strip())
         elif line.strip() or self._role == "assistant":
             self._is_fenced ^= line.startswith("```")
@@ -93,8 +119,11 @@ class _History:
         """The session is over."""
         if self._at is not None:
             yield from self._flush()
-            yield End()
-        self._at = None
+            if self._waiting is None:
+                yield End()
+            else:
+                yield LeftOut(what="starts without a question")
+        self._at, self._waiting = None, None
 
     def _begin(self, started: str) -> Iterator[Event]:
         self._at, self._number, self._model = times.of(started), 0, None
@@ -105,8 +134,36 @@ class _History:
         # Two may begin in one second.
         count = self._seen[started] = self._seen.get(started, 0) + 1
         name = f"{self._repository} {started}" + (f" #{count}" if count > 1 else "")
-        yield Begin(native_id=name, began_at=self._at)
-        yield Facts(fields={"workspace": {"path": str(self._folder)}})
+        self._name, self._calls = name, 0
+        self._waiting = [
+            Begin(native_id=name, began_at=self._at),
+            Facts(fields={"workspace": {"path": str(self._folder)}}),
+        ]
+
+    def _tell(self, event: Event) -> Iterator[Event]:
+        """Tell something of the session; before its first words it waits."""
+        if self._waiting is not None and isinstance(event, Said) and event.role != "system":
+            waiting, self._waiting = self._waiting, None
+            yield from waiting
+        if self._waiting is None:
+            yield event
+        else:
+            self._waiting.append(event)
+
+    def _usage(self, used: re.Match[str]) -> tuple[Usage, ...]:
+        self._calls += 1
+        sent, read, written = (_count(used[name]) for name in ("sent", "read", "written"))
+        return calls.one(
+            "aider",
+            f"{self._name}:{self._calls}",
+            model=self._model,
+            at=self._at,
+            dollars=None if used["cost"] is None else float(used["cost"]),
+            input=sent - read - written if sent >= read + written else sent,
+            output=_count(used["received"]),
+            cache_read=read,
+            cache_write=written,
+        )
 
     def _speak(self, role: str, words: str) -> Iterator[Event]:
         if role != self._role:
@@ -114,7 +171,7 @@ class _History:
             self._role = role
         self._words.append(words)
 
-    def _flush(self) -> Iterator[Said]:
+    def _flush(self) -> Iterator[Event]:
         words = "\n".join(self._words).strip("\n").rstrip()
         role, self._role, self._words = self._role, "", []
         if not words or self._at is None:
@@ -123,7 +180,18 @@ class _History:
         content.say(words)
         self._number += 1
         model = self._model if role == "assistant" else None
-        yield content.said(role, self._at, id=f"{self._number}", model=model)
+        yield from self._tell(content.said(role, self._at, id=f"{self._number}", model=model))
+
+
+def _count(text: str | None) -> int:
+    """How many tokens `2.4k` are."""
+    if text is None:
+        return 0
+    try:
+        number = float(text.removesuffix("k").replace(",", ""))
+    except ValueError:
+        return 0
+    return round(number * 1000 if text.endswith("k") else number)
 
 
 IMPORTER = Aider()

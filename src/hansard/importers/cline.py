@@ -1,12 +1,13 @@
-"""Cline, Roo Code and Kilo Code: a directory for each task."""
+"""Cline, Roo Code and Kilo Code: a directory for each task; Cline's command line: one for each session."""
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.formats import anthropic_blocks, shape
+from hansard.formats import anthropic_blocks, parts, shape
 from hansard.importers import calls, documents, files, subagents, times
 from hansard.importers.base import (
     Compacted,
@@ -21,6 +22,7 @@ from hansard.importers.base import (
     Where,
 )
 from hansard.importers.content import Content
+from hansard.model.usage import Usage
 
 TALK, SCREEN = "api_conversation_history.json", "ui_messages.json"
 ITEM, FACTS = "history_item.json", "task_metadata.json"
@@ -28,6 +30,9 @@ _EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 _OPEN, _CLOSE = "<task>", "</task>"
 _AROUND = "<environment_details>"
+# What the command line calls the messages of a session, and how it wraps what a person types.
+MESSAGES = ".messages.json"
+_TYPED = re.compile(r"\s*<user_input[^>]*>(.*)</user_input>\s*", re.DOTALL)
 
 
 class Cline:
@@ -45,7 +50,9 @@ class Cline:
         return [*found, where.home / ".cline" / "data"]
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is one of a task's files, and one of them holds a conversation."""
+        """Whether it is one of a task's files, and one of them holds a conversation; or a session's."""
+        if path.name.endswith(MESSAGES):
+            return files.is_file(path) and _is_session(path)
         if path.name not in (TALK, SCREEN) or not files.is_file(path):
             return False
         return any(_holds_conversation(path.with_name(name)) for name in (TALK, SCREEN))
@@ -61,11 +68,20 @@ class Cline:
             size = files.size_of(*beside)
             unit = Unit(str(folder), beside[0], files.stamp_of(*known), size, beside, hint=parent)
             found.append((parent is not None, unit))
+        for path in _sessions(place):
+            facts = _facts_of(path)
+            parent = shape.name(shape.record(documents.read_if_any(facts)).get("parent_session_id"))
+            stamp, size = files.stamp_of(path, facts), files.size_of(path, facts)
+            unit = Unit(str(path), path, stamp, size, (facts,), hint=parent)
+            found.append((parent is not None, unit))
         yield from (unit for _, unit in sorted(found, key=lambda each: (each[0], each[1].name)))
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """One task."""
+        """One task or session."""
         del resume
+        if unit.path.name.endswith(MESSAGES):
+            yield from _session(unit.path, unit.hint)
+            return
         yield from _Task(unit.path.parent, unit.hint).events()
 
 
@@ -89,6 +105,109 @@ def _holds_conversation(path: Path) -> bool:
 
 def _is_task(place: Path) -> bool:
     return files.is_file(place / TALK) or files.is_file(place / SCREEN)
+
+
+def _sessions(place: Path) -> Iterator[Path]:
+    """The files of the command line's sessions."""
+    if files.is_file(place):
+        found = iter([place] if place.name.endswith(MESSAGES) else [])
+    else:
+        inner = place / "sessions"
+        root = inner if files.is_directory(inner) else place
+        found = files.walk(root, suffixes=(MESSAGES,), depth=1)
+    for path in found:
+        if _is_session(path):
+            yield path
+
+
+def _is_session(path: Path) -> bool:
+    head = files.head(path)
+    return all(name in head for name in (b'"sessionId"', b'"messages"', b'"origin"'))
+
+
+def _facts_of(path: Path) -> Path:
+    """The file beside a session's messages that says what is known of it."""
+    return path.with_name(path.name.removesuffix(MESSAGES) + ".json")
+
+
+def _session(path: Path, parent: str | None) -> Iterator[Event]:
+    """One session of the command line."""
+    given = shape.record(documents.read(path))
+    facts = shape.record(documents.read_if_any(_facts_of(path)))
+    messages = given.get("messages")
+    if not isinstance(messages, list):
+        raise BadInput(f"{path} has no messages that can be read.")
+    id = shape.name(given.get("sessionId")) or path.name.removesuffix(MESSAGES)
+    at = times.of(facts.get("started_at")) or files.changed_at(path)
+    yield subagents.begin(id, at, parent=parent)
+    fields: Json = {
+        "title": shape.record(facts.get("metadata")).get("title") or facts.get("prompt")
+    }
+    if shape.name(facts.get("cwd")):
+        fields["workspace"] = {"path": facts["cwd"]}
+    yield Facts(fields=fields)
+    for number, message in enumerate(messages, 1):
+        if not isinstance(message, dict):
+            yield Skipped(where=f"message {number}", why="not an object")
+            continue
+        at = times.of(message.get("ts")) or at
+        yield from _session_message(id, message, number, at)
+
+
+def _session_message(session: str, message: Json, number: int, at: datetime) -> Iterator[Event]:
+    content = Content()
+    blocks = message.get("content")
+    for block in blocks if isinstance(blocks, list) else [{"type": "text", "text": blocks}]:
+        _add_session_block(content, shape.record(block))
+    name = shape.name(message.get("id")) or f"{number}"
+    kinds = {part["type"] for part in content.parts}
+    role = "assistant" if message.get("role") == "assistant" else "user"
+    if shape.record(message.get("metadata")).get("displayOnly") is True:
+        role = "system"
+    elif role == "user" and "tool_result" in kinds and "text" not in kinds:
+        role = "tool"
+    model = shape.name(shape.record(message.get("modelInfo")).get("id"))
+    used = _session_usage(f"{session}:{name}", shape.record(message.get("metrics")), model, at)
+    if content:
+        is_model = role == "assistant"
+        yield content.said(role, at, id=name, model=model if is_model else None, usage=used)
+    elif used:
+        yield Spent(usage=used)
+
+
+def _add_session_block(content: Content, block: Json) -> None:
+    words, results = block.get("text"), shape.records(block.get("content"))
+    if isinstance(words, str) and block.get("type") == "text":
+        typed = _TYPED.fullmatch(words)
+        content.say(words if typed is None else typed[1])
+    elif (
+        block.get("type") == "tool_result" and results and all("result" in each for each in results)
+    ):
+        told = "\n".join(shape.words(each["result"]) or str(each["result"]) for each in results)
+        is_error = any(each.get("success") is False for each in results)
+        id, name = shape.words(block.get("tool_use_id")), shape.name(block.get("name"))
+        content.add(parts.tool_result(id, told, name=name, is_error=is_error))
+    else:
+        anthropic_blocks.add_block(content, block)
+
+
+def _session_usage(id: str, given: Json, model: str | None, at: datetime) -> tuple[Usage, ...]:
+    """What was read from a cache or written to it is a part of the input."""
+    sent, read, written = (
+        shape.count(given.get(name))
+        for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens")
+    )
+    return calls.one(
+        "cline",
+        id,
+        model=model,
+        at=at,
+        dollars=given.get("cost"),
+        input=sent - read - written if sent >= read + written else sent,
+        output=given.get("outputTokens"),
+        cache_read=read,
+        cache_write=written,
+    )
 
 
 class _Task:

@@ -1,8 +1,9 @@
 """The events that Copilot CLI writes, one a line; the chat of VS Code writes the same as transcripts."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from hansard.errors import BadInput
@@ -23,7 +24,13 @@ from hansard.importers.base import (
 )
 from hansard.importers.content import Content
 from hansard.importers.json_lines import lines
+from hansard.model.usage import Usage
 
+_TOKENS = (
+    *("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens"),
+)
+# Two notes of one moment.
+_SAME = timedelta(seconds=1)
 _NAME = re.compile(r"^(?:name|summary):[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 # What is said again elsewhere, or says only that something goes on.
 _SILENT = (
@@ -51,7 +58,8 @@ def read(unit: Unit, resume: Resume | None) -> Iterator[Event]:
     yield Facts(fields=_fields(data, unit.path))
     start = 0 if resume is None else resume.place
     note = shape.record(None if resume is None else resume.note)
-    events = _Events(id, began, shape.name(note.get("model")))
+    started = times.of(data.get("startTime")) or began
+    events = _Events(id, began, started, note)
     yield Mark(place=start, note=events.note)
     with files.opened(unit.path) as file:
         for line in lines(file, start):
@@ -78,16 +86,24 @@ def _fields(data: Json, path: Path) -> Json:
 class _Events:
     """One session's events, one after the other."""
 
-    def __init__(self, session_id: str, at: datetime, model: str | None) -> None:
+    def __init__(self, session_id: str, at: datetime, started: datetime, note: Json) -> None:
         self._session_id = session_id
         self._at = at
-        self._model = model
+        self._started = started
+        self._model = shape.name(note.get("model"))
         self._thought = ""
+        # What was counted for each model: in the session, and since the program was started last.
+        self._counted = _counts(note.get("counted"))
+        self._counted_in_run = _counts(note.get("run"))
 
     @property
     def note(self) -> Json:
         """What must be known to read on from here."""
-        return {"model": self._model}
+        return {
+            "model": self._model,
+            "counted": {model: dict(each) for model, each in self._counted.items()},
+            "run": {model: dict(each) for model, each in self._counted_in_run.items()},
+        }
 
     def take(self, event: Json, place: str) -> Iterator[Event]:
         """What one event says."""
@@ -103,6 +119,11 @@ class _Events:
                 self._thought += shape.words(data.get("content"))
             case "tool.execution_complete":
                 yield from self._result(id, data)
+            case "session.resume":
+                self._counted_in_run = {}
+                self._model = shape.name(data.get("selectedModel")) or self._model
+            case "session.usage_record":
+                yield from self._call(id, shape.record(data.get("usage")))
             case "session.start" | "session.model_change":
                 given = data.get("newModel") or data.get("selectedModel")
                 self._model = shape.name(given) or self._model
@@ -165,27 +186,54 @@ class _Events:
         if content:
             yield content.said("system", self._at, id=id)
 
+    def _call(self, id: str, used: Json) -> Iterator[Event]:
+        """One call of the model, which newer releases note."""
+        model = shape.name(used.get("model")) or self._model or "unknown"
+        counted = _numbers(used)
+        self._count(model, counted)
+        call = shape.name(shape.record(used.get("accounting")).get("usageId")) or id
+        yield Spent(usage=self._usage(f"{self._session_id}:{call}", model, counted))
+
     def _spent(self, id: str, data: Json) -> Iterator[Event]:
-        """The sums of a run: what stands with single answers is a part of them."""
+        """The sums of a run, or, in newer releases, of the session: what was not counted yet."""
+        started = times.of(data.get("sessionStartTime"))
+        is_of_session = started is not None and abs(started - self._started) < _SAME
+        known = self._counted if is_of_session else self._counted_in_run
         for model, metrics in shape.record(data.get("modelMetrics")).items():
-            used = shape.record(shape.record(metrics).get("usage"))
-            sent, read = (
-                shape.count(used.get("inputTokens")),
-                shape.count(used.get("cacheReadTokens")),
-            )
-            written = shape.count(used.get("cacheWriteTokens"))
-            # Some providers count what was cached as input, some beside it.
-            is_inside = sent >= read + written
-            yield Spent(
-                usage=calls.one(
-                    "copilot",
-                    f"{self._session_id}:{id}:{model}",
-                    model=model,
-                    at=self._at,
-                    input=sent - read - written if is_inside else sent,
-                    output=used.get("outputTokens"),
-                    cache_read=read,
-                    cache_write=written,
-                    reasoning=used.get("reasoningTokens"),
-                )
-            )
+            total = _numbers(shape.record(shape.record(metrics).get("usage")))
+            before = known.get(model, Counter())
+            rest = Counter({name: max(0, n - before[name]) for name, n in total.items()})
+            if any(rest.values()):
+                self._count(model, rest)
+                yield Spent(usage=self._usage(f"{self._session_id}:{id}:{model}", model, rest))
+        self._counted_in_run = {}
+
+    def _count(self, model: str, used: Counter[str]) -> None:
+        for counted in (self._counted, self._counted_in_run):
+            counted.setdefault(model, Counter()).update(used)
+
+    def _usage(self, id: str, model: str, used: Counter[str]) -> tuple[Usage, ...]:
+        sent, read, written = (
+            used[name] for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens")
+        )
+        # Some providers count what was cached as input, some beside it.
+        is_inside = sent >= read + written
+        return calls.one(
+            "copilot",
+            id,
+            model=model,
+            at=self._at,
+            input=sent - read - written if is_inside else sent,
+            output=used["outputTokens"],
+            cache_read=read,
+            cache_write=written,
+            reasoning=used["reasoningTokens"],
+        )
+
+
+def _numbers(used: Json) -> Counter[str]:
+    return Counter({name: shape.count(used.get(name)) for name in _TOKENS})
+
+
+def _counts(noted: object) -> dict[str, Counter[str]]:
+    return {model: _numbers(shape.record(each)) for model, each in shape.record(noted).items()}
