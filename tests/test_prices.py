@@ -1,6 +1,7 @@
 """Costs are the table's, to the microdollar, whatever way they are counted."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -8,6 +9,7 @@ import genai_prices
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
+from hansard.errors import BadInput
 from hansard.model.usage import CostStatus, Usage
 from hansard.prices import cost_of, priced
 
@@ -24,6 +26,7 @@ def by_the_table(usage: Usage, at: datetime) -> int | None:
                 output_tokens=usage.output_tokens,
                 cache_read_tokens=usage.cache_read_tokens,
                 cache_write_tokens=usage.cache_write_tokens,
+                cache_write_1h_tokens=usage.cache_write_1h_tokens,
             ),
             usage.model or "",
             provider_id=usage.provider,
@@ -42,13 +45,15 @@ def test_every_model_costs_what_the_table_says(provider: str) -> None:
     models = next(each.models for each in get_snapshot().providers if each.id == provider)
     for model in models:
         for scale in (10, 3_000, 150_000, 400_000):
+            written = chance.randrange(scale)
             usage = Usage(
                 model=model.id,
                 provider=provider,
                 input_tokens=chance.randrange(1, scale),
                 output_tokens=chance.randrange(scale),
                 cache_read_tokens=chance.randrange(scale),
-                cache_write_tokens=chance.randrange(scale),
+                cache_write_tokens=written,
+                cache_write_1h_tokens=chance.randrange(written + 1),
             )
             found = cost_of(usage, at=NOON)
             assert (None if found is None else found.microusd) == by_the_table(usage, NOON), usage
@@ -76,3 +81,44 @@ def test_what_is_not_known_is_not_free() -> None:
 
     assert priced(unknown, at=NOON) == unknown
     assert priced(nothing, at=NOON).cost_status is CostStatus.UNKNOWN
+
+
+def test_what_is_cached_for_an_hour_costs_twice_the_input() -> None:
+    sent = Usage(model="claude-sonnet-4-5", input_tokens=100_000)
+    for_minutes = Usage(model="claude-sonnet-4-5", cache_write_tokens=100_000)
+    for_an_hour = replace(for_minutes, cache_write_1h_tokens=100_000)
+    half = replace(for_minutes, cache_write_1h_tokens=50_000)
+
+    costs = [priced(each, at=NOON).cost_microusd for each in (sent, for_minutes, for_an_hour, half)]
+
+    assert costs == [300_000, 375_000, 600_000, 487_500]
+
+
+def test_what_is_cached_for_an_hour_is_a_part_of_what_is_cached() -> None:
+    with pytest.raises(BadInput, match="cache_write_1h_tokens is a part of cache_write_tokens"):
+        Usage(model="claude-sonnet-4-5", cache_write_tokens=5, cache_write_1h_tokens=6)
+
+
+def test_a_known_model_behind_an_unknown_provider_is_estimated_and_says_why() -> None:
+    own = priced(Usage(model="gpt-5-codex", provider="codex", input_tokens=1_000_000), at=NOON)
+    maker = priced(Usage(model="gpt-5-codex", provider="openai", input_tokens=1_000_000), at=NOON)
+
+    assert own.cost_microusd == maker.cost_microusd
+    assert own.cost_status is CostStatus.ESTIMATED
+    assert own.provider == "codex"
+    assert own.price_source == "genai-prices: price of openai, provider codex is unknown"
+    assert maker.price_source == "genai-prices"
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        Usage(model="gpt-5-codex", provider="ollama", input_tokens=10),
+        Usage(model="gpt-5-codex", provider="127.0.0.1:8000", input_tokens=10),
+        Usage(model="gpt-5-codex", provider="mine", base_url="http://box:8000", input_tokens=10),
+        Usage(model="no-such-model", provider="codex", input_tokens=10),
+        Usage(model="claude-sonnet-4-5", provider="openai", input_tokens=10),
+    ],
+)
+def test_what_nobody_can_price_stays_unknown(usage: Usage) -> None:
+    assert priced(usage, at=NOON) == usage

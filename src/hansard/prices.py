@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import genai_prices
+from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
 from hansard.model.usage import CostStatus, Usage
@@ -22,6 +23,14 @@ _MICRO = Decimal(1_000_000)
 # A rate is kept as a whole number of billionths of a microdollar.
 _SCALE = 1_000_000_000
 _PROBE = 1_000
+# Programs that run models on one's own machine: what they serve has no price.
+_LOCAL = frozenset(
+    {
+        *("ollama", "lmstudio", "lm-studio", "lm_studio", "llama.cpp", "llamacpp", "llama-cpp"),
+        *("vllm", "sglang", "mlx", "localai", "local", "koboldcpp", "jan", "gpt4all", "oss"),
+        *("transformers", "llamafile", "tgi", "exo", "omlx"),
+    }
+)
 # Prices come from a table of the program: it has some thousands.
 _ladders: dict[int, "_Ladder"] = {}
 
@@ -34,6 +43,8 @@ class Tokens(NamedTuple):
     cache_read: int = 0
     cache_write: int = 0
     reasoning: int = 0
+    # The part of `cache_write` that is kept for an hour: Anthropic takes twice the input price for it.
+    cache_write_1h: int = 0
 
 
 class Cost(NamedTuple):
@@ -41,6 +52,8 @@ class Cost(NamedTuple):
 
     microusd: int
     provider: str
+    # Where the price is from; it says so when the call's own provider is not in the table.
+    source: str = SOURCE
 
 
 def priced(usage: Usage, *, at: datetime) -> Usage:
@@ -53,7 +66,7 @@ def priced(usage: Usage, *, at: datetime) -> Usage:
         provider=usage.provider or found.provider,
         cost_microusd=found.microusd,
         cost_status=CostStatus.ESTIMATED,
-        price_source=SOURCE,
+        price_source=found.source,
         price_version=VERSION,
     )
 
@@ -68,6 +81,7 @@ def cost_of(usage: Usage, *, at: datetime) -> Cost | None:
         usage.cache_read_tokens,
         usage.cache_write_tokens,
         usage.reasoning_tokens,
+        usage.cache_write_1h_tokens,
     )
     by = (usage.provider, usage.base_url)
     return cost_of_tokens(tokens, usage.model, at=usage.at or at, by=by)
@@ -83,15 +97,15 @@ def cost_of_tokens(
     found = _model(model, *by)
     if found is None:
         return None
-    provider, info = found
+    provider, info, source = found
     prices = info.prices
     # Most models have one price at all times.
     price = prices if prices.__class__ is ModelPrice else info.get_prices(at)
     rates = _rates(price, sent)
     if rates is not None:
-        return Cost(rates.microusd(tokens), provider)
+        return Cost(rates.microusd(tokens), provider, source)
     try:
-        return Cost(_rounded(_ask(price, tokens)), provider)
+        return Cost(_rounded(_ask(price, tokens)), provider, source)
     except (LookupError, ValueError):
         return None
 
@@ -104,21 +118,31 @@ class _Rates:
     output: int
     cache_read: int
     cache_write: int
+    cache_write_1h: int
 
     def microusd(self, tokens: Tokens) -> int:
-        sent, output, cache_read, cache_write, _ = tokens
+        sent, output, cache_read, cache_write, _, cache_write_1h = tokens
         total = (
             self.input * sent
             + self.output * output
             + self.cache_read * cache_read
-            + self.cache_write * cache_write
+            + self.cache_write * (cache_write - cache_write_1h)
+            + self.cache_write_1h * cache_write_1h
         )
         return (total + _SCALE // 2) // _SCALE
 
 
 @lru_cache(maxsize=1024)
-def _model(name: str, provider: str | None, base_url: str | None) -> tuple[str, ModelInfo] | None:
-    """Whose model it is, and the model; by the provider's name, its address, or the model alone."""
+def _model(
+    name: str, provider: str | None, base_url: str | None
+) -> tuple[str, ModelInfo, str] | None:
+    """Whose model it is, the model, and where its price is from.
+
+    It is looked up by the provider's name, its address, or the model alone. A person may give a provider
+    any name (`model_provider = "codex"`): behind one that the table does not have, a model that it knows
+    costs what its maker takes, and the source says so. An address, or a program that runs models on one's
+    own machine, is no such name: whoever stands behind it may take another price, or none.
+    """
     given: dict[str, Any] = {}
     if provider is not None:
         given = {"provider_id": provider}
@@ -127,8 +151,28 @@ def _model(name: str, provider: str | None, base_url: str | None) -> tuple[str, 
     try:
         found = genai_prices.calc_price(genai_prices.Usage(), name, **given)
     except (LookupError, ValueError):
-        return None
-    return found.provider.id, found.model
+        if provider is None or base_url is not None or _is_known(provider) or _is_local(provider):
+            return None
+        maker = _model(name, None, None)
+        if maker is None:
+            return None
+        return maker[0], maker[1], f"{SOURCE}: price of {maker[0]}, provider {provider} is unknown"
+    return found.provider.id, found.model, SOURCE
+
+
+def _is_known(provider: str) -> bool:
+    """Whether the table has a provider of that name; then it may not have the model."""
+    try:
+        get_snapshot().find_provider(None, provider, None)
+    except LookupError:
+        return False
+    return True
+
+
+def _is_local(provider: str) -> bool:
+    """Whether a name is that of a program that runs models on one's own machine, or an address."""
+    name = provider.lower()
+    return name in _LOCAL or "." in name or ":" in name or "/" in name or name == "localhost"
 
 
 def _rates(price: ModelPrice, sent: int) -> _Rates | None:
@@ -170,8 +214,9 @@ def _probed(price: ModelPrice, sent: int) -> _Rates | None:
             (_ask(price, Tokens(input=sent, output=_PROBE)) - none) / _PROBE,
             _ask(price, Tokens(cache_read=sent)) / sent,
             _ask(price, Tokens(cache_write=sent)) / sent,
+            _ask(price, Tokens(cache_write=sent, cache_write_1h=sent)) / sent,
         ]
-        mixed = Tokens(input=sent - 2, output=7, cache_read=1, cache_write=1)
+        mixed = Tokens(input=sent - 3, output=7, cache_read=1, cache_write=2, cache_write_1h=1)
         exact = _ask(price, mixed)
     except (LookupError, ValueError):
         return None
@@ -197,4 +242,5 @@ def _for_table(tokens: Tokens) -> genai_prices.Usage:
         output_tokens=tokens.output,
         cache_read_tokens=tokens.cache_read,
         cache_write_tokens=tokens.cache_write,
+        cache_write_1h_tokens=tokens.cache_write_1h,
     )

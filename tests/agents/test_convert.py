@@ -162,6 +162,16 @@ def test_a_known_name_on_another_server_has_no_price() -> None:
     assert prices.priced(usage, at=START).cost_microusd is None
 
 
+def test_what_is_cached_for_an_hour_is_priced_as_such() -> None:
+    tokens = RequestUsage(
+        input_tokens=100_000, cache_write_tokens=100_000, cache_write_1h_tokens=100_000
+    )
+
+    usage = used(response(TextPart("x"), model_name="claude-sonnet-4-5", usage=tokens))
+
+    assert (usage.cache_write_tokens, usage.cost_microusd) == (100_000, 600_000)
+
+
 def test_a_cost_that_the_provider_reports_is_taken() -> None:
     tokens = RequestUsage(input_tokens=1, cost=Decimal("0.0000125"))
 

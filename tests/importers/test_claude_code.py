@@ -616,6 +616,24 @@ def test_what_was_used_for_nothing_is_paid_too(
     assert archive.session(TOOL, tape.session_id).usage.output_tokens == 8
 
 
+def test_what_is_cached_for_an_hour_is_paid_at_twice_the_input_price(
+    archive: Archive, importer: Observed, tape: Tape
+) -> None:
+    tape.prompt("Hello.")
+    [line] = tape.answer(text("Hello."), tokens=(0, 0, 0, 100_000))
+    line["message"]["usage"]["cache_creation"] = {
+        "ephemeral_5m_input_tokens": 20_000,
+        "ephemeral_1h_input_tokens": 80_000,
+    }
+    tape.write()
+
+    archive.take(importer, list(importer.find(tape.path)))
+
+    used = archive.session(TOOL, tape.session_id).usage
+    # $3.75 and $6 for a million tokens.
+    assert (used.cache_write_tokens, used.cost_microusd) == (100_000, 75_000 + 480_000)
+
+
 def test_what_is_not_known_is_kept(archive: Archive, importer: Observed, tape: Tape) -> None:
     tape.prompt("Hello.")
     tape.line("hologram", colour="green")

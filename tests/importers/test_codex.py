@@ -14,6 +14,7 @@ from hansard.importers.codex import Codex
 from hansard.model.entry import Compaction
 from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
 from hansard.model.session import Kind, Lineage
+from hansard.model.usage import CostStatus
 from hansard.store.blobs import hash_of
 from hansard.testing.clock import FakeClock
 from tests.importers import rubbish
@@ -346,3 +347,21 @@ def test_places_and_files_are_recognised(importer: Observed, home: Path, tmp_pat
     assert not importer.recognises(tmp_path / "other.jsonl")
     assert importer.places(Where(home.parent, {})) == [home]
     assert importer.places(Where(home.parent, {"CODEX_HOME": "/x"})) == [Path("/x")]
+
+
+def test_a_provider_of_ones_own_name_does_not_hide_the_price_of_a_known_model(
+    archive: Archive, importer: Observed, home: Path
+) -> None:
+    rollout = Rollout(home, model_provider="codex")
+    rollout.turn("What grows in bed 3?")
+    rollout.answer("Leeks.")
+    rollout.count(9_000, 8_000, 300, 17)
+    rollout.write()
+
+    take(archive, importer, home)
+
+    used = archive.session(TOOL, rollout.id).usage
+    assert (used.cost_microusd, used.cost_status) == (
+        rollout.ledger.microdollars,
+        CostStatus.ESTIMATED,
+    )

@@ -179,6 +179,24 @@ def test_calls_are_priced_once_and_cached_tokens_counted_apart(taking: Taking) -
     assert total.cost_microusd > 1_000_000
 
 
+def test_what_a_call_caches_for_an_hour_costs_more(taking: Taking) -> None:
+    feed(
+        taking,
+        span(
+            ["a"],
+            ["b"],
+            gen_ai__provider__name="anthropic",
+            gen_ai__request__model="claude-sonnet-4-5",
+            gen_ai__usage__input_tokens=100_000,
+            gen_ai__usage__cache_creation__input_tokens=100_000,
+            gen_ai__usage__details__cache_write_1h_tokens=100_000,
+        ),
+    )
+
+    [total] = taking.store.read(usage.report, "model", profile="main").result()
+    assert (total.cache_write_tokens, total.cost_microusd) == (100_000, 600_000)
+
+
 def test_a_provider_by_another_name_is_priced_by_the_model(taking: Taking) -> None:
     feed(
         taking,

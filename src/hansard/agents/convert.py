@@ -89,6 +89,7 @@ def usage_of(
         output_tokens=used.output_tokens,
         cache_read_tokens=used.cache_read_tokens,
         cache_write_tokens=used.cache_write_tokens,
+        cache_write_1h_tokens=min(used.cache_write_1h_tokens, used.cache_write_tokens),
         reasoning_tokens=used.output_reasoning_tokens or used.details.get("reasoning_tokens", 0),
         # Another's server may have a model of a known name: only its address tells its price.
         provider=response.provider_name if base_url is None else None,

@@ -21,7 +21,8 @@ PROTOCOL = 1
 _LONGEST_EXAMPLE = 80
 _LONGEST_ERROR = 500
 _MESSAGE_FIELDS = ("model", "finish_reason", "token_count", "extra")
-_USAGE_FIELDS = (*TOKEN_FIELDS, "model", "provider", "base_url", "billing_mode", "task", "call_id")
+_TOKENS = (*TOKEN_FIELDS, "cache_write_1h_tokens")
+_USAGE_FIELDS = (*_TOKENS, "model", "provider", "base_url", "billing_mode", "task", "call_id")
 _ROLES = {Role.ASSISTANT, Role.TOOL}
 
 
@@ -182,7 +183,7 @@ def _usage(given: Mapping[str, Any]) -> Usage:
 
 def _sum(one: Usage, other: Usage) -> Usage:
     """Two calls for one step; the cost is known when both are."""
-    tokens = {name: getattr(one, name) + getattr(other, name) for name in TOKEN_FIELDS}
+    tokens = {name: getattr(one, name) + getattr(other, name) for name in _TOKENS}
     known = one.cost_microusd is not None and other.cost_microusd is not None
     cost = (one.cost_microusd or 0) + (other.cost_microusd or 0) if known else None
     status = CostStatus.REPORTED if known else CostStatus.UNKNOWN

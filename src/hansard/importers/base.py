@@ -136,6 +136,8 @@ class Used(_Event):
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    # The part of them that is kept for an hour.
+    cache_write_1h_tokens: int = 0
 
 
 class Said(_Event):

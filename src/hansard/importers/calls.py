@@ -9,7 +9,7 @@ from hansard.clock import to_micros
 from hansard.formats import shape
 from hansard.importers.base import Used
 from hansard.model.usage import CostStatus, Usage
-from hansard.prices import SOURCE, VERSION, Tokens, cost_of, cost_of_tokens
+from hansard.prices import VERSION, Tokens, cost_of, cost_of_tokens
 from hansard.store import ledger
 from hansard.store.ledger import Call
 from hansard.store.sessions import column
@@ -29,12 +29,15 @@ def one(
     is_reported: bool = False,
     **tokens: object,
 ) -> tuple[Usage, ...]:
-    """The call by its tokens (`input`, `output`, `cache_read`, `cache_write`, `reasoning`).
+    """The call by its tokens (`input`, `output`, `cache_read`, `cache_write`, `reasoning`, `cache_write_1h`).
 
     None when nothing was counted. What a tool says that a call cost is its estimate, from a price
     list of its own, unless `is_reported`; a cost of 0 says that the tool did not know.
     """
     counted: dict[str, Any] = {f"{name}_tokens": shape.count(n) for name, n in tokens.items()}
+    if "cache_write_1h_tokens" in counted:
+        most = counted.get("cache_write_tokens", 0)
+        counted["cache_write_1h_tokens"] = min(counted["cache_write_1h_tokens"], most)
     cost = _microdollars(dollars)
     if not any(counted.values()) and cost is None:
         return ()
@@ -62,15 +65,20 @@ def kept(used: Iterable[Usage | Used], *, now: datetime) -> list[Call]:
 
 def _of_tokens(used: Used) -> Call:
     tokens = Tokens(
-        used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens
+        used.input_tokens,
+        used.output_tokens,
+        used.cache_read_tokens,
+        used.cache_write_tokens,
+        cache_write_1h=used.cache_write_1h_tokens,
     )
     cost = cost_of_tokens(tokens, used.model, at=used.at)
     provider = None if cost is None else cost.provider
+    # The ledger counts all cache writes together: the sixth number is only for the price.
     known = column(used.call_id), to_micros(used.at), ledger.word(used.model), provider
     if cost is None:
-        return Call(*known, None, None, None, *tokens)
+        return Call(*known, None, None, None, *tokens[:5])
     status = CostStatus.ESTIMATED
-    return Call(*known, None, None, None, *tokens, cost.microusd, status, SOURCE, VERSION)
+    return Call(*known, None, None, None, *tokens[:5], cost.microusd, status, cost.source, VERSION)
 
 
 def _of_usage(used: Usage, *, now: datetime) -> Call:
@@ -81,7 +89,7 @@ def _of_usage(used: Usage, *, now: datetime) -> Call:
         provider=call.provider or cost.provider,
         cost_microusd=cost.microusd,
         cost_status=CostStatus.ESTIMATED,
-        price_source=SOURCE,
+        price_source=cost.source,
         price_version=VERSION,
     )
 

@@ -98,6 +98,7 @@ def _usage(line: Line, at: datetime) -> Sequence[Used]:
     if tokens is None or model is None or model == _SYNTHETIC:
         return ()
     name = message.id or line.uuid
+    written, kept = _whole(tokens.cache_creation_input_tokens), tokens.cache_creation
     used = Used(
         call_id=f"{TOOL}:{name}:{line.requestId}" if line.requestId else f"{TOOL}:{name}",
         model=model,
@@ -105,7 +106,8 @@ def _usage(line: Line, at: datetime) -> Sequence[Used]:
         input_tokens=_whole(tokens.input_tokens),
         output_tokens=_whole(tokens.output_tokens),
         cache_read_tokens=_whole(tokens.cache_read_input_tokens),
-        cache_write_tokens=_whole(tokens.cache_creation_input_tokens),
+        cache_write_tokens=written,
+        cache_write_1h_tokens=min(_whole(kept.ephemeral_1h_input_tokens), written) if kept else 0,
     )
     return (used,)
 

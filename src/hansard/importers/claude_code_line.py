@@ -11,6 +11,12 @@ from hansard.importers import times
 _BOM = b"\xef\xbb\xbf"
 
 
+class CacheWrites(msgspec.Struct, gc=False):
+    """How long what was written to the cache is kept."""
+
+    ephemeral_1h_input_tokens: int | None = 0
+
+
 class Tokens(msgspec.Struct, gc=False):
     """What a call used, as the model's interface says it."""
 
@@ -18,6 +24,7 @@ class Tokens(msgspec.Struct, gc=False):
     output_tokens: int | None = 0
     cache_read_input_tokens: int | None = 0
     cache_creation_input_tokens: int | None = 0
+    cache_creation: CacheWrites | None = None
 
 
 class Answer(msgspec.Struct, gc=False):

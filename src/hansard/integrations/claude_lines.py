@@ -74,12 +74,15 @@ def usage_of(line: Line) -> Usage | None:
     call, model = answer.get("id") or line.get("requestId"), answer.get("model")
     if not isinstance(call, str) or not isinstance(model, str) or model == "<synthetic>":
         return None
+    written, kept = _count(used, "cache_creation_input_tokens"), used.get("cache_creation")
+    for_an_hour = _count(kept, "ephemeral_1h_input_tokens") if isinstance(kept, Mapping) else 0
     return Usage(
         model=model,
         input_tokens=_count(used, "input_tokens"),
         output_tokens=_count(used, "output_tokens"),
         cache_read_tokens=_count(used, "cache_read_input_tokens"),
-        cache_write_tokens=_count(used, "cache_creation_input_tokens"),
+        cache_write_tokens=written,
+        cache_write_1h_tokens=min(for_an_hour, written),
         call_id=f"{NATIVE}/{call}",
         at=_at(line),
     )

@@ -60,12 +60,16 @@ def usage_of(native: BaseMessage, *, call_id: str) -> Usage | None:
         return None
     given, made = used.get("input_token_details") or {}, used.get("output_token_details") or {}
     cached, written = given.get("cache_read") or 0, given.get("cache_creation") or 0
+    # Where writes are told by how long they are kept, their sum may be left out.
+    for_an_hour = given.get("ephemeral_1h_input_tokens") or 0
+    written = max(written, for_an_hour + (given.get("ephemeral_5m_input_tokens") or 0))
     return Usage(
         model=model_of(native),
         input_tokens=max(0, used["input_tokens"] - cached - written),
         output_tokens=used["output_tokens"],
         cache_read_tokens=cached,
         cache_write_tokens=written,
+        cache_write_1h_tokens=for_an_hour,
         reasoning_tokens=made.get("reasoning") or 0,
         call_id=call_id,
     )

@@ -75,6 +75,7 @@ def usage_of(entry: ConversationEntry) -> Usage | None:
         output_tokens=used.output_tokens,
         cache_read_tokens=used.cache_read_tokens,
         cache_write_tokens=used.cache_write_tokens,
+        cache_write_1h_tokens=min(used.cache_write_1h_tokens, used.cache_write_tokens),
         reasoning_tokens=used.details.get("reasoning_tokens", 0),
         base_url=said.provider_url,
         call_id=f"{NATIVE}/{entry.id}",

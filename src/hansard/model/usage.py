@@ -26,7 +26,7 @@ TOKEN_FIELDS = (
 )
 
 
-_NUMBERS = (*TOKEN_FIELDS, "cost_microusd")
+_NUMBERS = (*TOKEN_FIELDS, "cache_write_1h_tokens", "cost_microusd")
 _MOST = 2**53
 
 
@@ -50,6 +50,9 @@ class Usage:
     price_version: str | None = None
     call_id: str | None = None
     at: datetime | None = None
+    # How many of `cache_write_tokens` were written to be kept for an hour, at a higher price. It counts when
+    # the call is priced; the ledger keeps the cost and the sum.
+    cache_write_1h_tokens: int = 0
 
     def __post_init__(self) -> None:
         known = self.cost_microusd is not None
@@ -60,9 +63,15 @@ class Usage:
             and _is_whole(self.cache_read_tokens)
             and _is_whole(self.cache_write_tokens)
             and _is_whole(self.reasoning_tokens)
+            and _is_whole(self.cache_write_1h_tokens)
             and (not known or _is_whole(self.cost_microusd))
         ):
             raise BadInput(self._fault())
+        if self.cache_write_1h_tokens > self.cache_write_tokens:
+            raise BadInput(
+                "cache_write_1h_tokens is a part of cache_write_tokens and cannot be more: "
+                f"{self.cache_write_1h_tokens} of {self.cache_write_tokens}."
+            )
         if not known and self.cost_status is not CostStatus.UNKNOWN:
             raise BadInput(f"A cost that is {self.cost_status} needs cost_microusd.")
         if known and self.cost_status in (CostStatus.UNKNOWN, CostStatus.PARTIAL):

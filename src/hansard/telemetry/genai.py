@@ -198,6 +198,12 @@ def _usage(span: Span) -> Usage | None:
         "cache_creation_input_tokens",
         "details.cache_write_tokens",
     )
+    for_an_hour = _count(
+        attributes,
+        "cache_creation.ephemeral_1h_input_tokens",
+        "details.cache_write_1h_tokens",
+        "details.ephemeral_1h_input_tokens",
+    )
     thought = _count(attributes, "reasoning.output_tokens", "details.reasoning_tokens")
     if sent + produced + cached + stored == 0:
         return None
@@ -211,6 +217,7 @@ def _usage(span: Span) -> Usage | None:
         output_tokens=produced,
         cache_read_tokens=cached,
         cache_write_tokens=stored,
+        cache_write_1h_tokens=min(for_an_hour, stored),
         reasoning_tokens=min(thought, produced),
         provider=None if provider is None else _PROVIDERS.get(str(provider), str(provider)),
         base_url=None if address is None else f"https://{address}",
