@@ -37,6 +37,12 @@ class NotFound(HansardError):
     http_status = 404
 
 
+class Purged(NotFound):
+    """It was deleted for good; nothing brings it back."""
+
+    kind = "purged"
+
+
 class Ambiguous(HansardError):
     """Several things answer to that name; say which."""
 

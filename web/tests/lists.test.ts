@@ -5,7 +5,7 @@ import { rowsOf, sorted } from '../src/lib/rows'
 import { queryWords } from '../src/lib/saying'
 import { duration, groupOf, money, shortAge, tokens } from '../src/lib/time'
 import type { Head, UsageRow } from '../src/lib/types'
-import { bars, csv, ordered } from '../src/lib/usage'
+import { allTokens, bars, csv, ordered, total } from '../src/lib/usage'
 
 const NOW = new Date(2026, 2, 15, 12).getTime()
 const ago = (days: number) => new Date(NOW - days * 86_400_000).toISOString()
@@ -104,7 +104,7 @@ test('keys are named as they stand on keyboards', () => {
 })
 
 test('usage begins with the newest day, or with what cost most', () => {
-  const row = (group: string, cost: number | null, input = 0) => ({ group, cost_microusd: cost, input_tokens: input, output_tokens: 0 }) as UsageRow
+  const row = (group: string, cost: number | null, input = 0) => ({ group, cost_microusd: cost, input_tokens: input, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 }) as UsageRow
 
   expect(ordered([row('2026-11-14', 1), row('2026-11-15', 2)], 'day').map((each) => each.group)).toEqual(['2026-11-15', '2026-11-14'])
   expect(ordered([row('a', null, 5), row('b', 7), row('c', null, 9)], 'session').map((each) => each.group)).toEqual(['b', 'c', 'a'])
@@ -112,4 +112,12 @@ test('usage begins with the newest day, or with what cost most', () => {
 
 test('an address that nobody could write names a session that is not there', () => {
   expect(parse(new URL('http://localhost/s/%E0%A4%A')).session).toBe('%E0%A4%A')
+})
+
+test('cached tokens are part of every sum', () => {
+  const used = { ...row, group: '2026-03-01', input_tokens: 1, output_tokens: 20, cache_read_tokens: 300, cache_write_tokens: 4000, reasoning_tokens: 5 }
+
+  expect(allTokens(used)).toBe(4321)
+  expect(total([used, used])).toMatchObject({ tokens: 8642, cacheRead: 600, cacheWrite: 8000 })
+  expect(bars([used], 100, 10)[0]?.value).toBe(4321)
 })

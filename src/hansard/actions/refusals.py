@@ -1,7 +1,7 @@
 """Why a session takes no change, said in the same words everywhere."""
 
 from hansard.clock import from_micros
-from hansard.errors import Conflict, NotFound, TurnLost
+from hansard.errors import Conflict, NotFound, Purged, TurnLost
 from hansard.model import document
 from hansard.model.session import SessionHead
 from hansard.model.turn import Lease
@@ -14,7 +14,7 @@ def missing(tx: Tx, session_id: str, *, profile: str) -> NotFound:
     if row is None:
         return NotFound(f"There is no session {session_id}.")
     day = from_micros(row[0]).date()
-    return NotFound(f"Session {session_id} was purged on {day}; it is gone for good.")
+    return Purged(f"Session {session_id} was purged on {day}; it is gone for good.")
 
 
 def read_only(session_id: str) -> Conflict:

@@ -13,9 +13,9 @@ export class Problem extends Error {
     super(message)
   }
 
-  /** Whether the server could not be asked at all. */
+  /** Whether the server could not be asked at all; a proxy before it says so in its own way. */
   get isOffline(): boolean {
-    return this.status === 0
+    return this.status === 0 || (!this.kind && [502, 503, 504].includes(this.status))
   }
 }
 

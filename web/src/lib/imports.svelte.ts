@@ -1,5 +1,5 @@
 /** What other tools left on the server's machine, and the import that runs. */
-import { explain, get, send } from './api'
+import { get, send } from './api'
 
 export interface Discovery {
   tool: string
@@ -23,6 +23,16 @@ export interface Outcome {
   skipped: number
   faults: { unit: string; where: string; why: string }[]
   left_out: Record<string, number>
+  /** How many files were read anew, had not changed, or brought nothing; each file is one of the three. */
+  units: number
+  imported_units: number
+  unchanged_units: number
+  omitted_units: number
+  /** The first of those that brought nothing, and why. */
+  omissions: { unit: string; reason: string }[]
+  /** Answers that may still be growing, and when an import brings them. */
+  held_back: number
+  held_back_until: string | null
   notes: string[]
 }
 
@@ -43,7 +53,7 @@ export class Imports {
   found = $state.raw<Discovery[]>([])
   job = $state.raw<Job | null>(null)
   loaded = $state(false)
-  error = $state<string | null>(null)
+  error = $state.raw<unknown>(null)
   private timer: ReturnType<typeof setTimeout> | undefined
   private isClosed = false
 
@@ -99,7 +109,7 @@ export class Imports {
       await act()
       this.error = null
     } catch (failure) {
-      this.error = explain(failure)
+      this.error = failure
     }
   }
 }

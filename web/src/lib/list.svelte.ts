@@ -1,20 +1,31 @@
 /** The list of sessions under the filters of the address. */
-import { explain, get, isAbort } from './api'
+import { get, isAbort } from './api'
 import { live } from './live.svelte'
 import { router } from './router.svelte'
 import { ORDERS, sorted, type Order } from './rows'
+import { toasts } from './toasts.svelte'
 import type { Head, Page } from './types'
 
 export const SHELVES = ['chats', 'automation', 'all', 'archive', 'trash'] as const
 export const FILTERS = ['shelf', 'source', 'project', 'model', 'kind', 'label', 'read_only', 'text'] as const
 type Filters = Record<(typeof FILTERS)[number], string | null>
 
+/** What fits the filters of a list and is not in it, because of its shelf. */
+export interface Hidden {
+  automation: number
+  archive: number
+  /** Whether counting stopped early: there are as many, or more. */
+  isAtLeast: boolean
+}
+
 interface ListPage extends Page<Head> {
-  hidden: number
+  hidden_by_shelf: { automation: number; archive: number }
+  hidden_at_least: boolean
   position: number
 }
 
 const NEWS_MS = 50
+const COUNT_MS = 1000
 /** As many sessions as the server gives at once. */
 const LARGEST_PAGE = 200
 
@@ -34,16 +45,17 @@ class List {
   items = $state.raw<Head[]>([])
   pinned = $state.raw<Head[]>([])
   kids = $state.raw<Record<string, Head[]>>({})
-  hidden = $state(0)
+  hidden = $state.raw<Hidden>({ automation: 0, archive: 0, isAtLeast: false })
   next = $state<string | null>(null)
   loading = $state(false)
   loaded = $state(false)
-  error = $state<string | null>(null)
+  error = $state.raw<unknown>(null)
   selected = $state.raw<Set<string>>(new Set())
   frozen = $state(false)
   private waiting: Head[] = []
   private news = new Map<string, Head>()
   private timer: ReturnType<typeof setTimeout> | undefined
+  private countTimer: ReturnType<typeof setTimeout> | undefined
   private position = 0
   private heard = 0
   private asked = ''
@@ -77,6 +89,7 @@ class List {
       if (name === 'gone') {
         this.news.delete((data as { id: string }).id)
         this.remove((data as { id: string }).id)
+        toasts.forget((data as { id: string }).id)
       }
       if (name === 'resync') void this.load({ force: true })
     })
@@ -99,13 +112,13 @@ class List {
       ])
       this.items = page.items.map(whole)
       this.pinned = sorted(pinned.items.map(whole), this.order)
-      this.hidden = page.hidden
+      this.hidden = hiddenOf(page)
       this.position = page.position
       this.next = page.next
       this.loaded = true
     } catch (error) {
       if (isAbort(error)) return
-      this.error = explain(error)
+      this.error = error
       this.asked = ''
     } finally {
       this.loading = false
@@ -138,7 +151,7 @@ class List {
       this.items = [...this.items, ...page.items.map(whole).filter((head) => !known.has(head.id))]
       this.next = page.next
     } catch (error) {
-      this.error = explain(error)
+      this.error = error
     } finally {
       this.loading = false
     }
@@ -181,14 +194,33 @@ class List {
       if (this.frozen && !old) this.waiting.push(now)
       else fresh.push(now)
     }
+    if (heads.some((head) => !this.fits(head))) this.recount()
     if (!fresh.length) return
     this.pinned = this.placed(this.pinned, fresh, (head) => head.pinned && !this.isFiltered && this.fits(head), false)
     this.items = this.placed(this.items, fresh, (head) => this.fits(head), !!this.next)
   }
 
+  /** Count anew what the list leaves out: a session may have moved to another shelf. */
+  private recount(): void {
+    if (!['chats', 'all'].includes(this.shelf)) return
+    this.countTimer ??= setTimeout(() => {
+      this.countTimer = undefined
+      const asked = this.asked
+      void get<ListPage>('/sessions', { ...this.query(), limit: 1, fields: 'id' }).then(
+        (page) => {
+          if (asked === this.asked) this.hidden = hiddenOf(page)
+        },
+        () => undefined, // the next list counts again
+      )
+    }, COUNT_MS)
+  }
+
   remove(id: string): void {
     this.items = this.items.filter((head) => head.id !== id)
     this.pinned = this.pinned.filter((head) => head.id !== id)
+    if (Object.values(this.kids).some((heads) => heads.some((head) => head.id === id))) {
+      this.kids = Object.fromEntries(Object.entries(this.kids).map(([parent, heads]) => [parent, heads.filter((head) => head.id !== id)]))
+    }
     this.select(id, false)
   }
 
@@ -250,6 +282,10 @@ class List {
     if (read_only && !head.read_only) return false
     return !text || `${head.title ?? ''}\n${head.preview ?? ''}`.toLowerCase().includes(text.toLowerCase())
   }
+}
+
+function hiddenOf(page: ListPage): Hidden {
+  return { ...page.hidden_by_shelf, isAtLeast: page.hidden_at_least }
 }
 
 function shelfOf(head: Head): string {

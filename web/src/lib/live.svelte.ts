@@ -8,6 +8,8 @@ type Listener = (name: string, data: unknown, position: number) => void
 class Live {
   link = $state<Link>('connecting')
   retryAt = $state(0)
+  /** Whether the server cannot be reached; one banner says so for the whole page. */
+  isDown = $derived(this.link === 'waiting' || this.link === 'offline')
   private listeners = new Set<Listener>()
   private port: MessagePort | null = null
   private stream: Pick<Stream, 'watch' | 'retry'> | null = null

@@ -56,15 +56,20 @@ class Router {
     this.route = { ...parse(new URL(location.href)), composes }
   }
 
-  /** The same page with other filters. */
-  filter(changes: Record<string, string | null>): void {
+  /** The address of the same page with other filters. */
+  filtered(changes: Record<string, string | null>): string {
     const query = new URLSearchParams(this.route.query)
     for (const [name, value] of Object.entries(changes)) {
       if (value === null || value === '') query.delete(name)
       else query.set(name, value)
     }
     const text = query.toString()
-    this.go(`${location.pathname}${text ? `?${text}` : ''}`, { replace: true })
+    return `${this.route.path}${text ? `?${text}` : ''}`
+  }
+
+  /** The same page with other filters. */
+  filter(changes: Record<string, string | null>): void {
+    this.go(this.filtered(changes), { replace: true })
   }
 
   private read(): void {

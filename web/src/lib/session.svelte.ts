@@ -1,5 +1,5 @@
 /** The session that is open: its head, a window of its transcript, what is being said now. */
-import { Problem, explain, get, isAbort, send } from './api'
+import { Problem, get, isAbort, send } from './api'
 import { partings, readable, type Stretch } from './branches'
 import { live } from './live.svelte'
 import { rounds, type Round } from './turns'
@@ -21,8 +21,10 @@ export class OpenSession {
   moreBefore = $state(false)
   moreAfter = $state(false)
   loading = $state(true)
-  error = $state<string | null>(null)
+  error = $state.raw<unknown>(null)
   errorStatus = $state(0)
+  /** Whether the session was deleted for good. */
+  isPurged = $state(false)
   saying = $state<Saying | null>(null)
   ended = $state.raw<Turn | null>(null)
   /** The first entry that was not read when the session was opened. */
@@ -82,10 +84,16 @@ export class OpenSession {
       if (!detail.turn) this.saying = null
     } catch (error) {
       if (isAbort(error)) return
-      this.error = explain(error)
+      this.error = error
       this.errorStatus = error instanceof Problem ? error.status : 0
-      // The stream refuses who asks for what is not there, and all tabs share it.
-      if (this.errorStatus === 404) live.watch([])
+      if (this.errorStatus === 404) {
+        this.isPurged = error instanceof Problem && error.kind === 'purged'
+        // What was here a moment ago offers nothing more: no restoring, no copy.
+        this.detail = null
+        this.entries = []
+        // The stream refuses who asks for what is not there, and all tabs share it.
+        live.watch([])
+      }
     } finally {
       this.loading = false
     }

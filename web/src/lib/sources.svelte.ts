@@ -1,6 +1,7 @@
 /** How many sessions each shelf and each source has. */
 import { get } from './api'
 import { list } from './list.svelte'
+import type { Page } from './types'
 
 export interface Counts {
   items: { platform: string; sessions: number }[]
@@ -11,6 +12,10 @@ export interface Counts {
 
 class Sources {
   private counts = $state.raw<Counts | null>(null)
+  private used = $state.raw<string[]>([])
+
+  /** Every model that a session has, on whatever page of the list it stands. */
+  models = $derived([...new Set([...(list.filters.model ? [list.filters.model] : []), ...this.used])].sort())
 
   items = $derived.by(() => {
     const known = new Map((this.counts?.items ?? []).map((each) => [each.platform, each.sessions]))
@@ -20,6 +25,10 @@ class Sources {
 
   async load(): Promise<void> {
     this.counts = await get<Counts>('/sources', { shelf: list.filters.shelf })
+  }
+
+  async loadModels(): Promise<void> {
+    this.used = (await get<Page<{ model: string }>>('/models')).items.map((each) => each.model)
   }
 
   /** How many are on a shelf, in words; nothing while nobody has counted. */

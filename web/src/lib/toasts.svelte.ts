@@ -6,6 +6,8 @@ export interface Toast {
   text: string
   undo: (() => Promise<void>) | null
   isError: boolean
+  /** The sessions that undoing would change. */
+  sessions: string[]
 }
 
 const SECONDS = 8
@@ -15,9 +17,14 @@ class Toasts {
   private last = 0
   private timers = new Map<number, ReturnType<typeof setTimeout>>()
 
-  show(text: string, undo: (() => Promise<void>) | null = null, isError = false): void {
+  show(text: string, undo: (() => Promise<void>) | null = null, isError = false, sessions: string[] = []): void {
+    const same = isError ? this.items.find((each) => each.isError && each.text === text) : undefined
+    if (same) {
+      this.let(same.id)
+      return
+    }
     const id = ++this.last
-    this.items.push({ id, text, undo, isError })
+    this.items.push({ id, text, undo, isError, sessions })
     if (this.items.length > 3) this.items.shift()
     this.let(id)
   }
@@ -30,6 +37,14 @@ class Toasts {
   let(id: number): void {
     this.hold(id)
     this.timers.set(id, setTimeout(() => this.drop(id), SECONDS * 1000))
+  }
+
+  /** A session was deleted for good: what would bring it back is not offered any more. */
+  forget(session: string): void {
+    this.items = this.items.map((each) => {
+      const left = each.sessions.filter((id) => id !== session)
+      return left.length === each.sessions.length ? each : { ...each, sessions: left, undo: left.length ? each.undo : null }
+    })
   }
 
   drop(id: number): void {

@@ -25,7 +25,7 @@ const PAUSE_MS = 400
 export class Upkeep {
   seen = $state.raw<Overview | null>(null)
   job = $state.raw<UpkeepJob | null>(null)
-  error = $state<string | null>(null)
+  error = $state.raw<unknown>(null)
   /** Whoever is not the owner gets no buttons, and a word why. */
   refused = $state<string | null>(null)
   private timer: ReturnType<typeof setTimeout> | undefined
@@ -38,7 +38,7 @@ export class Upkeep {
       if (this.job?.state === 'running') this.follow(this.job.id)
     } catch (failure) {
       if (failure instanceof Problem && (failure.status === 403 || failure.status === 409)) this.refused = failure.message
-      else this.error = explain(failure)
+      else this.error = failure
     }
   }
 
@@ -75,7 +75,7 @@ export class Upkeep {
       await act()
       this.error = null
     } catch (failure) {
-      this.error = explain(failure)
+      this.error = failure
     }
   }
 }

@@ -4,20 +4,31 @@ const COLUMNS = ['group', 'calls', 'input_tokens', 'output_tokens', 'cache_read_
 
 export interface Total {
   calls: number
+  tokens: number
   input: number
   output: number
-  cached: number
+  cacheRead: number
+  cacheWrite: number
   cost: number
   unknown: number
 }
 
+type Tokens = Pick<UsageRow, 'input_tokens' | 'output_tokens' | 'cache_read_tokens' | 'cache_write_tokens'>
+
+/** All tokens that a model read or wrote. Input is without the cache; reasoning is part of the output. */
+export function allTokens(used: Tokens): number {
+  return used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
+}
+
 export function total(rows: UsageRow[]): Total {
-  const sum = { calls: 0, input: 0, output: 0, cached: 0, cost: 0, unknown: 0 }
+  const sum = { calls: 0, tokens: 0, input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, unknown: 0 }
   for (const row of rows) {
     sum.calls += row.calls
+    sum.tokens += allTokens(row)
     sum.input += row.input_tokens
     sum.output += row.output_tokens
-    sum.cached += row.cache_read_tokens
+    sum.cacheRead += row.cache_read_tokens
+    sum.cacheWrite += row.cache_write_tokens
     sum.cost += row.cost_microusd ?? 0
     sum.unknown += row.unknown_cost_calls
   }
@@ -27,8 +38,7 @@ export function total(rows: UsageRow[]): Total {
 /** Days from the newest on; everything else from what cost most on. */
 export function ordered(rows: readonly UsageRow[], by: string): UsageRow[] {
   if (by === 'day') return [...rows].sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? 1 : -1))
-  const size = (row: UsageRow) => row.input_tokens + row.output_tokens
-  return [...rows].sort((a, b) => (b.cost_microusd ?? 0) - (a.cost_microusd ?? 0) || size(b) - size(a))
+  return [...rows].sort((a, b) => (b.cost_microusd ?? 0) - (a.cost_microusd ?? 0) || allTokens(b) - allTokens(a))
 }
 
 /** A table that a spreadsheet opens; a cell that could be a formula is made plain text. */
@@ -55,7 +65,7 @@ export function bars(rows: UsageRow[], width: number, height: number, most = 366
   const days = rows.filter((row) => row.group && /^\d{4}-\d\d-\d\d$/.test(row.group)).sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? -1 : 1))
   const end = days.at(-1)?.group
   if (!end) return []
-  const by = new Map(days.map((row) => [row.group, row.input_tokens + row.output_tokens]))
+  const by = new Map(days.map((row) => [row.group, allTokens(row)]))
   const first = Date.parse(days[0]?.group ?? end)
   const count = Math.min(most, Math.round((Date.parse(end) - first) / 86_400_000) + 1)
   const names = Array.from({ length: count }, (_, place) => new Date(Date.parse(end) - (count - 1 - place) * 86_400_000).toISOString().slice(0, 10))

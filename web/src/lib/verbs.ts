@@ -1,5 +1,5 @@
 /** What a person does with sessions, each with its way back. */
-import { explain, send, url } from './api'
+import { Problem, explain, send, url } from './api'
 import { n, t } from './i18n.svelte'
 import { list } from './list.svelte'
 import { toasts } from './toasts.svelte'
@@ -37,7 +37,7 @@ export async function trash(heads: Head[]): Promise<void> {
   const done = await each(heads, async (head) => {
     list.take(await send<Head>('DELETE', `/sessions/${head.id}`))
   })
-  if (done.length) toasts.show(n('toast.trashed', done.length), () => restore(done))
+  if (done.length) toasts.show(n('toast.trashed', done.length), () => restore(done), false, done.map((head) => head.id))
 }
 
 export async function restore(heads: Head[]): Promise<void> {
@@ -108,16 +108,23 @@ export function nameOf(head: Head): string {
   return head.title ?? head.preview ?? t('list.untitled')
 }
 
-/** One after the other; what failed is said, and what was done stays done. */
+/** One after the other; what failed is said once for each reason, and what was done stays done. */
 async function each(heads: Head[], act: (head: Head) => Promise<unknown>): Promise<Head[]> {
   const done: Head[] = []
+  const failed = new Map<string, Head[]>()
   for (const head of heads) {
     try {
       await act(head)
       done.push(head)
     } catch (error) {
-      toasts.show(`${nameOf(head)}: ${explain(error)}`, null, true)
+      const reason = explain(error)
+      failed.set(reason, [...(failed.get(reason) ?? []), head])
+      if (error instanceof Problem && error.kind === 'purged') list.remove(head.id)
     }
+  }
+  for (const [reason, those] of failed) {
+    const [first] = those
+    toasts.show(first && those.length === 1 ? `${nameOf(first)}: ${reason}` : n('toast.failed', those.length, { reason }), null, true)
   }
   return done
 }
