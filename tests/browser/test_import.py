@@ -82,3 +82,30 @@ def test_records_are_imported_and_a_word_deep_in_them_is_landed_on(
     expect(page).to_have_url(re.compile(r"#m\d+$"))
     expect(page.locator(".message.target")).to_contain_text(DEEP)
     expect(page.locator(".message.target")).to_be_in_viewport()
+
+
+def test_a_file_without_a_conversation_is_left_out_with_its_reason(
+    tmp_path: Path, visit: Visitor
+) -> None:
+    record(tmp_path / "person")
+    bare = {"type": "summary", "summary": "A talk that never began", "leafUuid": "nowhere"}
+    folder = tmp_path / "person/.claude/projects/-src-garden"
+    (folder / "6f0c1b1e-7a52-4be6-8f0e-2f3c6d9a1b02.jsonl").write_text(json.dumps(bare) + "\n")
+    with served(tmp_path / "house", user_home=tmp_path / "person") as server:
+        page = visit(server, "/import").page
+        expect(page.get_by_text("2 new files")).to_be_visible()
+
+        page.get_by_role("button", name="Look first, change nothing").click()
+        expect(page.locator("summary")).to_contain_text(
+            "2 files: 1 to import, 0 unchanged, 1 left out"
+        )
+        page.get_by_role("button", name="Import", exact=True).click()
+
+        expect(page.get_by_role("heading", name="Imported")).to_be_visible()
+        expect(page.locator("summary")).to_contain_text(
+            "2 files: 1 imported, 0 unchanged, 1 left out"
+        )
+        left_out = page.locator(".faults li", has_text="6f0c1b1e")
+        expect(left_out).to_be_visible()
+        expect(left_out).to_contain_text(re.compile(r"question|conversation"))
+        expect(page.get_by_text("All of it is here")).to_be_visible()

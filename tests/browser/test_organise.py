@@ -5,6 +5,12 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from hansard.actions import projects, say
+from hansard.app.house import open_house
+from hansard.model.entry import message
+from hansard.model.place import Source
+from hansard.model.session import Opening
+from hansard.model.usage import Usage
 from tests.browser.conftest import Served, Visitor
 
 pytestmark = pytest.mark.timeout(300)
@@ -148,10 +154,112 @@ def test_filters_are_counted_and_an_empty_one_says_the_way_out(
 def test_what_a_list_leaves_out_is_counted_and_shown(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in).page
 
-    page.get_by_role("link", name="Show", exact=True).click()
+    page.get_by_role("link", name=re.compile(r"Show: \d+ automation sessions hidden")).click()
 
     expect(page.locator(".item", has_text="Morning summary").first).to_be_visible()
     expect(page.get_by_role("button", name="Shelf: Automation")).to_be_visible()
+
+
+def test_archived_sessions_are_counted_among_the_hidden_within_the_filter(
+    empty: Served, visit: Visitor
+) -> None:
+    with open_house(home=str(empty.home)) as house:
+        for title in ("Roses", "Tulips"):
+            house.new_session(title=title).append("user", "hello")
+    page = visit(empty).page
+    row(page, "Roses").focus()
+    page.keyboard.press("e")
+    hidden = page.locator(".hidden-line")
+    expect(hidden).to_contain_text("1 archived session hidden")
+
+    page.get_by_role("searchbox", name="Filter titles").fill("tulip")
+    expect(row(page, "Tulips")).to_be_visible()
+    expect(hidden).to_have_count(0)
+    page.get_by_role("searchbox", name="Filter titles").fill("rose")
+    expect(hidden).to_contain_text("1 archived session hidden")
+    page.get_by_role("link", name="Show: 1 archived session hidden").click()
+
+    expect(row(page, "Roses")).to_be_visible()
+    expect(page.get_by_role("searchbox", name="Filter titles")).to_have_value("rose")
+
+
+def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
+    empty: Served, visit: Visitor
+) -> None:
+    with open_house(home=str(empty.home)) as house:
+        id = house.new_session(title="Secret").append("user", "hello").session_id
+    page = visit(empty, f"/s/{id}").page
+    expect(page.locator(".message")).to_have_count(1)
+    row(page, "Secret").focus()
+    page.keyboard.press("#")
+    expect(page.get_by_role("button", name="Restore")).to_be_visible()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+
+    with open_house(home=str(empty.home)) as house:
+        house.find(id).purge()
+
+    expect(page.get_by_text("This session was deleted for good.")).to_be_visible()
+    expect(page.get_by_role("button", name="Restore")).to_have_count(0)
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    expect(page.get_by_role("button", name="Continue in a copy")).to_have_count(0)
+    expect(page.get_by_text("hello")).to_have_count(0)
+
+
+def test_a_chat_begun_in_a_projects_view_is_in_that_project(empty: Served, visit: Visitor) -> None:
+    with open_house(home=str(empty.home)) as house:
+        house.new_session(title="Elsewhere").append("user", "hello")
+        house.writing(projects.add, "Garden", profile="main", when=house.occasion()).result()
+    seen = visit(empty)
+    page = seen.page
+    page.get_by_role("button", name="Garden 0").click()
+    expect(page.get_by_text("It will be in the project Garden.")).to_be_visible()
+
+    seen.asks("What about the roses?")
+
+    expect(row(page, "What about the roses?")).to_be_visible()
+    expect(row(page, "Elsewhere")).to_have_count(0)
+    expect(page.get_by_role("button", name="Garden 1")).to_be_visible()
+    id = page.url.partition("/s/")[2].partition("?")[0]
+    with open_house(home=str(empty.home)) as house:
+        assert house.head(id).project == "Garden"
+
+
+def test_the_filter_offers_a_model_that_no_listed_session_has(
+    empty: Served, visit: Visitor
+) -> None:
+    with open_house(home=str(empty.home)) as house:
+        for number in range(71):
+            model = "usual" if number else "rare-model"
+            opening = Opening("main", Source("api"), title=f"Talk {number}", model=model)
+            saying = say.Saying(message("user", "hello"))
+            house.writing(say.say_new, opening, saying, when=house.occasion()).result()
+    page = visit(empty).page
+    expect(page.locator(".item").first).to_be_visible()
+
+    page.get_by_role("button", name="More filters").click()
+    page.get_by_role("button", name="rare-model").click()
+
+    expect(row(page, "Talk 0")).to_be_visible()
+    expect(page.locator(".item")).to_have_count(1)
+
+
+def test_the_tokens_of_a_session_include_the_cache(empty: Served, visit: Visitor) -> None:
+    used = Usage(
+        model="m",
+        input_tokens=1_000,
+        output_tokens=2_000,
+        cache_read_tokens=30_000,
+        cache_write_tokens=400_000,
+    )
+    with open_house(home=str(empty.home)) as house:
+        chat = house.new_session(title="Long")
+        id = chat.append("assistant", "hello", usage=used).session_id
+    page = visit(empty, f"/s/{id}").page
+
+    expect(page.locator(".head .facts")).to_contain_text("433k tokens")
+    page.goto(f"{empty.address}/usage?by=session")
+    expect(page.locator(".tiles")).to_contain_text("433kAll tokens")
+    expect(page.locator("table.data tbody tr")).to_contain_text("433k1.0k2.0k30k400k")
 
 
 # Titles in the order of their letters below their heading; what is pinned stands above it.

@@ -4,6 +4,7 @@ import './app.css'
 import { useLanguage } from './lib/i18n.svelte'
 import { list } from './lib/list.svelte'
 import { live } from './lib/live.svelte'
+import { projects } from './lib/projects.svelte'
 import { router } from './lib/router.svelte'
 
 const target = document.getElementById('app')
@@ -13,6 +14,7 @@ visualViewport?.addEventListener('resize', () => document.documentElement.style.
 router.start()
 live.start()
 list.start()
+projects.start()
 void useLanguage().then(() => mount(App, { target }))
 
 // Installable, and a shell without a network; not in development, where every file changes.

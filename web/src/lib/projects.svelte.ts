@@ -1,6 +1,7 @@
 import { get, send } from './api'
 import { dialogs } from './dialogs.svelte'
 import { n, t, type Key } from './i18n.svelte'
+import { live } from './live.svelte'
 import { router } from './router.svelte'
 import type { Head, Page, Project } from './types'
 import { move } from './verbs'
@@ -10,8 +11,28 @@ const COLOURS = ['#2b5bc7', '#1d7a3d', '#b3261e', '#8a5a00', '#8e3aa8', '#0b7285
 const NEW = '\u0000new'
 const NONE = '\u0000none'
 
+const COUNT_MS = 1000
+
 class Projects {
   items = $state.raw<Project[]>([])
+  /** In which project each session stands that the stream has told of. */
+  private places = new Map<string, string | null>()
+  private timer: ReturnType<typeof setTimeout> | undefined
+
+  /** A session that moved, wherever that was done, changes how many its project has. */
+  start(): void {
+    live.listen((name, data) => {
+      if (name !== 'head') return
+      const head = data as Head
+      const before = this.places.get(head.id)
+      this.places.set(head.id, head.project)
+      if ((before ?? null) === head.project) return
+      this.timer ??= setTimeout(() => {
+        this.timer = undefined
+        void this.load().catch(() => undefined)
+      }, COUNT_MS)
+    })
+  }
 
   async load(): Promise<void> {
     this.items = (await get<Page<Project>>('/projects')).items
