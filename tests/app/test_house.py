@@ -328,3 +328,22 @@ _LET_GO = threading.Event()
 
 def _slowly(tx: Tx) -> None:
     _LET_GO.wait()
+
+
+def test_a_session_is_held_and_released(house: House, clock: FakeClock) -> None:
+    """R-5"""
+    chat = house.session(ALICE)
+    chat.append("user", "hello")
+    until = clock.now() + timedelta(hours=1)
+
+    made = chat.hold("the build is running", until=until)
+    held = chat.holds()
+    with pytest.raises(BadInput, match="no zone"):
+        chat.hold("x", until=datetime(2030, 1, 1))  # noqa: DTZ001
+    with pytest.raises(NotFound, match="is not held by 'x'"):
+        chat.release("x")
+    gone = chat.release("the build is running")
+
+    assert (made.reason, made.until) == ("the build is running", until)
+    assert held == gone == [made]
+    assert (chat.holds(), chat.release()) == ([], [])

@@ -257,3 +257,27 @@ def test_global_options_may_stand_before_or_after_the_command(hansard: Program, 
 
     assert len(hansard(*words).json["items"]) == 1
     assert hansard.ids() == []
+
+
+def test_a_session_is_held_shown_and_released(hansard: Program) -> None:
+    """R-5"""
+    hansard.append("new", "hello", "--title", "Capitals")
+
+    made = hansard("sessions", "hold", "Capitals", "--reason", "the build", "--until", "2h")
+    audit = hansard("sessions", "hold", "Capitals", "--reason", "audit", "--json").json
+    shown = hansard("sessions", "show", "Capitals")
+    listed = hansard("sessions", "show", "Capitals", "--json").json["holds"]
+    one = hansard("sessions", "release", "Capitals", "--reason", "audit")
+    wrong = hansard("sessions", "release", "Capitals", "--reason", "audit")
+    rest = hansard("sessions", "release", "Capitals", "--json").json["items"]
+    past = hansard("sessions", "hold", "Capitals", "--reason", "x", "--until", "2001-01-01")
+
+    assert made.code == 0, made.err
+    assert "is held until" in made.out
+    assert (audit["reason"], audit["until"]) == ("audit", None)
+    assert "held: audit\nheld: the build (until " in shown.out
+    assert [each["reason"] for each in listed] == ["audit", "the build"]
+    assert "released: audit" in one.out
+    assert (wrong.code, "is not held by 'audit'" in wrong.line) == (3, True)
+    assert [each["reason"] for each in rest] == ["the build"]
+    assert (past.code, "in the future" in past.line) == (1, True)

@@ -50,6 +50,8 @@ WORK = {
     "hansard sessions fork": ["Capitals"],
     "hansard sessions end": ["Capitals"],
     "hansard sessions reopen": ["Capitals"],
+    "hansard sessions hold": ["Capitals", "--reason", "build"],
+    "hansard sessions release": ["Capitals"],
     "hansard sessions move": ["Capitals", "Places"],
     "hansard sessions undo": ["Capitals"],
     "hansard export": ["Capitals"],

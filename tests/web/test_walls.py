@@ -36,6 +36,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/sessions/{session_id}/turns": {"text": "x"},
     "/sessions/{session_id}/retract": {"after": 0},
     "/sessions/{session_id}/compact": {"summary": "x", "through": 1},
+    "/sessions/{session_id}/holds": {"reason": "x"},
     "/projects": {"name": "x"},
     "/projects/{project}": {"name": "x"},
     "/schedules": {"name": "x", "timing": "@daily", "prompt": "x"},

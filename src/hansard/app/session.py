@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hansard.actions import blobs, compact, log, purge, read, retract, routing, say, sessions, turns
+from hansard.actions import holds as hold_actions
+from hansard.actions.holds import Hold
 from hansard.clock import Occasion
 from hansard.errors import BadInput, NotFound
 from hansard.model.entry import Message, Role, message
@@ -154,6 +156,24 @@ class Session:
     def reopen(self) -> SessionHead:
         """Let the session go on."""
         return self._write(sessions.reopen)
+
+    def hold(self, reason: str, *, until: datetime | None = None) -> Hold:
+        """Keep the session from being reset by its policy: until a time, or until `release`.
+
+        The same reason again sets another end. A person's wish, such as `/new`, still ends the session.
+        """
+        return self._write(hold_actions.hold, reason, until=until, when=self._house.occasion())
+
+    def release(self, reason: str | None = None) -> list[Hold]:
+        """Release the hold with this reason, or all of them; those that were there.
+
+        Raises `NotFound` for a reason that does not hold the session.
+        """
+        return self._write(hold_actions.release, reason, when=self._house.occasion())
+
+    def holds(self) -> list[Hold]:
+        """Why the session is not reset by its policy now."""
+        return self._read(_holds, now=self._house.occasion().now)
 
     def undo(self, rounds: int = 1) -> SessionHead:
         """Take back the last messages of the person and what followed them."""
@@ -395,6 +415,10 @@ def _named(
 
 def _read_file(tx: Tx, id: str, blob: str, *, profile: str) -> bytes:
     return blobs.read_blob(tx, blob, session_no=read.head(tx, id, profile=profile).no)
+
+
+def _holds(tx: Tx, id: str, *, profile: str, now: datetime) -> list[Hold]:
+    return hold_actions.of_session(tx, read.head(tx, id, profile=profile), now=now)
 
 
 def _context(tx: Tx, key: SessionKey | None, id: str | None, *, profile: str) -> list[Chat]:

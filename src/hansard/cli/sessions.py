@@ -18,6 +18,8 @@ COMMANDS = {
     "fork": ("changing:fork", "Begin a session with another's history."),
     "end": ("changing:end", "Close a session."),
     "reopen": ("changing:reopen", "Let a session go on."),
+    "hold": ("holds:hold", "Keep a session from being reset."),
+    "release": ("holds:release", "Release a session's holds."),
     "move": ("changing:move", "Put a session into a project."),
     "undo": ("changing:undo", "Take back the last messages."),
 }

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hansard.actions import read
+from hansard.actions.holds import Hold, of_session
 from hansard.actions.listing import MAX_LIMIT
-from hansard.cli import markdown, times
+from hansard.cli import holds, markdown, times
 from hansard.cli.console import BOLD, DIM, Console
 from hansard.cli.refs import find_head, ref_argument
 from hansard.cli.table import count, money
@@ -17,7 +18,7 @@ from hansard.model.entry import Compaction, Entry, Message, Role
 from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 from hansard.model.session import SessionHead
 from hansard.model.terminal import one_line, safe_terminal
-from hansard.model.view import entry_json, head_json
+from hansard.model.view import entry_json, head_json, hold_json
 
 if TYPE_CHECKING:
     from hansard.app.house import House
@@ -92,7 +93,7 @@ def _show_window(
     edge = str(shown[-1 if forward else 0].seq) if more else None
     if console.json:
         items = [entry_json(entry) for entry in shown]
-        console.emit({"session": head_json(head), "items": items, "next": edge})
+        console.emit({**_about(house, head), "items": items, "next": edge})
         return
     printer.heading(head)
     for entry in shown:
@@ -105,11 +106,20 @@ def _show_window(
 def _show_all(console: Console, printer: "_Printer", head: SessionHead) -> None:
     if console.json:
         items = (entry_json(entry) for entry in _walk(printer.house, head))
-        console.emit_items(items, before={"session": head_json(head)})
+        console.emit_items(items, before=_about(printer.house, head))
         return
     printer.heading(head)
     for entry in _walk(printer.house, head):
         printer.entry(entry)
+
+
+def _about(house: "House", head: SessionHead) -> dict[str, Any]:
+    held = [hold_json(each.reason, each.until) for each in _holds(house, head)]
+    return {"session": head_json(head), "holds": held}
+
+
+def _holds(house: "House", head: SessionHead) -> list[Hold]:
+    return house.reading(of_session, head, now=house.occasion().now).result()
 
 
 def _show_raw(console: Console, house: "House", head: SessionHead) -> None:
@@ -182,7 +192,8 @@ class _Printer:
         if head.project:
             facts.append(f"project {head.project}")
         name = safe_terminal(one_line(head.title or head.preview or "(no words)"))
-        rest = [safe_terminal(one_line(line)) for line in (head.id, " · ".join(facts))]
+        held = [holds.shown(each, zone=self._zone) for each in _holds(self.house, head)]
+        rest = [safe_terminal(one_line(line)) for line in (head.id, " · ".join(facts), *held)]
         self._console.print_styled("\n".join([self._console.style(name, BOLD), *rest, ""]))
 
     def entry(self, entry: Entry) -> None:

@@ -124,6 +124,11 @@ def turn_json(turn: "Turn") -> Json:
     }
 
 
+def hold_json(reason: str, until: datetime | None) -> Json:
+    """A reason not to reset a session; `until` is null for one that must be released."""
+    return {"reason": reason, "until": time_text(until)}
+
+
 def delivery_json(delivery: "Delivery", *, whole: bool = False) -> Json:
     """A delivery with the beginning of its text; `whole`: with its parts too."""
     made: Json = {

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from hansard.actions import read, routing, sessions, sweep, turns
+from hansard.actions import holds, read, routing, sessions, sweep, turns
 from hansard.actions.access import homes, set_home
 from hansard.actions.compact import compact
 from hansard.actions.moving import Move, move_chat
@@ -118,6 +119,32 @@ class RoutingSuite(Suite):
         world.clock.tick(hours=2)
 
         assert world.talk("b", policy=IDLE) != session
+
+    def test_holds_are_listed_renewed_and_released_by_reason_or_all_at_once(
+        self, world: World
+    ) -> None:
+        """R-5: the public verbs; what another program holds is left to it."""
+        session = world.talk("a", policy=IDLE)
+        later = world.clock.now() + timedelta(days=9)
+        world.write(sessions.hold, session, "hermes/compression/x", profile="main", until=later)
+        given: dict[str, Any] = {"profile": "main", "when": world.when()}
+        world.write(holds.hold, session, "build", until=later, **given)
+        made = world.write(holds.hold, session, "build", **given)
+        world.write(holds.hold, session, "audit", until=later, **given)
+        world.write(holds.hold, session, "short", until=later - timedelta(days=8), **given)
+        world.clock.tick(days=3)
+        found = world.read(holds.of_session, world.head(session), now=world.clock.now())
+        given["when"] = world.when()
+        with refused(NotFound, "not held by 'short'", unchanged=world):
+            world.write(holds.release, session, "short", **given)
+        one = world.write(holds.release, session, "audit", **given)
+        rest = world.write(holds.release, session, None, **given)
+        left = world.read(holds.of_session, world.head(session), now=world.clock.now())
+
+        assert made.until is None
+        assert [each.reason for each in found] == ["audit", "build", "hermes/compression/x"]
+        assert [each.reason for each in one + rest] == ["audit", "build"]
+        assert [each.reason for each in left] == ["hermes/compression/x"]
 
     def test_a_running_turn_keeps_its_session(self, world: World) -> None:
         """R-5, D-3."""

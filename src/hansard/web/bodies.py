@@ -177,6 +177,13 @@ class PasswordChange(Struct, kw_only=True, forbid_unknown_fields=True):
     old: str | None = None
 
 
+class NewHold(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why a session must not be reset, and until when; without a time until it is released."""
+
+    reason: str
+    until: str | None = None
+
+
 class RedirectDelivery(Struct, kw_only=True, forbid_unknown_fields=True):
     """Where a delivery shall go instead: `platform:chat` or `platform:chat:thread`."""
 

@@ -1,6 +1,7 @@
 """`/sessions`: the list, and one session as a whole."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -8,7 +9,7 @@ from msgspec import UNSET
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from hansard.actions import feed, listing, projects, read, say, uploads
+from hansard.actions import feed, holds, listing, projects, read, say, uploads
 from hansard.actions import sessions as verbs
 from hansard.actions.orders import Order
 from hansard.actions.requests import Answer
@@ -19,7 +20,7 @@ from hansard.errors import BadInput, NotFound
 from hansard.model import part
 from hansard.model.place import Source
 from hansard.model.session import Kind, Opening, SessionHead, Shelf
-from hansard.model.view import head_json, time_text, turn_json
+from hansard.model.view import head_json, hold_json, time_text, turn_json
 from hansard.store import arrivals, sessions, turns
 from hansard.store.database import Tx
 from hansard.web import heads
@@ -144,9 +145,10 @@ async def open_session(request: Request, parts: Parts, caller: Writer) -> Respon
 
 @router.get("/sessions/{session_id}")
 async def show(session_id: str, parts: Parts, caller: Reader) -> Response:
-    """One session: its head, its draft, what waits for it, the turn that runs, its children."""
+    """One session: its head, its draft, what waits for it, the turn that runs, its children, its holds."""
     known = name(session_id, "session")
-    return json_response(await parts.store.read(_show, known, profile=caller.profile))
+    now = parts.clock.now()
+    return json_response(await parts.store.read(_show, known, profile=caller.profile, now=now))
 
 
 @router.patch("/sessions/{session_id}", openapi_extra=takes(SessionChange))
@@ -190,7 +192,7 @@ def begun(done: Accepted) -> dict[str, object]:
     return told if done.received.answer is None else told | {"answer": done.received.answer}
 
 
-def _show(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
+def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
     position = feed.last_position(tx)
     head = read.head(tx, id, profile=profile)
     more = sessions.details(tx, head.no)
@@ -205,6 +207,9 @@ def _show(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
         "children": [child.id for child in read.children(tx, head)],
         "branches": [list(each) for each in read.branches(tx, id, profile=profile)],
         "queued": _queued(tx, head),
+        "holds": [
+            hold_json(each.reason, each.until) for each in holds.of_session(tx, head, now=now)
+        ],
         "turn": None
         if running is None
         else turn_json(running[0]) | {"partial": running[0].partial},

@@ -37,6 +37,9 @@ ON CONFLICT (session_no, name) DO UPDATE SET expires_at = excluded.expires_at;
 -- name: delete_hold
 DELETE FROM holds WHERE session_no = :no AND name = :name;
 
+-- name: delete_expired_holds
+DELETE FROM holds WHERE session_no = :no AND expires_at <= :now;
+
 -- name: delete_holds
 DELETE FROM holds WHERE session_no = :no;
 

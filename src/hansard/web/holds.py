@@ -1,0 +1,67 @@
+"""`/sessions/{id}/holds`: reasons not to reset a session now."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from hansard.actions import holds, read
+from hansard.actions.holds import Hold
+from hansard.actions.requests import Answer
+from hansard.model.view import hold_json
+from hansard.store.database import Tx
+from hansard.web.answers import answer, change, items, name, plain
+from hansard.web.auth import Parts, Reader, Writer
+from hansard.web.bodies import NewHold, read_body
+from hansard.web.described import takes
+from hansard.web.times import moment
+
+router = APIRouter(prefix="/sessions/{session_id}/holds", tags=["conversation"])
+
+
+@router.get("")
+async def list_holds(session_id: str, parts: Parts, caller: Reader) -> Response:
+    """Why the session is not reset by its policy now."""
+    known = name(session_id, "session")
+
+    def look(tx: Tx) -> list[Hold]:
+        head = read.head(tx, known, profile=caller.profile)
+        return holds.of_session(tx, head, now=parts.clock.now())
+
+    return items([_json(each) for each in await parts.store.read(look)])
+
+
+@router.post("", status_code=201, openapi_extra=takes(NewHold))
+async def hold(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Keep the session from being reset by its policy, until a time or until this is released.
+
+    The same reason again sets another end.
+    """
+    known, when = name(session_id, "session"), parts.occasion()
+    body, raw = await read_body(request, NewHold)
+    until = moment(body.until)
+
+    def act(tx: Tx, /) -> Answer:
+        made = holds.hold(tx, known, body.reason, profile=caller.profile, when=when, until=until)
+        return answer(_json(made), 201, session_id=known)
+
+    return await change(request, caller, raw, act)
+
+
+@router.delete("")
+async def release(
+    session_id: str, request: Request, parts: Parts, caller: Writer, reason: str | None = None
+) -> Response:
+    """Release the hold with this reason, or without one all of them; those that were there."""
+    known, when = name(session_id, "session"), parts.occasion()
+    wanted = plain(reason)
+
+    def act(tx: Tx, /) -> Answer:
+        gone = holds.release(tx, known, wanted, profile=caller.profile, when=when)
+        return answer({"items": [_json(each) for each in gone], "next": None}, session_id=known)
+
+    return await change(request, caller, b"", act)
+
+
+def _json(hold: Hold) -> dict[str, Any]:
+    return hold_json(hold.reason, hold.until)
