@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hansard.clock import from_micros, to_micros
-from hansard.errors import BadInput
+from hansard.errors import BadInput, NotFound
 from hansard.model.key import key_for
 from hansard.model.place import at_session
+from hansard.model.redact import redact_key
 from hansard.model.reset import Policies, ResetPolicy
 from hansard.model.session import Lineage, SessionHead
 from hansard.store import sessions
@@ -78,6 +79,17 @@ def listing(
         Binding(key, sessions.get_by_no(tx, no), from_micros(at)) for key, no, at in shown
     )
     return Bindings(items, shown[-1][0] if len(rows) > limit else None)
+
+
+def key_behind(tx: Tx, redacted: str, *, profile: str) -> str:
+    """The bound key that `redact_key` printed so; whoever hides keys can still act on them."""
+    rows = tx.all(
+        "bindings_between", profile=profile, first=f"{profile}/", beyond=f"{profile}/{_BEYOND}"
+    )
+    for key, _ in rows:
+        if redact_key(key) == redacted:
+            return str(key)
+    raise NotFound("No chat has that key any more; nothing was written. Read the list again.")
 
 
 def outlook(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> Outlook:

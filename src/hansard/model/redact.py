@@ -10,6 +10,7 @@ from hansard.model.terminal import one_line
 PHONE_LIKE = re.compile(r"^\+?\d[\d\-\s]{6,}$")
 
 _HEX_DIGITS = 12
+_REDACTED = "redacted="
 
 
 def _digest(text: str) -> str:
@@ -25,6 +26,16 @@ def redact_chat_id(chat_id: str) -> str:
     """Hash a chat id; a prefix up to the first colon stays."""
     prefix, colon, rest = chat_id.partition(":")
     return f"{prefix}:{_digest(rest)}" if colon else _digest(chat_id)
+
+
+def redact_key(key: str) -> str:
+    """A printed session key without the ids of chats and people; the same for one key, always."""
+    return "/".join([*key.split("/")[:3], f"{_REDACTED}{_digest(key)}"])
+
+
+def is_redacted_key(text: str) -> bool:
+    """Whether this is what `redact_key` gives; no session key is printed so."""
+    return text.rpartition("/")[2].startswith(_REDACTED)
 
 
 def redact_name(name: str) -> str:
@@ -50,5 +61,11 @@ def redact_source(source: Source) -> Source:
         chat_name=shown_name(source.chat_name),
         user_name=shown_name(source.user_name),
         chat_topic=shown_name(source.chat_topic),
+        # Some platforms number a thread as its chat, and put people's numbers into message ids.
+        thread_id=source.thread_id
+        and (redact_chat_id(source.thread_id) if source.thread_id in ids else source.thread_id),
+        platform_message_id=None
+        if any(id and id in (source.platform_message_id or "") for id in ids)
+        else source.platform_message_id,
         extra={},
     )

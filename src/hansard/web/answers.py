@@ -12,11 +12,10 @@ from hansard.actions.requests import Answer, Repeatable
 from hansard.errors import BadInput, NotFound
 from hansard.model import document
 from hansard.store.database import Tx
-from hansard.web.auth import parts_of
+from hansard.web.auth import idempotency_key, parts_of
 from hansard.web.parts import Caller
 
 JSON = "application/json"
-IDEMPOTENCY = "Idempotency-Key"
 _LONGEST_NAME = 300
 
 
@@ -65,13 +64,8 @@ def repeatable(request: Request, raw: bytes) -> Repeatable | None:
 
 def idem_of(request: Request) -> str | None:
     """The idempotency key as the log keeps it, for ever."""
-    key = request.headers.get(IDEMPOTENCY)
-    if key is None:
-        return None
-    # An empty one would be everybody's: whoever came second would be given the first one's answer.
-    if not key.strip() or not key.isprintable() or not key.isascii():
-        raise BadInput(f"{IDEMPOTENCY} is plain text, not empty, without control characters.")
-    return f"http/{key}"
+    key = idempotency_key(request)
+    return None if key is None else f"http/{key}"
 
 
 def name(text: str, what: str) -> str:

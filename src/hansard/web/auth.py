@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
@@ -9,11 +10,15 @@ from fastapi import Depends, Request
 
 from hansard.actions import logins, tokens
 from hansard.actions.tokens import Scope
+from hansard.errors import BadInput
 from hansard.web.connections import CONNECTION, Connection
 from hansard.web.parts import Caller, WebParts
 from hansard.web.problems import SAFE, Refusal
 
 CSRF_HEADER = "X-CSRF-Token"
+IDEMPOTENCY = "Idempotency-Key"
+IDEMPOTENCY_KEY = re.compile("[A-Za-z0-9._-]+")
+LONGEST_IDEMPOTENCY_KEY = 200
 _BEARER = "bearer "
 _LONGEST = 200
 
@@ -44,6 +49,8 @@ def wants(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
             connection.name_caller(found.id)
         if not found.scope.allows(scope):
             raise Refusal(403, f"This needs the scope {scope}; the token has {found.scope}.")
+        if request.method not in SAFE:
+            idempotency_key(request)
         return found
 
     caller.__dict__["scope"] = scope
@@ -72,6 +79,20 @@ async def identify(request: Request) -> Caller:
         if not hmac.compare_digest(said, csrf_of(cookie).encode()):
             raise Refusal(403, f"The header {CSRF_HEADER} is missing or wrong.")
     return Caller(login.profile, Scope.ADMIN, login.id, is_browser=True)
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The request's idempotency key, or None; one that is not as the description says is refused."""
+    key = request.headers.get(IDEMPOTENCY)
+    # An empty one would be everybody's: whoever came second would be given the first one's answer.
+    if key is not None and (
+        len(key) > LONGEST_IDEMPOTENCY_KEY or IDEMPOTENCY_KEY.fullmatch(key) is None
+    ):
+        raise BadInput(
+            f"{IDEMPOTENCY} has 1 to {LONGEST_IDEMPOTENCY_KEY} letters, digits, dots, hyphens and "
+            "underscores; nothing was written."
+        )
+    return key
 
 
 async def is_still_good(parts: WebParts, caller: Caller) -> bool:

@@ -195,6 +195,11 @@ class Connection(H11Protocol):
         self._cancel_stall_timer()
         super().resume_writing()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP as every other problem, and close."""
+        self.transport.write(raw_refusal(Refusal(400, msg, close=True)))
+        self.transport.close()
+
     def drop(self) -> None:
         """Close at once; what was not sent is not sent."""
         self._cancel_timers()

@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from msgspec import Struct
 
 from hansard.web import bodies
-from hansard.web.answers import IDEMPOTENCY
+from hansard.web.auth import IDEMPOTENCY, IDEMPOTENCY_KEY, LONGEST_IDEMPOTENCY_KEY
 from hansard.web.problems import MEDIA_TYPE
 
 _REF = "#/components/schemas/{name}"
@@ -35,7 +35,12 @@ _KEY = {
     "in": "header",
     "required": False,
     "description": "The same request with the same key is done once and answered alike.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[A-Za-z0-9._-]+$"},
+    "schema": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LONGEST_IDEMPOTENCY_KEY,
+        "pattern": f"^{IDEMPOTENCY_KEY.pattern}$",
+    },
 }
 PUBLIC = {"x-public": True, "security": []}
 
@@ -46,6 +51,15 @@ def takes(kind: type[Struct], *, required: bool = True) -> dict[str, Any]:
     return {
         "requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}
     }
+
+
+def gives(*media_types: str, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """What to tell the description of a path that answers with something else than JSON.
+
+    The path also needs `response_class=Response`, so that JSON is not described besides.
+    """
+    content = {each: {"schema": {"type": "string"}} for each in media_types}
+    return {status: {"description": "Successful Response", "content": content}}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

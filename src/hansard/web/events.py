@@ -11,6 +11,7 @@ from hansard.actions.tokens import Scope
 from hansard.errors import BadInput
 from hansard.web.answers import name
 from hansard.web.auth import Parts, Reader
+from hansard.web.described import gives
 from hansard.web.imports import jobs_of
 from hansard.web.jobs import Jobs
 from hansard.web.parts import Caller
@@ -24,7 +25,7 @@ _TOPICS = "list, session:ID, imports"
 _NUMBER = re.compile(r"^\d{1,18}$")
 
 
-@router.get("/events", responses={200: {"content": {"text/event-stream": {}}}})
+@router.get("/events", response_class=Response, responses=gives("text/event-stream"))
 async def listen(
     request: Request,
     parts: Parts,

@@ -16,6 +16,7 @@ from hansard.model.handover.forms import FORMS
 from hansard.model.handover.passage import Passage
 from hansard.web.answers import json_response, name
 from hansard.web.auth import Parts, Reader
+from hansard.web.described import gives
 from hansard.web.parts import Caller, WebParts
 
 router = APIRouter(tags=["export"])
@@ -90,7 +91,11 @@ class ExportWish(Left):
     budget: int | None = Field(None, ge=1, le=MOST_TOKENS)
 
 
-@router.get("/export")
+@router.get(
+    "/export",
+    response_class=Response,
+    responses=gives(*(each.partition(";")[0] for each in _TYPES.values())),
+)
 async def export(parts: Parts, caller: Reader, wish: Annotated[ExportWish, Query()]) -> Response:
     """The named sessions, or all of the profile: lossless as JSONL, or for people.
 

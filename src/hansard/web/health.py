@@ -11,13 +11,14 @@ from hansard.errors import HansardError
 from hansard.store.database import Tx
 from hansard.web.auth import Parts, Reader
 from hansard.web.connections import Connections
-from hansard.web.described import PUBLIC
+from hansard.web.described import PUBLIC, gives
 from hansard.web.parts import WebParts
 from hansard.web.problems import Refusal
 
 public = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 READY_SECONDS = 2.0
+TEXT = "text/plain"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -39,14 +40,19 @@ class Tally:
 
 
 @public.head("/healthz", openapi_extra=PUBLIC, include_in_schema=False)
-@public.get("/healthz", openapi_extra=PUBLIC)
+@public.get("/healthz", openapi_extra=PUBLIC, response_class=Response, responses=gives(TEXT))
 async def healthz() -> Response:
     """We live."""
     return PlainTextResponse("ok\n")
 
 
 @public.head("/readyz", openapi_extra=PUBLIC, include_in_schema=False)
-@public.get("/readyz", openapi_extra=PUBLIC)
+@public.get(
+    "/readyz",
+    openapi_extra=PUBLIC,
+    response_class=Response,
+    responses=gives(TEXT) | gives(TEXT, status=503),
+)
 async def readyz(parts: Parts) -> Response:
     """The store can be read."""
     try:
@@ -56,7 +62,7 @@ async def readyz(parts: Parts) -> Response:
     return PlainTextResponse("ok\n")
 
 
-@router.get("/metrics", responses={200: {"content": {"text/plain": {}}}})
+@router.get("/metrics", response_class=Response, responses=gives(TEXT))
 async def metrics(request: Request, parts: Parts, caller: Reader) -> Response:
     """Numbers in Prometheus' words: no names, no texts.
 

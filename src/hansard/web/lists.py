@@ -11,8 +11,10 @@ from hansard.actions import bindings, read, routing, search, usage
 from hansard.actions.bindings import Binding, Outlook
 from hansard.actions.found import found_json
 from hansard.actions.requests import Answer
+from hansard.model.extent import Extent, head_within
 from hansard.model.key import SessionKey
-from hansard.model.redact import redact_source
+from hansard.model.redact import is_redacted_key, redact_key
+from hansard.model.session import SessionHead
 from hansard.model.view import head_json, policy_json, time_text, usage_json
 from hansard.store.database import Tx
 from hansard.web.answers import answer, change, items, json_response, name, plain
@@ -101,12 +103,16 @@ async def list_bindings(
 ) -> Response:
     """Which chat is on which session, when it resets and why it last did.
 
-    Who names a session in the workbench is left out. `redact` hides people's ids and numbers.
+    Who names a session in the workbench is left out. `redact` hides people's ids and numbers, in keys
+    and cursors too; `POST /bindings` takes such a key as it takes the whole one.
     """
 
     def look(tx: Tx) -> tuple[list[dict[str, Any]], str | None]:
+        after = plain(cursor)
+        if after is not None and is_redacted_key(after):
+            after = bindings.key_behind(tx, after, profile=caller.profile)
         page = bindings.listing(
-            tx, profile=caller.profile, limit=limit, cursor=plain(cursor), chats_only=True
+            tx, profile=caller.profile, limit=limit, cursor=after, chats_only=True
         )
         now = parts.clock.now()
         told = [
@@ -115,7 +121,7 @@ async def list_bindings(
             )
             for each in page.items
         ]
-        return told, page.next
+        return told, redact_key(page.next) if redact and page.next is not None else page.next
 
     shown, following = await parts.store.read(look)
     return items(shown, following)
@@ -125,28 +131,30 @@ async def list_bindings(
 async def bind(request: Request, parts: Parts, caller: Writer) -> Response:
     """Point a key at another session, or without one let it begin anew."""
     body, raw = await read_body(request, BindingChange)
-    key, when = SessionKey.parse(body.key), parts.occasion()
-    if key.profile != caller.profile:
-        key = SessionKey.parse(f"{caller.profile}/{body.key.partition('/')[2]}")
+    when, is_redacted = parts.occasion(), is_redacted_key(body.key)
+    given = None if is_redacted else SessionKey.parse(body.key)
+    if given is not None and given.profile != caller.profile:
+        given = SessionKey.parse(f"{caller.profile}/{body.key.partition('/')[2]}")
 
     def act(tx: Tx, /) -> Answer:
+        key = given or SessionKey.parse(bindings.key_behind(tx, body.key, profile=caller.profile))
+        shown = body.key if is_redacted else str(key)
         if body.session_id is None:
             ended = routing.reset(tx, key, when=when)
-            return answer({"key": str(key), "ended": None if ended is None else ended.id})
+            return answer({"key": shown, "ended": None if ended is None else ended.id})
         target = read.head(tx, name(body.session_id, "session"), profile=caller.profile)
         head = routing.switch(tx, key, target, when=when)
-        return answer({"key": str(key), "session": head_json(head)}, session_id=head.id)
+        told = _redacted(head) if is_redacted else head_json(head)
+        return answer({"key": shown, "session": told}, session_id=head.id)
 
     return await change(request, caller, raw, act)
 
 
 def _binding(found: Binding, outlook: Outlook, *, redact: bool) -> dict[str, Any]:
-    head, last = head_json(found.session), outlook.last_reset
-    if redact:
-        head["source"] = redact_source(found.session.source).to_json()
+    last = outlook.last_reset
     return {
-        "key": found.key,
-        "session": head,
+        "key": redact_key(found.key) if redact else found.key,
+        "session": _redacted(found.session) if redact else head_json(found.session),
         "bound_at": time_text(found.bound_at),
         "policy": policy_json(outlook.policy),
         "resets_at": time_text(outlook.resets_at),
@@ -155,3 +163,9 @@ def _binding(found: Binding, outlook: Outlook, *, redact: bool) -> dict[str, Any
         if last is None
         else {"session_id": last.session_id, "reason": last.reason, "at": time_text(last.at)},
     }
+
+
+def _redacted(head: SessionHead) -> dict[str, Any]:
+    """A head without what leads to people: ids, numbers and addresses, in its texts too."""
+    shown = head_json(head_within(head, Extent(redact=True)))
+    return shown | {"key": None if head.key is None else redact_key(head.key)}

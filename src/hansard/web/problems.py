@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
@@ -124,9 +125,13 @@ async def _of_the_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404 and _is_for_a_person(request):
         return HTMLResponse(pages.no_page(), 404)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(sorted(_methods(request.app, request.url.path)))
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=headers)
     kind = _NAMES.get(error.status_code, "error")
     more: dict[str, Any] = {"committed": "no"} if _is_write(request) else {}
-    headers = dict(error.headers or {})
     said = _SAID.get(str(error.detail), str(error.detail))
     return problem(error.status_code, kind, said, headers=headers, **more)
 
@@ -148,6 +153,15 @@ async def _unforeseen(request: Request, error: Exception) -> Response:
     return problem(
         500, "error", "Something went wrong here; the log says what.", headers=HEADERS, **more
     )
+
+
+def _methods(app: FastAPI, path: str) -> set[str]:
+    """Every method that a path takes: the framework names only those of the first route it finds."""
+    found = {"OPTIONS"}
+    for route in iter_route_contexts(app.routes):
+        if route.methods and route.path_regex.match(path):
+            found |= route.methods
+    return found
 
 
 def _is_for_a_person(request: Request) -> bool:

@@ -24,7 +24,7 @@ from hansard.model.view import head_json, hold_json, time_text, turn_json
 from hansard.store import arrivals, sessions, turns
 from hansard.store.database import Tx
 from hansard.web import heads
-from hansard.web.answers import answer, change, idem_of, json_response, name, plain
+from hansard.web.answers import JSON, answer, change, idem_of, json_response, name, plain
 from hansard.web.asking import accepted, engine_of
 from hansard.web.auth import Parts, Reader, Writer
 from hansard.web.bodies import (
@@ -102,7 +102,12 @@ async def list_sessions(
     return json_response(page)
 
 
-@router.post("/sessions", status_code=201, openapi_extra=takes(NewSession))
+@router.post(
+    "/sessions",
+    status_code=201,
+    openapi_extra=takes(NewSession),
+    responses={202: {"description": "The agent answers", "content": {JSON: {"schema": {}}}}},
+)
 async def open_session(request: Request, parts: Parts, caller: Writer) -> Response:
     """Open a session with its first message; with `run` the agent answers it (202)."""
     body, raw = await read_body(request, NewSession)

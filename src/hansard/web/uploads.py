@@ -9,12 +9,14 @@ from starlette.responses import Response
 from hansard.actions import blobs, read, uploads
 from hansard.actions.requests import Answer
 from hansard.model import document, media, part
+from hansard.model.page import PICTURES
 from hansard.model.part import Attachment
 from hansard.model.terminal import one_line
 from hansard.store.database import Tx
 from hansard.web.answers import answer, change, name
 from hansard.web.auth import Parts, Reader, Writer
 from hansard.web.bodies import read_raw
+from hansard.web.described import gives
 from hansard.web.problems import Refusal
 
 router = APIRouter(tags=["files"])
@@ -47,7 +49,11 @@ async def upload(request: Request, parts: Parts, caller: Writer, file_name: Name
     return await change(request, caller, data, act)
 
 
-@router.get("/sessions/{session_id}/blobs/{blob}")
+@router.get(
+    "/sessions/{session_id}/blobs/{blob}",
+    response_class=Response,
+    responses=gives(media.BYTES, *sorted(PICTURES)),
+)
 async def attachment(
     session_id: str, blob: str, parts: Parts, caller: Reader, file_name: Name = ""
 ) -> Response:

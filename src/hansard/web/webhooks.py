@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from hansard.web.bodies import read_raw
-from hansard.web.described import PUBLIC
+from hansard.web.described import PUBLIC, gives
 from hansard.web.parts import Challenge, Webhook
 
 LONGEST_CHALLENGE = 1024
@@ -14,7 +14,12 @@ def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) 
     """The path of one adapter, which checks the signature before it reads the body further."""
     router = APIRouter(tags=["channels"])
 
-    @router.post(f"/channels/{name}/webhook", openapi_extra=PUBLIC | {"x-signed": True})
+    @router.post(
+        f"/channels/{name}/webhook",
+        openapi_extra=PUBLIC | {"x-signed": True},
+        response_class=Response,
+        responses=gives("text/plain"),
+    )
     async def receive(request: Request) -> Response:
         """Take a platform's message in; durable when this answers."""
         raw = await read_raw(request)
@@ -26,7 +31,12 @@ def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) 
     if challenge is None:
         return router
 
-    @router.get(f"/channels/{name}/webhook", openapi_extra=PUBLIC | {"x-signed": True})
+    @router.get(
+        f"/channels/{name}/webhook",
+        openapi_extra=PUBLIC | {"x-signed": True},
+        response_class=Response,
+        responses=gives("text/plain"),
+    )
     async def prove(request: Request) -> Response:
         """Prove to a platform that this address is ours, if it knows the word that we agreed on."""
         answer = challenge(dict(request.query_params))
