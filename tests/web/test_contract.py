@@ -165,7 +165,7 @@ async def test_a_redacted_binding_can_be_paged_reset_and_switched(
     plain = (await client.get("/bindings"))["items"]
 
     keys: list[str] = []
-    cursor = ""
+    cursor: str | None = ""
     while cursor is not None:
         page = await client.get(f"/bindings?redact=true&limit=1&cursor={cursor}")
         keys += [each["key"] for each in page["items"]]
