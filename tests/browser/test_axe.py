@@ -10,6 +10,8 @@ from tests.browser.conftest import Served, Visitor
 pytestmark = pytest.mark.timeout(300)
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 PAGES = ["/", "/search?q=disk", "/live", "/usage", "/import", "/settings"]
+# What has come when each of these pages is whole.
+CONTENT = [".item", ".hit", ".bindings li", "table.data", "pre", "h2"]
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -53,6 +55,27 @@ def test_axe_finds_nothing_on_a_phone(lived_in: Served, visit: Visitor, theme: s
     found = {"list": problems(page)}
     page.locator(".item").nth(2).tap()
     expect(page.locator(".message").first).to_be_visible()
+    found["session"] = problems(page)
+
+    assert {path: each for path, each in found.items() if each} == {}
+
+
+def test_axe_finds_nothing_on_the_narrowest_screen(lived_in: Served, visit: Visitor) -> None:
+    page = visit(lived_in).page
+    page.set_viewport_size({"width": 320, "height": 568})
+    found = {}
+    for path, there in zip(PAGES, CONTENT, strict=True):
+        page.goto(lived_in.address + path)
+        expect(page.locator(there).first).to_be_visible()
+        found[path] = problems(page)
+    page.goto(lived_in.address)
+    page.locator(".item", has_text="Why").first.click()
+    expect(page.locator(".message").first).to_be_visible()
+    page.locator(".log").focus()
+    page.keyboard.press("End")
+    page.keyboard.press("t")
+    for fold in page.locator(".step .fold").all()[:8]:
+        fold.click()
     found["session"] = problems(page)
 
     assert {path: each for path, each in found.items() if each} == {}

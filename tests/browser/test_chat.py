@@ -1,12 +1,15 @@
 """Talking with the agent, whatever happens meanwhile."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import WRITE, Served, Visitor, start
+from hansard.app.house import open_house
+from hansard.model.place import Source
+from tests.browser.conftest import WRITE, Served, Visitor, served, start
 from tests.browser.wire import Wire
 
 pytestmark = pytest.mark.timeout(300)
@@ -208,6 +211,48 @@ def test_a_server_that_dies_in_a_reply_is_survived(empty: Served, visit: Visitor
         expect(page.locator(".message.assistant").last).to_contain_text("no model was asked")
     finally:
         again.stop()
+
+
+@pytest.mark.parametrize("platform", ["telegram", "api", "web"])
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_broken_turn_can_be_tried_again_wherever_its_session_came_from(
+    tmp_path: Path, visit: Visitor, platform: str, steps: int
+) -> None:
+    call = {"type": "tool_call", "id": "1", "name": "bash", "arguments": {"command": "ls"}}
+    result = {"type": "tool_result", "call_id": "1", "content": "nothing"}
+    with open_house(home=str(tmp_path), create=True) as house:
+        chat = house.new_session(Source(platform, chat_id="7"), title="broken")
+        with suppress(ValueError), chat.turn("list the files") as turn:
+            for _ in range(steps):
+                turn.append("assistant", [call])
+                turn.append("tool", [result])
+            raise ValueError("the model is away")
+        id = chat.id
+    with served(tmp_path) as server:
+        page = visit(server, f"/s/{id}").page
+        expect(page.get_by_text("Interrupted at")).to_be_visible()
+
+        page.get_by_role("button", name="Retry", exact=True).click()
+
+        expect(page.locator(".message.assistant").last).to_contain_text("two files and a folder")
+        expect(page.get_by_text("Interrupted at")).to_have_count(0)
+        expect(page.locator(".message.user")).to_have_count(1)
+
+
+def test_no_turn_of_a_session_that_is_read_only_is_tried_again(
+    tmp_path: Path, visit: Visitor
+) -> None:
+    with open_house(home=str(tmp_path), create=True) as house:
+        chat = house.new_session(title="over")
+        with suppress(ValueError), chat.turn("hello"):
+            raise ValueError("the model is away")
+        chat.end()
+        id = chat.id
+    with served(tmp_path) as server:
+        page = visit(server, f"/s/{id}").page
+        expect(page.get_by_role("button", name="Continue in a copy")).to_be_visible()
+
+        expect(page.get_by_role("button", name="Retry", exact=True)).to_have_count(0)
 
 
 def test_a_command_is_answered_and_leads_where_it_says(talking: Served, visit: Visitor) -> None:
