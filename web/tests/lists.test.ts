@@ -5,7 +5,8 @@ import { rowsOf, sorted } from '../src/lib/rows'
 import { queryWords } from '../src/lib/saying'
 import { duration, groupOf, money, shortAge, tokens } from '../src/lib/time'
 import type { Head, UsageRow } from '../src/lib/types'
-import { allTokens, bars, csv, ordered, total } from '../src/lib/usage'
+import { allTokens } from '../src/lib/tokens'
+import { bars, csv, ordered, total } from '../src/lib/usage'
 
 const NOW = new Date(2026, 2, 15, 12).getTime()
 const ago = (days: number) => new Date(NOW - days * 86_400_000).toISOString()

@@ -1,3 +1,4 @@
+import { allTokens } from './tokens'
 import type { UsageRow } from './types'
 
 const COLUMNS = ['group', 'calls', 'input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens', 'reasoning_tokens', 'cost_microusd', 'unknown_cost_calls'] as const
@@ -11,13 +12,6 @@ export interface Total {
   cacheWrite: number
   cost: number
   unknown: number
-}
-
-type Tokens = Pick<UsageRow, 'input_tokens' | 'output_tokens' | 'cache_read_tokens' | 'cache_write_tokens'>
-
-/** All tokens that a model read or wrote. Input is without the cache; reasoning is part of the output. */
-export function allTokens(used: Tokens): number {
-  return used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
 }
 
 export function total(rows: UsageRow[]): Total {
