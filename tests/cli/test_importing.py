@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -220,7 +221,7 @@ def test_a_folder_of_several_tools_is_read_as_what_it_is(
     assert len(hansard.ids()) == 2
 
 
-def test_a_record_without_words_says_so_and_fails(hansard: Program, tmp_path: Path) -> None:
+def test_a_record_that_brings_nothing_says_so_and_fails(hansard: Program, tmp_path: Path) -> None:
     path = tmp_path / f"{new_uuid()}.jsonl"
     path.write_text('{"type":"teleported-from","sessionId":"s","remoteSessionId":"r"}\n')
 
@@ -228,9 +229,11 @@ def test_a_record_without_words_says_so_and_fails(hansard: Program, tmp_path: Pa
     again = hansard("import", str(path), "--json")
 
     assert (first.code, again.code) == (1, 1)
-    assert f"{path}: nothing of it was imported: it has no question and no answer" in first.err
+    assert (
+        f"{path}: nothing of it was imported: nothing in it is part of a conversation" in first.err
+    )
     assert again.json["tools"][0]["omissions"] == [
-        {"unit": str(path), "reason": "it has no question and no answer"}
+        {"unit": str(path), "reason": "nothing in it is part of a conversation"}
     ]
     assert hansard.ids() == []
 
@@ -306,3 +309,40 @@ def test_a_file_that_ends_in_rubbish_says_that_some_of_it_was_imported(
     assert half.json["error"]["committed"] == "unknown"
     assert "The session before it is in the store" in half.json["error"]["message"]
     assert len(elsewhere.ids()) == 1
+
+
+def test_an_imported_session_says_its_tool_folder_and_branch(
+    hansard: Program, machine: Path
+) -> None:
+    hansard("import", "codex")
+    [id] = hansard.ids()
+
+    shown = hansard("sessions", "show", id)
+    told = [
+        hansard("sessions", "show", id, *more, "--json").json["session"]
+        for more in ((), ("--all",), ("--raw",))
+    ]
+
+    assert "imported from Codex · /home/mia/garden · branch main" in shown.out
+    for each in told:
+        assert each["workspace"] == {"path": "/home/mia/garden", "branch": "main"}
+        assert (each["imported"]["from"], each["imported"]["tool"]) == ("codex", "Codex")
+
+
+def test_an_answer_that_may_still_grow_is_told_with_the_time_to_come_again(
+    hansard: Program, machine: Path
+) -> None:
+    rollout = Rollout(machine / ".codex")
+    rollout.turn("And bed 5?")
+    rollout.answer("Bea")
+    path = rollout.write()
+    os.utime(path)
+
+    told = hansard("import", "codex")
+    shown = hansard("import", "codex", "--json").json["tools"][0]
+
+    when = datetime.fromtimestamp(path.stat().st_mtime).astimezone() + timedelta(minutes=3)
+    assert (
+        f"Codex: 1 answer may still be growing; run the import again after {when:%H:%M}."
+    ) in told.out
+    assert shown["held_back"] <= 1

@@ -26,9 +26,12 @@ class Archive:
 
     def take(self, importer: Importer, units: list[Unit]) -> Report:
         """Import units as the command does."""
+        return driver.run(self.target(importer), importer, units)
+
+    def target(self, importer: Importer) -> Target:
+        """Where imports of the tool go."""
         when = Occasion(SystemClock().now(), RandomIds())
-        target = Target(self.store, "main", importer.name, importer.title, when)
-        return driver.run(target, importer, units)
+        return Target(self.store, "main", importer.name, importer.title, when)
 
     def take_all(self, importer: Importer, place: Path) -> Report:
         """Import everything that is found in a place."""

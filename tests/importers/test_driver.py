@@ -11,7 +11,7 @@ import pytest
 
 from hansard.errors import BadInput
 from hansard.formats import parts
-from hansard.importers import files, weaver
+from hansard.importers import driver, files, weaver
 from hansard.importers.base import (
     Begin,
     Branch,
@@ -19,6 +19,7 @@ from hansard.importers.base import (
     End,
     Event,
     Facts,
+    HeldBack,
     Mark,
     Parent,
     Regrown,
@@ -29,6 +30,7 @@ from hansard.importers.base import (
     Unit,
     Where,
 )
+from hansard.importers.driver import WORDLESS
 from hansard.model import transcript
 from hansard.model.entry import Compaction
 from hansard.model.session import Kind, Lineage
@@ -611,3 +613,135 @@ def test_a_disk_that_cannot_be_read_holds_up_no_other_file(
     assert (report.units, report.skipped) == (2, 2)
     assert report.faults[0].why == "it cannot be read (Input/output error); it was left alone"
     archive.check()
+
+
+def test_a_session_in_which_nobody_said_anything_is_left_out_and_named(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="empty"),
+        said("Tool v1.0", role="system"),
+        End(),
+        Begin(native_id="full"),
+        said("hello"),
+        End(),
+    ]
+
+    report = archive.take(scripted, [unit])
+
+    assert [head.preview for head in archive.heads()] == ["hello"]
+    assert (report.added, report.wordless) == (1, ["empty"])
+    assert report.left_out == {WORDLESS: 1}
+    assert (report.units, report.imported_units, report.omissions) == (1, 1, {})
+
+
+def test_a_unit_without_words_is_left_out_each_time_until_something_is_said(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    start: list[Event] = [Begin(native_id="s1"), said("Tool v1.0", role="system"), Mark(place=1)]
+    scripted.events = start
+    first = archive.take(scripted, [unit])
+    again = archive.take(scripted, [unit])
+
+    scripted.events = [*start, said("hello")]
+    later = archive.take(scripted, [touched(unit.path)])
+
+    for report in (first, again):
+        assert report.omissions == {unit.name: "it has no question and no answer"}
+        assert (report.units, report.imported_units, report.unchanged_units) == (1, 0, 0)
+    assert scripted.resumes == [None, None]
+    assert (later.added, later.imported_units, later.omissions) == (1, 1, {})
+    assert archive.texts("scripted", "s1") == ["Tool v1.0", "hello"]
+
+
+def test_every_unit_is_imported_unchanged_or_left_out_with_a_reason(
+    scripted: Scripted, archive: Archive, tmp_path: Path
+) -> None:
+    full, empty, broken, strange = (touched(tmp_path / name) for name in "abcd")
+    told: dict[str, list[Event]] = {
+        full.name: [Begin(native_id="s1"), said("hello")],
+        empty.name: [],
+        broken.name: [Broken()],
+        strange.name: [Begin(native_id="s2"), said("junk")],
+    }
+    scripted.read = lambda unit, resume: told_by(told[unit.name])  # type: ignore[method-assign]
+    units = [full, empty, broken, strange]
+
+    def check(unit: Unit) -> str | None:
+        return "it is a record of Other" if unit == strange else None
+
+    target = archive.target(scripted)
+    reports = [
+        driver.look(target, scripted, units, check=check),
+        driver.run(target, scripted, units, check=check),
+    ]
+
+    for report in reports:
+        assert (report.units, report.imported_units, report.unchanged_units) == (4, 1, 0)
+        assert report.omissions == {
+            empty.name: "nothing in it is part of a conversation",
+            broken.name: "it is broken",
+            strange.name: "it is a record of Other",
+        }
+        assert {fault.unit for fault in report.faults} == {broken.name, strange.name}
+    assert [head.preview for head in archive.heads()] == ["hello"]
+
+
+def told_by(events: list[Event]) -> Iterator[Event]:
+    for event in events:
+        if isinstance(event, Broken):
+            raise BadInput("it is broken")
+        yield event
+
+
+@pytest.mark.parametrize("title", ["New session - 2026-03-01T12:00:00Z", "/mode", "Untitled", None])
+def test_a_title_that_says_nothing_is_replaced_by_the_first_words(
+    title: str | None, scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    fields = {} if title is None else {"title": title}
+    start: list[Event] = [
+        Begin(native_id="s1"),
+        Facts(fields=fields),
+        said("/clear"),
+        said("<command-name>/mode</command-name>"),
+        said("Why does the bread not rise?"),
+        said("Too cold.", role="assistant"),
+        Mark(place=1),
+    ]
+    scripted.events = start
+    archive.take(scripted, [unit])
+    first = archive.session("scripted", "s1").title
+
+    scripted.events = [Begin(native_id="s1"), Facts(fields=fields), said("And now?"), Mark(place=2)]
+    archive.take(scripted, [touched(unit.path)])
+
+    assert scripted.resumes[-1] is not None
+    assert first == archive.session("scripted", "s1").title == "Why does the bread not rise?"
+
+
+def test_a_title_that_says_something_stays(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    scripted.events = [
+        Begin(native_id="s1"),
+        Facts(fields={"title": "/etc/hosts is broken"}),
+        said("hello"),
+    ]
+
+    archive.take(scripted, [unit])
+
+    assert archive.session("scripted", "s1").title == "/etc/hosts is broken"
+
+
+def test_answers_that_may_still_grow_are_counted_with_the_time_when_they_are_whole(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    later = NOON + timedelta(minutes=2)
+    scripted.events = [
+        *(Begin(native_id="s1"), said("a"), HeldBack(until=later), End()),
+        *(Begin(native_id="s2"), said("b"), HeldBack(until=NOON), End()),
+    ]
+
+    report = archive.take(scripted, [unit])
+
+    assert (report.held_back, report.held_back_until) == (2, later)

@@ -30,6 +30,25 @@ def head(tx: Tx, id: str, *, profile: str) -> SessionHead:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a session was held: the directory and branch, and the tool it was imported from."""
+
+    workspace: Mapping[str, Any] | None = None
+    # The tool by its name (`from`) and as people call it (`tool`), and its own id of the session.
+    imported: Mapping[str, Any] | None = None
+
+
+def origin(tx: Tx, id: str, *, profile: str) -> Origin:
+    """Where a session was held, as far as that is known."""
+    found = sessions.details(tx, head(tx, id, profile=profile).no)
+    imported = found.extra.get("import")
+    return Origin(
+        found.workspace if isinstance(found.workspace, dict) else None,
+        imported if isinstance(imported, dict) else None,
+    )
+
+
 def find(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     """The session a person means."""
     return resolve.resolve(tx, ref, profile=profile)

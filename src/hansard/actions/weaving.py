@@ -151,6 +151,11 @@ def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[Row]:
     return []
 
 
+def title_of(tx: Tx, session: Imported) -> str | None:
+    """What a session is called now."""
+    return sessions.get_by_no(tx, session.no).title
+
+
 def history(tx: Tx, session: Imported) -> list[Segment]:
     """The stretches of log that a session reads, a hidden one's own included."""
     found = sessions.segments(tx, session.no)

@@ -115,7 +115,7 @@ def _show_all(console: Console, printer: "_Printer", head: SessionHead) -> None:
 
 def _about(house: "House", head: SessionHead) -> dict[str, Any]:
     held = [hold_json(each.reason, each.until) for each in _holds(house, head)]
-    return {"session": head_json(head), "holds": held}
+    return {"session": _session_json(house, head), "holds": held}
 
 
 def _holds(house: "House", head: SessionHead) -> list[Hold]:
@@ -125,10 +125,20 @@ def _holds(house: "House", head: SessionHead) -> list[Hold]:
 def _show_raw(console: Console, house: "House", head: SessionHead) -> None:
     items = (entry_json(entry) for entry in _walk_log(house, head))
     if console.json:
-        console.emit_items(items, before={"session": head_json(head)})
+        console.emit_items(items, before={"session": _session_json(house, head)})
         return
     for item in items:
         console.print(json.dumps(item))
+
+
+def _origin(house: "House", head: SessionHead) -> read.Origin:
+    return house.reading(read.origin, head.id, profile=house.profile).result()
+
+
+def _session_json(house: "House", head: SessionHead) -> dict[str, Any]:
+    """A head, and where the session was held."""
+    origin = _origin(house, head)
+    return head_json(head) | {"workspace": origin.workspace, "imported": origin.imported}
 
 
 def _show_context(console: Console, house: "House", head: SessionHead) -> None:
@@ -193,7 +203,9 @@ class _Printer:
             facts.append(f"project {head.project}")
         name = safe_terminal(one_line(head.title or head.preview or "(no words)"))
         held = [holds.shown(each, zone=self._zone) for each in _holds(self.house, head)]
-        rest = [safe_terminal(one_line(line)) for line in (head.id, " · ".join(facts), *held)]
+        place = _place(_origin(self.house, head))
+        lines = [head.id, " · ".join(facts), *([place] if place else []), *held]
+        rest = [safe_terminal(one_line(line)) for line in lines]
         self._console.print_styled("\n".join([self._console.style(name, BOLD), *rest, ""]))
 
     def entry(self, entry: Entry) -> None:
@@ -232,6 +244,19 @@ class _Printer:
                 )
             case _:
                 return safe_terminal(f"  [{one_line(json.dumps(part.data), TOOL_TEXT)}]")
+
+
+def _place(origin: read.Origin) -> str:
+    """The tool, the directory and the branch in one line; empty when none is known."""
+    told = []
+    if origin.imported is not None:
+        told.append(f"imported from {origin.imported.get('tool') or origin.imported.get('from')}")
+    workspace = origin.workspace or {}
+    if isinstance(workspace.get("path"), str):
+        told.append(workspace["path"])
+    if isinstance(workspace.get("branch"), str):
+        told.append(f"branch {workspace['branch']}")
+    return " · ".join(told)
 
 
 def tool_line(part: ToolCall | ToolResult) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from hansard.clock import Clock, SystemClock
 from hansard.formats import json_text
 from hansard.importers import files, json_lines
-from hansard.importers.base import Event, Json, Resume, Unit, Where
+from hansard.importers.base import Event, HeldBack, Json, Resume, Unit, Where
 from hansard.importers.claude_code_answer import TOOL
 from hansard.importers.claude_code_kinds import ASIDE
 from hansard.importers.claude_code_reader import Identity, Reader
@@ -89,6 +89,7 @@ class ClaudeCode:
             reader = Reader(who, resume, at=at, is_settled=is_settled, copied=copied)
             yield from reader.events(_lines_from(file, resume))
             if reader.held_at is not None:
+                yield HeldBack(until=at + QUIET)
                 known = reader.last_mark or resume
                 before = Reader(who, known, at=at, copied=copied)
                 yield from before.mark_at(reader.held_at, _lines_from(file, known))

@@ -69,6 +69,7 @@ class Codex:
             at=files.changed_at(unit.path),
             is_archived=_ARCHIVED in unit.path.parts,
             is_settled=not unit.stamp.endswith(_UNSETTLED),
+            settles_at=files.changed_at(unit.path) + QUIET,
             # Of what is packed no place can be kept, and it no longer grows.
             size=None if unit.path.suffix != ".jsonl" else unit.size,
         )

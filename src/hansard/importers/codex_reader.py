@@ -16,6 +16,7 @@ from hansard.importers.base import (
     Compacted,
     Event,
     Facts,
+    HeldBack,
     Json,
     LeftOut,
     Mark,
@@ -65,12 +66,14 @@ class Reader:
         at: datetime,
         is_archived: bool,
         is_settled: bool,
+        settles_at: datetime,
         size: int | None,
     ) -> None:
         note: Json = resume.note if resume is not None and isinstance(resume.note, dict) else {}
         self._name: str | None = note.get("thread") or name
         self._indexed, self._named, self._prompt = title, note.get("named"), note.get("prompt")
         self._at, self._size, self._is_settled = at, size, is_settled
+        self._settles_at = settles_at
         self._number, self._count = int(note.get("line", 0)), int(note.get("count", 0))
         self._turns: list[int] = list(note.get("turns") or ())
         self._tokens = Tokens(note.get("tokens"))
@@ -298,6 +301,8 @@ class Reader:
             return
         title = self._named or self._indexed or self._prompt
         out.append(Facts(fields=self._facts | ({"title": title} if title else {})))
+        if is_held:
+            out.append(HeldBack(until=self._settles_at))
         if not is_held:
             self._may_grow = is_open
             self._put_mark(self._end)

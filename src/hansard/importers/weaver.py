@@ -13,7 +13,7 @@ from typing import Any
 from hansard.actions import weaving
 from hansard.actions.weaving import Added, Descent, Row, Sheaf
 from hansard.clock import encode_id, to_micros
-from hansard.importers import calls
+from hansard.importers import calls, titles
 from hansard.importers.base import FOLLOWS, Begin, Compacted, Said, TakenBack, Used
 from hansard.importers.bodies import body_text, preview_of
 from hansard.importers.facts import line_of
@@ -24,6 +24,7 @@ from hansard.importers.ways import digest, key_of
 from hansard.model import document
 from hansard.model.record import SessionLine
 from hansard.model.session import Lineage, Segment
+from hansard.model.title import derive_title
 from hansard.model.usage import Usage
 from hansard.store import imports
 from hansard.store.blobs import hash_of
@@ -46,6 +47,9 @@ class Weaver:
         self.messages = 0
         # Whether a person or a model said something: what a program notes is no conversation.
         self.has_words = False
+        # What a person said first, but for commands; and whether a command came before it.
+        self._first_words: str | None = None
+        self._begins_with_command = False
         self.notes: list[str] = []
         self._began: datetime | None = begin.began_at
         self._active = 0
@@ -96,6 +100,8 @@ class Weaver:
         role, text = said.role, body_text(said, self._tool)
         if role != "system" and role != "tool":
             self.has_words = True
+            if role == "user" and self._first_words is None:
+                self._note_words(said)
         micros = to_micros(said.at)
         self._note_time(said, micros)
         if said.usage:
@@ -139,6 +145,12 @@ class Weaver:
     def follow(self, items: Sequence[Said | Compacted], *, is_current: bool) -> None:
         """Make a way through a tree the one that people read, unless all of it is known."""
         way = self._known_way()
+        if is_current:
+            # The first words are those of the way that people read.
+            self._first_words, self._begins_with_command = None, False
+            for item in items:
+                if isinstance(item, Said) and item.role == "user" and self._first_words is None:
+                    self._note_words(item)
         keyed = [(self._key(item), item) for item in items]
         if not is_current:
             self._aside.update(key for key, _ in keyed)
@@ -399,6 +411,26 @@ class Weaver:
         if said.model is not None:
             self.fields["model"] = said.model
 
+    def _note_words(self, said: Said) -> None:
+        self._first_words = titles.words_of(said.parts)
+        if self._first_words is None:
+            self._begins_with_command = True
+
+    def _titled(self) -> dict[str, Any]:
+        """The facts, with the first words as title where the tool's own says nothing."""
+        given = self.fields.get("title")
+        if isinstance(given, str):
+            if not titles.says_nothing(given):
+                return self.fields
+        elif not self._begins_with_command:
+            return self.fields
+        made = None if self._first_words is None else derive_title(self._first_words)
+        if made is not None and self._is_resumed and self._session is not None:
+            # What is read now is not the beginning: a title that says something stays.
+            known = self._target.store.read(weaving.title_of, self._session).result()
+            made = made if known is None or titles.says_nothing(known) else None
+        return {**self.fields, "title": made}
+
     def _note_time(self, said: Said, micros: int) -> None:
         if self._began is None:
             self._began = said.at
@@ -428,7 +460,7 @@ class Weaver:
         assert self._began is not None or self._session is not None
         return line_of(
             self._begin,
-            self.fields,
+            self._titled(),
             id=self._id(),
             to=self._target,
             began_at=self._began or self._target.when.now,
