@@ -119,6 +119,10 @@ class StoreFull(StoreUnavailable):
 
 
 class Damaged(StoreUnavailable):
-    """The database file is damaged. Writes stop, the original is kept."""
+    """The database is damaged. Writes stop, the original is kept; restore a backup."""
 
     kind = "damaged"
+
+
+class Unreadable(Damaged):
+    """The content of one message or file is damaged; everything else is read and written as before."""

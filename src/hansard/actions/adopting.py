@@ -104,8 +104,6 @@ def _compare(store: Store, packet: Packet, found: Found) -> None:
                     f"entry {first} here is not the one in the file; the session was left as it is"
                 )
             first += 1
-        if not page:
-            raise Conflict(f"entry {first} is missing here; the session was left as it is")
 
 
 def _is_bare(line: SessionLine) -> bool:

@@ -8,7 +8,7 @@ import base64
 from collections.abc import Callable, Iterator, Sequence
 
 from hansard.actions import read
-from hansard.errors import Damaged, NotFound
+from hansard.errors import NotFound
 from hansard.model import document, record
 from hansard.model.entry import MAX_SEQ, Entry, Message
 from hansard.model.extent import WHOLE, Extent, entry_within, line_within, turn_within
@@ -18,7 +18,7 @@ from hansard.model.record import BlobLine, CloseLine, DropLine, EndLine, Header,
 from hansard.model.secret import masked_json, secrets_in
 from hansard.model.session import Segment, Shelf
 from hansard.store import blobs, entries, sessions, transfer
-from hansard.store.database import Store, Tx
+from hansard.store.database import Row, Store, Tx
 from hansard.store.transfer import Link
 
 PAGE = 100
@@ -210,32 +210,21 @@ def walk(store: Store, segments: Sequence[Segment]) -> Iterator[Entry | None]:
         first = segment.first
         while first <= segment.last:
             rest = Segment(segment.no, segment.session_id, first, segment.last)
-            for each in _entries(store, rest):
-                if each.seq != first:
-                    break
-                yield each
-                first += 1
-            if first == rest.first:
-                _refuse_gap(store, rest)
+            try:
+                page = store.read(transfer.entries_page, rest).result()
+                for each in page:
+                    yield each if isinstance(each, Entry) else _alone(store, rest, each)
+            except NotFound:
                 yield None
                 return
+            first += len(page)
 
 
-def _entries(store: Store, segment: Segment) -> Iterator[Entry]:
-    """The next page of a stretch; what has large texts is read alone."""
-    for each in store.read(transfer.entries_page, segment).result():
-        if isinstance(each, Entry):
-            yield each
-        else:
-            # Anew: its texts may be in a pack by now, or gone with it.
-            seq = each[0] & MAX_SEQ
-            alone = Segment(segment.no, segment.session_id, seq, seq)
-            yield from store.read(entries.read, alone).result()
-
-
-def _refuse_gap(store: Store, rest: Segment) -> None:
-    if not _is_gone(store, rest.no):
-        raise Damaged(f"Entry {rest.first} of session {rest.session_id} is missing from the log.")
+def _alone(store: Store, segment: Segment, row: Row) -> Entry:
+    """An entry with large texts, read anew: they may be in a pack by now, or gone with it."""
+    seq = row[0] & MAX_SEQ
+    alone = Segment(segment.no, segment.session_id, seq, seq)
+    return store.read(entries.read, alone).result()[0]
 
 
 def _is_gone(store: Store, session_no: int) -> bool:

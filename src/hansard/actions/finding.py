@@ -14,7 +14,7 @@ from hansard.model.matching import matches
 from hansard.model.query import Filters, Query
 from hansard.model.search_text import AREAS, SAID, STEPS, searchable_text
 from hansard.model.session import Segment, Shelf
-from hansard.store import bodies, sessions
+from hansard.store import bodies, entries, sessions
 from hansard.store.database import Row, Tx
 from hansard.store.numbers import in_braces
 from hansard.store.packs import Unpacker
@@ -126,6 +126,8 @@ class Finder:
                 continue
             _, entry_no, at, length, shelf = rows[no]
             session_no = entry_no >> SEQ_BITS
+            if shelf is None:
+                sessions.known(None, session_no)
             if shelf in _HIDDEN:
                 session_no = _living_fork(self._tx, session_no, entry_no & MAX_SEQ)
             if session_no and self._is_inside(entry_no):
@@ -228,9 +230,8 @@ def text_of(tx: Tx, match: Match) -> str:
     """The text that a match was found in."""
     if match.seq == 0:
         return sessions.get_by_no(tx, match.session_no).title or ""
-    row = tx.one("read_entries", first=match.entry_no, last=match.entry_no, limit=1)
-    if row is None:
-        return ""
+    no, seq = match.entry_no >> SEQ_BITS, match.seq
+    [row] = entries.read_rows(tx, Segment(no, f"number {no}", seq, seq), limit=1)
     data = bodies.readable(tx, match.entry_no, row[5], Unpacker(tx))
     return "" if data is None else searchable_text(row[2], data, match.area)
 

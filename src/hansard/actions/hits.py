@@ -6,12 +6,14 @@ from datetime import datetime
 
 from hansard.actions.finding import Match
 from hansard.clock import from_micros
+from hansard.errors import Damaged
 from hansard.model import part
 from hansard.model import snippet as snippets
 from hansard.model.query import Query
 from hansard.model.search_text import SUMMARY, TITLE, searchable_text
 from hansard.model.session import SessionHead
 from hansard.store import bodies, sessions
+from hansard.store.damage import REMEDY
 from hansard.store.database import Row, Tx
 from hansard.store.numbers import in_braces
 from hansard.store.packs import Unpacker
@@ -70,6 +72,11 @@ class _Making:
             shown = snippets.snippet(title, self._query)
             return Hit(head, 0, TITLE, shown, title, at, score, in_session=times)
         near = self._rows[match.entry_no]
+        if match.entry_no not in near:
+            raise Damaged(
+                f"Entry {match.seq} of session {head.id} is missing from the log: "
+                f"the store is damaged. {REMEDY}"
+            )
         role, body = near[match.entry_no]
         data = bodies.readable(self._tx, match.entry_no, body, self._unpacker)
         text = "" if data is None else searchable_text(role, data, match.area)

@@ -10,7 +10,7 @@ from hansard.model import document
 from hansard.model import part as parts_of
 from hansard.model.entry import MAX_SEQ
 from hansard.model.part import Attachment
-from hansard.model.session import SessionHead, Shelf
+from hansard.model.session import Segment, SessionHead, Shelf
 from hansard.store import blobs, entries, packs, sessions
 from hansard.store.database import Row, Store, Tx
 from hansard.store.packs import Unpacker
@@ -130,7 +130,8 @@ def _next_texts(tx: Tx, head: SessionHead) -> list[tuple[Row, str]]:
     chosen: list[tuple[Row, str]] = []
     while not chosen and first <= head.last_seq:
         size, unpacker = 0, Unpacker(tx)
-        for each in _rows(tx, head.no, first, min(head.last_seq, first + ENTRIES - 1)):
+        stretch = Segment(head.no, head.id, first, min(head.last_seq, first + ENTRIES - 1))
+        for each in entries.read_rows(tx, stretch, limit=ENTRIES):
             # Marks are few and asked for by themselves: they stay as they are.
             if each[1] != "message" or each[5].startswith(packs.MARK):
                 continue

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hansard.actions import read
+from hansard.errors import NotFound
 from hansard.model.entry import Entry, body_to_json
 from hansard.model.secret import secrets_in, texts_in
 from hansard.model.session import Segment, SessionHead, Shelf
@@ -62,9 +63,10 @@ def _in_session(store: Store, head: SessionHead) -> Iterator[Found]:
     first = head.base_seq + 1
     while first <= head.last_seq:
         own = Segment(head.no, head.id, first, head.last_seq)
-        page = store.read(entries.read, own, limit=PAGE).result()
-        if not page:
-            return
+        try:
+            page = store.read(entries.read, own, limit=PAGE).result()
+        except NotFound:
+            return  # purged meanwhile
         for entry in page:
             yield from _in_entry(head, entry)
         first = page[-1].seq + 1

@@ -1,7 +1,7 @@
 """Does the record agree with itself? `verify` says where not; `rebuild` makes the folds again."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from hansard.actions import fold
 from hansard.clock import from_micros, to_micros
 from hansard.errors import Damaged
 from hansard.model.entry import MAX_SEQ
-from hansard.model.session import Kind, SessionHead, Shelf, shelf_of
+from hansard.model.session import Kind, Segment, SessionHead, Shelf, shelf_of
 from hansard.model.turn import TurnState
 from hansard.store import entries, ledger, sessions
 from hansard.store.database import Store, Tx
@@ -145,7 +145,7 @@ def _check_order(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 
 
 def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
-    made = fold.counts(tx, sessions.segments(tx, head.no))
+    made = fold.counts(tx, _segments_there(tx, head))
     said = fold.Counts(
         head.message_count,
         head.tool_call_count,
@@ -198,6 +198,16 @@ def _check_page(tx: Tx, after: int) -> list[tuple[int, list[Broken], int]]:
 
 def _page_of_numbers(tx: Tx, after: int) -> list[int]:
     return [row[0] for row in tx.all("page_of_all_sessions", after=after, limit=PAGE)]
+
+
+def _segments_there(tx: Tx, head: SessionHead) -> list[Segment]:
+    """The session's stretches of log, its own only as far as it is there: the head may claim more."""
+    last = _end_of_log(tx, head).last
+    found = [
+        replace(each, last=min(each.last, last)) if each.no == head.no else each
+        for each in sessions.segments(tx, head.no)
+    ]
+    return [each for each in found if each.first <= each.last]
 
 
 class _End(NamedTuple):

@@ -7,7 +7,7 @@ that writes what was read: neither is ever ahead of the other.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -137,12 +137,8 @@ def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[Row]:
     for segment in segments:
         if segment.last <= after:
             continue
-        found = tx.all(
-            "read_entries",
-            first=entries.entry_no(segment.no, max(segment.first, after + 1)),
-            last=entries.entry_no(segment.no, segment.last),
-            limit=PAGE,
-        )
+        rest = replace(segment, first=max(segment.first, after + 1))
+        found = entries.read_rows(tx, rest, limit=PAGE)
         unpacker = Unpacker(tx)
         return [
             Row(number & MAX_SEQ, kind, role, at, entries.text_of(tx, number, text, unpacker))

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from hansard.clock import to_micros
-from hansard.errors import BadInput, Damaged, NotFound
+from hansard.errors import BadInput, NotFound, Unreadable
 from hansard.model import document
 from hansard.model import part as parts_of
 from hansard.model.part import Attachment, Part
@@ -61,7 +61,7 @@ def get(tx: Tx, name: str) -> bytes:
         raise NotFound(f"There is no blob {name}.")
     data = bytes(row[0])
     if hash_of(data) != name:
-        raise Damaged(f"The blob {name} is not what was stored under that name.")
+        raise Unreadable(f"The blob {name} is not what was stored under that name.")
     return data
 
 
@@ -98,7 +98,7 @@ def move_in(tx: Tx, body: dict[str, Any]) -> dict[str, Any]:
                 try:
                     part[field] = get_text(tx, value[_KEY])
                 except NotFound as error:
-                    raise Damaged(
+                    raise Unreadable(
                         f"A large text is missing from the store ({value[_KEY]})."
                     ) from error
     return body

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hansard.errors import Damaged
+from hansard.errors import Damaged, Unreadable
 from hansard.model import document
 from hansard.model.entry import MAX_SEQ
 from hansard.store import blobs, packs
@@ -36,7 +36,7 @@ def decoded(number: int, text: str) -> dict[str, Any]:
     except ValueError as error:
         raise Damaged(f"Entry {number & MAX_SEQ} cannot be read ({error}).") from error
     if not isinstance(data, dict) or not _has_parts(data.get("parts", ())):
-        raise Damaged(f"Entry {number & MAX_SEQ} cannot be read (it has no parts).")
+        raise Unreadable(f"Entry {number & MAX_SEQ} cannot be read (it has no parts).")
     return data
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from hansard.errors import Damaged
 from hansard.store.pending import Pending
 
 if TYPE_CHECKING:
@@ -69,6 +70,13 @@ class Store(Protocol):
     """A database, open. Functions of a transaction go in, answers come out."""
 
     url: str
+
+    @property
+    def damage(self) -> Damaged | None:
+        """The first structural damage that was met; while there is one, writes are refused."""
+
+    def note_damage(self, error: Damaged) -> None:
+        """Take note of damage that a check found."""
 
     def write(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import count as count_from
 from typing import Any
 
 from hansard.clock import from_micros, to_micros
-from hansard.errors import BadInput, Damaged
+from hansard.errors import BadInput, Damaged, NotFound, Unreadable
 from hansard.model import document, reading
 from hansard.model.entry import (
     MAX_SEQ,
@@ -18,8 +19,9 @@ from hansard.model.entry import (
     kind_of,
 )
 from hansard.model.reading import message_entry
-from hansard.model.session import Segment
+from hansard.model.session import Segment, Shelf
 from hansard.store import blobs, packs
+from hansard.store.damage import REMEDY
 from hansard.store.database import Row, Tx
 from hansard.store.packs import Unpacker
 
@@ -129,16 +131,45 @@ def check_size(text: str) -> None:
 
 
 def read(tx: Tx, segment: Segment, *, limit: int = PAGE, backwards: bool = False) -> list[Entry]:
-    """Up to `limit` entries of a stretch, from its beginning or from its end; always in order."""
+    """Up to `limit` entries of a stretch, from its beginning or from its end; always in order.
+
+    Raises `Damaged` when one of them is missing, and `NotFound` when the session was purged.
+    """
+    rows = read_rows(tx, segment, limit=limit, backwards=backwards)
+    return entries_of(tx, rows, segment.session_id)
+
+
+def read_rows(tx: Tx, segment: Segment, *, limit: int, backwards: bool = False) -> list[Row]:
+    """The rows that `read` makes entries of. Numbers are dense, so that a lost row is noticed here."""
     rows = tx.all(
         "read_entries_back" if backwards else "read_entries",
         first=entry_no(segment.no, segment.first),
         last=entry_no(segment.no, segment.last),
         limit=limit,
     )
+    count = max(0, min(limit, segment.last - segment.first + 1))
+    first = segment.last - count + 1 if backwards else segment.first
     if backwards:
         rows.reverse()
-    return entries_of(tx, rows, segment.session_id)
+    number = entry_no(segment.no, first)
+    if [row[0] for row in rows] != list(range(number, number + count)):
+        _refuse_gap(tx, segment, first=first, present={row[0] & MAX_SEQ for row in rows})
+    return rows
+
+
+def _refuse_gap(tx: Tx, segment: Segment, *, first: int, present: set[int]) -> None:
+    """Raise what a gap means: the session was purged, or the store has lost part of its log."""
+    missing = next(seq for seq in count_from(first) if seq not in present)
+    owner = tx.one("lineage_of", no=segment.no)
+    if owner is not None and owner[1] == Shelf.GONE:
+        # What living forks read of a purged session is kept.
+        needed = tx.one("needed_below", no=segment.no)
+        if needed is None or missing > (needed[0] or 0):
+            raise NotFound(f"Session {segment.session_id} was purged.")
+    raise Damaged(
+        f"Entry {missing} of session {segment.session_id} is missing from the log: "
+        f"the store is damaged. {REMEDY}"
+    )
 
 
 def walk(tx: Tx, segments: Iterable[Segment]) -> Iterator[Entry]:
@@ -177,15 +208,14 @@ def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
         number, kind, role, at, turn_id, text = row
         try:
             body = decode(text) if kind == "message" else None
-        except (failure, UnicodeDecodeError):
+        except (failure, UnicodeDecodeError, TypeError):
             body = None
         if body is None:
             found.append(entry_of(tx, row, session_id, unpacker))
         else:
-            made = message_entry(
-                session_id, number & MAX_SEQ, from_micros(at), turn_id, role=role, body=body
-            )
-            found.append(made)
+            seq = number & MAX_SEQ
+            moment = _moment(at, seq, session_id)
+            found.append(message_entry(session_id, seq, moment, turn_id, role=role, body=body))
     return found
 
 
@@ -193,14 +223,31 @@ def entry_of(tx: Tx, row: Row, session_id: str, unpacker: Unpacker | None = None
     """A row of the log as a value, out of its pack and with its large texts read in."""
     number, kind, role, at, turn_id, text = row
     seq = number & MAX_SEQ
+    if not isinstance(text, str):
+        raise Damaged(_unreadable(seq, session_id, TypeError("it is not a text")))
     is_packed = text.startswith(packs.MARK)
     if is_packed:
         text = (unpacker or Unpacker(tx)).text(number, text)
     try:
         data: dict[str, Any] = document.decode(text)
+    except ValueError as error:
+        # All that is written was encoded by us: this is not a strange message, but a damaged one.
+        raise Damaged(_unreadable(seq, session_id, error)) from error
+    try:
         if blobs.MARK in text and not is_packed:
             data = blobs.move_in(tx, data)
         body = body_from_json(kind, role, data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"Entry {seq} of session {session_id} cannot be read ({error}).") from error
-    return Entry(session_id, seq, from_micros(at), body, turn_id)
+        raise Unreadable(_unreadable(seq, session_id, error)) from error
+    return Entry(session_id, seq, _moment(at, seq, session_id), body, turn_id)
+
+
+def _moment(at: Any, seq: int, session_id: str) -> datetime:
+    try:
+        return from_micros(at)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Damaged(_unreadable(seq, session_id, error)) from error
+
+
+def _unreadable(seq: int, session_id: str, error: Exception) -> str:
+    return f"Entry {seq} of session {session_id} cannot be read ({error})."

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import apsw
 
 from hansard.store import checksums, indexing, sqlite_file
+from hansard.store.sqlite_errors import translate
 from hansard.store.sqlite_match import SCORE, score
 from hansard.store.sqlite_shards import IndexTx
 
@@ -18,6 +19,10 @@ _NOT_WRITABLE = (apsw.CantOpenError, apsw.ReadOnlyError, PermissionError)
 
 class IndexLost(Exception):
     """The index cannot be used as it is; it is made again."""
+
+
+class LogSetBack(IndexLost):
+    """The log ends before the change that the index has seen last."""
 
 
 def is_damage(error: BaseException) -> bool:
@@ -69,6 +74,34 @@ class IndexFile:
                         os.remove(name)
         self._identity = None
 
+    def check_log(self, error: BaseException) -> None:
+        """Raise `Damaged` if it is the log, not the index, that caused the error.
+
+        Both are read through one connection, and SQLite does not say which file is damaged. An index
+        made again from a damaged log would only hide what the log has lost.
+        """
+        if isinstance(error, LogSetBack):
+            suspect, is_blamed = "log", lambda found: found != "ok"
+        elif isinstance(error, apsw.CorruptError) and not _is_of_full_text(error):
+            suspect, is_blamed = "main", lambda found: found == "ok"
+        else:
+            return
+        try:
+            connection = sqlite_file.connect_index_reader(
+                self.path, self._log, vfs=checksums.shim()
+            )
+        except apsw.Error:
+            return
+        try:
+            if not is_blamed(connection.pragma("quick_check", 1, schema=suspect)):
+                return
+        except apsw.Error:
+            if suspect == "main":
+                return
+        finally:
+            connection.close(True)
+        raise translate(apsw.CorruptError(str(error) or "it ends too early"), self._log)
+
     def examine(self) -> int:
         """Read every page, change nothing; how many changes the index has not seen."""
         connection = sqlite_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
@@ -119,8 +152,10 @@ class IndexFile:
             raise IndexLost
         tx = IndexTx(connection)
         row = tx.one("index_identity")
-        if row is None or row[0] != _store_facts(tx) or row[1] > row[2]:
+        if row is None or row[0] != _store_facts(tx):
             raise IndexLost
+        if row[1] > row[2]:
+            raise LogSetBack
         connection.register_fts5_function(SCORE, score)
 
 
@@ -133,6 +168,11 @@ def _closed_on_failure(
         connection.close(True)
         raise
     return connection
+
+
+def _is_of_full_text(error: apsw.Error) -> bool:
+    """Whether the full-text index says of itself that it is damaged."""
+    return getattr(error, "extendedresult", 0) == apsw.SQLITE_CORRUPT_VTAB
 
 
 def _store_facts(tx: IndexTx) -> str:

@@ -7,14 +7,17 @@ from typing import Any
 from zlib import crc32
 
 from hansard.clock import from_micros, to_micros
+from hansard.errors import Damaged
 from hansard.model import search_text
 from hansard.model.entry import SEQ_BITS
 from hansard.model.query import Query
 from hansard.model.search_text import AREAS, Origin, SearchText
 from hansard.model.words import GAP
 from hansard.store import bodies
+from hansard.store.damage import REMEDY
 from hansard.store.database import Row, Tx
 from hansard.store.packs import Unpacker
+from hansard.store.sessions import known
 
 BATCH = 400
 MOST_PLACES = 8000
@@ -87,6 +90,13 @@ class _Batch:
     def take(self, row: Row) -> None:
         """Take one change in; the order of changes is kept."""
         position, session_no, seq, what, role, at, body, profile, platform, title, purged = row
+        if profile is None:
+            known(None, session_no)
+        if what == "entry" and seq and body is None and purged is None:
+            raise Damaged(
+                f"Entry {seq} of session number {session_no} is missing from the log: "
+                f"the store is damaged. {REMEDY}"
+            )
         if what == "gone":
             self._forget_session(session_no)
         elif what in ("entry", "head"):

@@ -30,9 +30,7 @@ def walk(tx: Tx, segments: Iterable[Segment], name: str, read: Read) -> Iterator
 
 def _page(tx: Tx, segment: Segment, name: str, read: Read) -> Iterator[tuple[int, Any]]:
     decode, failure = _reader()
-    first = entries.entry_no(segment.no, segment.first)
-    last = entries.entry_no(segment.no, segment.last)
-    for row in tx.all("read_entries", first=first, last=last, limit=entries.PAGE):
+    for row in entries.read_rows(tx, segment, limit=entries.PAGE):
         try:
             found = read(decode(row[5]).extra.get(name)) if row[1] == "message" else None
         except (failure, UnicodeDecodeError):

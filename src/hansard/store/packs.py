@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hansard.errors import Damaged
+from hansard.errors import Unreadable
 from hansard.model import document
 from hansard.model.entry import MAX_SEQ
 from hansard.store.database import Tx
@@ -36,7 +36,7 @@ class Unpacker:
         try:
             return self._texts[str(entry_no & MAX_SEQ)]
         except KeyError as error:
-            raise Damaged(f"Pack {no} lacks entry {entry_no & MAX_SEQ}.") from error
+            raise Unreadable(f"Pack {no} lacks entry {entry_no & MAX_SEQ}.") from error
 
 
 def mark(no: int) -> str:
@@ -73,13 +73,13 @@ def get(tx: Tx, no: int) -> Mapping[str, str]:
     """The words of a pack by the numbers of their entries."""
     row = tx.one("get_pack", no=no)
     if row is None:
-        raise Damaged(f"Pack {no} is missing.")
+        raise Unreadable(f"Pack {no} is missing.")
     zstandard = _zstandard()
     try:
         plain = zstandard.ZstdDecompressor().decompress(bytes(row[0]), max_output_size=MAX_SIZE)
         texts: Mapping[str, str] = document.decode(plain)
     except (zstandard.ZstdError, ValueError, TypeError) as error:
-        raise Damaged(f"Pack {no} cannot be read ({error}).") from error
+        raise Unreadable(f"Pack {no} cannot be read ({error}).") from error
     return texts
 
 

@@ -23,12 +23,13 @@ class Pending(Generic[T]):
     condition variable would, because this is on the path of every append.
     """
 
-    __slots__ = ("_done", "_error", "_value", "_waiters")
+    __slots__ = ("_done", "_error", "_on_error", "_value", "_waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, on_error: Callable[[BaseException], None] | None = None) -> None:
         self._done = False
         self._value: Any = None
         self._error: BaseException | None = None
+        self._on_error = on_error
         self._waiters: list[threading.Lock | asyncio.Future[Any]] = []
 
     def result(self, timeout: float | None = None) -> T:
@@ -96,6 +97,8 @@ class Pending(Generic[T]):
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Record the outcome; `announce` then wakes whoever waits."""
+        if error is not None and self._on_error is not None:
+            self._on_error(error)
         self._value = value
         self._error = error
         self._done = True
@@ -145,6 +148,13 @@ def running_loop(*, committed: Committed = "unknown") -> "asyncio.AbstractEventL
         "open it with `with` and call it in a thread: `await trio.to_thread.run_sync(…)`.",
         committed=committed,
     )
+
+
+def settled_with(error: BaseException) -> Pending[Any]:
+    """An answer that was an error before anyone could wait for it."""
+    pending: Pending[Any] = Pending()
+    pending.settle(None, error)
+    return pending
 
 
 def announce(settled: Iterable[Pending[Any]]) -> None:

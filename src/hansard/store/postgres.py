@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from hansard.errors import HansardError, NotFound, StoreUnavailable
+from hansard.errors import Damaged, HansardError, NotFound, StoreUnavailable
 from hansard.store import migrate
+from hansard.store.damage import DamageLatch
 from hansard.store.database import CROSSED_FORK, Listener, Row, Tx
 from hansard.store.listeners import Listeners
-from hansard.store.pending import Pending, announce
+from hansard.store.pending import Pending, announce, settled_with
 from hansard.store.postgres_errors import translate
 from hansard.store.postgres_pool import Pool
 from hansard.store.postgres_tx import PostgresTx, SnapshotTx
@@ -66,14 +67,26 @@ class PostgresStore:
         self._guard = threading.Lock()
         self._closed = False
         self._feeding = False
+        self._latch = DamageLatch()
         self._pool.open()
+
+    @property
+    def damage(self) -> Damaged | None:
+        """The first structural damage that was met; while there is one, writes are refused."""
+        return self._latch.found
+
+    def note_damage(self, error: Damaged) -> None:
+        """Take note of damage that a check found."""
+        self._latch.note(error)
 
     def write(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
         """Run an action in a transaction; the answer comes after the commit is durable."""
+        if (refusal := self._latch.refusal()) is not None:
+            return settled_with(refusal)
         self._check_process()
-        pending: Pending[T] = Pending()
+        pending: Pending[T] = Pending(self._latch.note)
         # Of one that watches another, the other's: what is known of a function is known by its code.
         code = getattr(getattr(action, "__wrapped__", action), "__code__", type(action))
         with self._guard:
@@ -145,7 +158,7 @@ class PostgresStore:
         self, how: Callable[[Callable[[Tx], T]], T], action: Callable[[Tx], T]
     ) -> Pending[T]:
         self._check_process()
-        pending: Pending[T] = Pending()
+        pending: Pending[T] = Pending(self._latch.note)
         with self._guard:
             self._check_open()
             self._workers.submit(_settle, pending, how, action)
@@ -199,8 +212,8 @@ class PostgresStore:
     def _feed(self) -> None:
         try:
             self._feed_for(None)
-        except (psycopg.Error, PoolTimeout, HansardError):
-            pass  # the next search meets it again, and tells
+        except (psycopg.Error, PoolTimeout, HansardError) as error:
+            self._latch.note(error)  # the next search meets any other error again, and tells
         finally:
             self._feeding = False
 

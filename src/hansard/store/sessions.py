@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from hansard.clock import from_micros, to_micros
+from hansard.errors import Damaged
 from hansard.model import document
 from hansard.model.place import source_as_stored
 from hansard.model.session import (
@@ -21,6 +22,7 @@ from hansard.model.session import (
 from hansard.model.twin import twin_of
 from hansard.model.usage import UsageTotal
 from hansard.store import blobs
+from hansard.store.damage import REMEDY
 from hansard.store.database import Row, Tx
 from hansard.store.numbers import in_braces
 
@@ -113,28 +115,35 @@ def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
 
 def get_by_no(tx: Tx, no: int) -> SessionHead:
     """The head of a session that is known to be there."""
-    row = tx.one("get_head_by_no", no=no)
-    assert row is not None, f"session number {no} is referred to but missing"
-    return head(row)
+    return head(known(tx.one("get_head_by_no", no=no), no))
 
 
 def by_numbers(tx: Tx, numbers: Iterable[int]) -> dict[int, SessionHead]:
     """The heads of sessions that are known to be there, by number."""
-    rows = tx.all("get_heads_by_no", numbers=in_braces(numbers))
-    return {row[0]: head(row) for row in rows}
+    wanted = set(numbers)
+    rows = tx.all("get_heads_by_no", numbers=in_braces(wanted))
+    found = {row[0]: head(row) for row in rows}
+    for no in wanted - found.keys():
+        known(None, no)
+    return found
+
+
+def known(row: Row | None, no: int) -> Row:
+    """The row of a session that another row refers to. Sessions are never deleted: without it, `Damaged`."""
+    if row is None:
+        raise Damaged(f"Session number {no} is missing: the store is damaged. {REMEDY}")
+    return row
 
 
 def settings(tx: Tx, no: int) -> Any:
     """The model's settings that a session has of its own, as they came; None without any."""
-    row = tx.one("get_settings", no=no)
-    assert row is not None
+    row = known(tx.one("get_settings", no=no), no)
     return None if row[0] is None else document.decode(row[0])
 
 
 def details(tx: Tx, no: int) -> Details:
     """The rest of a session's facts."""
-    row = tx.one("get_details", no=no)
-    assert row is not None
+    row = known(tx.one("get_details", no=no), no)
     settings, prompt_hash, workspace, extra, draft, finalized_at, compacted_seq, epoch = row
     return Details(
         settings=None if settings is None else document.decode(settings),
@@ -152,17 +161,35 @@ def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
     """The stretches of log that make up a session's history, oldest first."""
     found: list[Segment] = []
     upper = FAR_FUTURE if through is None else through
-    for own_no, id, base_seq, last_seq in tx.all("ancestors", no=no):
+    line = tx.all("ancestors", no=no)
+    if not line:
+        known(None, no)
+    for own_no, id, base_seq, last_seq in line:
         last = min(upper, last_seq)
         if last > base_seq:
             found.append(Segment(own_no, id, base_seq + 1, last))
         upper = min(upper, base_seq)
+    if upper > 0:
+        # A fork's numbers go on from its parent's: a history that begins above 1 has lost one.
+        raise Damaged(
+            f"The session that {line[-1][1]} continues is missing: the store is damaged. {REMEDY}"
+        )
     found.reverse()
     return found
 
 
 def head(row: Row) -> SessionHead:
     """A row of `head_columns` as a value."""
+    try:
+        return _head(row)
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise Damaged(
+            f"The row of session number {row[0]} cannot be read ({error}): "
+            f"the store is damaged. {REMEDY}"
+        ) from error
+
+
+def _head(row: Row) -> SessionHead:
     made = _HeadTwin(
         *row[:4],
         source_as_stored(document.decode(row[4])),

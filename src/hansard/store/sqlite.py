@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from hansard.errors import StoreUnavailable
+from hansard.errors import Damaged, StoreUnavailable
 from hansard.store import shrinking, sqlite_file
+from hansard.store.damage import DamageLatch
 from hansard.store.database import CROSSED_FORK, Listener, Tx
 from hansard.store.gathering import Gathering
 from hansard.store.listeners import Listeners
-from hansard.store.pending import Pending, announce
+from hansard.store.pending import Pending, announce, settled_with
 from hansard.store.sqlite_errors import translate
 from hansard.store.sqlite_tx import SqliteTx
 from hansard.store.sqlite_writer import Job, Writer
@@ -51,12 +52,29 @@ class SqliteStore:
         self._guard = threading.Lock()
         self._closed = False
         self._pid = os.getpid()
+        self._latch = DamageLatch()
+
+    @property
+    def damage(self) -> Damaged | None:
+        """The first structural damage that was met; while there is one, writes are refused."""
+        return self._latch.found
+
+    def note_damage(self, error: Damaged) -> None:
+        """Take note of damage that a check found."""
+        self._latch.note(error)
 
     def write(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
         """Run an action in a transaction; the answer comes after the commit is durable."""
-        pending: Pending[T] = Pending()
+        if (refusal := self._latch.refusal()) is not None:
+            return settled_with(refusal)
+        return self._enqueue_write(action, args, kwargs)
+
+    def _enqueue_write(
+        self, action: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Pending[T]:
+        pending: Pending[T] = Pending(self._latch.note)
         self._check_process()
         with self._guard:
             self._check_open()
@@ -70,8 +88,8 @@ class SqliteStore:
     ) -> Pending[T]:
         """Run an action that only reads, on one consistent snapshot."""
         if self._in_memory:
-            return self.write(_only_read, action, args, kwargs)
-        pending: Pending[T] = Pending()
+            return self._enqueue_write(_only_read, (action, args, kwargs), {})
+        pending: Pending[T] = Pending(self._latch.note)
         self._check_process()
         with self._guard:
             self._check_open()
@@ -114,6 +132,8 @@ class SqliteStore:
     def shrink(self, on_step: Callable[[], None] = shrinking.nothing) -> None:
         """Write the file anew without its free pages; writers wait meanwhile. What `on_step` raises ends it."""
         self._check_process()
+        if (refusal := self._latch.refusal()) is not None:
+            raise refusal
         if not self._in_memory:
             shrinking.vacuum(self.path, wait_seconds=self._wait_seconds, on_step=on_step)
 
@@ -150,8 +170,8 @@ class SqliteStore:
     ) -> Pending[T]:
         self._check_process()
         if self._in_memory:
-            return self.write(_index_module().search_in_memory, action, args, kwargs)
-        pending: Pending[T] = Pending()
+            return self._enqueue_write(_index_module().search_in_memory, (action, args, kwargs), {})
+        pending: Pending[T] = Pending(self._latch.note)
         with self._guard:
             self._check_open()
             self._open_index().submit(Job(action, args, kwargs, pending), patience=patience)
@@ -159,7 +179,7 @@ class SqliteStore:
 
     def _open_index(self) -> "SqliteIndex":
         if self._index is None:
-            index: SqliteIndex = _index_module().SqliteIndex(self.path)
+            index: SqliteIndex = _index_module().SqliteIndex(self.path, on_damage=self._latch.note)
             self._index = index
         return self._index
 

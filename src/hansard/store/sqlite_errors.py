@@ -12,6 +12,7 @@ from hansard.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from hansard.store.damage import REMEDY
 
 
 def translate(error: apsw.Error, path: str, *, committed: Committed = "no") -> HansardError:
@@ -32,10 +33,7 @@ def translate(error: apsw.Error, path: str, *, committed: Committed = "no") -> H
         case apsw.NotADBError():
             return StoreUnavailable(f"{path} is not a Hansard store; it was left as it is.")
         case apsw.CorruptError():
-            return Damaged(
-                f"{path} is damaged ({error}); it was left as it is. "
-                "Run `hansard doctor`, and `hansard restore` with a backup."
-            )
+            return Damaged(f"{path} is damaged ({error}); it was left as it is. {REMEDY}")
         case apsw.CantOpenError():
             return StoreUnavailable(
                 f"{path} cannot be opened; nothing was changed. Check the path and its permissions."

@@ -7,12 +7,12 @@ from the log. Whatever happens to it, the log does not notice.
 import queue
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import apsw
 
-from hansard.errors import HansardError, StoreUnavailable
+from hansard.errors import Damaged, HansardError, StoreUnavailable
 from hansard.store import indexing
 from hansard.store.database import Tx
 from hansard.store.index_file import IndexFile, IndexLost, is_damage, transaction
@@ -37,8 +37,9 @@ _CANNOT_WRITE = (apsw.FullError, apsw.ReadOnlyError, apsw.BusyError, apsw.Locked
 class SqliteIndex:
     """Feeds the index and runs searches on it, in a thread of its own."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, on_damage: Callable[[BaseException], None]) -> None:
         self._file = IndexFile(path)
+        self._on_damage = on_damage
         self._jobs: queue.SimpleQueue[tuple[Job | None, float | None]] = queue.SimpleQueue()
         self._is_stale = False
         self._woken = 0.0
@@ -107,6 +108,7 @@ class SqliteIndex:
             except (IndexLost, apsw.Error) as error:
                 if not is_damage(error):
                     raise
+                self._file.check_log(error)
                 self._file.replace()
         raise StoreUnavailable(
             f"The search index {self._file.path} cannot be made; the record itself is safe."
@@ -152,15 +154,21 @@ class SqliteIndex:
                     return
         except (IndexLost, apsw.Error, HansardError, OSError) as error:
             # Nor may a file that cannot be taken away end the thread that all searches wait for.
-            with suppress(apsw.Error, OSError):
+            try:
                 self._begin_anew(error)
+            except Damaged as damage:
+                self._on_damage(damage)
+            except (apsw.Error, OSError):
+                return
 
     def _begin_anew(self, error: Exception) -> None:
         if is_damage(error):
+            self._file.check_log(error)
             self._file.replace()
             self.wake()
         else:
             self._file.disconnect()
+            self._on_damage(error)
 
 
 def state(tx: Tx) -> IndexState:

@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from hansard.errors import Damaged
 from hansard.store import queries
+from hansard.store.damage import REMEDY
 from hansard.store.database import Row
 
 if TYPE_CHECKING:
     from hansard.model.query import Query
+
+
+def not_text(error: UnicodeDecodeError) -> Damaged:
+    """Say that a column holds bytes that no one can have written there: all text goes in as UTF-8."""
+    return Damaged(f"A row of the store is damaged ({error.reason} in a text). {REMEDY}")
 
 
 class SqliteTx:
@@ -31,11 +38,14 @@ class SqliteTx:
 
     def one(self, name: str, /, **params: Any) -> Row | None:
         # Run to the end: a statement left half-way would keep its locks.
-        rows = self._execute(self._texts[name], params).fetchall()
+        rows = self.all(name, **params)
         return rows[0] if rows else None
 
     def all(self, name: str, /, **params: Any) -> list[Row]:
-        return self._execute(self._texts[name], params).fetchall()
+        try:
+            return self._execute(self._texts[name], params).fetchall()
+        except UnicodeDecodeError as error:
+            raise not_text(error) from error
 
     def run(self, name: str, /, **params: Any) -> int:
         self._execute(self._texts[name], params)

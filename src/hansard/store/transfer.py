@@ -63,8 +63,7 @@ class Found:
 
 def link(tx: Tx, no: int) -> Link:
     """A session's place in its lineage."""
-    row = tx.one("lineage_of", no=no)
-    assert row is not None, f"session number {no} is referred to but missing"
+    row = sessions.known(tx.one("lineage_of", no=no), no)
     name, shelf, parent_no, lineage, base_seq = row
     inherits = lineage is not None and Lineage(lineage).inherits
     return Link(no, name, shelf == Shelf.GONE, parent_no, inherits, base_seq)
@@ -133,13 +132,11 @@ def partial_facts(tx: Tx, no: int, *, through: int) -> tuple[SessionLine, Segmen
 
 
 def entries_page(tx: Tx, segment: Segment) -> list[Entry | Row]:
-    """A page of a stretch: entries, and rows of those that have large texts to be read in."""
-    rows = tx.all(
-        "read_entries",
-        first=entries.entry_no(segment.no, segment.first),
-        last=entries.entry_no(segment.no, segment.last),
-        limit=PAGE,
-    )
+    """A page of a stretch: entries, and rows of those that have large texts to be read in.
+
+    Raises `Damaged` when one is missing, and `NotFound` when the session was purged.
+    """
+    rows = entries.read_rows(tx, segment, limit=PAGE)
     unpacker = Unpacker(tx)
     return [
         row if blobs.MARK in row[-1] else entries.entry_of(tx, row, segment.session_id, unpacker)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator
 from typing import Any
 
+from hansard.errors import Damaged
 from hansard.store.database import Listener, Store
 from hansard.store.pending import Pending
 
@@ -36,6 +37,15 @@ class MortalStore:
         self.url = store.url
         self._store = store
         self._fate = fate
+
+    @property
+    def damage(self) -> Damaged | None:
+        """As the store."""
+        return self._store.damage
+
+    def note_damage(self, error: Damaged) -> None:
+        """As the store."""
+        self._store.note_damage(error)
 
     def write(self, action: Any, /, *args: Any, **kwargs: Any) -> Pending[Any]:
         """Die before the transaction, or after it and before its answer."""

@@ -19,6 +19,7 @@ public = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 READY_SECONDS = 2.0
 TEXT = "text/plain"
+DAMAGED = "damaged: nothing is written; run `hansard doctor` on the server\n"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -54,11 +55,18 @@ async def healthz() -> Response:
     responses=gives(TEXT) | gives(TEXT, status=503),
 )
 async def readyz(parts: Parts) -> Response:
-    """The store can be read."""
+    """The store can be read, and is not known to be damaged.
+
+    A damaged store takes no writes: 503 with `damaged` until a backup is restored and the server
+    started again.
+    """
     try:
         await asyncio.wait_for(_asked(parts), READY_SECONDS)
     except (HansardError, TimeoutError):
-        return PlainTextResponse("not ready\n", 503)
+        if parts.store.damage is None:
+            return PlainTextResponse("not ready\n", 503)
+    if parts.store.damage is not None:
+        return PlainTextResponse(DAMAGED, 503)
     return PlainTextResponse("ok\n")
 
 

@@ -290,6 +290,8 @@ def _entries(tx: Tx, change: Change, id: str) -> list[tuple[str, str]]:
     segment = Segment(change.session_no, id, change.seq, change.seq)
     try:
         found = entries.read(tx, segment)
+    except NotFound:
+        return []  # purged meanwhile: the head's event says so
     except Damaged as error:
         # One entry that cannot be read must not keep back all that come after it.
         log.warning("The event stream passes over an entry: %s", error)

@@ -1,16 +1,17 @@
 -- Search: what both databases share.
 
 -- name: search_filters
--- A session in the trash is hidden, unless a fork still shows what is asked for.
-s.profile = :profile AND d.at >= :after AND d.at < :before
+-- A session in the trash is hidden, unless a fork still shows what is asked for. A document whose session is
+-- missing passes: whoever shows it finds that the store is damaged.
+(s.no IS NULL OR s.profile = :profile AND d.at >= :after AND d.at < :before
   AND (:projects = '' OR :projects LIKE '%,' || s.project_no || ',%')
   AND (s.shelf NOT IN ('trash', 'gone') OR EXISTS (
       SELECT 1 FROM sessions c WHERE c.parent_no = s.no AND c.lineage IN ('fork', 'continuation')
-        AND c.base_seq >= d.entry_no & 16777215 AND d.entry_no & 16777215 > 0))
+        AND c.base_seq >= d.entry_no & 16777215 AND d.entry_no & 16777215 > 0)))
 
 -- name: doc_columns
 d.no, d.entry_no, d.at, d.length, s.shelf
-FROM search_docs d JOIN sessions s ON s.no = d.entry_no >> 24
+FROM search_docs d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
 
 -- name: hidden_sessions
 -- Those in the trash that no fork continues. 0 stands for all of other profiles: when anyone else is here,

@@ -28,7 +28,7 @@ WITH new AS (
 )
 SELECT new.position, new.session_no, new.seq, new.what, e.role, COALESCE(e.at, s.began_at), e.body, s.profile,
     s.platform, s.title, s.purged_at
-FROM new JOIN sessions s ON s.no = new.session_no
+FROM new LEFT JOIN sessions s ON s.no = new.session_no
 LEFT JOIN entries e ON e.entry_no = (new.session_no << 24 | new.seq) AND new.seq > 0
 ORDER BY new.position;
 
@@ -93,14 +93,14 @@ WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
 -- name: find_newest_filtered
 WITH found AS MATERIALIZED ({{matching_docs}})
 SELECT d.no, 0.0 + LENGTH(:rank) * 0, d.is_long
-FROM found d JOIN sessions s ON s.no = d.entry_no >> 24
+FROM found d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE d.no < :below AND {{search_filters}}
 ORDER BY d.no DESC LIMIT :limit;
 
 -- name: find_scored_filtered
 WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
     SELECT d.no, d.is_long, d.place
-    FROM found d JOIN sessions s ON s.no = d.entry_no >> 24
+    FROM found d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
     WHERE d.no < :below AND {{search_filters}}
     ORDER BY d.no DESC LIMIT :limit
 )

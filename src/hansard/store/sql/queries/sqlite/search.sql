@@ -10,7 +10,7 @@ SELECT s.watermark, MAX(0, (SELECT COALESCE(MAX(position), 0) FROM feed) - s.wat
 -- name: feed_to_index
 SELECT f.position, f.session_no, f.seq, f.what, e.role, COALESCE(e.at, s.began_at), e.body, s.profile, s.platform,
     s.title, s.purged_at
-FROM feed f JOIN sessions s ON s.no = f.session_no
+FROM feed f LEFT JOIN sessions s ON s.no = f.session_no
 LEFT JOIN entries e ON e.entry_no = (f.session_no << 24 | f.seq) AND f.seq > 0
 WHERE f.position > (SELECT watermark FROM search_state)
 ORDER BY f.position LIMIT :limit;
@@ -47,7 +47,7 @@ ORDER BY rowid DESC LIMIT :limit;
 -- What the index does not know is looked up as the matches come.
 SELECT d.no, 0.0, 0
 FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
-CROSS JOIN sessions s ON s.no = d.entry_no >> 24
+LEFT JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE search_words MATCH :match AND search_words.rowid >= :above AND search_words.rowid < :below
   AND :loose IS NOT NULL
   AND {{search_filters}}
@@ -56,7 +56,7 @@ ORDER BY search_words.rowid DESC LIMIT :limit;
 -- name: find_scored_filtered
 SELECT d.no, hansard_score(search_words, :rank, :given), 0
 FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
-CROSS JOIN sessions s ON s.no = d.entry_no >> 24
+LEFT JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE search_words MATCH :match AND search_words.rowid >= :above AND search_words.rowid < :below
   AND :loose IS NOT NULL
   AND {{search_filters}}
