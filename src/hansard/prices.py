@@ -15,7 +15,7 @@ import genai_prices
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
-from hansard.model.usage import CostStatus, Usage
+from hansard.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
 
 SOURCE = "genai-prices"
 VERSION = genai_prices.__version__
@@ -102,12 +102,12 @@ def cost_of_tokens(
     # Most models have one price at all times.
     price = prices if prices.__class__ is ModelPrice else info.get_prices(at)
     rates = _rates(price, sent)
-    if rates is not None:
-        return Cost(rates.microusd(tokens), provider, source)
     try:
-        return Cost(_rounded(_ask(price, tokens)), provider, source)
+        microusd = _rounded(_ask(price, tokens)) if rates is None else rates.microusd(tokens)
     except (LookupError, ValueError):
         return None
+    # More than a call may cost: the tokens are kept, their price is not believed.
+    return Cost(microusd, provider, source) if microusd <= MAX_COST_MICROUSD else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,28 @@ from typing import Any
 import pytest
 
 from hansard.errors import BadInput
-from hansard.model.usage import TOKEN_FIELDS, CostStatus, Usage, UsageTotal
+from hansard.model.usage import (
+    MAX_COST_MICROUSD,
+    MAX_TOKENS,
+    TOKEN_FIELDS,
+    CostStatus,
+    Usage,
+    UsageTotal,
+)
 
 
 @pytest.mark.parametrize("name", [*TOKEN_FIELDS, "cost_microusd"])
-@pytest.mark.parametrize("value", [-1, 1.5, True, "7", 2**53])
+@pytest.mark.parametrize("value", [-1, 1.5, True, "7", MAX_COST_MICROUSD + 1, 2**53])
 def test_what_is_not_a_whole_number_from_nought_up_is_refused(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=name):
         Usage(**{name: value})
+
+
+@pytest.mark.parametrize("name", TOKEN_FIELDS)
+def test_a_call_may_use_up_to_the_bound_and_no_more(name: str) -> None:
+    assert getattr(Usage(**{name: MAX_TOKENS}), name) == MAX_TOKENS
+    with pytest.raises(BadInput, match=f"from 0 to {MAX_TOKENS:,}"):
+        Usage(**{name: MAX_TOKENS + 1})
 
 
 @pytest.mark.parametrize("status", [CostStatus.ESTIMATED, CostStatus.REPORTED, CostStatus.INCLUDED])

@@ -19,6 +19,7 @@ from pydantic_ai import Agent, InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from hansard.actions import verify
 from hansard.actions.tokens import Scope
 from hansard.store import entries
 from hansard.store.database import Store
@@ -176,6 +177,35 @@ async def test_a_conversation_that_cannot_be_kept_does_not_hold_up_the_others(
     assert response.status_code == 200
     assert json.loads(response.content)["partialSuccess"]["rejectedSpans"] == "1"
     assert Taking(door.store).texts() == ["u:a", "a:b"]
+
+
+async def test_absurd_usage_refuses_its_conversation_and_no_other(door: Served) -> None:
+    token, _ = await door.token(Scope.WRITE)
+    absurd = [
+        span(
+            [f"q{n}"],
+            [f"a{n}"],
+            at=n,
+            gen_ai__conversation__id="absurd one",
+            gen_ai__usage__input_tokens=2**53 - 1,
+        )
+        for n in range(12)
+    ]
+    sane = span(
+        ["q"], ["a"], gen_ai__conversation__id="sane one", gen_ai__usage__input_tokens=1_000_000
+    )
+
+    response = await post(door, as_json([*absurd, sane]), token=token)
+
+    assert response.status_code == 200
+    partial = response.json()["partialSuccess"]
+    assert partial["rejectedSpans"] == "12"
+    assert "absurd one" in partial["errorMessage"]
+    assert "input_tokens" in partial["errorMessage"]
+    taking = Taking(door.store)
+    [head] = taking.heads()
+    assert (head.source.chat_id, head.usage.input_tokens) == ("sane one", 1_000_000)
+    assert verify.verify(door.store).broken == ()
 
 
 async def test_many_exporters_at_once_lose_and_double_nothing(door: Served) -> None:

@@ -3,9 +3,9 @@
 from typing import Any
 
 from hansard.formats.json_text import MAX_DEPTH, decode, is_deep
+from hansard.model.usage import MAX_TOKENS
 
 Json = dict[str, Any]
-_MOST = 2**53
 
 
 def words(value: object) -> str:
@@ -34,10 +34,10 @@ def items(value: object) -> list[Any]:
 
 
 def count(value: object) -> int:
-    """A number of things; 0 when it is none."""
+    """A number of things; 0 when it is none, or more than a model call can have used."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
-    return int(value) if 0 <= value < _MOST else 0
+    return int(value) if 0 <= value <= MAX_TOKENS else 0
 
 
 def parsed(text: object) -> Any:

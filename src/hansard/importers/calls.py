@@ -8,14 +8,14 @@ from typing import Any
 from hansard.clock import to_micros
 from hansard.formats import shape
 from hansard.importers.base import Used
-from hansard.model.usage import CostStatus, Usage
+from hansard.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
 from hansard.prices import VERSION, Tokens, cost_of, cost_of_tokens
 from hansard.store import ledger
 from hansard.store.ledger import Call
 from hansard.store.sessions import column
 
 _MICRO = 1_000_000
-_MOST_DOLLARS = 2**53 / _MICRO
+_MOST_DOLLARS = MAX_COST_MICROUSD / _MICRO
 
 
 def one(

@@ -9,11 +9,11 @@ from hansard.importers.base import Said, Used
 from hansard.importers.claude_code_line import Answer, Line
 from hansard.importers.claude_code_words import content_of, merged
 from hansard.importers.content import Content
+from hansard.model.usage import MAX_TOKENS
 
 TOOL = "claude-code"
 _SYNTHETIC = "<synthetic>"
 _EMPTY = Answer()
-_MOST = 2**53
 
 
 class Growing:
@@ -113,7 +113,7 @@ def _usage(line: Line, at: datetime) -> Sequence[Used]:
 
 
 def _whole(number: int | None) -> int:
-    return number if number is not None and 0 <= number < _MOST else 0
+    return number if number is not None and 0 <= number <= MAX_TOKENS else 0
 
 
 def _output(message: Answer) -> int:

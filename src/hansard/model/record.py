@@ -21,7 +21,7 @@ from hansard.model.key import SessionKey, validate_profile
 from hansard.model.place import Person, Source
 from hansard.model.session import Kind, Lineage, TitleBy
 from hansard.model.title import clean_title
-from hansard.model.usage import CostStatus, Usage
+from hansard.model.usage import TOKEN_FIELDS, CostStatus, Usage, as_stored
 
 VERSION = 1
 MAX_LINE = 400 * 1024 * 1024
@@ -284,7 +284,14 @@ def usage_line(turn_id: str | None, usage: Usage) -> UsageLine:
 def usage_of(line: UsageLine) -> Usage:
     """The call that a line describes."""
     names = (name for name in line.__struct_fields__ if name not in {"turn_id", "at"})
-    return Usage(at=utc(line.at), **{name: getattr(line, name) for name in names})
+    facts = {name: getattr(line, name) for name in names} | {"at": utc(line.at)}
+    try:
+        return Usage(**facts)
+    except BadInput:
+        # An earlier version took larger numbers; everything else is checked without them.
+        cost = None if line.cost_microusd is None else 0
+        smaller = facts | dict.fromkeys(TOKEN_FIELDS, 0) | {"cost_microusd": cost}
+        return as_stored(**facts | {"cost_status": Usage(**smaller).cost_status})
 
 
 def utc(at: datetime) -> datetime:

@@ -1,10 +1,12 @@
 """What one model call used and cost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from hansard.errors import BadInput
+from hansard.model.twin import twin_of
 
 
 class CostStatus(StrEnum):
@@ -27,12 +29,17 @@ TOKEN_FIELDS = (
 
 
 _NUMBERS = (*TOKEN_FIELDS, "cache_write_1h_tokens", "cost_microusd")
-_MOST = 2**53
+# What one call may use and cost: far above any real call, also one that stands for the total of a long session.
+MAX_TOKENS = 10_000_000_000
+MAX_COST_MICROUSD = 10_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One model call's tokens and cost. A cost of None is unknown, never free."""
+    """One model call's tokens and cost. A cost of None is unknown, never free.
+
+    Each kind of tokens is at most `MAX_TOKENS`, the cost at most `MAX_COST_MICROUSD`; more is refused.
+    """
 
     model: str | None = None
     input_tokens: int = 0
@@ -64,7 +71,7 @@ class Usage:
             and _is_whole(self.cache_write_tokens)
             and _is_whole(self.reasoning_tokens)
             and _is_whole(self.cache_write_1h_tokens)
-            and (not known or _is_whole(self.cost_microusd))
+            and (not known or _is_whole(self.cost_microusd, MAX_COST_MICROUSD))
         ):
             raise BadInput(self._fault())
         if self.cache_write_1h_tokens > self.cache_write_tokens:
@@ -78,15 +85,27 @@ class Usage:
             object.__setattr__(self, "cost_status", CostStatus.REPORTED)
 
     def _fault(self) -> str:
-        given = [(name, getattr(self, name)) for name in _NUMBERS]
-        name, value = next(
-            each for each in given if not _is_whole(each[1]) and each != ("cost_microusd", None)
-        )
-        return f"{name} must be a whole number from 0 up, not {value!r}."
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            most = MAX_COST_MICROUSD if name == "cost_microusd" else MAX_TOKENS
+            if not _is_whole(value, most) and (name, value) != ("cost_microusd", None):
+                return f"{name} of a model call must be a whole number from 0 to {most:,}, not {value!r}."
+        return "A model call's tokens and cost must be whole numbers."
 
 
-def _is_whole(value: object) -> bool:
-    return value.__class__ is int and 0 <= value < _MOST
+def _is_whole(value: object, most: int = MAX_TOKENS) -> bool:
+    return value.__class__ is int and 0 <= value <= most  # type: ignore[operator]
+
+
+def as_stored(**facts: Any) -> Usage:
+    """A call as the record has it, not checked again: earlier versions took larger numbers."""
+    made = _UsageTwin(*(facts.get(each.name, each.default) for each in fields(Usage)))
+    made.__class__ = Usage
+    found: Usage = made
+    return found
+
+
+_UsageTwin = twin_of(Usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
 """The ledger of model calls, and its sums."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
 from hansard.clock import from_micros, to_micros
 from hansard.model import document
-from hansard.model.usage import TOKEN_FIELDS, CostStatus, Usage, UsageTotal
+from hansard.model.usage import TOKEN_FIELDS, CostStatus, Usage, UsageTotal, as_stored
 from hansard.store.database import Row, Tx
 from hansard.store.sessions import column
 
@@ -215,7 +214,7 @@ def usage_of(row: Row) -> tuple[str | None, Usage]:
     """A row of the ledger as a value, with the turn it belongs to."""
     call_id, turn_id, at, model, provider, base_url, billing_mode, task, *rest = row
     tokens, (cost, status, price_source, price_version) = rest[:5], rest[5:]
-    usage = Usage(
+    usage = as_stored(
         model=model,
         provider=provider,
         base_url=base_url,
@@ -227,5 +226,6 @@ def usage_of(row: Row) -> tuple[str | None, Usage]:
         price_version=price_version,
         call_id=call_id,
         at=from_micros(at),
+        **dict(zip(TOKEN_FIELDS, tokens, strict=True)),
     )
-    return turn_id, replace(usage, **dict(zip(TOKEN_FIELDS, tokens, strict=True)))
+    return turn_id, usage

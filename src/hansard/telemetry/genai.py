@@ -8,12 +8,13 @@ from typing import Any
 from hansard.model import document
 from hansard.model.entry import Message, Role
 from hansard.model.part import ToolResult, Unknown
-from hansard.model.usage import Usage
+from hansard.model.usage import MAX_TOKENS, Usage
 from hansard.telemetry import told
 from hansard.telemetry.span import Span, SpanEvent
 
 PREFIX = "gen_ai."
-MOST_TOKENS = 2**53 - 1
+# Enough to be refused: what is too much for a call is not made smaller, but told.
+TOO_MANY = MAX_TOKENS + 1
 _AGENTS = frozenset({"invoke_agent", "create_agent", "invoke_workflow"})
 _SILENT = frozenset({"embeddings"})
 # How the conventions call providers, and how the table of prices does.
@@ -231,7 +232,7 @@ def _count(attributes: Mapping[str, Any], *names: str) -> int:
     for name in names:
         value = attributes.get(f"gen_ai.usage.{name}")
         if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
-            return int(min(max(value, 0), MOST_TOKENS))
+            return int(min(max(value, 0), TOO_MANY))
     return 0
 
 

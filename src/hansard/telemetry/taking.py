@@ -10,7 +10,7 @@ from hansard import prices
 from hansard.actions import facts, routing, usage
 from hansard.actions.say import Saying
 from hansard.clock import Clock, Ids, Occasion
-from hansard.errors import BadInput, Conflict
+from hansard.errors import BadInput, Conflict, HansardError
 from hansard.model import transcript
 from hansard.model.entry import Message
 from hansard.model.key import SessionKey, key_for
@@ -57,6 +57,12 @@ class Taken:
     rejected: int = 0
     reason: str = ""
 
+    def and_refused(self, thread: Thread, error: HansardError) -> "Taken":
+        """The same with one conversation more that cannot be kept; the first is named."""
+        name = thread.conversation or f"of trace {thread.trace_id}"
+        reason = self.reason or f"Conversation {name[:LONGEST_ID]!r} was refused: {error}"
+        return Taken(self.rejected + len(thread.spans), reason)
+
 
 class SpanIntake:
     """The door for an instrumented program's exporter."""
@@ -76,7 +82,10 @@ class SpanIntake:
             return None
         taken = Taken()
         for thread, heard in threads:
-            taken = await self._take(profile, thread, heard, taken)
+            if isinstance(heard, BadInput):
+                taken = taken.and_refused(thread, heard)
+            else:
+                taken = await self._take(profile, thread, heard, taken)
         return wire.answer(media, rejected=taken.rejected, reason=taken.reason)
 
     async def _take(self, profile: str, thread: Thread, heard: list[Told], so_far: Taken) -> Taken:
@@ -88,18 +97,25 @@ class SpanIntake:
             await pending
         except (BadInput, Conflict) as error:
             # One conversation that cannot be kept does not hold up the others.
-            return Taken(so_far.rejected + len(thread.spans), so_far.reason or str(error))
+            return so_far.and_refused(thread, error)
         return so_far
 
 
-def _read(raw: bytes, media: str, encoding: str | None) -> list[tuple[Thread, list[Told]]] | None:
+def _read(
+    raw: bytes, media: str, encoding: str | None
+) -> list[tuple[Thread, list[Told] | BadInput]] | None:
+    """The conversations of a request with what their spans tell, or why one cannot be kept."""
     body = wire.unpacked(raw, encoding)
     if body is None:
         return None
-    return [
-        (thread, [_priced(genai.tell(span)) for span in thread.spans])
-        for thread in threads_of(wire.spans_of(body, media))
-    ]
+    return [(thread, _told(thread)) for thread in threads_of(wire.spans_of(body, media))]
+
+
+def _told(thread: Thread) -> list[Told] | BadInput:
+    try:
+        return [_priced(genai.tell(span)) for span in thread.spans]
+    except BadInput as error:
+        return error
 
 
 def threads_of(spans: Sequence[Span]) -> list[Thread]:

@@ -57,8 +57,11 @@ FROM spending WHERE profile = :profile AND scope = :scope AND period = :period;
 -- name: add_spending
 INSERT INTO spending (profile, scope, period, tokens, cost_microusd)
 VALUES (:profile, :scope, :period, :tokens, :cost_microusd)
-ON CONFLICT (profile, scope, period) DO UPDATE SET tokens = spending.tokens + excluded.tokens,
-    cost_microusd = spending.cost_microusd + excluded.cost_microusd;
+ON CONFLICT (profile, scope, period) DO UPDATE SET
+    tokens = CASE WHEN spending.tokens > {{largest_sum}} - excluded.tokens THEN {{largest_sum}}
+        ELSE spending.tokens + excluded.tokens END,
+    cost_microusd = CASE WHEN spending.cost_microusd > {{largest_sum}} - excluded.cost_microusd THEN {{largest_sum}}
+        ELSE spending.cost_microusd + excluded.cost_microusd END;
 
 -- name: insert_reservation
 INSERT INTO reservations (turn_id, profile, scope, tokens, cost_microusd)

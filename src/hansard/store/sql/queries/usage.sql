@@ -11,13 +11,25 @@ INSERT INTO usage (
     :price_source, :price_version
 ) ON CONFLICT (profile, call_id) DO NOTHING;
 
+-- name: largest_sum
+-- No sum of tokens or cost is larger: the largest whole number that every reader of JSON knows exactly.
+9007199254740991
+
 -- name: add_usage
 UPDATE sessions SET calls = calls + :calls, unknown_cost_calls = unknown_cost_calls + :unknown_cost_calls,
     estimated_calls = estimated_calls + :estimated_calls,
-    input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
-    cache_read_tokens = cache_read_tokens + :cache_read_tokens,
-    cache_write_tokens = cache_write_tokens + :cache_write_tokens,
-    reasoning_tokens = reasoning_tokens + :reasoning_tokens, cost_microusd = cost_microusd + :cost_microusd,
+    input_tokens = CASE WHEN input_tokens > {{largest_sum}} - :input_tokens THEN {{largest_sum}}
+        ELSE input_tokens + :input_tokens END,
+    output_tokens = CASE WHEN output_tokens > {{largest_sum}} - :output_tokens THEN {{largest_sum}}
+        ELSE output_tokens + :output_tokens END,
+    cache_read_tokens = CASE WHEN cache_read_tokens > {{largest_sum}} - :cache_read_tokens THEN {{largest_sum}}
+        ELSE cache_read_tokens + :cache_read_tokens END,
+    cache_write_tokens = CASE WHEN cache_write_tokens > {{largest_sum}} - :cache_write_tokens THEN {{largest_sum}}
+        ELSE cache_write_tokens + :cache_write_tokens END,
+    reasoning_tokens = CASE WHEN reasoning_tokens > {{largest_sum}} - :reasoning_tokens THEN {{largest_sum}}
+        ELSE reasoning_tokens + :reasoning_tokens END,
+    cost_microusd = CASE WHEN cost_microusd > {{largest_sum}} - :cost_microusd THEN {{largest_sum}}
+        ELSE cost_microusd + :cost_microusd END,
     model = COALESCE(model, :model)
 WHERE no = :no;
 
@@ -29,13 +41,6 @@ WHERE no = :no;
 
 -- name: delete_call
 DELETE FROM usage WHERE profile = :profile AND call_id = :call_id;
-
--- name: total_columns
--- The columns of a UsageTotal after its group.
-COUNT(*), COUNT(*) - COUNT(u.cost_microusd), COUNT(CASE WHEN u.cost_status = 'estimated' THEN 1 END),
-CAST(COALESCE(SUM(u.input_tokens), 0) AS BIGINT), CAST(COALESCE(SUM(u.output_tokens), 0) AS BIGINT),
-CAST(COALESCE(SUM(u.cache_read_tokens), 0) AS BIGINT), CAST(COALESCE(SUM(u.cache_write_tokens), 0) AS BIGINT),
-CAST(COALESCE(SUM(u.reasoning_tokens), 0) AS BIGINT), CAST(COALESCE(SUM(u.cost_microusd), 0) AS BIGINT)
 
 -- name: usage_of_session
 SELECT NULL, {{total_columns}} FROM usage u WHERE u.session_no = :no;

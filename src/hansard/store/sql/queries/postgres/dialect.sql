@@ -55,3 +55,13 @@ SELECT (
     ORDER BY title DESC LIMIT 1
 )
 FROM generate_series(:fewest::int, :most::int) AS digits;
+
+-- name: total_columns
+-- The columns of a UsageTotal after its group.
+COUNT(*), COUNT(*) - COUNT(u.cost_microusd), COUNT(CASE WHEN u.cost_status = 'estimated' THEN 1 END),
+CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.input_tokens), 0)) AS BIGINT),
+CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.output_tokens), 0)) AS BIGINT),
+CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.cache_read_tokens), 0)) AS BIGINT),
+CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.cache_write_tokens), 0)) AS BIGINT),
+CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.reasoning_tokens), 0)) AS BIGINT),
+CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.cost_microusd), 0)) AS BIGINT)

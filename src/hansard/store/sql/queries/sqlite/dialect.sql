@@ -53,3 +53,14 @@ SELECT (
     ORDER BY title DESC LIMIT 1
 )
 FROM json_each('[1,2,3,4,5,6,7,8,9]') AS digits WHERE digits.value BETWEEN :fewest AND :most;
+
+-- name: total_columns
+-- The columns of a UsageTotal after its group.
+-- SQLite's SUM fails when it passes 2^63: the two halves of each number are summed by themselves.
+COUNT(*), COUNT(*) - COUNT(u.cost_microusd), COUNT(CASE WHEN u.cost_status = 'estimated' THEN 1 END),
+MIN({{largest_sum}}, COALESCE(SUM(u.input_tokens >> 26), 0) * 67108864 + COALESCE(SUM(u.input_tokens & 67108863), 0)),
+MIN({{largest_sum}}, COALESCE(SUM(u.output_tokens >> 26), 0) * 67108864 + COALESCE(SUM(u.output_tokens & 67108863), 0)),
+MIN({{largest_sum}}, COALESCE(SUM(u.cache_read_tokens >> 26), 0) * 67108864 + COALESCE(SUM(u.cache_read_tokens & 67108863), 0)),
+MIN({{largest_sum}}, COALESCE(SUM(u.cache_write_tokens >> 26), 0) * 67108864 + COALESCE(SUM(u.cache_write_tokens & 67108863), 0)),
+MIN({{largest_sum}}, COALESCE(SUM(u.reasoning_tokens >> 26), 0) * 67108864 + COALESCE(SUM(u.reasoning_tokens & 67108863), 0)),
+MIN({{largest_sum}}, COALESCE(SUM(u.cost_microusd >> 26), 0) * 67108864 + COALESCE(SUM(u.cost_microusd & 67108863), 0))
