@@ -118,6 +118,12 @@ class StoreFull(StoreUnavailable):
     http_status = 507
 
 
+class StoreReadOnly(StoreUnavailable):
+    """The disk or its permissions allow no write. Reads go on; make it writable and start again."""
+
+    kind = "store-read-only"
+
+
 class Damaged(StoreUnavailable):
     """The database is damaged. Writes stop, the original is kept; restore a backup."""
 

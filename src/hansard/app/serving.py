@@ -19,6 +19,8 @@ from hansard.config import imports as import_config
 from hansard.config import web as web_config
 from hansard.config.web import WebTable
 from hansard.engine.ports import Adapter
+from hansard.errors import RetryLater, StoreReadOnly, StoreUnavailable
+from hansard.store.database import Store, Tx
 from hansard.web import server
 from hansard.web.parts import Challenge, Webhook, WebParts, WebSettings
 from hansard.web.server import Ready
@@ -48,6 +50,7 @@ async def serve(
     """
     settings = engine_config.read(house.config)
     web = web_config.read(house.config, config.environment())
+    is_read_only = await _is_read_only(house.store)
     agents = Agents(settings)
     export = telemetry.open_export(house)
     watch = None if export is None else export.watch
@@ -55,7 +58,7 @@ async def serve(
     parts = WebParts(
         store=engine.parts.store,
         profile=house.profile,
-        engine=engine,
+        engine=None if is_read_only else engine,
         settings=_web_settings(web, house.config.zone),
         policies=house.policies,
         clock=house.machine.clock,
@@ -67,10 +70,11 @@ async def serve(
         upkeep=HouseUpkeep(house, web),
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
-    house.store.index_in_background()
-    await engine.start()
+    if not is_read_only:
+        house.store.index_in_background()
+        await engine.start()
     try:
-        async with watched(house):
+        async with nullcontext() if is_read_only else watched(house):
             await server.serve(
                 parts,
                 host=address.host,
@@ -85,6 +89,21 @@ async def serve(
         if export is not None:
             # It may wait for a collector that does not answer.
             await asyncio.to_thread(export.close)
+
+
+async def _is_read_only(store: Store) -> bool:
+    """Whether the disk allows no write: then nothing is begun that would, and reading goes on."""
+    try:
+        await store.write(_nothing)
+    except StoreReadOnly:
+        return True
+    except (RetryLater, StoreUnavailable):
+        pass  # full, busy or away: it may take writes again in a moment
+    return False
+
+
+def _nothing(_: Tx) -> None:
+    """A transaction without content: what fails is beginning it."""
 
 
 async def serve_to_the_end(

@@ -32,14 +32,14 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
                 "address": found.address,
                 "port": found.port,
                 "login_link": found.login_link,
+                "cannot_write": found.cannot_write,
                 "webhook_address": found.webhook_address,
                 "database": where,
             }
             lines = [
                 f"Hansard serves {where} at {found.address}",
-                f"Open this once, within a minute: {found.login_link}",
                 *_webhooks(found.webhook_address),
-                "Programs come in with a token of: hansard tokens add",
+                *_entrance(found),
                 "Ctrl-C ends it.",
             ]
             console.answer(value, "\n".join(lines))
@@ -49,6 +49,18 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
         adapters = {} if no_channels else serving.channels_of(house)
         asyncio.run(serving.serve_to_the_end(house, address, adapters=adapters, on_ready=ready))
     console.note("Stopped.")
+
+
+def _entrance(found: Any) -> list[str]:
+    if found.login_link is not None:
+        return [
+            f"Open this once, within a minute: {found.login_link}",
+            "Programs come in with a token of: hansard tokens add",
+        ]
+    return [
+        f"Reading only: {found.cannot_write}",
+        "Programs with a token and browsers that are logged in can read; no new browser can log in.",
+    ]
 
 
 def _webhooks(address: str | None) -> list[str]:

@@ -1,10 +1,8 @@
 """Structural damage of a store: remembered from its first sign on, and nothing is written after it."""
 
-import logging
+import sys
 
 from hansard.errors import Damaged, Unreadable
-
-log = logging.getLogger(__name__)
 
 REMEDY = "Run `hansard doctor`, then restore a backup (`hansard restore`)."
 
@@ -21,7 +19,11 @@ class DamageLatch:
         """Remember an error if it is the first that says that the database is damaged."""
         if self.found is None and isinstance(error, Damaged) and not isinstance(error, Unreadable):
             self.found = error
-            log.error("The store is damaged, nothing more is written to it: %s", error)
+            # A short command does not load logging (5 ms); it prints the error itself.
+            if (logging := sys.modules.get("logging")) is not None:
+                logging.getLogger(__name__).error(
+                    "The store is damaged, nothing more is written to it: %s", error
+                )
 
     def refusal(self) -> Damaged | None:
         """The answer to a write once damage was found: it could destroy what can still be saved."""

@@ -1,5 +1,6 @@
 """The index file: opened, recognised, and taken away when it is damaged or another's."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from hansard.store.sqlite_shards import IndexTx
 
 BUSY_MS = 10_000
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SchemaChangeError)
-_NOT_WRITABLE = (apsw.CantOpenError, apsw.ReadOnlyError, PermissionError)
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class IndexLost(Exception):
@@ -40,9 +41,13 @@ class IndexFile:
         self._log = log
         self._connection: apsw.Connection | None = None
         self._identity: tuple[int, int] | None = None
+        # Where no file can be made beside the log, the index is made in a temporary one.
+        self._is_temporary = False
 
     def connected(self) -> apsw.Connection:
         """The connection; made anew when the file is not the one that it was made to."""
+        if self._is_temporary and self._connection is not None:
+            return self._connection
         if self._connection is not None and self._identity != _identity(self.path):
             self.disconnect()
         if self._connection is None:
@@ -62,6 +67,18 @@ class IndexFile:
 
     def replace(self) -> None:
         """Take the file away, unless another process has done so already."""
+        if self._is_temporary:
+            self.disconnect()
+            return
+        try:
+            self._replace()
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+            self.disconnect()
+            self._is_temporary = True
+
+    def _replace(self) -> None:
         known = self._identity or _identity(self.path)
         with _alone(f"{self.path}-lock"):
             if self._connection is not None:
@@ -122,17 +139,28 @@ class IndexFile:
         tx.run("begin_index", store_id="")
 
     def _connect(self) -> apsw.Connection:
+        if self._is_temporary:
+            return self._connect_temporary()
         try:
             with _alone(f"{self.path}-lock"):
                 connection = sqlite_file.connect_index(self.path, self._log, vfs=checksums.shim())
                 return _closed_on_failure(connection, self._prepare)
-        except _NOT_WRITABLE:
-            if _identity(self.path) is None:
+        except (apsw.CantOpenError, apsw.ReadOnlyError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in _READ_ONLY:
                 raise
+            if _identity(self.path) is None:
+                return self._connect_temporary()
             connection = sqlite_file.connect_index_reader(
                 self.path, self._log, vfs=checksums.shim()
             )
             return _closed_on_failure(connection, self._recognise)
+
+    def _connect_temporary(self) -> apsw.Connection:
+        """An index that SQLite keeps in a file of its own and deletes with the connection."""
+        connection = sqlite_file.connect_index(sqlite_file.TEMPORARY, self._log, vfs=None)
+        made = _closed_on_failure(connection, self._prepare)
+        self._is_temporary = True
+        return made
 
     def _prepare(self, connection: apsw.Connection) -> None:
         if connection.pragma("page_count", schema="main") == 0 and checksums.shim():

@@ -1,5 +1,7 @@
 """SQLite's errors in our words: the one place where they are translated."""
 
+import os
+
 import apsw
 
 from hansard.errors import (
@@ -10,6 +12,7 @@ from hansard.errors import (
     HansardError,
     RetryLater,
     StoreFull,
+    StoreReadOnly,
     StoreUnavailable,
 )
 from hansard.store.damage import REMEDY
@@ -27,13 +30,13 @@ def translate(error: apsw.Error, path: str, *, committed: Committed = "no") -> H
                 f"There is no room left to write to {path}; nothing was written, reading works. Free space."
             )
         case apsw.ReadOnlyError() | apsw.PermissionsError():
-            return StoreUnavailable(
-                f"{path} cannot be written to; nothing was changed. Check its permissions."
-            )
+            return _read_only(path)
         case apsw.NotADBError():
             return StoreUnavailable(f"{path} is not a Hansard store; it was left as it is.")
         case apsw.CorruptError():
             return Damaged(f"{path} is damaged ({error}); it was left as it is. {REMEDY}")
+        case apsw.CantOpenError() if os.path.exists(path) and not _is_writable(path):
+            return _read_only(path)  # what SQLite could not make is the WAL beside it
         case apsw.CantOpenError():
             return StoreUnavailable(
                 f"{path} cannot be opened; nothing was changed. Check the path and its permissions."
@@ -55,3 +58,13 @@ def translate(error: apsw.Error, path: str, *, committed: Committed = "no") -> H
         case apsw.ConstraintError():
             return Conflict(f"The record does not allow that ({error}); nothing was changed.")
     return StoreUnavailable(f"SQLite refused {path}: {error}.", committed=committed)
+
+
+def _read_only(path: str) -> StoreReadOnly:
+    return StoreReadOnly(
+        f"{path} cannot be written to; nothing was changed. Check its permissions and its disk."
+    )
+
+
+def _is_writable(path: str) -> bool:
+    return os.access(os.path.dirname(path) or ".", os.W_OK)

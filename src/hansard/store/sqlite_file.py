@@ -17,6 +17,8 @@ from hansard.errors import Damaged, NotFound, StoreUnavailable
 from hansard.store import identity
 
 MEMORY = ":memory:"
+# SQLite's name for a database that is deleted when it is closed.
+TEMPORARY = ""
 APPLICATION_ID = 1213416260
 INDEX_FORM = 6
 BUSY_MS = 5000

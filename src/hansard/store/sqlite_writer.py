@@ -1,6 +1,7 @@
 """The writer thread's work: many functions, one transaction, one fsync."""
 
 import copy
+import errno
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from hansard.errors import Conflict, HansardError, StoreUnavailable
+from hansard.errors import Conflict, HansardError, StoreReadOnly, StoreUnavailable
 from hansard.store import sqlite_file
 from hansard.store.database import KEPT_CHANGING, RaceLost
 from hansard.store.pending import Pending, announce
@@ -19,6 +20,8 @@ from hansard.store.turnstile import Turnstile
 BATCH_SECONDS = 0.03
 CHECKPOINT_PAGES = 4000
 RACES = 5
+
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 Publish = Callable[[Sequence[Any]], None]
 
@@ -129,9 +132,10 @@ class Writer:
         if isinstance(error, apsw.Error):
             return translate(error, self._path)
         if isinstance(error, OSError):
-            return StoreUnavailable(
-                f"Cannot write beside {self._path}: {error.strerror}. Nothing was written."
-            )
+            said = f"Cannot write beside {self._path}: {error.strerror}. Nothing was written."
+            if error.errno in READ_ONLY:
+                return StoreReadOnly(f"{said} Reading works.")
+            return StoreUnavailable(said)
         # One for each caller: a raised error collects tracebacks. Others' may not let themselves be copied.
         return copy.copy(error) if isinstance(error, HansardError) else error
 

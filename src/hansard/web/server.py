@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from hansard.errors import BadInput, Conflict
+from hansard.errors import BadInput, Conflict, StoreUnavailable
 from hansard.web.app import create_app, create_webhook_app
 from hansard.web.connections import ServerConfig
 from hansard.web.login import has_password, offer_link
@@ -25,12 +25,16 @@ log = logging.getLogger("hansard.web")
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Where the server listens, and the link that lets one browser in."""
+    """Where the server listens, and the link that lets one browser in.
+
+    Without a link, `cannot_write` says why the store takes no writes at the moment.
+    """
 
     address: str
     port: int
-    login_link: str
+    login_link: str | None
     webhook_address: str | None = None
+    cannot_write: str | None = None
 
 
 def is_loopback(host: str) -> bool:
@@ -71,8 +75,14 @@ async def serve(
         async def ready() -> None:
             if on_ready is not None:
                 addresses = [address_of(each) for each in servers.values()]
-                link = await offer_link(parts, addresses[0])
-                on_ready(Ready(addresses[0], own.getsockname()[1], link, *addresses[1:]))
+                link, cannot_write = None, None
+                try:
+                    link = await offer_link(parts, addresses[0])
+                except StoreUnavailable as error:
+                    # Full, read-only or damaged: what is there can still be read.
+                    cannot_write = str(error)
+                hooks = addresses[1] if len(addresses) > 1 else None
+                on_ready(Ready(addresses[0], own.getsockname()[1], link, hooks, cannot_write))
 
         await _run(servers, ready, ending)
 
