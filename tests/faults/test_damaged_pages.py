@@ -70,7 +70,7 @@ class Template:
         file.close()
         self.pages: dict[str, list[int]] = {}
         for name, page in rows:
-            self.pages.setdefault(name, []).append(page)
+            self.pages.setdefault(str(name), []).append(int(str(page)))
 
     def damaged(self, home: Path, page: int, damage: Callable[[bytes], bytes]) -> Path:
         """A copy with one page replaced, as a failing disk leaves it."""
@@ -258,8 +258,6 @@ def test_rows_that_are_gone_are_missed_by_every_reader(
     ids = fill(store)
     no = store.read(read.head, ids[0], profile="main").result().no
     fork, untouched = ids[-1], ids[1]
-    assert store.damage is None
-
     execute(url, statement.format(first=no << 24), trusting=True)
 
     readers: list[Callable[[], Any]] = [

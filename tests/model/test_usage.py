@@ -24,9 +24,12 @@ def test_what_is_not_a_whole_number_from_nought_up_is_refused(name: str, value: 
 
 @pytest.mark.parametrize("name", TOKEN_FIELDS)
 def test_a_call_may_use_up_to_the_bound_and_no_more(name: str) -> None:
-    assert getattr(Usage(**{name: MAX_TOKENS}), name) == MAX_TOKENS
+    most: dict[str, Any] = {name: MAX_TOKENS}
+    more: dict[str, Any] = {name: MAX_TOKENS + 1}
+
+    assert getattr(Usage(**most), name) == MAX_TOKENS
     with pytest.raises(BadInput, match=f"from 0 to {MAX_TOKENS:,}"):
-        Usage(**{name: MAX_TOKENS + 1})
+        Usage(**more)
 
 
 @pytest.mark.parametrize("status", [CostStatus.ESTIMATED, CostStatus.REPORTED, CostStatus.INCLUDED])

@@ -65,7 +65,8 @@ def test_verify_reports_the_sums_of_an_earlier_version_and_rebuild_makes_them_ri
     assert verify.rebuild(world.store) == 1
     assert verify.verify(world.store).broken == ()
     assert world.head(session).usage.input_tokens == LARGEST
-    assert world.say(session, "writing goes on")
+    world.say(session, "writing goes on")
+    assert world.texts(session) == ["a", "writing goes on"]
 
 
 def test_one_more_call_on_top_of_the_largest_sum_is_counted(world: World) -> None:

@@ -59,7 +59,7 @@ class Served:
         self.store = store
         self.address = ready.address
         self.port = ready.port
-        self.login_link = ready.login_link
+        self.login_link = ready.login_link or ""
         self.webhook_address = ready.webhook_address
         self.parts: WebParts
         self.stopped = asyncio.Event()

@@ -94,7 +94,7 @@ class Usage:
 
 
 def _is_whole(value: object, most: int = MAX_TOKENS) -> bool:
-    return value.__class__ is int and 0 <= value <= most  # type: ignore[operator]
+    return value.__class__ is int and 0 <= value <= most
 
 
 def as_stored(**facts: Any) -> Usage:

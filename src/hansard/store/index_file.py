@@ -98,9 +98,9 @@ class IndexFile:
         made again from a damaged log would only hide what the log has lost.
         """
         if isinstance(error, LogSetBack):
-            suspect, is_blamed = "log", lambda found: found != "ok"
+            suspect = "log"
         elif isinstance(error, apsw.CorruptError) and not _is_of_full_text(error):
-            suspect, is_blamed = "main", lambda found: found == "ok"
+            suspect = "main"
         else:
             return
         try:
@@ -110,7 +110,8 @@ class IndexFile:
         except apsw.Error:
             return
         try:
-            if not is_blamed(connection.pragma("quick_check", 1, schema=suspect)):
+            is_whole = connection.pragma("quick_check", 1, schema=suspect) == "ok"
+            if is_whole == (suspect == "log"):
                 return
         except apsw.Error:
             if suspect == "main":
