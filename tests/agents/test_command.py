@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from hansard.agents.command import CommandOptions, CommandRunner
+from hansard.agents.registry import build
+from hansard.agents.settings import AgentSettings
 from hansard.engine.ports import Runner
 from hansard.errors import AgentFailed, BadInput, RetryLater
 from hansard.model.part import Attachment, Text, ToolCall
@@ -268,3 +270,45 @@ def is_running(pid: int) -> bool:
     except (ProcessLookupError, FileNotFoundError):
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+SHOWS_ENVIRONMENT = "import json, os; print(json.dumps({'reply': json.dumps(dict(os.environ))}))"
+
+
+async def test_a_program_gets_no_secret_of_the_server() -> None:
+    """Only what says where things are; and what the agent's settings name."""
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/home/ada",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "HANSARD_DATABASE": "postgresql://hansard:secret@db/hansard",
+        "TELEGRAM_TOKEN": "secret",
+        "OPENAI_API_KEY": "sk-secret",
+    }
+    options = {"command": [sys.executable, "-S", "-c", SHOWS_ENVIRONMENT]}
+    named = {"pass_env": ["OPENAI_API_KEY", "NOT_SET"], "env": {"MODE": "fast", "LEVEL": 3}}
+
+    async def seen(**more: object) -> dict[str, str]:
+        agent = build(AgentSettings("a", "command", options=options | more), environ=environ)
+        events = await events_of(agent.runner, turn_request("hello"))
+        found: dict[str, str] = json.loads(steps_of(events)[-1].message.text)
+        return {name: value for name, value in found.items() if name != "LC_CTYPE"}
+
+    harmless = {name: environ[name] for name in ("PATH", "HOME", "LC_ALL", "TZ")}
+    assert await seen() == harmless
+    assert await seen(**named) == harmless | {
+        "OPENAI_API_KEY": "sk-secret",
+        "MODE": "fast",
+        "LEVEL": "3",
+    }
+
+
+async def test_a_program_that_python_starts_gets_no_secret_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TELEGRAM_TOKEN", "secret")
+
+    events = await events_of(program(SHOWS_ENVIRONMENT), turn_request("hello"))
+
+    assert "TELEGRAM_TOKEN" not in steps_of(events)[-1].message.text

@@ -77,6 +77,42 @@ async def test_an_answer_that_breaks_off_is_not_begun_again(
     assert len(server.requests) == 1
 
 
+async def test_an_answer_whose_connection_is_closed_early_is_not_taken_for_complete(
+    runner: Runner, server: ModelServer
+) -> None:
+    """A stream without a length ends with its connection; only the finish reason says that it is whole."""
+    server.will(Reply("one two three four five six", close_after=2))
+    shown: list[Event] = []
+
+    with pytest.raises(AgentFailed, match=r"broke off.*closed the connection before its answer"):
+        await watched(runner, shown)
+
+    assert streamed(shown) == "one two three four "
+    assert steps_of(shown) == []
+    assert len(server.requests) == 1
+
+
+async def test_an_answer_closed_before_its_first_word_is_asked_again(
+    runner: Runner, server: ModelServer
+) -> None:
+    server.will(Reply("one two", close_after=0), Reply("Here I am."))
+
+    events = await events_of(runner, turn_request("hello"))
+
+    assert streamed(events) == "Here I am."
+    assert len(server.requests) == 2
+
+
+async def test_a_server_that_never_gives_a_finish_reason_can_be_trusted(
+    make: MakeRunner, server: ModelServer
+) -> None:
+    server.will(Reply("one two three four", close_after=2))
+
+    events = await events_of(make(requires_finish_reason=False), turn_request("hello"))
+
+    assert [step.message.text for step in steps_of(events)] == ["one two three four"]
+
+
 async def test_the_steps_before_a_failure_stand(runner: Runner, server: ModelServer) -> None:
     server.will(Reply("So.", calls=(Call("look"),)))
     server.otherwise = Refusal(401)

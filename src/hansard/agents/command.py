@@ -27,10 +27,11 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
+from hansard import config
 from hansard.agents.lines import Answers, request_line, too_much
 from hansard.engine.ports import Event, TurnRequest
 from hansard.errors import AgentFailed, BadInput
@@ -43,7 +44,34 @@ _ERROR_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
 _BURIAL_SECONDS = 5.0
 
+# The variables that a program gets from the server's environment without being named in its settings: where things
+# are and how to speak to people. Everything else may be a secret of the server, such as a key or a database's address.
+_PASSED = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR"}
+    | {"TEMP", "TMP", "NO_COLOR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+    | {"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"}
+    # What programs on Windows do not start without.
+    | {"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE"}
+    | {"APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES"}
+)
+_PASSED_PREFIX = "LC_"
+
 T = TypeVar("T")
+
+
+def program_environment(
+    environ: Mapping[str, str],
+    *,
+    names: Collection[str] = (),
+    added: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """What a program gets of an environment: the harmless part, the variables that are named, and what is added."""
+    passed = {
+        name: value
+        for name, value in environ.items()
+        if name.upper() in _PASSED or name.startswith(_PASSED_PREFIX) or name in names
+    }
+    return passed | dict(added or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +80,10 @@ class CommandOptions:
 
     command: tuple[str, ...]
     folder: str | None = None
-    environ: Mapping[str, str] | None = None
+    # All of what the program gets; a secret of the server is not among it unless the settings name it.
+    environ: Mapping[str, str] = field(
+        default_factory=lambda: program_environment(config.environment()), repr=False
+    )
     timeout_seconds: float = 600.0
     kill_after_seconds: float = 1.0
     most_bytes: int = 32 * 1024 * 1024
@@ -77,7 +108,7 @@ class CommandRunner:
         name = options.command[0]
         # A name with a slash is looked for in the folder, as the system does when it starts it.
         path = os.path.join(folder, name) if os.sep in name else name
-        search = (options.environ or os.environ).get("PATH")
+        search = options.environ.get("PATH")
         if shutil.which(path, path=search) is None:
             raise BadInput(
                 f"The program {name} cannot be started: it is not there, or may not be run."
@@ -223,7 +254,7 @@ async def _start(options: CommandOptions) -> Process:
             stdout=PIPE,
             stderr=PIPE,
             cwd=options.folder,
-            env=None if options.environ is None else dict(options.environ),
+            env=dict(options.environ),
             start_new_session=sys.platform != "win32",
         )
     except OSError as error:

@@ -47,6 +47,7 @@ class ModelOptions:
     most_calls: int = 50
     most_malformed: int = 3
     most_tool_characters: int = 100_000
+    requires_finish_reason: bool = True
 
 
 def model_options(options: Options) -> ModelOptions:
@@ -63,6 +64,7 @@ def model_options(options: Options) -> ModelOptions:
         attempts=int(options.number("attempts", 3, least=1)),
         longest_wait_seconds=options.number("longest_wait_seconds", 30.0),
         most_calls=int(options.number("most_calls", 50, least=1)),
+        requires_finish_reason=options.flag("requires_finish_reason", default=True),
     )
 
 

@@ -42,6 +42,8 @@ NO_KEY = "none"
 OPENAI = "openai"
 
 _ADDRESSES = {"ollama": "http://127.0.0.1:11434/v1"}
+# Where the library tells us the finish reason as the provider gave it.
+_SAY_WHY_ENDED = tuple(f"pydantic_ai.models.{name}" for name in ("openai", "anthropic", "google"))
 _WANTED = re.compile(r"Set the `(\w+)` environment variable")
 
 
@@ -71,6 +73,7 @@ class Conversation:
     messages: list[ModelMessage]
     settings: ModelSettings
     tools: Sequence[ToolDefinition] = ()
+    requires_finish_reason: bool = True
 
     async def ask(self) -> AsyncGenerator[Delta | Answer]:
         """Stream the next response, then give it whole. A failure is one of ours."""
@@ -89,6 +92,12 @@ class Conversation:
                 response = stream.get()
         except FAILURES as error:
             raise translated(error, self.model.model_name) from error
+        if self.requires_finish_reason and _lacks_finish_reason(self.model, response):
+            # The connection was closed in good order, but too early: what came is not the whole answer.
+            raise RetryLater(
+                f"The model {self.model.model_name} closed the connection before its answer was complete.",
+                0.0,
+            )
         answer = Answer(response, convert.message_of(response), tuple(response.tool_calls))
         if not answer.calls and not answer.message.text:
             # Some servers end a stream that broke as if it were complete.
@@ -128,13 +137,20 @@ class Provider:
             self._models[name] = _model(self._kind, name, self._library)
         messages = await convert.history(request.system_prompt, request.context, request.blob)
         settings = self._settings(request.settings)
-        return Conversation(self._models[name], messages, settings, tools)
+        is_strict = self._options.requires_finish_reason
+        return Conversation(self._models[name], messages, settings, tools, is_strict)
 
     async def question(self, system_prompt: str, text: str) -> Conversation:
         """A conversation of one question, without tools."""
         await self._open()
         messages = await convert.history(system_prompt, [{"role": "user", "content": text}], _none)
-        return Conversation(self._models[self._default], messages, self._settings({}))
+        is_strict = self._options.requires_finish_reason
+        return Conversation(
+            self._models[self._default],
+            messages,
+            self._settings({}),
+            requires_finish_reason=is_strict,
+        )
 
     async def close(self) -> None:
         """Close the connections; a later question opens them again."""
@@ -219,6 +235,16 @@ def _model(kind: str, name: str, library: LibraryProvider[Any]) -> Model:
         # What other servers speak too, unlike OpenAI's newer interface (`openai-responses`).
         return OpenAIChatModel(name, provider=library)
     return infer_model(f"{kind}:{name}", provider_factory=lambda _: library)
+
+
+def _lacks_finish_reason(model: Model, response: ModelResponse) -> bool:
+    """Whether a provider that says why an answer ended did not say it."""
+    families = {each.__module__ for each in type(model).__mro__}
+    if not any(name.startswith(_SAY_WHY_ENDED) for name in families):
+        return False
+    # For OpenAI's form the library puts `stop` where nothing came; what came is in the details.
+    said = (response.provider_details or {}).get("finish_reason")
+    return said is None and response.finish_reason != "content_filter"
 
 
 def _delta(event: object) -> Delta | None:

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from hansard.agents.command import CommandOptions, CommandRunner
+from hansard.agents.command import CommandOptions, CommandRunner, program_environment
 from hansard.agents.echo import EchoRunner
 from hansard.agents.model import ModelRunner, require_library
 from hansard.agents.model_options import model_options
@@ -67,20 +66,17 @@ def _model(options: Options) -> Runner:
 
 
 def _command(options: Options) -> Runner:
-    added = options.mapping("env")
+    added = {name: str(value) for name, value in options.mapping("env").items()}
+    environ = program_environment(options.environ, names=options.texts("pass_env"), added=added)
     return CommandRunner(
         CommandOptions(
             command=options.texts("command"),
             folder=options.text("folder"),
-            environ=_extended(options.environ, added) if added else None,
+            environ=environ,
             timeout_seconds=options.number("timeout_seconds", 600.0, least=0.001),
             most_bytes=int(options.number("most_bytes", 32 * 1024 * 1024, least=1)),
         )
     )
-
-
-def _extended(environ: Mapping[str, str], added: Mapping[str, Any]) -> dict[str, str]:
-    return dict(environ) | {name: str(value) for name, value in added.items()}
 
 
 def _python(options: Options) -> Runner:

@@ -64,6 +64,13 @@ class Options:
             raise self._bad(name, f"a number from {least:g} up")
         return value
 
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Yes or no."""
+        value = self._get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self._bad(name, "true or false")
+        return default if value is None else value
+
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts; one text alone is a list of one."""
         value = self._get(name)

@@ -40,7 +40,9 @@ class Reply:
     """One answer of the model: thinks, speaks, asks for tools, in this order.
 
     `pause` seconds pass before every piece. With `cut_after` the connection breaks behind so many
-    pieces of text. `tokens` of None: the provider does not say what was used.
+    pieces of text. With `close_after` the server closes it there in good order, as a stream without a length may end:
+    only the missing finish reason tells that the answer is not complete. `tokens` of None: the provider does not say
+    what was used.
     """
 
     text: str = ""
@@ -49,6 +51,7 @@ class Reply:
     tokens: Tokens | None = Tokens()
     pause: float = 0.0
     cut_after: int | None = None
+    close_after: int | None = None
     model: str | None = None
 
 

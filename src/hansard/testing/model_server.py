@@ -236,6 +236,8 @@ def _write_whole(
 
 
 async def _write_stream(writer: asyncio.StreamWriter, body: list[Piece], reply: Reply) -> bool:
+    if reply.close_after is not None:
+        return await _write_closed_stream(writer, body, reply.close_after)
     _write_head(writer, 200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
     said = 0
     for piece in body:
@@ -252,3 +254,19 @@ async def _write_stream(writer: asyncio.StreamWriter, body: list[Piece], reply: 
     writer.write(b"0\r\n\r\n")
     await writer.drain()
     return True
+
+
+async def _write_closed_stream(writer: asyncio.StreamWriter, body: list[Piece], last: int) -> bool:
+    """A stream whose end is the end of the connection, closed behind so many pieces with words."""
+    _write_head(writer, 200, {"content-type": "text/event-stream", "connection": "close"})
+    said = 0
+    for piece in body:
+        if piece.says and said == last:
+            break
+        said += piece.says
+        # Nothing behind the words: no end of the block, no finish reason.
+        if not piece.says and said:
+            break
+        writer.write(piece.data.encode())
+        await writer.drain()
+    return False
