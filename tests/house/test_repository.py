@@ -52,8 +52,8 @@ def test_dev_is_a_correct_shell_script_and_explains_each_of_its_commands() -> No
     subprocess.run(["sh", "-n", ROOT / "dev"], check=True)
     script = text_of(ROOT / "dev")
 
-    commands = set(re.findall(r"^([a-z]+)\)", script, flags=re.MULTILINE))
-    explained = set(re.findall(r"^#   \./dev ([a-z]+)", script, flags=re.MULTILINE))
+    commands = set(re.findall(r"^([a-z-]+)\)", script, flags=re.MULTILINE))
+    explained = set(re.findall(r"^#   \./dev ([a-z-]+)", script, flags=re.MULTILINE))
 
     assert commands == explained
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hansard.errors import BadInput
 from hansard.formats import shape
-from hansard.importers import documents, files, subagents, times
+from hansard.importers import documents, files, json_lines, subagents, times
 from hansard.importers.base import (
     Branch,
     Compacted,
@@ -218,8 +218,12 @@ def _found(place: Path) -> Iterator[Path]:
 
 
 def _is_session(path: Path) -> bool:
-    first = files.head(path, 2048)
-    return b'"sessionId"' in first and (b'"projectHash"' in first or b'"startTime"' in first)
+    """Whether a file begins with what is known of a session; other tools name theirs further in."""
+    if path.suffix == ".jsonl":
+        first = next(json_lines.first_objects(path), {})
+        return "sessionId" in first and ("projectHash" in first or "startTime" in first)
+    head = files.head(path, 2048)
+    return b'"sessionId"' in head and (b'"projectHash"' in head or b'"startTime"' in head)
 
 
 def _parent_of(path: Path) -> str | None:

@@ -8,7 +8,7 @@ from hansard.importers import files, json_lines
 from hansard.importers.hermes_state import PROMPT, Row, held
 
 _HEAD = 256 * 1024
-_SIGNS = (b'"id"', b'"source"', b'"started_at"')
+_NAMES = ("id", "source", "started_at")
 
 
 @dataclass(slots=True)
@@ -23,7 +23,14 @@ class Export:
 def is_export(path: Path) -> bool:
     """Whether a file is a list of sessions, and not of messages."""
     head = files.head(path, _HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
-    return head.startswith(b"{") and all(sign in head for sign in _SIGNS)
+    if not head.startswith(b"{"):
+        return False
+    line, newline, _ = head.partition(b"\n")
+    if newline:
+        first = shape.record(shape.parsed(line))
+        return all(name in first for name in _NAMES)
+    # A session with all its messages may be longer than what is looked at.
+    return all(f'"{name}"'.encode() in head for name in _NAMES)
 
 
 def read(path: Path) -> Export:
