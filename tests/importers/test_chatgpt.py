@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hansard.errors import BadInput
-from hansard.importers import zips
+from hansard.importers import registry, zips
 from hansard.importers.chatgpt import IMPORTER
 from hansard.importers.claude_ai import IMPORTER as CLAUDE
 from hansard.importers.driver import Report
@@ -207,3 +207,15 @@ def test_damaged_files_break_nothing(tmp_path: Path) -> None:
     )
 
     survives(IMPORTER, folder, tmp_path, times=200)
+
+
+def test_a_single_conversation_is_a_record_too(archive: Archive, tmp_path: Path) -> None:
+    path = tmp_path / "capitals.json"
+    path.write_text(json.dumps(chatgpt_talk().data))
+
+    assert registry.recognise(path) is IMPORTER
+    report = take(archive, path)
+
+    assert (report.added, report.skipped) == (1, 0)
+    assert said(archive, "conv-1")
+    as_before(archive, path)

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from hansard.importers import registry
 from hansard.importers.claude_ai import IMPORTER
 from hansard.importers.driver import Report
 from hansard.model.entry import Message
@@ -125,3 +126,14 @@ def test_damaged_files_break_nothing(tmp_path: Path) -> None:
     (folder / "conversations.json").write_text(json.dumps([rich(), claude_talk()]))
 
     survives(IMPORTER, folder, tmp_path, times=200)
+
+
+def test_a_single_conversation_is_a_record_too(archive: Archive, tmp_path: Path) -> None:
+    path = tmp_path / "hello.json"
+    path.write_text(json.dumps(claude_talk("5f2a", ("Hello", "Hi"))))
+
+    assert registry.recognise(path) is IMPORTER
+    report = take(archive, path)
+
+    assert (report.added, report.messages) == (1, 2)
+    as_before(archive, path)

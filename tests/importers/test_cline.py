@@ -114,3 +114,52 @@ def test_it_is_recognised(task: Task, tmp_path: Path) -> None:
     assert IMPORTER.recognises(task.folder / "api_conversation_history.json")
     assert IMPORTER.recognises(task.folder / "ui_messages.json")
     assert not IMPORTER.recognises(other)
+
+
+def test_results_that_are_told_as_words_become_results_of_their_calls(
+    archive: Archive, tmp_path: Path
+) -> None:
+    """Cline of 2026 tells the model what a tool did in a text of the person."""
+    task = Task(tmp_path / "cline")
+    task.say("user", words("<task>\nList it.\n</task>"))
+    calls = [
+        {"type": "tool_use", "id": "c1", "name": "execute_command", "input": {"command": "ls"}},
+        {"type": "tool_use", "id": "c2", "name": "read_file", "input": {"path": "a.txt"}},
+    ]
+    task.say("assistant", words("I look."), *calls)
+    around = words("<environment_details>\nnow\n</environment_details>")
+    told = [
+        words("[execute_command for 'ls'] Result:\na.txt"),
+        words("[read_file for 'a.txt'] Result:"),
+    ]
+    task.say("user", *told, words("flour"), around)
+    task.say("assistant", words("Flour."))
+    task.say("user", words("[read_file for 'x'] Result:\nis what I saw before"))
+    task.write()
+
+    archive.take_all(IMPORTER, tmp_path / "cline")
+
+    messages = archive.messages("cline", task.id)
+    assert [message.role for message in messages[:3]] == [Role.USER, Role.ASSISTANT, Role.TOOL]
+    assert messages[2].parts == (
+        ToolResult("c1", "a.txt", "execute_command"),
+        ToolResult("c2", "flour", "read_file"),
+    )
+    # Without a call before it, it is what the person wrote.
+    assert messages[-1].text == "[read_file for 'x'] Result:\nis what I saw before"
+    archive.check_again(IMPORTER, tmp_path / "cline", task.folder / "api_conversation_history.json")
+
+
+def test_the_talk_with_the_model_alone_is_a_record(archive: Archive, tmp_path: Path) -> None:
+    task = Task(tmp_path / "cline")
+    task.say("user", words("Dig."), ts=1769936500000)
+    task.write()
+    for name in ("ui_messages.json", "history_item.json", "task_metadata.json"):
+        (task.folder / name).unlink()
+
+    path = task.folder / "api_conversation_history.json"
+    assert IMPORTER.recognises(path)
+    archive.take_all(IMPORTER, path)
+
+    (entry,) = archive.log("cline", task.id)
+    assert entry.at.timestamp() == 1769936500

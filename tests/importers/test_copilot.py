@@ -1,9 +1,11 @@
 """Copilot's conversations, in VS Code and on the command line."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from hansard.importers import registry
 from hansard.importers.copilot import IMPORTER
 from hansard.model.entry import Compaction, Message
 from hansard.model.part import Reasoning, Text, ToolCall, ToolResult
@@ -15,6 +17,7 @@ from tests.importers.write_copilot import (
     a_day_at_the_mill,
     a_day_on_the_line,
     request,
+    tool,
     words,
 )
 
@@ -181,3 +184,97 @@ def test_it_is_recognised(tmp_path: Path) -> None:
     assert IMPORTER.recognises(run.write())
     assert IMPORTER.recognises(tmp_path)
     assert not IMPORTER.recognises(tmp_path / "workspaceStorage" / "abc" / "workspace.json")
+
+
+def test_calls_are_taken_from_the_rounds_whatever_the_items_are_called(
+    archive: Archive, tmp_path: Path
+) -> None:
+    """Newer releases show calls under names that no round has; the rounds are the truth."""
+    rounds = [
+        {"response": "I look.", "toolCalls": [_call("toolu_1__vscode-1", "list_dir", path=".")]},
+        {"response": "", "toolCalls": [_call("toolu_2__vscode-2", "read_file", path="a.txt")]},
+        {"response": "", "toolCalls": [_call("toolu_3__vscode-3", "read_file", path="b.txt")]},
+    ]
+    results = {
+        "toolu_1__vscode-1": {"content": [{"value": "a.txt"}]},
+        "toolu_2__vscode-2": {"content": [{"value": "flour"}]},
+        "toolu_3__vscode-3": {"content": [{"value": "yeast"}]},
+    }
+    asked = request(
+        1,
+        "What is there?",
+        words("I look."),
+        tool("0b5c9a2e-1111-4111-8111-111111111111"),
+        words("One more."),
+        tool("0b5c9a2e-2222-4222-8222-222222222222", presentation="hidden"),
+        words("Done."),
+        result={"metadata": {"toolCallRounds": rounds, "toolCallResults": results}},
+    )
+    chat = Chat(tmp_path / "User")
+    path = chat.write_document([asked])
+
+    archive.take_all(IMPORTER, tmp_path / "User")
+
+    said = [part for message in archive.messages("copilot", "chat-1") for part in message.parts]
+    assert [part for part in said if isinstance(part, ToolCall)] == [
+        ToolCall("toolu_1__vscode-1", "list_dir", {"path": "."}),
+        ToolCall("toolu_2__vscode-2", "read_file", {"path": "a.txt"}),
+        ToolCall("toolu_3__vscode-3", "read_file", {"path": "b.txt"}),
+    ]
+    assert [part.content for part in said if isinstance(part, ToolResult)] == [
+        "a.txt",
+        "flour",
+        "yeast",
+    ]
+    assert [part.text for part in said if isinstance(part, Text)] == [
+        "What is there?",
+        "I look.",
+        "One more.",
+        "Done.",
+    ]
+    archive.check_again(IMPORTER, tmp_path / "User", path)
+
+
+def test_items_without_rounds_show_what_went_in_and_came_out(
+    archive: Archive, tmp_path: Path
+) -> None:
+    asked = request(
+        1,
+        "What is there?",
+        tool("x", presentation="hidden"),
+        tool(
+            "y",
+            toolId="mcp_mill_grind",
+            toolSpecificData={"kind": "input", "rawInput": {"grain": "rye"}},
+            resultDetails={"output": [{"type": "embed", "isText": True, "value": "flour"}]},
+        ),
+        words("Done."),
+        result={},
+    )
+    Chat(tmp_path / "User").write_document([asked])
+
+    archive.take_all(IMPORTER, tmp_path / "User")
+
+    said = [part for message in archive.messages("copilot", "chat-1") for part in message.parts]
+    assert said[1:3] == [
+        ToolCall("y", "mcp_mill_grind", {"grain": "rye"}),
+        ToolResult("y", "flour", "mcp_mill_grind"),
+    ]
+
+
+def test_the_events_of_a_run_are_recognised_without_their_folder(
+    archive: Archive, tmp_path: Path
+) -> None:
+    source = Run(tmp_path / "copilot")
+    a_day_on_the_line(source)
+    alone = tmp_path / "saved.jsonl"
+    alone.write_bytes(source.write().read_bytes())
+
+    assert registry.recognise(alone) is IMPORTER
+    report = archive.take_all(IMPORTER, alone)
+
+    assert report.added == 1
+
+
+def _call(id: str, name: str, **arguments: str) -> dict[str, str]:
+    return {"id": id, "name": name, "arguments": json.dumps(arguments)}

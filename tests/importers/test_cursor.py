@@ -1,9 +1,11 @@
 """Cursor's conversations, from several of its releases."""
 
+import base64
 from pathlib import Path
 
 import pytest
 
+from hansard.importers import registry
 from hansard.importers.cursor import IMPORTER
 from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
 from hansard.model.session import Kind, Lineage
@@ -11,12 +13,15 @@ from hansard.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_cursor import (
+    BEGAN,
     PICTURE,
     CursorUser,
     a_day_at_the_mill,
+    a_day_on_the_line,
     lines,
     reply,
     user,
+    write_store,
 )
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -144,3 +149,95 @@ def test_it_is_recognised(cursor: CursorUser) -> None:
     assert IMPORTER.recognises(cursor.root)
     assert IMPORTER.recognises(path)
     assert not IMPORTER.recognises(cursor.home / ".config")
+
+
+def test_conversations_of_2024_are_read_from_the_database_of_their_workspace(
+    archive: Archive, tmp_path: Path
+) -> None:
+    made = CursorUser(tmp_path / "home")
+    updated = BEGAN + 3_600_000
+    composer = {
+        "composerId": ID,
+        "name": "Early days",
+        "createdAt": BEGAN,
+        "lastUpdatedAt": updated,
+        "conversation": [user("b1", "a"), reply("b2", "b")],
+    }
+    path = made.composers([composer, {"composerId": "empty", "conversation": []}])
+
+    report = archive.take_all(IMPORTER, made.root)
+
+    head = archive.session("cursor", ID)
+    assert report.added == 1
+    assert archive.texts("cursor", ID) == ["a", "b"]
+    assert head.title == "Early days"
+    assert head.last_active_at.timestamp() * 1000 == updated
+    assert archive.extra("cursor", ID)["import"]["id"] == ID
+    archive.check_again(IMPORTER, made.root, path.with_name("workspace.json"))
+
+
+@pytest.mark.parametrize("form", ["base64", "numbers", "places"])
+def test_a_question_may_be_only_a_picture(archive: Archive, tmp_path: Path, form: str) -> None:
+    data: object = base64.b64encode(PICTURE).decode()
+    if form == "numbers":
+        data = list(PICTURE)
+    elif form == "places":
+        data = {str(place): byte for place, byte in enumerate(PICTURE)}
+    made = CursorUser(tmp_path / "home")
+    image = {"uuid": "u", "mimeType": "image/png", "data": data}
+    bubbles = [user("b1", "", context={"selectedImages": [image]}), reply("b2", "A cow.")]
+    made.composer(ID, bubbles)
+
+    archive.take_all(IMPORTER, made.root)
+
+    first = archive.messages("cursor", ID)[0]
+    assert first.parts == (Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE)),)
+
+
+def test_a_conversation_of_the_command_line_comes_over(archive: Archive, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    path = write_store(home, ID, a_day_on_the_line())
+
+    report = archive.take_all(IMPORTER, home / ".cursor" / "chats")
+
+    head = archive.session("cursor", ID)
+    assert (report.added, report.skipped) == (1, 0)
+    messages = archive.messages("cursor", ID)
+    assert [str(message.role) for message in messages] == [
+        *("system", "system", "user", "assistant", "tool", "assistant"),
+    ]
+    assert messages[2].text == "What is in a.txt?"
+    assert messages[3].parts == (
+        Reasoning("I read it", {"signature": "sig"}),
+        ToolCall("c1", "Read", {"path": "a.txt"}),
+    )
+    assert messages[4].parts == (ToolResult("c1", "flour", "Read"),)
+    assert (head.title, head.model) == ("The mill", "claude-4.5-sonnet")
+    assert head.began_at.timestamp() * 1000 == BEGAN
+    archive.check_again(IMPORTER, home / ".cursor" / "chats", path)
+
+
+def test_a_store_of_the_command_line_is_recognised_alone_and_goes_on(
+    archive: Archive, tmp_path: Path
+) -> None:
+    path = write_store(tmp_path, ID, a_day_on_the_line())
+    alone = tmp_path / "copied.db"
+    alone.write_bytes(path.read_bytes())
+
+    assert registry.recognise(alone) is IMPORTER
+    archive.take_all(IMPORTER, path)
+    more = {"role": "user", "content": [{"type": "text", "text": "Grind it."}]}
+    write_store(tmp_path, ID, [*a_day_on_the_line(), more])
+    report = archive.take_all(IMPORTER, path)
+
+    assert (report.extended, report.messages) == (1, 1)
+    assert archive.texts("cursor", ID)[-1] == "Grind it."
+
+
+def test_a_store_whose_list_is_torn_says_so(archive: Archive, tmp_path: Path) -> None:
+    path = write_store(tmp_path, ID, a_day_on_the_line(), torn=True)
+
+    report = archive.take_all(IMPORTER, path)
+
+    assert report.skipped == 1
+    assert len(archive.messages("cursor", ID)) == 5

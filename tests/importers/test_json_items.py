@@ -57,11 +57,17 @@ def test_a_list_that_ends_too_soon_is_told() -> None:
         (b"[{}, {}", "after 2 whole items"),
         (b'[{"a": "', "middle of an item"),
         (b"[7", "middle of an item"),
-        (b"{}", "not a list"),
+        (b"7", "not a list"),
         (b"", "not a list"),
     ):
         with pytest.raises(BadInput, match=why):
             list(json_items.items(io.BytesIO(text)))
+
+
+def test_a_document_that_is_one_object_has_one_item() -> None:
+    (found,) = json_items.items(io.BytesIO(b' {"a": [1]}'))
+
+    assert found.data == {"a": [1]}
 
 
 def test_what_would_fill_the_memory_is_left_out(

@@ -1,6 +1,7 @@
 """Writes Cursor's databases and transcripts, as several of its releases did."""
 
 import base64
+import hashlib
 import json
 import sqlite3
 from pathlib import Path
@@ -62,6 +63,15 @@ class CursorUser:
         """Conversations of the first releases, in a workspace's database."""
         path = self.root / "workspaceStorage" / "abc" / "state.vscdb"
         self.put(TABS, {"tabs": tabs}, path=path, table="ItemTable")
+        return path
+
+    def composers(self, composers: list[Json]) -> Path:
+        """Conversations of 2024, whole, in a workspace's database."""
+        path = self.root / "workspaceStorage" / "def" / "state.vscdb"
+        value = {"allComposers": composers, "selectedComposerId": None}
+        self.put("composer.composerData", value, path=path, table="ItemTable")
+        workspace = json.dumps({"folder": "file:///home/ann/src/mill"})
+        (path.parent / "workspace.json").write_text(workspace)
         return path
 
     def transcript(self, id: str, data: str, *, suffix: str = ".jsonl", parent: str = "") -> Path:
@@ -126,3 +136,54 @@ def a_day_at_the_mill() -> list[Json]:
         tool("b6", "error", "the mill is broken"),
         reply("b7", ""),
     ]
+
+
+def a_day_on_the_line() -> list[Json]:
+    """A conversation as the command line keeps it."""
+    call = {"type": "tool-call", "toolCallId": "c1", "toolName": "Read", "args": {"path": "a.txt"}}
+    result = {"type": "tool-result", "toolCallId": "c1", "toolName": "Read", "result": "flour"}
+    thought = {"type": "reasoning", "text": "I read it", "signature": "sig"}
+    return [
+        {"role": "system", "content": "You are an agent."},
+        {"role": "user", "content": [_words("<user_info>\nOS: linux\n</user_info>")]},
+        {"role": "user", "content": [_words("<user_query>\nWhat is in a.txt?\n</user_query>")]},
+        {"role": "assistant", "id": "1", "content": [thought, call]},
+        {"role": "tool", "id": "c1", "content": [result]},
+        {"role": "assistant", "id": "2", "content": [_words("Flour.")]},
+    ]
+
+
+def write_store(home: Path, id: str, messages: list[Json], *, torn: bool = False) -> Path:
+    """The database of a conversation of the command line; torn: one message is not there."""
+    path = home / ".cursor" / "chats" / "0a1b2c" / id / "store.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    base = sqlite3.connect(path)
+    base.execute("CREATE TABLE blobs(id TEXT PRIMARY KEY, data BLOB)")
+    base.execute("CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT)")
+    root = b""
+    for number, message in enumerate(messages):
+        data = json.dumps(message).encode()
+        name = hashlib.sha256(data)
+        root += b"\x0a\x20" + name.digest()
+        if not (torn and number == 3):
+            base.execute("INSERT INTO blobs VALUES(?,?)", (name.hexdigest(), data))
+    folder = b"/home/ann/src/mill"
+    root += b"\x10\x07" + b"\x4a" + bytes([len(folder)]) + folder
+    name = hashlib.sha256(root)
+    base.execute("INSERT INTO blobs VALUES(?,?)", (name.hexdigest(), root))
+    meta = {
+        "agentId": id,
+        "latestRootBlobId": name.hexdigest(),
+        "name": "The mill",
+        "createdAt": BEGAN,
+        "lastUsedModel": "claude-4.5-sonnet",
+    }
+    base.execute("INSERT INTO meta VALUES('0', ?)", (json.dumps(meta).encode().hex(),))
+    base.commit()
+    base.close()
+    return path
+
+
+def _words(text: str) -> Json:
+    return {"type": "text", "text": text}

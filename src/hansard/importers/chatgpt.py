@@ -1,4 +1,4 @@
-"""ChatGPT's export: a zip, the folder it was unpacked to, or its `conversations.json`."""
+"""ChatGPT's export: a zip, the folder it was unpacked to, its `conversations.json`, or one conversation."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ class ChatGpt:
         return []
 
     def recognises(self, path: Path) -> bool:
-        return exports.has(path, b'"mapping"')
+        return exports.has(path, b'"mapping"', alone=b'"author"')
 
     def find(self, place: Path) -> Iterator[Unit]:
         yield from exports.find(place)

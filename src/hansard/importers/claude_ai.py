@@ -1,4 +1,4 @@
-"""Claude.ai's export: a zip, the folder it was unpacked to, or its `conversations.json`."""
+"""Claude.ai's export: a zip, the folder it was unpacked to, its `conversations.json`, or one conversation."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -37,7 +37,7 @@ class ClaudeAi:
         return []
 
     def recognises(self, path: Path) -> bool:
-        return exports.has(path, b'"chat_messages"')
+        return exports.has(path, b'"chat_messages"', alone=b'"sender"')
 
     def find(self, place: Path) -> Iterator[Unit]:
         yield from exports.find(place)

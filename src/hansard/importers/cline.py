@@ -30,6 +30,8 @@ _EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 _OPEN, _CLOSE = "<task>", "</task>"
 _AROUND = "<environment_details>"
+# How newer releases tell the model what a tool did: as the person's words, behind the call.
+_TOLD = re.compile(r"\[(?P<tool>[a-z_]+)(?: for .*?)?\] Result:\n?(?P<result>.*)", re.DOTALL)
 # What the command line calls the messages of a session, and how it wraps what a person types.
 MESSAGES = ".messages.json"
 _TYPED = re.compile(r"\s*<user_input[^>]*>(.*)</user_input>\s*", re.DOTALL)
@@ -250,13 +252,19 @@ class _Task:
     def _said(self, talk: list[Any]) -> Iterator[Event]:
         seen = self._times()
         at = self._began
+        # Calls of the last answer whose results have not come.
+        open_calls: list[Json] = []
         for number, message in enumerate(talk):
             if not isinstance(message, dict):
                 yield Skipped(where=f"message {number + 1}", why="not an object")
                 continue
             at = times.of(message.get("ts")) or seen.get(number) or at
-            content = Content()
-            _add(content, message.get("content"))
+            content, results = Content(), Content()
+            _add(content, _without_results(message, open_calls, results))
+            if message.get("role") == "assistant":
+                open_calls = [part for part in content.parts if part["type"] == "tool_call"]
+            if results:
+                yield results.said("tool", at, id=f"{number}:results")
             if message.get("isSummary") is True:
                 words = [part["text"] for part in content.parts if part["type"] == "text"]
                 yield Compacted(summary="\n".join(words), at=at)
@@ -332,6 +340,41 @@ class _Task:
 def _list_of(path: Path) -> list[Any] | None:
     found = documents.read_if_any(path)
     return found if isinstance(found, list) else None
+
+
+def _without_results(message: Json, calls: list[Json], results: Content) -> object:
+    """The content of a message without what it tells of tools: that is added to the results.
+
+    What a tool did is told as words of the person, behind the call that asked for it. The words may
+    stand in the block that names the tool, or in the one after it.
+    """
+    given = message.get("content")
+    if message.get("role") == "assistant" or not calls or not isinstance(given, list):
+        return given
+    rest: list[Any] = []
+    waiting: Json | None = None
+    for block in given:
+        words = shape.record(block).get("text")
+        told = _TOLD.fullmatch(words) if isinstance(words, str) else None
+        call = None if told is None else _call_named(calls, told["tool"])
+        if told is not None and call is not None:
+            calls.remove(call)
+            result = told["result"].strip("\n")
+            if result:
+                results.add(parts.tool_result(call["id"], result, name=call["name"]))
+            waiting = None if result else call
+        elif waiting is not None and isinstance(words, str) and not words.startswith("<"):
+            results.add(parts.tool_result(waiting["id"], words, name=waiting["name"]))
+            waiting = None
+        else:
+            rest.append(block)
+    if waiting is not None:
+        results.add(parts.tool_result(waiting["id"], "", name=waiting["name"]))
+    return rest
+
+
+def _call_named(calls: list[Json], name: str) -> Json | None:
+    return next((call for call in calls if call.get("name") == name), None)
 
 
 def _add(content: Content, given: object) -> None:

@@ -138,9 +138,10 @@ def _said(request: Json, id: str, at: Any) -> Iterator[Said]:
     result = shape.record(request.get("result"))
     metadata = shape.record(result.get("metadata"))
     turn = Turn()
-    rounds = _calls(metadata)
+    tools = _Tools(metadata)
     for piece in shape.items(request.get("response")):
-        _add(turn, piece, rounds, shape.record(metadata.get("toolCallResults")))
+        _add(turn, piece, tools)
+    tools.add_rest(turn)
     model = shape.name(metadata.get("resolvedModel")) or shape.name(request.get("modelId"))
     model = None if model is None else model.removeprefix("copilot/")
     error = shape.name(shape.record(result.get("errorDetails")).get("message"))
@@ -162,25 +163,87 @@ def _said(request: Json, id: str, at: Any) -> Iterator[Said]:
     yield from answer
 
 
-def _calls(metadata: Json) -> dict[str, Json]:
-    """What the model asked of its tools, by the name of each call."""
-    rounds = shape.records(metadata.get("toolCallRounds"))
-    return {
-        call["id"]: call
-        for each in rounds
-        for call in shape.records(each.get("toolCalls"))
-        if isinstance(call.get("id"), str)
-    }
+class _Tools:
+    """The tools that an answer used.
+
+    What the model asked for, and what it was told, stands in the rounds of the result. The items of
+    the response show the same calls to people, in newer releases under names of their own: those
+    stand for the calls of the rounds one after the other.
+    """
+
+    def __init__(self, metadata: Json) -> None:
+        rounds = shape.records(metadata.get("toolCallRounds"))
+        self._calls = [
+            call
+            for each in rounds
+            for call in shape.records(each.get("toolCalls"))
+            if shape.name(call.get("id"))
+        ]
+        self._results = shape.record(metadata.get("toolCallResults"))
+        self._done: set[str] = set()
+
+    def add(self, turn: Turn, item: Json) -> None:
+        """Add the call that an item shows, or the item itself when no round has it."""
+        shown = shape.words(item.get("toolCallId"))
+        waiting = [call for call in self._calls if call["id"] not in self._done]
+        call = next((each for each in waiting if each["id"] == shown), None)
+        if call is None and shown not in self._done:
+            call = next(iter(waiting), None)
+        if call is not None:
+            self._add_call(turn, call, item)
+        elif item.get("presentation") != "hidden" and shown not in self._done:
+            self._add_item(turn, shown, item)
+
+    def add_rest(self, turn: Turn) -> None:
+        """Add the calls that no item showed."""
+        for call in self._calls:
+            if call["id"] not in self._done:
+                self._add_call(turn, call, {})
+
+    def _add_call(self, turn: Turn, call: Json, item: Json) -> None:
+        id, name = call["id"], shape.name(call.get("name")) or "tool"
+        self._done.add(id)
+        given = shape.parsed_or_text(call.get("arguments")) or _arguments(item)
+        content, answers = turn.tools
+        content.add(parts.tool_call(id, name, given))
+        told = _results(shape.record(self._results.get(id)).get("content")) or _shown_result(item)
+        if item.get("isComplete") is not False and (told or item):
+            answers.add(parts.tool_result(id, told, name=name))
+
+    def _add_item(self, turn: Turn, id: str, item: Json) -> None:
+        self._done.add(id)
+        name = shape.name(item.get("toolId")) or "tool"
+        content, answers = turn.tools
+        content.add(parts.tool_call(id, name, _arguments(item)))
+        if item.get("isComplete") is not False:
+            answers.add(parts.tool_result(id, _shown_result(item), name=name))
 
 
-def _add(turn: Turn, piece: Any, rounds: dict[str, Json], results: Json) -> None:
+def _arguments(item: Json) -> Any:
+    """What a tool was given, as far as the item says it: those of MCP have it as it was."""
+    data = item.get("toolSpecificData")
+    return data["rawInput"] if isinstance(data, dict) and "rawInput" in data else data
+
+
+def _results(given: object) -> str:
+    return "\n".join(_text(each.get("value")) for each in shape.records(given))
+
+
+def _shown_result(item: Json) -> str:
+    """What an item shows of a result: what came out, else what people were told of it."""
+    output = shape.record(item.get("resultDetails")).get("output")
+    told = shape.words(output) or _results(output)
+    return told or _text(item.get("pastTenseMessage")) or _text(item.get("invocationMessage"))
+
+
+def _add(turn: Turn, piece: Any, tools: _Tools) -> None:
     """Add one piece of an answer; marks of the editor are passed over."""
     match piece:
         case {"kind": "thinking", "value": value}:
             told = value if isinstance(value, list) else [value]
             turn.words.think("".join(map(shape.words, told)))
         case {"kind": "toolInvocationSerialized"}:
-            _add_tool(turn, piece, rounds, results)
+            tools.add(turn, piece)
         case {"kind": "inlineReference", "inlineReference": {**reference}}:
             name = shape.name(piece.get("name")) or shape.name(reference.get("name"))
             path = shape.words(reference.get("path")).rpartition("/")[2]
@@ -203,18 +266,3 @@ def _say(content: Content, words: str) -> None:
 
 def _text(value: Any) -> str:
     return shape.words(value.get("value")) if isinstance(value, dict) else shape.words(value)
-
-
-def _add_tool(turn: Turn, tool: Json, rounds: dict[str, Json], results: Json) -> None:
-    id = shape.words(tool.get("toolCallId"))
-    call = rounds.get(id, {})
-    name = shape.name(call.get("name")) or shape.name(tool.get("toolId")) or "tool"
-    given = shape.parsed_or_text(call.get("arguments")) or tool.get("toolSpecificData")
-    content, answers = turn.tools
-    content.add(parts.tool_call(id, name, given))
-    if tool.get("isComplete") is False:
-        return
-    told = shape.records(shape.record(results.get(id)).get("content"))
-    words = "\n".join(_text(each.get("value")) for each in told)
-    done = words or _text(tool.get("pastTenseMessage")) or _text(tool.get("invocationMessage"))
-    answers.add(parts.tool_result(id, done, name=name))

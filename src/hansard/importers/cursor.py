@@ -1,4 +1,4 @@
-"""Cursor: its databases of key and value, and the transcripts of its agents.
+"""Cursor: its databases of key and value, the transcripts of its agents, and its command line.
 
 The program holds its database open and changes its forms without a word: what is not where it was
 is passed over, and bubbles are found by the list that names them, or else by their keys.
@@ -11,7 +11,15 @@ from typing import Any
 
 from hansard.errors import BadInput
 from hansard.formats import shape
-from hansard.importers import cursor_transcripts, databases, files, subagents, times
+from hansard.importers import (
+    cursor_cli,
+    cursor_transcripts,
+    databases,
+    documents,
+    files,
+    subagents,
+    times,
+)
 from hansard.importers.base import Begin, Event, Facts, Json, Resume, Skipped, Unit, Where
 from hansard.importers.cursor_bubbles import folder_of, said, time_of
 from hansard.importers.databases import Kept
@@ -19,6 +27,8 @@ from hansard.store.foreign import ForeignDatabase, is_sqlite
 
 DATABASE = "state.vscdb"
 TABS = "workbench.panel.aichat.view.aichat.chatdata"
+# Where releases of 2024 kept conversations, whole, in the database of a workspace.
+COMPOSERS = "composer.composerData"
 _COMPOSER = "composerData:"
 _BUBBLE = "bubbleId:"
 
@@ -33,21 +43,29 @@ class Cursor:
         """The directories of its user on each system, and of its agents."""
         users = (".config", "Library/Application Support", "AppData/Roaming")
         found = [where.home / each / "Cursor" / "User" for each in users]
-        return [*found, where.home / ".cursor" / "projects"]
+        agents = where.home / ".cursor"
+        return [*found, agents / "projects", agents / "chats"]
 
     def recognises(self, path: Path) -> bool:
         """Whether it is such a database or transcript, or a directory with some."""
         if is_sqlite(path):
-            return _is_ours(path)
+            return _is_ours(path) or cursor_cli.is_store(path)
         if files.is_file(path):
             return cursor_transcripts.is_transcript(path)
-        return any(True for _ in _databases(path)) or any(
-            True for _ in cursor_transcripts.found(path)
+        return any(
+            True
+            for found in (_databases(path), cursor_transcripts.found(path), cursor_cli.found(path))
+            for _ in found
         )
 
     def find(self, place: Path) -> Iterator[Unit]:
         """Conversations of databases, then transcripts that no database has."""
-        for path in [place] if is_sqlite(place) else _databases(place):
+        stores = list(cursor_cli.found(place))
+        for path in stores:
+            yield cursor_cli.unit(path)
+        if is_sqlite(place) and not stores:
+            yield from databases.units(place, _conversations)
+        for path in _databases(place):
             yield from databases.units(path, _conversations)
         known = _known_beside(place)
         for path in cursor_transcripts.found(place):
@@ -60,7 +78,9 @@ class Cursor:
             yield from cursor_transcripts.read(unit, resume)
             return
         with databases.opened(unit) as database:
-            if "tab" in unit.hint:
+            if unit.hint == cursor_cli.HINT:
+                yield from cursor_cli.read(database, unit)
+            elif "tab" in unit.hint:
                 yield from _read_tab(database, unit)
             else:
                 yield from _read_composer(database, unit)
@@ -76,7 +96,9 @@ def _databases(place: Path) -> Iterator[Path]:
 def _is_ours(path: Path) -> bool:
     try:
         with ForeignDatabase(path) as database:
-            return database.has("cursorDiskKV", "key", "value") or bool(_value(database, TABS))
+            return database.has("cursorDiskKV", "key", "value") or any(
+                _value(database, key) for key in (TABS, COMPOSERS)
+            )
     except BadInput:
         return False
 
@@ -85,7 +107,7 @@ def _known_beside(projects: Path) -> set[str]:
     """The conversations in the database of the same home: their transcripts are copies."""
     home = projects.parent.parent
     known: set[str] = set()
-    for place in IMPORTER.places(Where(home))[:-1]:
+    for place in IMPORTER.places(Where(home))[:-2]:
         for path in _databases(place / "globalStorage"):
             with suppress(BadInput), ForeignDatabase(path) as database:
                 rows = database.rows("cursorDiskKV", ("key",), between=_keys(_COMPOSER))
@@ -120,10 +142,29 @@ def _conversations(database: ForeignDatabase) -> Iterator[Kept]:
         hint = _hint(id, data, heads.get(id, {}))
         found.append((bool(hint["parent"]), Kept(id, (len(value), *size, *hint.values()), hint)))
     yield from (kept for _, kept in sorted(found, key=lambda each: each[0]))
+    known = {kept.id for _, kept in found}
+    for composer in _composers(database):
+        name = shape.name(composer.get("composerId"))
+        if name is None or name in known or not shape.records(composer.get("conversation")):
+            continue
+        folder = database.path.parent / "workspace.json"
+        hint = _hint(name, composer, {}) | {"folder": _folder_of_workspace(folder)}
+        stamp = (len(composer["conversation"]), *hint.values())
+        yield Kept(name, stamp, hint | {"inline": True}, (folder,))
     for tab in shape.records(shape.record(_value(database, TABS)).get("tabs")):
         if shape.name(tab.get("tabId")):
             stamp = (len(shape.items(tab.get("bubbles"))), tab.get("lastSendTime"))
             yield Kept(tab["tabId"], stamp, {"tab": tab["tabId"]})
+
+
+def _composers(database: ForeignDatabase) -> list[Json]:
+    return shape.records(shape.record(_value(database, COMPOSERS)).get("allComposers"))
+
+
+def _folder_of_workspace(path: Path) -> str | None:
+    """The directory that a workspace's database belongs to."""
+    given = shape.record(documents.read_if_any(path, most=1024 * 1024)).get("folder")
+    return shape.name(shape.words(given).removeprefix("file://"))
 
 
 def _heads(database: ForeignDatabase) -> dict[Any, Json]:
@@ -148,6 +189,7 @@ def _hint(id: str, data: Json, head: Json) -> Json:
         "model": None if model == "default" else model,
         "archived": head.get("isArchived") in (1, True),
         "began": data.get("createdAt"),
+        "active": data.get("lastUpdatedAt"),
     }
 
 
@@ -158,8 +200,12 @@ def _read_composer(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     fields = {name: hint[name] for name in ("title", "model", "archived") if hint[name]}
     if hint["folder"]:
         fields["workspace"] = {"path": hint["folder"]}
+    fields |= {"active_at": active} if (active := times.of(hint["active"])) else {}
     at = began or files.changed_at(unit.path)
-    data = shape.record(_value(database, f"{_COMPOSER}{id}", "cursorDiskKV"))
+    if "inline" in hint:
+        data = next((each for each in _composers(database) if each.get("composerId") == id), {})
+    else:
+        data = shape.record(_value(database, f"{_COMPOSER}{id}", "cursorDiskKV"))
     for name, bubble in _bubbles(database, id, data):
         if bubble is None:
             yield Skipped(where=f"message {name}", why="it is not in the database")

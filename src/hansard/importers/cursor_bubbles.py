@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 from hansard.formats import parts, shape
 from hansard.importers import calls, times
@@ -72,11 +73,26 @@ def _model(bubble: Json) -> str | None:
 
 
 def _add_images(content: Content, bubble: Json) -> None:
-    for image in shape.items(bubble.get("images")):
+    shown = shape.items(bubble.get("images"))
+    selected = shape.record(bubble.get("context")).get("selectedImages")
+    for image in shown or shape.items(selected):
         given = image.get("data", image.get("url")) if isinstance(image, dict) else image
         kind = image.get("mimeType") if isinstance(image, dict) else None
-        if not content.attach_url(given) and not content.attach_base64(given, kind):
+        given = _bytes_of(given)
+        if isinstance(given, bytes):
+            content.attach(given, kind)
+        elif not content.attach_url(given) and not content.attach_base64(given, kind):
             content.keep({"type": "cursor_image", "native": image})
+
+
+def _bytes_of(given: Any) -> Any:
+    """The bytes of a picture that was written as a list of numbers, or by their places."""
+    numbers = list(given.values()) if isinstance(given, dict) else given
+    if not isinstance(numbers, list) or not numbers:
+        return given
+    if all(isinstance(each, int) and 0 <= each < 256 for each in numbers):
+        return bytes(numbers)
+    return given
 
 
 def _add_tool(content: Content, results: Content, tool: Json, id: str) -> None:

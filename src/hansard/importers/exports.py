@@ -1,4 +1,4 @@
-"""Exports of chat services: a zip, a folder or a file that holds a list of conversations."""
+"""Exports of chat services: a zip, a folder or a file with a list of conversations, or with one."""
 
 import re
 from collections.abc import Iterator
@@ -67,14 +67,18 @@ def find(place: Path) -> Iterator[Unit]:
             yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
 
 
-def has(place: Path, sign: bytes) -> bool:
-    """Whether a zip, a folder or a file has a list whose beginning shows a word of the format."""
+def has(place: Path, sign: bytes, *, alone: bytes) -> bool:
+    """Whether a zip, a folder or a file begins with a list of conversations, or is a single one.
+
+    `sign` is a word of the format; a single conversation must also have the word `alone`.
+    """
     try:
         for unit in find(place):
             with lists(unit.path) as (found, _):
                 for _, file in found:
-                    head = file.read(_HEAD)
-                    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[") and sign in head:
+                    head = file.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+                    wanted = (sign, alone) if head.startswith(b"{") else (sign,)
+                    if head.startswith((b"[", b"{")) and all(each in head for each in wanted):
                         return True
     except (BadInput, OSError):
         pass

@@ -30,6 +30,7 @@ FIELDS = frozenset(
         "labels",
         "extra",
         "key",
+        "active_at",
         "ended_at",
         "end_reason",
     }
@@ -50,6 +51,8 @@ def line_of(
     """The session's line: read-only, and marked with where it came from."""
     # A tool's clock may say that a session began after its last word.
     active = max(began_at, from_micros(active_at)) if active_at else began_at
+    if fields.get("active_at") is not None:
+        active = max(active, fields["active_at"])
     ended_at, end_reason = fields.get("ended_at"), fields.get("end_reason")
     if ended_at is not None:
         ended_at, end_reason = max(ended_at, began_at), end_reason or "ended"

@@ -30,10 +30,17 @@ class Item(NamedTuple):
 
 
 def items(file: BinaryIO, *, max_item: int = MAX_ITEM) -> Iterator[Item]:
-    """The items of a list; `BadInput` when the document is no list or ends inside it."""
+    """The items of a list, or the one object that the document is.
+
+    `BadInput` when it is neither, or ends inside.
+    """
     source = _Source(file)
     source.drop(_BOM)
-    if source.next_sign() != b"[":
+    first = source.next_sign()
+    if first == b"{":
+        yield _item(0, source.value(max_item))
+        return
+    if first != b"[":
         raise BadInput("It is not a list in JSON.")
     source.step()
     number = 0
