@@ -60,6 +60,10 @@ class Archive:
         """What is known of the session besides."""
         return self.store.read(_extra, tool, native_id).result()
 
+    def draft(self, tool: str, native_id: str) -> str | None:
+        """What was typed and not sent."""
+        return self.store.read(_draft, tool, native_id).result()
+
     def log(self, tool: str, native_id: str) -> list[Entry]:
         """All that the session's history has, taken back or not."""
         return self.store.read(_log, tool, native_id).result()
@@ -103,6 +107,10 @@ def _head(tx: Tx, tool: str, native_id: str) -> SessionHead:
 
 def _extra(tx: Tx, tool: str, native_id: str) -> Mapping[str, Any]:
     return sessions.details(tx, _found(tx, tool, native_id)).extra
+
+
+def _draft(tx: Tx, tool: str, native_id: str) -> str | None:
+    return sessions.details(tx, _found(tx, tool, native_id)).draft
 
 
 def _log(tx: Tx, tool: str, native_id: str) -> list[Entry]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hansard.app import imports
 from hansard.app.house import open_house
 from hansard.importers.base import Where
 from hansard.importers.hermes import IMPORTER, Hermes
-from hansard.model.entry import Message
+from hansard.model.entry import Compaction, Message
 from tests.importers import write_hermes as write
 from tests.importers.reading import Archive
 from tests.importers.rubbish import survives
@@ -284,3 +285,183 @@ def test_damaged_files_break_nothing(tmp_path: Path) -> None:
     (home / "cron" / "jobs.json").write_text('{"jobs": [{"id": "1", "name": "x"}]}')
 
     survives(IMPORTER, home, tmp_path)
+
+
+def test_a_session_of_which_only_the_copy_is_left_is_read(archive: Archive, home: Path) -> None:
+    path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"), title="Kept")
+    path.rename(path.with_name("0123456789ab.json.bak"))
+
+    report = take(archive, home)
+
+    assert (report.added, report.skipped) == (1, 0)
+    assert archive.texts("hermes", "0123456789ab") == ["a", "b"]
+    assert archive.session("hermes", "0123456789ab").title == "Kept"
+    as_before(archive, home)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"\x00" * 99])
+def test_of_a_session_that_is_damaged_the_copy_is_read(
+    damage: Callable[[bytes], bytes], archive: Archive, home: Path
+) -> None:
+    path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"))
+    path.with_name("0123456789ab.json.bak").write_bytes(path.read_bytes())
+    path.write_bytes(damage(path.read_bytes()))
+
+    report = take(archive, home)
+
+    assert archive.texts("hermes", "0123456789ab") == ["a", "b"]
+    [fault] = report.faults
+    assert fault.where == "0123456789ab.json"
+    assert "its copy 0123456789ab.json.bak was read instead" in fault.why
+
+
+def test_a_damaged_session_with_a_copy_is_read_from_a_home_and_from_a_folder(
+    tmp_path: Path, home: Path
+) -> None:
+    path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"))
+    path.with_name("0123456789ab.json.bak").write_bytes(path.read_bytes())
+    path.write_bytes(b"\x00" * 99)
+
+    results = [
+        imports.look(None, [imports.Wish("hermes", home)]),
+        imports.look(None, [imports.Wish(None, home, is_named=True)]),
+    ]
+
+    assert [(each.added, each.messages) for one in results for each in one.outcomes] == [(1, 2)] * 2
+
+
+def test_a_copy_that_is_damaged_holds_up_nothing(archive: Archive, home: Path) -> None:
+    path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"))
+    path.with_name("0123456789ab.json.bak").write_bytes(b'{"session_id": "0123')
+
+    report = take(archive, home)
+
+    assert archive.texts("hermes", "0123456789ab") == ["a", "b"]
+    assert [fault.where for fault in report.faults] == ["0123456789ab.json.bak"]
+
+
+def test_a_prompt_that_waits_and_is_said_already_is_said_once(archive: Archive, home: Path) -> None:
+    waiting = "Where  is\n the mill? "
+    told = texts("Where is the mill?")
+    write.web_session(home / "webui", "0123456789ab", told, pending_user_message=waiting)
+    write.web_session(home / "webui", "0123456789cd", [], pending_user_message=waiting)
+
+    take(archive, home)
+
+    assert archive.texts("hermes", "0123456789ab") == ["Where is the mill?"]
+    assert archive.texts("hermes", "0123456789cd") == [waiting]
+
+
+@pytest.mark.parametrize("draft", ["And the barn?", {"text": "And the barn?", "files": []}])
+def test_a_draft_is_in_the_composer(draft: object, archive: Archive, home: Path) -> None:
+    path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"))
+    take(archive, home)
+    assert archive.draft("hermes", "0123456789ab") is None
+
+    write.web_session(home / "webui", "0123456789ab", texts("a", "b", "c"), composer_draft=draft)
+    take(archive, home)
+    assert archive.draft("hermes", "0123456789ab") == "And the barn?"
+
+    # A draft that is here may be a person's: an import leaves it.
+    more = {"composer_draft": {"text": "another"}}
+    write.web_session(home / "webui", "0123456789ab", texts("a", "b", "c", "d"), **more)
+    take(archive, home)
+    assert archive.draft("hermes", "0123456789ab") == "And the barn?"
+    assert path.exists()
+
+
+def test_the_anchor_of_a_compression_is_a_compaction(archive: Archive, home: Path) -> None:
+    told = [{**m, "timestamp": NOON + n} for n, m in enumerate(texts("a", "b", "c", "d", "b"))]
+    key = {"role": told[3]["role"], "ts": told[3]["timestamp"], "text": "d", "attachments": 0}
+    summary = {"compression_anchor_summary": "What a and b said."}
+    write.web_session(
+        home / "webui",
+        "0123456789ab",
+        told,
+        compression_anchor_message_key=key,
+        compression_anchor_visible_idx=0,
+        **summary,
+    )
+    write.web_session(
+        home / "webui", "0123456789cd", told, compression_anchor_visible_idx=1, **summary
+    )
+    write.web_session(home / "webui", "0123456789ef", told, **summary)
+
+    take(archive, home)
+
+    marks = {
+        id: [
+            (each.seq, each.body.through, each.body.summary)
+            for each in archive.log("hermes", id)
+            if isinstance(each.body, Compaction)
+        ]
+        for id in ("0123456789ab", "0123456789cd", "0123456789ef")
+    }
+    assert marks == {
+        "0123456789ab": [(5, 4, "What a and b said.")],
+        "0123456789cd": [(3, 2, "What a and b said.")],
+        "0123456789ef": [],
+    }
+    assert archive.texts("hermes", "0123456789ab") == ["a", "b", "c", "d", "b"]
+    as_before(archive, home)
+
+
+def test_every_field_of_a_web_session_is_kept(archive: Archive, home: Path) -> None:
+    given = {
+        "personality": "dry",
+        "gateway_routing_history": [{"to": "x"}],
+        "threshold_tokens": 0,
+        "read_only": False,
+        "invented_later": {"deep": [1, 2.5, None]},
+    }
+    path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"), **given)
+
+    take(archive, home)
+
+    kept = archive.extra("hermes", "0123456789ab")["hermes"]
+    told = json.loads(path.read_text())
+    wanted = {name: value for name, value in told.items() if value is not None}
+    del wanted["messages"], wanted["tool_calls"]
+    assert {name: kept.get(name) for name in wanted} == wanted
+
+
+def test_a_field_that_is_too_long_is_left_out_and_named(archive: Archive, home: Path) -> None:
+    long = {"blob": "x" * 300_000}
+    write.web_session(home / "webui", "0123456789ab", texts("a", "b"), **long)
+
+    report = take(archive, home)
+
+    assert report.left_out["fields blob, longer than 262,144 bytes"] == 1
+    assert "blob" not in archive.extra("hermes", "0123456789ab")["hermes"]
+
+
+def test_a_log_of_the_agent_is_read_where_nothing_else_has_the_session(
+    archive: Archive, home: Path
+) -> None:
+    database = StateDb(home / "state.db", 22)
+    database.session("s1", texts("a", "b"))
+    database.close()
+    for id, words in (("s1", ("a", "b", "other")), ("s2", ("c", "d"))):
+        log = {
+            "session_id": id,
+            "model": "hermes-4",
+            "session_start": "2026-02-01T09:00:00",
+            "last_updated": "2026-02-01T09:10:00",
+            "system_prompt": "You are Hermes. " * 1_000,
+            "messages": texts(*words),
+        }
+        path = home / "sessions" / f"session_{id}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(log, indent=2))
+
+    report = take(archive, home)
+    folder = imports.look(None, [imports.Wish(None, home, is_named=True)])
+    alone = imports.look(None, [imports.Wish("hermes", home / "sessions" / "session_s2.json")])
+
+    assert (report.added, report.units) == (2, 2)
+    assert archive.texts("hermes", "s1") == ["a", "b"]
+    assert archive.texts("hermes", "s2") == ["c", "d"]
+    assert [(each.added, each.units) for each in folder.outcomes] == [(2, 2)]
+    assert folder.unknown == ()
+    assert [each.added for each in alone.outcomes] == [1]
+    as_before(archive, home)

@@ -293,6 +293,7 @@ def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion, notes: lis
         project_no=adopting.project_of(tx, line, when=when),
     )
     fold.put(tx, session.no, _counts(tx, sheaf, session))
+    _put_draft(tx, session, line.draft, when=when)
     transfer.tell_entries(tx, session.no, session.base_seq + 1, session.last_seq)
     _tell(tx, sheaf, session)
 
@@ -337,16 +338,26 @@ def _extend(tx: Tx, sheaf: Sheaf, before: Imported, after: Imported, *, when: Oc
             fold.put(tx, after.no, fold.counts(tx, sessions.segments(tx, after.no)))
         transfer.tell_entries(tx, after.no, before.last_seq + 1, after.last_seq)
     if sheaf.is_whole:
-        _refresh(tx, sheaf, after)
+        _refresh(tx, sheaf, after, when=when)
     if sheaf.rows:
         _tell(tx, sheaf, after)
 
 
-def _refresh(tx: Tx, sheaf: Sheaf, session: Imported) -> None:
-    """What the tool says anew of the session."""
+def _put_draft(tx: Tx, session: Imported, draft: str | None, *, when: Occasion) -> None:
+    """Keep what was typed in the tool and not sent."""
+    if draft:
+        at = to_micros(when.now)
+        tx.run("set_draft", no=session.no, text=document.encode(draft), at=at)
+
+
+def _refresh(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion) -> None:
+    """What the tool says anew of the session. A draft that is here is a person's: it stays."""
     line, head = sheaf.line, sessions.get_by_no(tx, session.no)
     is_other = line.model is not None and line.model != head.model
-    known = sessions.details(tx, session.no).extra
+    details = sessions.details(tx, session.no)
+    known = details.extra
+    if details.draft is None:
+        _put_draft(tx, session, line.draft, when=when)
     extra = _both(known, line.extra) if sheaf.is_resumed else line.extra
     if is_other or known != extra:
         text = document.encode(extra)

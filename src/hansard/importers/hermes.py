@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from hansard.errors import BadInput
-from hansard.importers import files, hermes_export, json_lines
+from hansard.importers import files, hermes_export, hermes_web, json_lines
 from hansard.importers.base import Event, Resume, Skipped, Unit, Where
 from hansard.importers.hermes_gateway import INDEX, Index
 from hansard.importers.hermes_home import DATABASE, homes_of
@@ -81,9 +81,8 @@ def _is_file_of_hermes(path: Path) -> bool:
     head = files.head(path)
     if path.name == INDEX:
         return b'"session_key"' in head
-    if path.suffix == ".json":
-        told = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-        return told.startswith(b"{") and b'"session_id"' in told and b'"workspace"' in told
+    if path.name.endswith((".json", f".json{hermes_web.BACKUP}")):
+        return hermes_web.is_session(path)
     if path.suffix == ".jsonl":
         return hermes_export.is_export(path) or (_is_in_home(path) and _has_messages(path))
     return False

@@ -31,6 +31,8 @@ class Home:
     index: Index = field(default_factory=Index)
     transcripts: dict[str, Path] = field(default_factory=dict)
     web: dict[str, WebFile] = field(default_factory=dict)
+    # The agent's own logs: read only where nothing else has the session.
+    logs: dict[str, WebFile] = field(default_factory=dict)
     projects: dict[str, ProjectFact] = field(default_factory=dict)
     jobs: dict[str, str] = field(default_factory=dict)
     # Where sessions stand in an export of Hermes' own.
@@ -86,6 +88,9 @@ class Home:
         """The conversations of the database, then those of which only files tell."""
         known = set(self.rows)
         yield from chains_of(self.rows)
+        for id, log in self.logs.items():
+            if id not in known and id not in self.transcripts and id not in self.web:
+                self.web[id] = log
         for id in dict.fromkeys([*self.transcripts, *self.web]):
             if id in known:
                 continue
@@ -105,6 +110,7 @@ class Home:
             f"{stamp};{files.stamp_of(*beside)}",
             files.size_of(*beside) + sum(_size(row) for row in chain.rows),
             beside=tuple(beside),
+            belongings=tuple(self.logs[row.id].path for row in chain.rows if row.id in self.logs),
             profile=self.profile,
             hint=(self, chain),
         )
@@ -118,6 +124,9 @@ class Home:
             yield self.web[id].path
             if files.is_file(self.web[id].backup):
                 yield self.web[id].backup
+            damaged = self.web[id].damaged
+            if damaged is not None:
+                yield damaged
 
     def _unit(self, path: Path, stamp: str, hint: object, *beside: Path) -> Unit:
         return Unit(str(path), path, stamp, 0, beside=beside, profile=self.profile, hint=hint)
@@ -155,6 +164,7 @@ def _home(path: Path, profile: str | None = None) -> Home:
         made.index = hermes_gateway.index(sessions / hermes_gateway.INDEX)
     except BadInput as error:
         made.faults.append((sessions / hermes_gateway.INDEX, str(error)))
+    made.logs = {each.id: each for each in hermes_web.find_logs(sessions)}
     made.jobs = _jobs(path / "cron" / "jobs.json")
     return made
 
@@ -172,8 +182,8 @@ def _of_file(path: Path) -> Home:
         made.index.faults.clear()
     elif path.name == hermes_gateway.INDEX:
         made = _home(path.parent.parent)
-    elif path.suffix == ".json":
-        file = hermes_web.web_file(path)
+    elif path.name.endswith((".json", f".json{hermes_web.BACKUP}")):
+        file = hermes_web.named_file(path)
         made.web[file.id] = file
         made.projects = hermes_web.projects_of(path.parent.parent)
     return made

@@ -31,6 +31,8 @@ class Step:
     # A summary for the model: everything before `keeps`, or before here, is replaced by it.
     is_compaction: bool = False
     keeps: "Step | None" = None
+    # What the model read from here on in place of all that was said up to this message.
+    summary_after: str | None = None
 
     @property
     def key(self) -> str:

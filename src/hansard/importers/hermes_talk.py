@@ -12,6 +12,7 @@ from hansard.importers.base import (
     Compacted,
     Event,
     Facts,
+    LeftOut,
     Parent,
     Said,
     Skipped,
@@ -76,7 +77,11 @@ class Talk:
         compressed = [row.end_reason == "compression" for row in self._chain.rows]
         plan = unfolded(segments, is_compressed=compressed)
         for file, session in self._web:
-            plan = joined(plan, self._steps(Items(file.path, session.messages)))
+            steps = self._steps(Items(file.path, session.messages))
+            tape = len(self._tapes) - 1
+            plan = joined(plan, steps)
+            if not any(step.is_compaction for step in plan):
+                _anchor(plan, hermes_web.anchored(session), tape)
         name(plan)
         return plan
 
@@ -93,7 +98,13 @@ class Talk:
             if file is None:
                 continue
             try:
-                found.append((file, hermes_web.read(file)))
+                session = hermes_web.read(file)
+                found.append((file, session))
+                self._told += [Skipped(where=p.name, why=why) for p, why in session.faults]
+                self._told += [
+                    LeftOut(what=f"fields {name}, longer than {hermes_web.MAX_FIELD:,} bytes"[:80])
+                    for name in hermes_web.too_long(session.facts)
+                ]
             except BadInput as error:
                 if not row.facts and row.id not in self._home.transcripts:
                     raise
@@ -126,6 +137,8 @@ class Talk:
         raw = hermes_message.filled(*raws)
         if not step.is_compaction:
             yield hermes_message.said(raw, id=step.id, at=at, parent=parent)
+            if step.summary_after is not None:
+                yield Compacted(summary=step.summary_after, at=at, id=f"{step.id}-summary")
             return
         summary, rest = hermes_message.split_summary(hermes_message.words_of(raw))
         keeps = None if step.keeps is None else step.keeps.id
@@ -202,6 +215,16 @@ class Talk:
                 began = {"started_at": facts.get("created_at")}
                 found += hermes_usage.of_facts(self._chain.id, began | facts)
         return found
+
+
+def _anchor(plan: list[Step], anchored: tuple[int, str] | None, tape: int) -> None:
+    """Note behind which message of a tape the model read a summary."""
+    if anchored is None:
+        return
+    number, summary = anchored
+    for step in plan:
+        if (tape, number) in step.places:
+            step.summary_after = summary
 
 
 def _flat(way: list[tuple[Step, list[Said | Compacted]]]) -> list[Said | Compacted]:
