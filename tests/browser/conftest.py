@@ -31,6 +31,20 @@ DEMO_SESSIONS = 120
 WINDOW = {"width": 1280, "height": 800}
 WRITE = "Write a message"
 PHONE = {"width": 390, "height": 780}
+# Measures the longest time in which a tab does not answer, in `window.longest`, from now on.
+WATCH_PAUSES = """() => {
+    window.longest = 0
+    let last = performance.now()
+    const look = () => {
+        const now = performance.now()
+        window.longest = Math.max(window.longest, now - last)
+        last = now
+        setTimeout(look, 5)
+    }
+    look()
+}"""
+# A tenth of a second on an idle machine; what is laid out at once instead takes many seconds.
+LONGEST_PAUSE_MS = 3_000
 # A machine that does much else is slow, not wrong.
 expect.set_options(timeout=30_000)
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from hansard.app.house import open_house
-from tests.browser.conftest import Served, Visitor, served
+from tests.browser.conftest import LONGEST_PAUSE_MS, WATCH_PAUSES, Served, Visitor, served
 
 LINES = 3_000
 LONG = "\n".join(f"line {number} of the log" for number in range(LINES))
@@ -65,6 +65,32 @@ def test_a_server_that_is_gone_is_said_where_the_lines_would_be(
 
     expect(page.locator(".step").get_by_role("alert")).to_have_text("The server does not answer.")
     expect(page.get_by_role("group", name="Output")).to_contain_text("line 39 of the log")
+
+
+@pytest.mark.parametrize("tool", ["bash", "read_file"])
+def test_an_output_of_two_megabytes_is_shown_whole_without_a_pause(
+    tmp_path: Path, visit: Visitor, tool: str
+) -> None:
+    lines = [f"line {number} of a very long log with some words in it" for number in range(40_000)]
+    call = CALL | {"name": tool, "arguments": {"path": "log", "command": "cat log"}}
+    with open_house(home=str(tmp_path), create=True) as house:
+        chat = house.new_session(title="A very wordy tool")
+        chat.append("user", "show me the log")
+        chat.append("assistant", [call])
+        chat.append("tool", [RESULT | {"content": "\n".join(lines)}])
+        chat.append("assistant", "That is all of it.")
+    with served(tmp_path) as server:
+        page = visit(server, f"/s/{chat.id}").page
+        page.locator(".work .fold").first.click()
+        page.locator(".step .fold").first.click()
+        page.evaluate(WATCH_PAUSES)
+
+        page.get_by_role("button", name="Show all 40,000 lines").click()
+
+        viewer = page.get_by_role("group", name="Output")
+        expect(viewer.locator(".slice").last).to_contain_text(lines[-1])
+        expect(page.get_by_role("button", name="Show less")).to_be_visible()
+        assert page.evaluate("window.longest") < LONGEST_PAUSE_MS
 
 
 @pytest.fixture
