@@ -1,5 +1,6 @@
 """Does the record agree with itself? `verify` says where not; `rebuild` makes the folds again."""
 
+import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,6 +14,7 @@ from hansard.model.session import Kind, Segment, SessionHead, Shelf, shelf_of
 from hansard.model.turn import TurnState
 from hansard.store import entries, ledger, sessions
 from hansard.store.database import Store, Tx
+from hansard.store.opening import sqlite_path
 
 PAGE = 50
 
@@ -37,7 +39,7 @@ class Checked:
 
 def verify(store: Store, *, progress: Callable[[int], None] = lambda _: None) -> Checked:
     """Check every session of every profile, a page at a time; writers are not disturbed."""
-    broken = list(store.read(check_database).result())
+    broken = [*store.read(check_database).result(), *_check_index(store)]
     seen = counted = 0
     after = 0
     while page := store.read(_check_page, after).result():
@@ -98,6 +100,16 @@ def check_database(tx: Tx) -> list[Broken]:
         for row in tx.all("stray_orders")
     ]
     return found
+
+
+def _check_index(store: Store) -> Iterator[Broken]:
+    """Whether the search index is sound and has every message that it has seen."""
+    # Loaded here: the words' patterns take longer to make than a store to open.
+    index_health = importlib.import_module("hansard.store.index_health")
+    problem = index_health.examine(store, sqlite_path(store.url)).problem
+    if problem is not None:
+        what = f"damaged ({problem}); make it again with `{index_health.REBUILD}`"
+        yield Broken("I7 search", "the search index", what)
 
 
 def check_session(tx: Tx, head: SessionHead) -> Iterator[Broken]:

@@ -70,8 +70,8 @@ def _index(house: "House", path: str | None) -> Finding:
     # Loaded here: the words' patterns take longer to make than a store to open.
     health = importlib.import_module("hansard.store.index_health").examine(house.store, path)
     if health.problem is not None:
-        do = "The next search makes it again; or run: hansard rebuild --index"
-        return Finding("search index", "warn", f"damaged ({health.problem})", do)
+        do = "The conversations are safe. Make it again with: hansard rebuild --index"
+        return Finding("search index", "bad", f"damaged ({health.problem})", do)
     if not health.exists:
         return Finding("search index", "ok", "not made yet; the first search makes it")
     room = f"{size(health.bytes)}, " if health.bytes else ""

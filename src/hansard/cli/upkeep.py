@@ -33,8 +33,8 @@ def verify(console: Console) -> None:
     lines = [f"{each['invariant']}: {each['where']}: {each['what']}" for each in broken]
     if broken:
         lines.append(
-            f"{checked}; {len(broken):,} broken. `hansard rebuild` makes counts and sums again; "
-            "for damage, `hansard restore` a backup."
+            f"{checked}; {len(broken):,} broken. `hansard rebuild` makes counts and sums again, "
+            "`hansard rebuild --index` the search index; for damage, `hansard restore` a backup."
         )
     else:
         lines.append(f"{checked}; everything holds.")

@@ -120,15 +120,21 @@ class IndexFile:
             connection.close(True)
         raise translate(apsw.CorruptError(str(error) or "it ends too early"), self._log)
 
-    def examine(self) -> int:
-        """Read every page, change nothing; how many changes the index has not seen."""
+    def examine(self) -> tuple[int, str | None]:
+        """Read every page, change nothing: how many changes the index has not seen, and what is wrong.
+
+        Raises what SQLite says of a file that is damaged, and `IndexLost` for another store's.
+        """
         connection = sqlite_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
         try:
             self._recognise(connection)
             found = connection.pragma("quick_check", 1, schema="main")
             if found != "ok":
                 raise apsw.CorruptError(str(found))
-            return indexing.state(IndexTx(connection)).behind
+            with transaction(connection, "BEGIN"):
+                tx = IndexTx(connection)
+                behind = indexing.state(tx).behind
+                return behind, tx.first_without_words() or indexing.find_drift(tx)
         finally:
             connection.close(True)
 

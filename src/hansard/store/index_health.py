@@ -5,9 +5,15 @@ from dataclasses import dataclass
 
 import apsw
 
-from hansard.store import indexing
-from hansard.store.database import Store
+from hansard.errors import Damaged
+from hansard.store import indexing, sqlite_file
+from hansard.store.database import Store, Tx
 from hansard.store.index_file import IndexFile, IndexLost
+
+# What makes the index again, whatever is wrong with it.
+REBUILD = "hansard rebuild --index"
+_FAR = 2**62
+_LOG = "the database that it is made from is damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +27,43 @@ class IndexHealth:
 
 
 def examine(store: Store, path: str | None) -> IndexHealth:
-    """Look at every page of the index at a log's path, or at the tables of a server."""
+    """Look at every page of the index at a log's path, or at the tables of a server.
+
+    Whether the pages are sound, whether the full-text index agrees with itself, and whether every
+    message that it has seen is in it.
+    """
     if path is None:
-        return IndexHealth(exists=True, behind=store.read(indexing.state).result().behind)
+        return store.read(_of_tables).result()
+    if path == sqlite_file.MEMORY:
+        return IndexHealth(exists=False)
     index = IndexFile(path)
     if not os.path.exists(index.path):
         return IndexHealth(exists=False)
     size = os.stat(index.path).st_size
     try:
-        behind = index.examine()
+        behind, problem = index.examine()
     except IndexLost:
         return IndexHealth(exists=True, bytes=size, problem="it is not of this store, or too old")
+    except Damaged:
+        return IndexHealth(exists=True, bytes=size, problem=_LOG)
     except apsw.Error as error:
-        return IndexHealth(exists=True, bytes=size, problem=" ".join(str(error).split()))
-    return IndexHealth(exists=True, behind=behind, bytes=size)
+        if _is_of_the_log(index, error):
+            return IndexHealth(exists=True, bytes=size, problem=_LOG)
+        said = " ".join(str(error).split())
+        return IndexHealth(exists=True, bytes=size, problem=f"it cannot be read: {said}")
+    return IndexHealth(exists=True, behind=behind, bytes=size, problem=problem)
+
+
+def _is_of_the_log(index: IndexFile, error: apsw.Error) -> bool:
+    try:
+        index.check_log(error)
+    except Damaged:
+        return True
+    return False
+
+
+def _of_tables(tx: Tx) -> IndexHealth:
+    behind = indexing.state(tx).behind
+    without = tx.all("docs_without_words", first=0, beyond=_FAR)
+    problem = f"document {without[0][0]} has lost its words" if without else indexing.find_drift(tx)
+    return IndexHealth(exists=True, behind=behind, problem=problem)

@@ -9,7 +9,7 @@ from zlib import crc32
 from hansard.clock import from_micros, to_micros
 from hansard.errors import Damaged
 from hansard.model import search_text
-from hansard.model.entry import SEQ_BITS
+from hansard.model.entry import MAX_SEQ, SEQ_BITS
 from hansard.model.query import Query
 from hansard.model.search_text import AREAS, Origin, SearchText
 from hansard.model.words import GAP
@@ -65,6 +65,28 @@ def step(tx: Tx, limit: int = BATCH) -> int:
         complete=int(len(rows) < limit),
     )
     return len(rows)
+
+
+def find_drift(tx: Tx) -> str | None:
+    """Say where the index and the log disagree: a message that is not in it, or one that is no more."""
+    unpacker = Unpacker(tx)
+    after = 0
+    while rows := tx.all("unindexed_entries", after=after, limit=BATCH):
+        for number, role, at, body, profile, platform in rows:
+            origin = Origin(profile, platform, number >> SEQ_BITS, from_micros(at))
+            data = bodies.readable(tx, number, body, unpacker)
+            if data is not None and any(True for _ in search_text.of_entry(role, data, origin)):
+                return f"{_entry(number)} is not in it"
+        after = rows[-1][0]
+    # What was deleted a moment ago may still be there until the index has seen it.
+    if state(tx).behind == 0:
+        for (number,) in tx.all("stray_docs"):
+            return f"{_entry(number)} is in it, but not in the log"
+    return None
+
+
+def _entry(number: int) -> str:
+    return f"entry {number & MAX_SEQ} of session number {number >> SEQ_BITS}"
 
 
 def clear(tx: Tx) -> None:

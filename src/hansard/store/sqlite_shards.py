@@ -93,6 +93,14 @@ class IndexTx(SqliteTx):
         for no in self._shards():
             self.script(_named(sqlite_file.script("no_shard"), no))
 
+    def first_without_words(self) -> str | None:
+        """Say which document has lost its words, if one has."""
+        for no in self._shards():
+            first, beyond = no << SHARD_BITS, no + 1 << SHARD_BITS
+            for (doc,) in self.all("docs_without_words", shard=no, first=first, beyond=beyond):
+                return f"document {doc} has lost its words"
+        return None
+
     def _open(self, no: int) -> None:
         """Make the table of a range; the one before it is full then."""
         known = self._shards()

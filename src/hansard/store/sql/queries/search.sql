@@ -53,3 +53,19 @@ ON CONFLICT (session_no) DO UPDATE SET doc_no = excluded.doc_no, title = exclude
 
 -- name: forget_title
 DELETE FROM search_titles WHERE session_no = :session_no;
+
+-- name: unindexed_entries
+-- Entries that no document stands for, though the index has seen them. EXCEPT sorts: it costs the same at any size.
+SELECT e.entry_no, e.role, e.at, e.body, s.profile, s.platform
+FROM (
+    SELECT entry_no FROM entries WHERE entry_no > :after
+    EXCEPT SELECT entry_no FROM search_docs
+    EXCEPT SELECT f.session_no << 24 | f.seq {{unseen_feed}}
+) AS missing
+JOIN entries e ON e.entry_no = missing.entry_no JOIN sessions s ON s.no = e.entry_no >> 24
+WHERE s.shelf <> 'gone' ORDER BY e.entry_no LIMIT :limit;
+
+-- name: stray_docs
+-- Documents of entries that are not there any more.
+SELECT d.entry_no FROM search_docs d LEFT JOIN entries e ON e.entry_no = d.entry_no
+WHERE e.entry_no IS NULL AND d.entry_no & 16777215 > 0 LIMIT 1;

@@ -143,3 +143,10 @@ SELECT '', s.watermark, (SELECT COALESCE(MAX(position), 0) FROM feed) FROM searc
 
 -- name: has_index
 SELECT 1;
+
+-- name: unseen_feed
+FROM feed f WHERE f.position > (SELECT COALESCE(MAX(watermark), 0) FROM search_state)
+    AND NOT EXISTS (SELECT 1 FROM search_taken t WHERE t.position = f.position)
+
+-- name: docs_without_words
+SELECT no FROM search_docs WHERE no >= :first AND no < :beyond AND length > 0 AND words = CAST('' AS TSVECTOR) LIMIT 1;

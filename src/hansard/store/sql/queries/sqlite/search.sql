@@ -105,3 +105,10 @@ SELECT 1;
 
 -- name: ranked
 SELECT 1;
+
+-- name: unseen_feed
+FROM feed f WHERE f.position > (SELECT watermark FROM search_state)
+
+-- name: docs_without_words
+SELECT d.no FROM search_docs d WHERE d.no >= :first AND d.no < :beyond
+  AND NOT EXISTS (SELECT 1 FROM search_words_docsize w WHERE w.id = d.no) LIMIT 1;
