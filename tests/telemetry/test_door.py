@@ -49,7 +49,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 @pytest.fixture
 async def door(store: Store) -> AsyncIterator[Served]:
     taking = Taking(store)
-    async with served(store, with_engine=False, traces=taking.intake.take) as running:
+    intake = taking.intake
+    async with served(
+        store, with_engine=False, traces=intake.take, logs=intake.take_logs
+    ) as running:
         yield running
 
 

@@ -104,7 +104,7 @@ async def served(
     world = EngineWorld(store, policies=policies)
     engine = await world.started() if with_engine else None
     webhooks = settings.pop("webhooks", {})
-    traces = settings.pop("traces", None)
+    traces, logs = settings.pop("traces", None), settings.pop("logs", None)
     imports = settings.pop("imports", None)
     upkeep = settings.pop("upkeep", None)
     parts = WebParts(
@@ -116,6 +116,7 @@ async def served(
         ids=world.ids,
         webhooks=webhooks,
         traces=traces,
+        logs=logs,
         imports=imports,
         upkeep=upkeep,
     )

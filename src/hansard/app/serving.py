@@ -55,6 +55,7 @@ async def serve(
     export = telemetry.open_export(house)
     watch = None if export is None else export.watch
     engine = build_engine(house, adapters=adapters, agents=agents, watch=watch)
+    intake = telemetry.intake_of(house)
     parts = WebParts(
         store=engine.parts.store,
         profile=house.profile,
@@ -65,7 +66,8 @@ async def serve(
         ids=house.machine.ids,
         webhooks=_webhooks(engine.parts.adapters),
         challenges=_challenges(engine.parts.adapters),
-        traces=telemetry.traces_of(house),
+        traces=None if intake is None else intake.take,
+        logs=None if intake is None else intake.take_logs,
         imports=HouseImports(house),
         upkeep=HouseUpkeep(house, web),
     )

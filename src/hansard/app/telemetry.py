@@ -10,7 +10,6 @@ from hansard.app.house import House
 from hansard.config import telemetry as settings_of
 from hansard.errors import BadInput
 from hansard.telemetry.taking import SpanIntake
-from hansard.web.parts import Traces
 
 if TYPE_CHECKING:
     from hansard.telemetry.exporting import Export
@@ -37,9 +36,9 @@ def open_export(house: House) -> "Export | None":
     return made
 
 
-def traces_of(house: House) -> Traces | None:
-    """The door for other programs' spans, unless it is closed."""
+def intake_of(house: House) -> SpanIntake | None:
+    """What takes in other programs' spans and log records, unless that is turned off."""
     settings = settings_of.read(house.config, config.environment())
     if not settings.receive:
         return None
-    return SpanIntake(house.store, house.machine.clock, house.machine.ids).take
+    return SpanIntake(house.store, house.machine.clock, house.machine.ids)

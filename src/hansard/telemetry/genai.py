@@ -1,6 +1,6 @@
 """What one span says of a conversation, by the semantic conventions for generative AI."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -10,9 +10,11 @@ from hansard.model.entry import Message, Role
 from hansard.model.part import ToolResult, Unknown
 from hansard.model.usage import MAX_TOKENS, Usage
 from hansard.telemetry import told
-from hansard.telemetry.span import Span, SpanEvent
+from hansard.telemetry.span import LogRecord, Span, SpanEvent
 
 PREFIX = "gen_ai."
+CONVERSATION = "gen_ai.conversation.id"
+PLACEHOLDER = "genai_call"
 # Enough to be refused: what is too much for a call is not made smaller, but told.
 TOO_MANY = MAX_TOKENS + 1
 _AGENTS = frozenset({"invoke_agent", "create_agent", "invoke_workflow"})
@@ -43,6 +45,17 @@ _EVENT_ROLES = {
 }
 
 
+_EVENTS = frozenset(
+    {
+        *_EVENT_ROLES,
+        "gen_ai.choice",
+        "gen_ai.content.prompt",
+        "gen_ai.content.completion",
+        "gen_ai.client.inference.operation.details",
+    }
+)
+
+
 class Work(StrEnum):
     """What sort of work a span was."""
 
@@ -70,7 +83,7 @@ def concerns(span: Span) -> bool:
 
 def conversation_of(span: Span) -> str | None:
     """The conversation that a span names."""
-    found = span.attributes.get("gen_ai.conversation.id")
+    found = span.attributes.get(CONVERSATION)
     return document.speakable(str(found)) or None if found is not None else None
 
 
@@ -106,7 +119,15 @@ def _work(span: Span) -> Work:
             return Work.AGENT
         case None if "gen_ai.tool.name" in span.attributes:
             return Work.TOOL
+        case None if _only_names(span):
+            return Work.AGENT
     return Work.CALL
+
+
+def _only_names(span: Span) -> bool:
+    """Whether a span says only which conversation the spans below it belong to."""
+    told_of = [name for name in span.attributes if name.startswith(PREFIX)]
+    return told_of == [CONVERSATION] and not span.events
 
 
 def _tool_result(span: Span) -> Iterator[Message]:
@@ -244,11 +265,41 @@ def _failure(span: Span) -> Message:
 def placeholder(heard: Told) -> Message:
     """What stands for a call whose words the instrumentation keeps to itself."""
     facts = {
-        "type": "genai_call",
+        "type": PLACEHOLDER,
         "name": heard.span.name,
         "model": None if heard.usage is None else heard.usage.model,
     }
     return Message(Role.ASSISTANT, (Unknown(facts),))
+
+
+def is_placeholder(said: Message) -> bool:
+    """Whether a message only stands for a call whose words are not known."""
+    return any(isinstance(p, Unknown) and p.data.get("type") == PLACEHOLDER for p in said.parts)
+
+
+def event_span(records: Sequence[LogRecord]) -> Span:
+    """The log records of one span, as a span that has them for its events."""
+    first = records[0]
+    times = [each.nanos for each in records if each.nanos]
+    names = [each.attributes.get(CONVERSATION) for each in records]
+    name = next((each for each in names if each is not None), None)
+    return Span(
+        first.trace_id,
+        first.span_id,
+        start_nanos=min(times, default=0),
+        end_nanos=max(times, default=0),
+        attributes={} if name is None else {CONVERSATION: name},
+        events=tuple(
+            SpanEvent(each.name, {**each.attributes, "gen_ai.event.content": each.body})
+            for each in records
+        ),
+        service=first.service,
+    )
+
+
+def tells_a_message(record: LogRecord) -> bool:
+    """Whether a log record is an event that we read messages from."""
+    return record.name in _EVENTS
 
 
 def marked(said: Message, span: Span, side: str) -> Message:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hansard.model import document
 from hansard.model.entry import Message, Role
 from hansard.model.part import Attachment, Text, ToolCall, ToolResult, Unknown
-from hansard.telemetry.genai import Told, Work
+from hansard.telemetry.genai import Told, Work, is_placeholder
 
 OUT = "out"
 IN = "in"
@@ -21,6 +21,7 @@ class Line:
     is_reply: bool
     span: str | None = None
     side: str | None = None
+    is_placeholder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,13 @@ def line_of(said: Message) -> Line:
     origin = said.extra.get("otel")
     facts = origin if isinstance(origin, dict) else {}
     is_reply = said.role is Role.ASSISTANT and said.finish_reason != "error"
-    return Line(_digest(said), is_reply, facts.get("span"), facts.get("side"))
+    return Line(
+        _digest(said),
+        is_reply,
+        facts.get("span"),
+        facts.get("side"),
+        is_placeholder=is_placeholder(said),
+    )
 
 
 def new_of(heard: Told, known: Sequence[Line]) -> list[New]:

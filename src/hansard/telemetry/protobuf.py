@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hansard.errors import BadInput
-from hansard.telemetry.span import Span, SpanEvent
+from hansard.telemetry.span import LogRecord, Span, SpanEvent
 
 MOST_DEPTH = 32
 MOST_SPANS = 20_000
@@ -21,16 +21,31 @@ _SIGN = 1 << 63
 def spans_of(raw: bytes) -> list[Span]:
     """The spans of an export request."""
     found: list[Span] = []
-    for number, resource_spans in _fields(raw):
-        if number == 1:
-            for span in _resource_spans(_message(resource_spans)):
-                if len(found) == MOST_SPANS:
-                    raise BadInput(f"A request has {MOST_SPANS:,} spans at most.")
-                found.append(span)
+    for each, service in _records(raw):
+        if len(found) == MOST_SPANS:
+            raise BadInput(f"A request has {MOST_SPANS:,} spans at most.")
+        found.append(_span(each, service))
     return found
 
 
-def _resource_spans(raw: bytes) -> Iterator[Span]:
+def log_records_of(raw: bytes) -> list[LogRecord]:
+    """The log records of an export request."""
+    found: list[LogRecord] = []
+    for each, service in _records(raw):
+        if len(found) == MOST_SPANS:
+            raise BadInput(f"A request has {MOST_SPANS:,} log records at most.")
+        found.append(_log_record(each, service))
+    return found
+
+
+def _records(raw: bytes) -> Iterator[tuple[bytes, str | None]]:
+    """Each span or log record of a request, with its service: requests of both look alike."""
+    for number, resource in _fields(raw):
+        if number == 1:
+            yield from _records_of_resource(_message(resource))
+
+
+def _records_of_resource(raw: bytes) -> Iterator[tuple[bytes, str | None]]:
     service: str | None = None
     scopes: list[bytes] = []
     for number, value in _fields(raw):
@@ -41,7 +56,7 @@ def _resource_spans(raw: bytes) -> Iterator[Span]:
     for scope in scopes:
         for number, value in _fields(scope):
             if number == 2:
-                yield _span(_message(value), service)
+                yield _message(value), service
 
 
 def _service(raw: bytes) -> str | None:
@@ -81,6 +96,36 @@ def _span(raw: bytes, service: str | None) -> Span:
         _attributes(attributes),
         tuple(events),
         error,
+        service,
+    )
+
+
+def _log_record(raw: bytes, service: str | None) -> LogRecord:
+    ids = {9: "", 10: ""}
+    times = {1: 0, 11: 0}
+    attributes: list[bytes] = []
+    body: Any = None
+    name = ""
+    for number, value in _fields(raw):
+        match number:
+            case 1 | 11:
+                times[number] = _number(value)
+            case 5:
+                body = _value(_message(value), 0)
+            case 6:
+                attributes.append(_message(value))
+            case 9 | 10:
+                ids[number] = _message(value).hex()
+            case 12:
+                name = _text(value)
+    facts = _attributes(attributes)
+    return LogRecord(
+        ids[9],
+        ids[10],
+        name or str(facts.get("event.name") or ""),
+        times[1] or times[11],
+        facts,
+        body,
         service,
     )
 

@@ -43,6 +43,19 @@ class Span:
         return moment(max(self.start_nanos, self.end_nanos))
 
 
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One line of an instrumented program's log; an event when it has a name."""
+
+    trace_id: str
+    span_id: str
+    name: str = ""
+    nanos: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    service: str | None = None
+
+
 def moment(nanos: int) -> datetime:
     """A time of a span; one that no calendar has is the nearest that has."""
     try:

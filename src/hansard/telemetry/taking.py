@@ -2,31 +2,37 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hansard import prices
-from hansard.actions import facts, routing, usage
+from hansard.actions import facts, retract, routing, usage
+from hansard.actions import sessions as session_actions
 from hansard.actions.say import Saying
 from hansard.clock import Clock, Ids, Occasion
 from hansard.errors import BadInput, Conflict, HansardError
 from hansard.model import transcript
-from hansard.model.entry import Message
+from hansard.model.entry import Entry, Message
 from hansard.model.key import SessionKey, key_for
 from hansard.model.place import Source
 from hansard.model.reset import ResetPolicy
 from hansard.model.session import SessionHead
 from hansard.store import entries, sessions
 from hansard.store.database import Store, Tx
-from hansard.telemetry import genai, merging, wire
-from hansard.telemetry.genai import Told
+from hansard.telemetry import genai, merging, openinference, wire
+from hansard.telemetry.genai import Told, Work
 from hansard.telemetry.merging import OUT, Line, New
-from hansard.telemetry.span import Span
+from hansard.telemetry.span import LogRecord, Span
 
 PLATFORM = "otel"
 LONGEST_ID = 256
 MOST_ANCESTORS = 100
+# How the two kinds of answers call what was refused.
+SPANS, LOG_RECORDS = "rejectedSpans", "rejectedLogRecords"
+_LONGEST_NAME = 60
+_MOST_KINDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +57,28 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What an export request tells: conversations, and what of it tells nothing."""
+
+    threads: list[tuple[Thread, list[Told] | BadInput]]
+    # How many records cannot be kept, and why; what was taken and holds nothing to keep.
+    rejected: int = 0
+    reason: str = ""
+    warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """How many spans were refused, and why the first of them was."""
 
     rejected: int = 0
     reason: str = ""
 
-    def and_refused(self, thread: Thread, error: HansardError) -> "Taken":
+    def and_refused(self, thread: Thread, error: HansardError, count: int) -> "Taken":
         """The same with one conversation more that cannot be kept; the first is named."""
         name = thread.conversation or f"of trace {thread.trace_id}"
         reason = self.reason or f"Conversation {name[:LONGEST_ID]!r} was refused: {error}"
-        return Taken(self.rejected + len(thread.spans), reason)
+        return Taken(self.rejected + count, reason)
 
 
 class SpanIntake:
@@ -76,19 +93,42 @@ class SpanIntake:
         self, profile: str, raw: bytes, media: str, encoding: str | None
     ) -> bytes | None:
         """Take a request of OTLP in; durable when this returns: the answer, or None if too large."""
-        # Much of it is work; the others who ask go on meanwhile.
-        threads = await asyncio.to_thread(_read, raw, media, encoding)
-        if threads is None:
-            return None
-        taken = Taken()
-        for thread, heard in threads:
-            if isinstance(heard, BadInput):
-                taken = taken.and_refused(thread, heard)
-            else:
-                taken = await self._take(profile, thread, heard, taken)
-        return wire.answer(media, rejected=taken.rejected, reason=taken.reason)
+        return await self._take_request(profile, raw, media, encoding, _spans, SPANS)
 
-    async def _take(self, profile: str, thread: Thread, heard: list[Told], so_far: Taken) -> Taken:
+    async def take_logs(
+        self, profile: str, raw: bytes, media: str, encoding: str | None
+    ) -> bytes | None:
+        """The same for log records: some instrumentations tell there what is said in a span."""
+        return await self._take_request(profile, raw, media, encoding, _logs, LOG_RECORDS)
+
+    async def _take_request(
+        self,
+        profile: str,
+        raw: bytes,
+        media: str,
+        encoding: str | None,
+        read: Callable[[bytes, str], Request],
+        counted: str,
+    ) -> bytes | None:
+        # Much of it is work; the others who ask go on meanwhile.
+        request = await asyncio.to_thread(_read, raw, media, encoding, read)
+        if request is None:
+            return None
+        taken = Taken(request.rejected, request.reason)
+        for thread, heard in request.threads:
+            count = len(thread.spans)
+            if counted == LOG_RECORDS:
+                count = sum(len(span.events) for span in thread.spans)
+            if isinstance(heard, BadInput):
+                taken = taken.and_refused(thread, heard, count)
+            else:
+                taken = await self._take(profile, thread, heard, taken, count)
+        reason = taken.reason or request.warning
+        return wire.answer(media, rejected=taken.rejected, reason=reason, counted=counted)
+
+    async def _take(
+        self, profile: str, thread: Thread, heard: list[Told], so_far: Taken, count: int
+    ) -> Taken:
         when = Occasion(self._clock.now(), self._ids)
         pending: Awaitable[None] = self._store.write(
             take, thread, heard, profile=profile, when=when
@@ -97,21 +137,55 @@ class SpanIntake:
             await pending
         except (BadInput, Conflict) as error:
             # One conversation that cannot be kept does not hold up the others.
-            return so_far.and_refused(thread, error)
+            return so_far.and_refused(thread, error, count)
         return so_far
 
 
 def _read(
-    raw: bytes, media: str, encoding: str | None
-) -> list[tuple[Thread, list[Told] | BadInput]] | None:
-    """The conversations of a request with what their spans tell, or why one cannot be kept."""
+    raw: bytes, media: str, encoding: str | None, read: Callable[[bytes, str], Request]
+) -> Request | None:
     body = wire.unpacked(raw, encoding)
-    if body is None:
-        return None
-    return [(thread, _told(thread)) for thread in threads_of(wire.spans_of(body, media))]
+    return None if body is None else read(body, media)
+
+
+def _spans(body: bytes, media: str) -> Request:
+    spans = [openinference.translated(span) for span in wire.spans_of(body, media)]
+    threads = [(thread, _told(thread)) for thread in threads_of(spans)]
+    silent = Counter(
+        kind
+        for span in spans
+        if (kind := openinference.kind_of(span)) is not None
+        and "gen_ai.operation.name" not in span.attributes
+    )
+    silent.update(
+        openinference.kind_of(each.span) or str(each.span.name)[:_LONGEST_NAME]
+        for _, heard in threads
+        for each in (() if isinstance(heard, BadInput) else heard)
+        if each.work is Work.CALL and not (each.inputs or each.outputs or each.usage)
+    )
+    if not silent:
+        return Request(threads)
+    kinds = ", ".join(f"{count} of {kind}" for kind, count in sorted(silent.items())[:_MOST_KINDS])
+    return Request(
+        threads, warning=f"Some spans tell neither messages nor tokens, and left nothing: {kinds}."
+    )
+
+
+def _logs(body: bytes, media: str) -> Request:
+    told = [each for each in wire.log_records_of(body, media) if genai.tells_a_message(each)]
+    by_span: dict[tuple[str, str], list[LogRecord]] = {}
+    for record in told:
+        if record.trace_id and record.span_id:
+            by_span.setdefault((record.trace_id, record.span_id), []).append(record)
+    lost = len(told) - sum(map(len, by_span.values()))
+    reason = f"{lost} events belong to no span: log within the span of the call." if lost else ""
+    spans = [genai.event_span(each) for each in by_span.values()]
+    threads = [(thread, _told(thread)) for thread in _threads(spans, spans)]
+    return Request(threads, lost, reason)
 
 
 def _told(thread: Thread) -> list[Told] | BadInput:
+    """What the spans of a conversation tell, or why it cannot be kept."""
     try:
         return [_priced(genai.tell(span)) for span in thread.spans]
     except BadInput as error:
@@ -121,6 +195,10 @@ def _told(thread: Thread) -> list[Told] | BadInput:
 def threads_of(spans: Sequence[Span]) -> list[Thread]:
     """The conversations of a request, each with its spans in order of time."""
     known = [span for span in spans if genai.concerns(span) and span.trace_id and span.span_id]
+    return _threads(known, spans)
+
+
+def _threads(known: Sequence[Span], spans: Sequence[Span]) -> list[Thread]:
     names = _names(spans)
     grouped: dict[tuple[str, str | None], list[Span]] = {}
     for span in sorted(known, key=lambda each: (each.start_nanos, each.end_nanos)):
@@ -134,13 +212,21 @@ def take(tx: Tx, thread: Thread, heard: Sequence[Told], *, profile: str, when: O
     for key, _ in sorted(keys, key=lambda pair: str(pair[0])):
         routing.lock(tx, key)
     found = [routing.current(tx, key) for key, _ in keys]
-    head = found[0]
-    if head is None and found[-1] is not None and not _is_named(tx, found[-1]):
-        head = found[-1]  # the trace came before its conversation had told its name
+    head, early = found[0], None
+    if found[-1] is not None and not _is_named(tx, found[-1]):
+        if head is None:
+            head = found[-1]  # the trace came before its conversation had told its name
+        elif head.no != found[-1].no and not found[-1].usage.calls:
+            early = found[-1]  # the events of these spans came before the spans
+            heard = [*_told_early(tx, early), *heard]
     known = [] if head is None else _lines(tx, head)
+    later: list[Entry] = []
+    if head is not None and (first := _first_placeholder(tx, head, heard, known)) is not None:
+        later = _take_out(tx, head, first, heard, when=when)
+        known = _lines(tx, head)
     for each in heard:
         new = merging.new_of(each, known)
-        if not new and each.usage is not None and not (each.inputs or each.outputs):
+        if not new and _wants_placeholder(each, known):
             new = [New(genai.placeholder(each), OUT)]
         if new and head is None:
             head = _open(tx, *keys[0], when=replace(when, now=_time(each.span.began_at, when)))
@@ -148,10 +234,85 @@ def take(tx: Tx, thread: Thread, heard: Sequence[Told], *, profile: str, when: O
             continue
         known += _add(tx, head, each, new, when=when)
         _note(tx, head, each, when=when)
-    if head is not None:
-        for (key, _), there in zip(keys, found, strict=True):
-            if there is None:
-                routing.bind(tx, key, head.no, when=when)
+    if head is None:
+        return
+    for entry in later:
+        assert isinstance(entry.body, Message)
+        facts.say_after(
+            tx, head.id, Saying(entry.body, at=entry.at), profile=head.profile, when=when
+        )
+    for (key, _), there in zip(keys, found, strict=True):
+        if there is None or there is early:
+            routing.bind(tx, key, head.no, when=when)
+    if early is not None:
+        session_actions.trash(tx, early.id, profile=profile, when=when)
+
+
+def _wants_placeholder(heard: Told, known: Sequence[Line]) -> bool:
+    """Whether a call is to be seen though it tells no words, and its events have not come either."""
+    if heard.usage is None or heard.inputs or heard.outputs:
+        return False
+    return not any(line.span == heard.span.span_id for line in known)
+
+
+def _first_placeholder(
+    tx: Tx, head: SessionHead, heard: Sequence[Told], known: Sequence[Line]
+) -> int | None:
+    """The first entry that stands for a call whose words have come now."""
+    telling = {each.span.span_id for each in heard if each.outputs}
+    if not any(line.is_placeholder and line.span in telling for line in known):
+        return None
+    for entry in _visible(tx, head):
+        line = merging.line_of(entry.body) if isinstance(entry.body, Message) else None
+        if line is not None and line.is_placeholder and line.span in telling:
+            return entry.seq
+    return None
+
+
+def _take_out(
+    tx: Tx, head: SessionHead, first: int, heard: Sequence[Told], *, when: Occasion
+) -> list[Entry]:
+    """Take back everything from an entry on; the messages that are to be said again afterwards.
+
+    The log is only ever added to, so what stands between a placeholder and the end moves behind
+    the words that replace it.
+    """
+    telling = {each.span.span_id for each in heard if each.outputs}
+    behind = [
+        entry
+        for entry in _visible(tx, head)
+        if entry.seq >= first and isinstance(entry.body, Message)
+    ]
+    retract.retract(
+        tx, head.id, profile=head.profile, after=first - 1, at=when.now, reason="telemetry"
+    )
+    lines = [
+        (entry, merging.line_of(entry.body)) for entry in behind if isinstance(entry.body, Message)
+    ]
+    return [entry for entry, line in lines if not (line.is_placeholder and line.span in telling)]
+
+
+def _told_early(tx: Tx, head: SessionHead) -> list[Told]:
+    """What a session holds whose trace had not told its conversation's name, by span."""
+    by_span: dict[str, Told] = {}
+    for entry in _visible(tx, head):
+        origin = entry.body.extra.get("otel") if isinstance(entry.body, Message) else None
+        if not isinstance(origin, dict) or not isinstance(entry.body, Message):
+            continue
+        span = Span(
+            origin["trace"],
+            origin["span"],
+            start_nanos=int(entry.at.timestamp() * 1e9),
+            end_nanos=int(entry.at.timestamp() * 1e9),
+        )
+        told = by_span.setdefault(span.span_id, Told(span, Work.CALL))
+        said = replace(entry.body, extra={k: v for k, v in entry.body.extra.items() if k != "otel"})
+        if origin["side"] == OUT:
+            told = replace(told, outputs=(*told.outputs, said))
+        else:
+            told = replace(told, inputs=(*told.inputs, said))
+        by_span[span.span_id] = told
+    return list(by_span.values())
 
 
 def _add(
@@ -163,8 +324,8 @@ def _add(
         said = genai.marked(each.message, span, each.side)
         at = _time(span.ended_at if each.side == OUT else span.began_at, when)
         digest = merging.line_of(said).digest
-        idem = f"otel/{span.trace_id}/{span.span_id}/{digest}" if each.side == OUT else None
-        saying = Saying(said, at=at, idem=idem)
+        idem = f"otel/{head.id}/{span.trace_id}/{span.span_id}/{digest}"
+        saying = Saying(said, at=at, idem=idem if each.side == OUT else None)
         facts.say_after(tx, head.id, saying, profile=head.profile, when=when)
         added.append(merging.line_of(said))
     return added
@@ -191,13 +352,20 @@ def _is_named(tx: Tx, head: SessionHead) -> bool:
 
 
 def _lines(tx: Tx, head: SessionHead) -> list[Line]:
-    segments = sessions.segments(tx, head.no)
-    stretches = transcript.retracted(entries.marks(tx, segments))
     return [
         merging.line_of(entry.body)
-        for entry in entries.walk(tx, segments)
-        if isinstance(entry.body, Message) and not transcript.is_retracted(entry.seq, stretches)
+        for entry in _visible(tx, head)
+        if isinstance(entry.body, Message)
     ]
+
+
+def _visible(tx: Tx, head: SessionHead) -> Iterator[Entry]:
+    """The entries of a session that were not taken back."""
+    segments = sessions.segments(tx, head.no)
+    stretches = transcript.retracted(entries.marks(tx, segments))
+    for entry in entries.walk(tx, segments):
+        if not transcript.is_retracted(entry.seq, stretches):
+            yield entry
 
 
 def _names(spans: Sequence[Span]) -> Callable[[Span], str | None]:

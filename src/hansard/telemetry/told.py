@@ -103,6 +103,8 @@ def _parts(chat: Json, role: Role) -> Iterator[Part]:
     content = decoded(chat["parts"]) if "parts" in chat else chat.get("content")
     content = decoded(content) if not isinstance(content, str) or content[:1] == "[" else content
     if role is Role.TOOL and "parts" not in chat:
+        if content is None:
+            return  # the instrumentation keeps the words to itself
         call_id = chat.get("tool_call_id") or chat.get("id") or ""
         name = chat.get("name")
         yield ToolResult(str(call_id), content or "", name if isinstance(name, str) else None)

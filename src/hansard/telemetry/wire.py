@@ -3,12 +3,13 @@
 import json
 import re
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 from hansard.errors import BadInput
 from hansard.telemetry import protobuf
 from hansard.telemetry.protobuf import MOST_DEPTH, MOST_SPANS
-from hansard.telemetry.span import Span, SpanEvent
+from hansard.telemetry.span import LogRecord, Span, SpanEvent
 
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
@@ -44,12 +45,22 @@ def spans_of(body: bytes, media_type: str) -> list[Span]:
     return protobuf.spans_of(body) if media_type == PROTOBUF else _spans_of_json(body)
 
 
-def answer(media_type: str, *, rejected: int = 0, reason: str = "") -> bytes:
-    """What the exporter reads: all is taken, or how many spans were not and why."""
+def log_records_of(body: bytes, media_type: str) -> list[LogRecord]:
+    """The log records of an export request."""
+    return protobuf.log_records_of(body) if media_type == PROTOBUF else _logs_of_json(body)
+
+
+def answer(
+    media_type: str, *, rejected: int = 0, reason: str = "", counted: str = "rejectedSpans"
+) -> bytes:
+    """What the exporter reads: all is taken, or how many spans were not and why.
+
+    A reason without a number is a warning: everything was taken, but something is worth knowing.
+    """
     if media_type == JSON:
-        partial = {"rejectedSpans": str(rejected), "errorMessage": reason}
-        return json.dumps({"partialSuccess": partial} if rejected else {}).encode()
-    if not rejected:
+        partial = {counted: str(rejected), "errorMessage": reason}
+        return json.dumps({"partialSuccess": partial} if rejected or reason else {}).encode()
+    if not rejected and not reason:
         return b""
     # Not in the middle of a letter: the exporter's parser would refuse the whole answer.
     text = reason.encode("utf-8", "replace")[:1000].decode("utf-8", "ignore").encode()
@@ -66,21 +77,51 @@ def _varint(value: int) -> bytes:
 
 
 def _spans_of_json(body: bytes) -> list[Span]:
+    found: list[Span] = []
+    for scope, service in _scopes(_json(body), "resourceSpans", "scopeSpans"):
+        found += [_span(each, service) for each in _objects(scope, "spans")]
+        if len(found) > MOST_SPANS:
+            raise BadInput(f"A request has {MOST_SPANS:,} spans at most.")
+    return found
+
+
+def _logs_of_json(body: bytes) -> list[LogRecord]:
+    found: list[LogRecord] = []
+    for scope, service in _scopes(_json(body), "resourceLogs", "scopeLogs"):
+        found += [_log_record(each, service) for each in _objects(scope, "logRecords")]
+        if len(found) > MOST_SPANS:
+            raise BadInput(f"A request has {MOST_SPANS:,} log records at most.")
+    return found
+
+
+def _json(body: bytes) -> Any:
     try:
-        data = json.loads(body)
+        return json.loads(body)
     except RecursionError as error:
         raise BadInput("The JSON is nested too deeply.") from error
     except ValueError as error:
         raise BadInput("The body is no JSON.") from error
-    found: list[Span] = []
-    for resource in _objects(data, "resourceSpans"):
+
+
+def _scopes(data: Any, resources: str, scopes: str) -> Iterator[tuple[dict[str, Any], str | None]]:
+    for resource in _objects(data, resources):
         name = _attributes(_object(resource.get("resource")).get("attributes")).get("service.name")
         service = name if isinstance(name, str) else None
-        for scope in _objects(resource, "scopeSpans"):
-            found += [_span(each, service) for each in _objects(scope, "spans")]
-            if len(found) > MOST_SPANS:
-                raise BadInput(f"A request has {MOST_SPANS:,} spans at most.")
-    return found
+        for scope in _objects(resource, scopes):
+            yield scope, service
+
+
+def _log_record(data: dict[str, Any], service: str | None) -> LogRecord:
+    facts = _attributes(data.get("attributes"))
+    return LogRecord(
+        _id(data.get("traceId")),
+        _id(data.get("spanId")),
+        str(data.get("eventName") or facts.get("event.name") or ""),
+        _whole(data.get("timeUnixNano")) or _whole(data.get("observedTimeUnixNano")),
+        facts,
+        _value(data.get("body"), 0),
+        service,
+    )
 
 
 def _span(data: dict[str, Any], service: str | None) -> Span:

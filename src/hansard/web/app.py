@@ -89,8 +89,8 @@ def create_app(parts: WebParts) -> FastAPI:
         app.include_router(router, prefix=PREFIX)
     if parts.settings.webhook_address is None:
         _take_webhooks(app, parts)
-    if parts.traces is not None:
-        app.include_router(traces.router_for(parts.traces))
+    if parts.traces is not None and parts.logs is not None:
+        app.include_router(traces.router_for(parts.traces, parts.logs))
     app.include_router(health.public, prefix=PREFIX)
     app.include_router(health.public, include_in_schema=False)
     app.include_router(login.pages)

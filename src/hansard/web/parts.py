@@ -102,6 +102,7 @@ class WebParts:
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     challenges: Mapping[str, Challenge] = field(default_factory=dict)
     traces: Traces | None = None
+    logs: Traces | None = None
     imports: Imports | None = None
     upkeep: Upkeep | None = None
 

@@ -1,0 +1,131 @@
+"""Instrumentations that others publish, with the flags that docs/telemetry.md names."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from hansard.actions import read, routing
+from hansard.actions.tokens import Scope
+from hansard.model.key import key_for
+from hansard.model.place import Source
+from hansard.model.session import SessionHead
+from hansard.testing.child import ServerUnavailable
+from hansard.testing.environment import installed
+from hansard.testing.model_server import Call, ModelServer, Reply, Tokens
+from tests.telemetry.conftest import Taking
+from tests.telemetry.test_door import door, store  # noqa: F401
+from tests.web.conftest import Served
+
+ROOT = Path(__file__).parents[2]
+# Not in the lock: they want older versions of openai and of OpenTelemetry's helpers.
+WANTED = (
+    "httpx",
+    "openai>=2.8,<3",
+    "openinference-instrumentation-openai>=0.1.60,<0.2",
+    "opentelemetry-exporter-otlp-proto-http>=1.38,<2",
+    "opentelemetry-instrumentation-openai-v2==2.4b0",
+    "opentelemetry-sdk>=1.38,<2",
+    "opentelemetry-util-genai>=0.4b0,<0.5",
+)
+CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+LATEST = {"OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental"}
+FLAGS: dict[str, dict[str, str]] = {
+    "events in the log": {CAPTURE: "true"},
+    "attributes of spans": {**LATEST, CAPTURE: "span_only"},
+    "one event in the log": {**LATEST, CAPTURE: "event_only"},
+    "both": {**LATEST, CAPTURE: "span_and_event"},
+    "openinference": {},
+}
+
+
+@pytest.fixture(scope="session")
+def python() -> Path:
+    """An interpreter that has the instrumentations."""
+    try:
+        return installed(ROOT / ".tools", "instrumentations", WANTED)
+    except ServerUnavailable as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+async def run(door: Served, python: Path, style: str, flags: dict[str, str], first: str) -> None:  # noqa: F811
+    token, _ = await door.token(Scope.WRITE)
+    async with ModelServer() as models:
+        models.will(
+            Reply(
+                calls=(Call("weather", {"city": "Lisbon"}, id="call_1"),),
+                tokens=Tokens(100, 0, output=1),
+            ),
+            Reply("It is sunny.", tokens=Tokens(200, 0, output=2)),
+            Reply("You are welcome.", tokens=Tokens(300, 0, output=3)),
+        )
+        given = {"style": style, "model_url": models.openai_url, "first": first}
+        child = await asyncio.create_subprocess_exec(
+            python,
+            Path(__file__).parent / "programs" / "instrumented.py",
+            json.dumps(given),
+            env={
+                "PATH": os.environ["PATH"],
+                "OTEL_EXPORTER_OTLP_ENDPOINT": door.address,
+                "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization={quote(f'Bearer {token}')}",
+                **flags,
+            },
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await child.communicate()
+    assert (child.returncode, out.decode()) == (0, "")
+
+
+def only(taking: Taking) -> SessionHead:
+    """The session that the conversation's name leads to, which no other is beside.
+
+    One that events had begun before their conversation was known is in the trash.
+    """
+    key = key_for(Source("otel", "voyage"), profile="main")
+    [head] = [each for each in taking.heads() if each.trashed_at is None]
+    assert taking.store.read(routing.current, key).result() == head
+    return head
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", ["traces", "logs"])
+@pytest.mark.parametrize("style", FLAGS)
+async def test_the_flags_of_the_guide_give_the_whole_conversation(
+    door: Served,  # noqa: F811
+    python: Path,
+    style: str,
+    first: str,
+) -> None:
+    await run(door, python, style, FLAGS[style], first)
+
+    taking = Taking(door.store)
+    head = only(taking)
+    assert taking.texts(head) == [
+        "u:How is the weather in Lisbon?",
+        "a:",
+        "t:",
+        "a:It is sunny.",
+        "u:Thank you.",
+        "a:You are welcome.",
+    ]
+    assert head.tool_call_count == 1
+    assert (head.usage.calls, head.usage.input_tokens, head.usage.output_tokens) == (3, 600, 6)
+    assert head.usage.cost_microusd
+    context = await door.store.read(read.context, head.id, profile="main")
+    arguments = context[1]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(arguments) == {"city": "Lisbon"}
+    assert context[2]["content"] == "sunny"
+
+
+@pytest.mark.timeout(600)
+async def test_without_the_flags_the_calls_are_counted(door: Served, python: Path) -> None:  # noqa: F811
+    await run(door, python, "events in the log", {}, "traces")
+
+    head = only(Taking(door.store))
+    assert (head.usage.calls, head.usage.input_tokens) == (3, 600)
+    assert head.message_count >= 2

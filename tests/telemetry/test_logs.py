@@ -1,0 +1,211 @@
+"""Log records that tell what was said in a span: joined with it, whichever comes first."""
+
+import json
+from itertools import permutations
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValueList
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as ProtoRecord
+
+from hansard.telemetry import wire
+from hansard.telemetry.span import LogRecord
+from tests.telemetry.conftest import BEGAN, TRACE, Taking, span
+from tests.telemetry.test_wire import as_json
+
+SPAN = "1" * 16
+OTHER = "2" * 16
+
+
+def event(
+    name: str, body: Any, *, span_id: str = SPAN, trace: str = TRACE, at: int = 0
+) -> LogRecord:
+    return LogRecord(
+        trace, span_id, name, BEGAN + at * 10**9, {"gen_ai.system": "openai"}, body, "shop"
+    )
+
+
+def said(role: str, content: str, **where: Any) -> LogRecord:
+    return event(f"gen_ai.{role}.message", {"content": content}, **where)
+
+
+def chosen(content: str, **where: Any) -> LogRecord:
+    message = {"role": "assistant", "content": content}
+    return event(
+        "gen_ai.choice", {"index": 0, "finish_reason": "stop", "message": message}, **where
+    )
+
+
+def logs_json(*records: LogRecord) -> bytes:
+    def value(given: Any) -> dict[str, Any]:
+        match given:
+            case dict():
+                return {"kvlistValue": {"values": pairs(given)}}
+            case int():
+                return {"intValue": str(given)}
+        return {"stringValue": given}
+
+    def pairs(given: Any) -> list[dict[str, Any]]:
+        return [{"key": name, "value": value(each)} for name, each in given.items()]
+
+    rows = [
+        {
+            "traceId": each.trace_id,
+            "spanId": each.span_id,
+            "eventName": each.name,
+            "observedTimeUnixNano": str(each.nanos),
+            "attributes": pairs(each.attributes),
+            **({} if each.body is None else {"body": value(each.body)}),
+        }
+        for each in records
+    ]
+    resource = {"attributes": pairs({"service.name": "shop"})}
+    return json.dumps(
+        {"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": rows}]}]}
+    ).encode()
+
+
+def logs_protobuf(*records: LogRecord) -> bytes:
+    def value(given: Any) -> AnyValue:
+        match given:
+            case dict():
+                return AnyValue(kvlist_value=KeyValueList(values=pairs(given)))
+            case int():
+                return AnyValue(int_value=given)
+        return AnyValue(string_value=given)
+
+    def pairs(given: Any) -> list[KeyValue]:
+        return [KeyValue(key=name, value=value(each)) for name, each in given.items()]
+
+    request = ExportLogsServiceRequest()
+    resource = request.resource_logs.add()
+    resource.resource.attributes.extend(pairs({"service.name": "shop"}))
+    scope = resource.scope_logs.add()
+    for each in records:
+        row = ProtoRecord(
+            trace_id=bytes.fromhex(each.trace_id),
+            span_id=bytes.fromhex(each.span_id),
+            observed_time_unix_nano=each.nanos,
+            attributes=pairs(each.attributes),
+            event_name=each.name,
+        )
+        if each.body is not None:
+            row.body.CopyFrom(value(each.body))
+        scope.log_records.append(row)
+    written: bytes = request.SerializeToString()
+    return written
+
+
+async def take_logs(taking: Taking, *records: LogRecord) -> Any:
+    answer = await taking.intake.take_logs("main", logs_json(*records), wire.JSON, None)
+    assert answer is not None
+    return json.loads(answer)
+
+
+async def take_spans(taking: Taking, *spans: Any) -> Any:
+    answer = await taking.intake.take("main", as_json(spans), wire.JSON, None)
+    assert answer is not None
+    return json.loads(answer)
+
+
+def silent(id: str = SPAN, *, at: int = 0, **attributes: Any) -> Any:
+    """A call that tells its tokens and keeps its words to its events."""
+    used: dict[str, Any] = {"gen_ai__usage__input_tokens": 10, "gen_ai__request__model": "gpt-4o"}
+    return span(id=id, at=at, **used, **attributes)
+
+
+TALK = [said("system", "Be kind."), said("user", "hello"), chosen("hi!", at=1)]
+
+
+@pytest.mark.parametrize("media", wire.MEDIA_TYPES)
+def test_log_records_are_read_in_both_forms(media: str) -> None:
+    given = [*TALK, event("gen_ai.user.message", None)]
+    write = logs_json if media == wire.JSON else logs_protobuf
+
+    assert wire.log_records_of(write(*given), media) == given
+
+
+@pytest.mark.parametrize("order", list(permutations(["span", "events", "events again"])))
+async def test_events_and_their_span_are_one_call_in_any_order(
+    taking: Taking, order: tuple[str, ...]
+) -> None:
+    for each in order:
+        if each == "span":
+            assert await take_spans(taking, silent()) == {}
+        else:
+            assert await take_logs(taking, *TALK) == {}
+
+    assert taking.texts() == ["u:hello", "a:hi!"]
+    [head] = taking.heads()
+    assert (head.usage.calls, head.usage.input_tokens, head.message_count) == (1, 10, 2)
+
+
+async def test_the_words_of_several_calls_take_the_places_of_their_placeholders(
+    taking: Taking,
+) -> None:
+    await take_spans(taking, silent(), silent(OTHER, at=2))
+    assert taking.texts() == ["a:", "a:"]
+
+    await take_logs(
+        taking, said("user", "more", span_id=OTHER, at=2), chosen("done", span_id=OTHER, at=3)
+    )
+    assert taking.texts() == ["a:", "u:more", "a:done"]
+    await take_logs(taking, *TALK)
+
+    assert taking.texts() == ["u:hello", "a:hi!", "u:more", "a:done"]
+
+
+async def test_events_that_come_before_the_name_of_their_conversation_join_it(
+    taking: Taking,
+) -> None:
+    name: dict[str, Any] = {"gen_ai__conversation__id": "voyage"}
+    await take_spans(taking, silent(**name))
+    await take_logs(taking, *TALK)
+    second: dict[str, Any] = {"trace": "b" * 32, "span_id": OTHER}
+    await take_logs(
+        taking,
+        said("user", "hello", **second),
+        said("assistant", "hi!", **second),
+        said("user", "bye", at=4, **second),
+        chosen("see you", at=5, **second),
+    )
+    assert len(taking.heads()) == 2
+
+    await take_spans(taking, silent(OTHER, trace="b" * 32, at=4, **name))
+
+    [head] = [each for each in taking.heads() if each.trashed_at is None]
+    assert taking.texts(head) == ["u:hello", "a:hi!", "u:bye", "a:see you"]
+    assert (head.source.chat_id, head.usage.calls) == ("voyage", 2)
+    await take_logs(taking, chosen("one more thing", at=6, **second))
+    assert taking.texts(head)[-1] == "a:one more thing"
+
+
+async def test_events_outside_of_a_span_are_refused_by_number(taking: Taking) -> None:
+    answer = await take_logs(taking, said("user", "lost", span_id="", trace=""), *TALK)
+
+    assert answer["partialSuccess"]["rejectedLogRecords"] == "1"
+    assert "no span" in answer["partialSuccess"]["errorMessage"]
+    assert taking.texts() == ["u:hello", "a:hi!"]
+
+
+async def test_the_other_lines_of_a_programs_log_are_passed_over(taking: Taking) -> None:
+    line = LogRecord(TRACE, SPAN, "", BEGAN, {}, "Started.")
+    answer = await taking.intake.take_logs("main", logs_json(line), wire.JSON, None)
+
+    assert answer == b"{}"
+    assert taking.heads() == []
+
+
+async def test_events_without_words_leave_the_placeholder(taking: Taking) -> None:
+    await take_spans(taking, silent())
+
+    await take_logs(
+        taking,
+        event("gen_ai.user.message", None),
+        event("gen_ai.tool.message", {"id": "c1"}),
+        event("gen_ai.choice", {"index": 0, "message": {"role": "assistant"}}),
+    )
+
+    [head] = taking.heads()
+    assert head.message_count == 1
