@@ -184,6 +184,62 @@ def test_three_wait_for_a_platform_and_no_more(store: Store) -> None:
     assert asks_in(store, clock, "e")
 
 
+def test_strangers_cannot_keep_the_places_from_others(store: Store) -> None:
+    """S10: however often they ask, a newcomer gets a place after ten minutes, and they get none meanwhile."""
+    clock = FakeClock()
+    for stranger in "abc":
+        assert asks_in(store, clock, stranger, access.code_of(ord(stranger)))
+    clock.tick(599)
+    assert not asks_in(store, clock, "guest")
+    clock.tick(1)
+    # They renew their codes; that does not renew their places.
+    assert [asks_in(store, clock, each, access.code_of(ord(each))) for each in "abc"] == [True] * 3
+    assert asks_in(store, clock, "guest")
+    waiting = store.read(access.pairings, profile="main", now=clock.now()).result()
+    again = [asks_in(store, clock, "a") for _ in range(3)]
+    gone = approves(store, clock, access.code_of(ord("a")))
+    let_in = approves(store, clock, CODE)
+    clock.tick(3000)
+
+    assert sorted(each[1] for each in waiting) == ["b", "c", "guest"]
+    assert again == [False] * 3, "who lost a place waits for the end of the hour"
+    assert gone is None
+    assert let_in is not None
+    assert let_in.person_id == "guest"
+    assert asks_in(store, clock, "a"), "a new hour"
+
+
+def test_the_owner_lets_someone_in_whoever_fills_the_places(store: Store) -> None:
+    """S10: by id, without a code, even while wrong codes lock the approval."""
+    clock = FakeClock()
+    when = occasion(clock, SequentialIds("owner"))
+    for stranger in "abc":
+        assert asks_in(store, clock, stranger, access.code_of(ord(stranger)))
+    for _ in range(access.WRONG_CODES):
+        assert approves(store, clock, "WRONG234") is None
+    with pytest.raises(RetryLater):
+        approves(store, clock, CODE)
+
+    store.write(access.permit, "loopback", "guest", profile="main", when=when).result()
+
+    guest = Person("guest")
+    assert store.read(access.is_permitted, "loopback", guest, profile="main").result()
+
+
+async def test_each_platform_has_places_of_its_own(store: Store) -> None:
+    clock = FakeClock()
+    when = occasion(clock, SequentialIds("x"))
+    for stranger in "abc":
+        assert asks_in(store, clock, stranger)
+
+    elsewhere = await store.write(
+        access.ask, "telegram", Person("guest"), profile="main", code=CODE, when=when
+    )
+
+    assert elsewhere
+    assert not asks_in(store, clock, "guest")
+
+
 def test_a_code_is_good_for_an_hour(store: Store) -> None:
     """A-1."""
     clock = FakeClock()

@@ -19,6 +19,8 @@ CODE_LENGTH = 8
 CODE_LIFE = timedelta(hours=1)
 MOST_PENDING = 3
 ASK_AGAIN_AFTER = timedelta(minutes=10)
+# How long a request keeps its place when others want it.
+PLACE_FOR = timedelta(minutes=10)
 WRONG_CODES = 5
 LOCKED_FOR = timedelta(hours=1)
 _NOT_IN_CODE = re.compile(f"[^{CODE_ALPHABET}]")
@@ -90,18 +92,35 @@ def permits(tx: Tx, *, profile: str) -> list[Permit]:
 
 
 def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, when: Occasion) -> bool:
-    """Note a stranger's request under a fresh code; False when enough was asked for."""
+    """Note a stranger's request under a fresh code; False when enough was asked for.
+
+    There are a few places for each platform, and one for a person. When all are taken, whoever has had one for
+    `PLACE_FOR` makes room for a newcomer, and has no other before the hour is over:
+    nobody can fill the places for long.
+    """
     now = to_micros(when.now)
     tx.one("lock_key", profile=profile, key=f"pairing/{platform}")
-    tx.run("delete_old_pairings", now=now)
+    tx.run("delete_old_pairings", now=now, before=to_micros(when.now - CODE_LIFE))
     earlier = tx.one(
         "get_pairing", profile=profile, platform=platform, person_id=_id(person.stable_id)
     )
-    if earlier is not None and when.now - from_micros(earlier[0]) < ASK_AGAIN_AFTER:
-        return False
-    pending = tx.one("count_pairings", profile=profile, platform=platform, now=now)
-    if earlier is None and pending is not None and pending[0] >= MOST_PENDING:
-        return False
+    if earlier is not None:
+        expires_at = from_micros(earlier[1])
+        if expires_at <= when.now:
+            return False  # someone else has their place now; they may ask again in a new hour
+        if when.now - (expires_at - CODE_LIFE) < ASK_AGAIN_AFTER:
+            return False
+    else:
+        pending = tx.one("count_pairings", profile=profile, platform=platform, now=now)
+        is_full = pending is not None and pending[0] >= MOST_PENDING
+        if is_full and not tx.run(
+            "make_room_for_pairing",
+            profile=profile,
+            platform=platform,
+            now=now,
+            before=to_micros(when.now - PLACE_FOR),
+        ):
+            return False
     tx.run(
         "insert_pairing",
         profile=profile,

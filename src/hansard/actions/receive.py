@@ -1,13 +1,14 @@
 """Into the inbox: durable before it is acknowledged, and only once."""
 
+import hashlib
 from dataclasses import dataclass
 
 from hansard.actions import routing
-from hansard.actions.log import check_idem
+from hansard.actions.log import MAX_IDEM, check_idem
 from hansard.clock import Occasion
 from hansard.model.arrival import Arrival
 from hansard.model.entry import Message
-from hansard.model.key import SessionKey
+from hansard.model.key import SessionKey, check_length, check_person
 from hansard.model.place import Source, escape
 from hansard.store import arrivals
 from hansard.store.database import RaceLost, Tx
@@ -34,6 +35,8 @@ def receive(
 
     A platform's message id names a message within its chat; without any key it is new each time.
     """
+    check_length(key)
+    check_person(source.person)
     id = when.new_id()
     name = idem or platform_idem(source) or f"arrival/{id}"
     check_idem(name)
@@ -63,7 +66,12 @@ def platform_idem(source: Source) -> str | None:
     if source.platform_message_id is None:
         return None
     where = (source.platform, source.chat_id or source.user_id or "", source.platform_message_id)
-    return "/".join(escape(each) for each in where)
+    name = "/".join(escape(each) for each in where)
+    if len(name) <= MAX_IDEM:
+        return name
+    # Whoever wrote the message chose none of this: a long id is kept by its hash.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{escape(source.platform)[:100]}/sha256/{digest}"
 
 
 def waiting_keys(tx: Tx, *, profile: str, limit: int) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hansard.actions import refusals, titles
 from hansard.clock import Occasion, to_micros
 from hansard.errors import Conflict, NotAllowed, NotFound
-from hansard.model.key import SessionKey
+from hansard.model.key import SessionKey, check_length
 from hansard.model.place import Source
 from hansard.model.reset import ResetPolicy, ResetReason
 from hansard.model.session import EndReason, Kind, Lineage, Opening, SessionHead, Shelf, TitleBy
@@ -53,6 +53,7 @@ def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, when:
 
     The caller appends in the same transaction, so that no session exists without a message.
     """
+    check_length(key)
     return onward(tx, key, locked(tx, key), source, policy=policy, when=when)
 
 
@@ -105,6 +106,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, when: Occasion) -> S
     """Point a key at another session: the old one ends, the target goes on."""
     if target.profile != key.profile:
         raise NotAllowed("A key cannot be pointed at a session of another profile.")
+    check_length(key)
     lock(tx, key)
     old = current(tx, key)
     # In the order of their numbers: two people who change places must not wait for each other.

@@ -13,7 +13,7 @@ from hansard.engine.parts import Parts
 from hansard.engine.settings import TRUSTED, Door, Strangers, WhileRunning
 from hansard.errors import HansardError, RetryLater, StoreUnavailable
 from hansard.model.entry import Message
-from hansard.model.key import SessionKey
+from hansard.model.key import SessionKey, check_person
 from hansard.model.part import Text
 from hansard.model.place import ChatType, Source
 from hansard.store.database import Tx
@@ -120,6 +120,7 @@ def take_in(
 
     `vouched`: someone who may do so lets this message in.
     """
+    check_person(source.person)
     if not vouched and not may_enter(tx, parts, source):
         return _turn_away(tx, parts, source, code=code, when=when)
     key = parts.key(source)

@@ -6,9 +6,13 @@ from functools import lru_cache
 from typing import Self
 
 from hansard.errors import BadInput
-from hansard.model.place import NAMED, TERMINAL, WEB, ChatType, Source, escape, unescape
+from hansard.model.place import NAMED, TERMINAL, WEB, ChatType, Person, Source, escape, unescape
 
 DEFAULT_PROFILE = "main"
+# An entry of an index of PostgreSQL has at most 2,704 bytes, with the profile and the rest of the row.
+MAX_KEY_BYTES = 2_000
+MAX_PERSON_BYTES = 1_000
+_MOST_BYTES_PER_CHARACTER = 4
 
 _PROFILE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _LABELS = ("chat", "thread", "person")
@@ -87,6 +91,37 @@ class SessionKey:
         if str(key) != text:
             raise BadInput("this is not how a session key is printed")
         return key
+
+
+def check_length(key: SessionKey) -> None:
+    """Refuse a key that an index of PostgreSQL could not hold; on SQLite too, so that both take the same messages.
+
+    Letters count by their bytes: an accent of its own (a combining mark) has two or three, an emoji twelve.
+    """
+    printed = str(key)
+    if len(printed) <= MAX_KEY_BYTES // _MOST_BYTES_PER_CHARACTER:
+        return
+    size = len(printed.encode("utf-8", "surrogatepass"))
+    if size <= MAX_KEY_BYTES:
+        return
+    ids = {"chat id": key.chat, "thread id": key.thread, "person id": key.person}
+    name, longest = max(ids.items(), key=lambda each: len(each[1] or ""))
+    taken = len(escape(longest or "").encode("utf-8", "surrogatepass"))
+    raise BadInput(
+        f"The {name} is too long: its {len(longest or ''):,} characters take {taken:,} bytes, and all ids of a "
+        f"conversation together may take about {MAX_KEY_BYTES:,}. Nothing was written."
+    )
+
+
+def check_person(person: Person | None) -> None:
+    """Refuse a person's id that is too long to be counted or let in by."""
+    for id in () if person is None else (person.id, person.stable_id):
+        size = len(id.encode("utf-8", "surrogatepass"))
+        if size > MAX_PERSON_BYTES:
+            raise BadInput(
+                f"The person id is too long: its {len(id):,} characters take {size:,} bytes; "
+                f"{MAX_PERSON_BYTES:,} at most. Nothing was written."
+            )
 
 
 @lru_cache(maxsize=1000)

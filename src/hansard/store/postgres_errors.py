@@ -4,6 +4,7 @@ import psycopg
 from psycopg import errors as pg
 
 from hansard.errors import (
+    BadInput,
     Committed,
     Conflict,
     Damaged,
@@ -41,6 +42,10 @@ def translate(error: psycopg.Error, *, committed: Committed = "no") -> HansardEr
         case pg.QueryCanceled() | pg.LockNotAvailable():
             return RetryLater(
                 f"PostgreSQL was too busy ({reason}); nothing was written. Try again."
+            )
+        case pg.ProgramLimitExceeded():
+            return BadInput(
+                f"A name or an id in it is too long for PostgreSQL ({reason}); nothing was written."
             )
         case pg.IntegrityError():
             return Conflict(f"The record does not allow that ({reason}); nothing was changed.")

@@ -1,16 +1,20 @@
 """Turns: begun durably, fenced, ended in one step (rules T-1 to T-5, I8, I11, I26)."""
 
+import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from hansard.actions import deliver, log, receive, sweep, turns
+from hansard.actions.say import Saying, say_here
 from hansard.actions.turns import Begun, Claim, Ending, Reply
 from hansard.errors import BadInput, Conflict, NotFound, TurnLost
 from hansard.model.arrival import ArrivalState
 from hansard.model.entry import Message, Role, message
 from hansard.model.part import Text
-from hansard.model.place import Channel
+from hansard.model.place import Channel, Source
+from hansard.model.reset import ResetPolicy
 from hansard.model.turn import Turn, TurnState
 from hansard.model.usage import Usage
 from hansard.store import arrivals, deliveries
@@ -129,6 +133,33 @@ class InboxSuite(Suite):
             world.arrive(ANN, "x", idem=idem)
 
         assert world.begin(ANN) is None
+
+    @pytest.mark.parametrize("field", ["chat_id", "thread_id", "user_id"])
+    def test_an_id_that_is_too_long_is_refused_with_its_size(
+        self, world: World, field: str
+    ) -> None:
+        """Combining marks: few letters to the eye, many bytes in an index. Alike on both databases."""
+        chance = random.Random(1)
+        marks = "".join(chr(chance.randrange(0x300, 0x34F)) for _ in range(2000))
+        ids: dict[str, Any] = {"chat_id": "1", "user_id": "7"} | {field: f"e{marks}"}
+        source = Source("telegram", **ids)
+        what = {"chat_id": "chat id", "thread_id": "thread id", "user_id": "person id"}[field]
+        saying = Saying(message("user", "hello"))
+
+        with refused(BadInput, f"The {what} is too long", "2,001 characters", "bytes"):
+            world.arrive(source, "hello")
+        if field != "user_id":  # of a direct message the chat is enough
+            given: dict[str, Any] = {"policy": ResetPolicy(), "when": world.when()}
+            with refused(BadInput, f"The {what} is too long"):
+                world.write(say_here, world.key(source), source, saying, **given)
+
+    def test_ids_of_hundreds_of_letters_are_taken(self, world: World) -> None:
+        chat, thread = "\u00e9\u0301" * 200, "a" * 500
+        source = Source("telegram", chat, thread_id=thread, platform_message_id="m" * 5000)
+
+        assert world.arrive(source, "hello")
+        assert not world.arrive(source, "hello"), "it is known by its long message id"
+        assert world.begin(source) is not None
 
 
 class TurnSuite(Suite):

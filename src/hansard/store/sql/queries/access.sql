@@ -19,7 +19,7 @@ SELECT platform, person_id, name, given_at, given_by FROM permits WHERE profile 
 INSERT INTO pairings (profile, platform, person_id, name, code_hash, asked_at, expires_at)
 VALUES (:profile, :platform, :person_id, :name, :code_hash, :at, :expires_at)
 ON CONFLICT (profile, platform, person_id) DO UPDATE SET name = excluded.name, code_hash = excluded.code_hash,
-    asked_at = excluded.asked_at, expires_at = excluded.expires_at;
+    expires_at = excluded.expires_at;
 
 -- name: get_pairing
 SELECT asked_at, expires_at FROM pairings
@@ -36,8 +36,16 @@ WHERE profile = :profile AND expires_at > :now ORDER BY asked_at;
 DELETE FROM pairings WHERE profile = :profile AND code_hash = :code_hash AND expires_at > :now
 RETURNING platform, person_id, name;
 
+-- name: make_room_for_pairing
+-- The oldest request that has had its time loses its place. Its row stays, so that it does not come back at once.
+UPDATE pairings SET expires_at = :now WHERE profile = :profile AND platform = :platform AND person_id = (
+    SELECT person_id FROM pairings
+    WHERE profile = :profile AND platform = :platform AND expires_at > :now AND asked_at <= :before
+    ORDER BY asked_at, person_id LIMIT 1
+);
+
 -- name: delete_old_pairings
-DELETE FROM pairings WHERE expires_at <= :now;
+DELETE FROM pairings WHERE expires_at <= :now AND asked_at <= :before;
 
 -- name: get_guard
 SELECT wrong_codes, locked_until FROM pairing_guards WHERE profile = :profile;
