@@ -212,6 +212,7 @@ def test_a_chat_begun_in_a_projects_view_is_in_that_project(empty: Served, visit
     seen = visit(empty)
     page = seen.page
     page.get_by_role("button", name="Garden 0").click()
+    page.get_by_role("link", name="New chat").click()
     expect(page.get_by_text("It will be in the project Garden.")).to_be_visible()
 
     seen.asks("What about the roses?")
@@ -222,6 +223,28 @@ def test_a_chat_begun_in_a_projects_view_is_in_that_project(empty: Served, visit
     id = page.url.partition("/s/")[2].partition("?")[0]
     with open_house(home=str(empty.home)) as house:
         assert house.head(id).project == "Garden"
+
+
+def test_a_new_chat_by_its_key_stays_in_the_project_of_the_open_session(
+    empty: Served, visit: Visitor
+) -> None:
+    with open_house(home=str(empty.home)) as house:
+        house.writing(projects.add, "Garden", profile="main", when=house.occasion()).result()
+        id = house.new_session(title="Roses").append("user", "hello").session_id
+        house.writing(projects.move, id, "Garden", profile="main").result()
+    page = visit(empty, f"/s/{id}?project=Garden&shelf=all").page
+    row(page, "Roses").focus()
+
+    page.keyboard.press("n")
+
+    expect(page).to_have_url(f"{empty.address}/?project=Garden")
+    expect(page.get_by_text("It will be in the project Garden.")).to_be_visible()
+
+
+def test_an_empty_trash_is_called_empty(empty: Served, visit: Visitor) -> None:
+    page = visit(empty, "/?shelf=trash").page
+
+    expect(page.get_by_text("The trash is empty.")).to_be_visible()
 
 
 def test_the_filter_offers_a_model_that_no_listed_session_has(

@@ -89,3 +89,15 @@ def test_a_chat_on_a_phone(talking: Served, visit: Visitor) -> None:
     expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
     size = page.get_by_role("textbox", name=WRITE).evaluate("box => getComputedStyle(box).fontSize")
     assert float(size.removesuffix("px")) >= 16
+
+
+@pytest.mark.parametrize("path", ["/", "/usage", "/live", "/import", "/settings", "/search?q=disk"])
+def test_nothing_is_wider_than_the_narrowest_phone(
+    lived_in: Served, visit: Visitor, path: str
+) -> None:
+    page = visit(lived_in, "/search", phone=True).page
+    page.set_viewport_size({"width": 320, "height": 640})
+    page.goto(lived_in.address + path)
+    expect(page.locator(".item, .page h1").first).to_be_visible()
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 320

@@ -63,7 +63,7 @@ class List {
   private nextPage: Promise<void> | null = null
 
   filters = $derived(Object.fromEntries(FILTERS.map((name) => [name, router.route.query.get(name)])) as Filters)
-  isFiltered = $derived(FILTERS.some((name) => router.route.query.get(name)))
+  isFiltered = $derived(FILTERS.some((name) => this.filters[name] && !(name === 'shelf' && this.filters.shelf === 'chats')))
   all = $derived([...this.pinned, ...this.items.filter((head) => !this.pinned.some((each) => each.id === head.id))])
   chosen = $derived([...this.selected].map((id) => this.find(id)).filter((head): head is Head => !!head))
 
@@ -167,10 +167,12 @@ class List {
     this.kids = { ...this.kids, [parent.id]: page.items.filter((head) => head.lineage === 'subagent') }
   }
 
-  /** A head as it is now: changed in place, moved to where it belongs, or gone from this shelf. */
+  /** What came of something that was done here: changed in place, moved to where it belongs, or gone from this shelf. */
   take(head: Head): void {
     this.news.delete(head.id)
-    this.takeAll([head])
+    // Whoever brings a session back sees it at once, wherever the pointer rests.
+    this.waiting = this.waiting.filter((each) => each.id !== head.id)
+    this.takeAll([head], true)
   }
 
   /** What the stream tells is taken together: an import tells of thousands. */
@@ -184,14 +186,14 @@ class List {
     }, NEWS_MS)
   }
 
-  private takeAll(heads: Head[]): void {
+  private takeAll(heads: Head[], isOwn = false): void {
     const known = new Map([...Object.values(this.kids).flat(), ...this.pinned, ...this.items].map((head) => [head.id, head]))
     const fresh: Head[] = []
     for (const head of heads) {
       const old = known.get(head.id)
       // Only lists say how many subagents there are; an answer to a change does not.
       const now = { ...(old ? { subagents: old.subagents, failed: old.failed } : {}), ...head } as Head
-      if (this.frozen && !old) this.waiting.push(now)
+      if (this.frozen && !old && !isOwn) this.waiting.push(now)
       else fresh.push(now)
     }
     if (heads.some((head) => !this.fits(head))) this.recount()

@@ -90,9 +90,17 @@ export const router = new Router()
 
 /** The list's filters stay in the address while a session is open. */
 export function sessionPath(id: string, seq?: number | null): string {
-  const query = new URLSearchParams(router.route.page === 'workbench' ? router.route.query : [])
   // What belongs to one session stays with it.
-  for (const name of ['q', 'branch']) query.delete(name)
-  const text = query.toString()
-  return `/s/${encodeURIComponent(id)}${text ? `?${text}` : ''}${seq ? `#m${seq}` : ''}`
+  return `/s/${encodeURIComponent(id)}${listQuery((name) => name !== 'q' && name !== 'branch')}${seq ? `#m${seq}` : ''}`
+}
+
+/** Where a new chat begins: in the project that is looked at. Other filters would hide it from its own list. */
+export function newPath(): string {
+  return `/${listQuery((name) => name === 'project' || name === 'sort')}`
+}
+
+function listQuery(keeps: (name: string) => boolean): string {
+  const query = router.route.page === 'workbench' ? [...router.route.query].filter(([name]) => keeps(name)) : []
+  const text = new URLSearchParams(query).toString()
+  return text ? `?${text}` : ''
 }
