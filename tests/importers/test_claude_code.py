@@ -451,6 +451,25 @@ def test_without_names_of_parents_the_order_of_the_file_is_the_conversation(
     archive.check()
 
 
+def test_calls_without_any_name_are_each_paid(
+    archive: Archive, importer: Observed, tape: Tape
+) -> None:
+    for words in ("Find leeks.", "And beans."):
+        tape.prompt(words)
+        tape.answer(text("Here."), tokens=(10, 50, 0, 0))
+    for line in tape.lines:
+        for name in ("uuid", "parentUuid", "requestId"):
+            line.pop(name, None)
+        line["message"].pop("id", None)
+    tape.write()
+
+    take(archive, importer, tape.path)
+
+    used = archive.session(TOOL, tape.session_id).usage
+    assert (used.calls, used.input_tokens) == (2, 20)
+    assert archive.texts(TOOL, tape.session_id) == ["Find leeks.", "Here.", "And beans.", "Here."]
+
+
 def test_the_last_line_of_an_answer_has_the_right_output(
     archive: Archive, importer: Observed, tape: Tape
 ) -> None:

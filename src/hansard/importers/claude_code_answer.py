@@ -22,6 +22,7 @@ class Growing:
     __slots__ = (
         "_at",
         "_blocks",
+        "_call",
         "_last",
         "_parent",
         "_used",
@@ -34,10 +35,18 @@ class Growing:
     )
 
     def __init__(
-        self, line: Line, id: str, message_id: str, *, parent: str | None, at: datetime, start: int
+        self,
+        line: Line,
+        id: str,
+        message_id: str,
+        *,
+        call: str,
+        parent: str | None,
+        at: datetime,
+        start: int,
     ) -> None:
         self.id, self.message_id, self.start = id, message_id, start
-        self._parent, self._at = parent, at
+        self._call, self._parent, self._at = call, parent, at
         self._blocks = content_of((line.message or _EMPTY).content)
         self.line = self._last = self._used = line
         self.followers: list[Said] = []
@@ -75,7 +84,7 @@ class Growing:
             parent=self._parent,
             model=None if message.model == _SYNTHETIC else message.model,
             finish_reason="error" if self._last.isApiErrorMessage else message.stop_reason,
-            usage=_usage(self._used, self._at),
+            usage=_usage(self._used, self._at, self._call),
         )
 
 
@@ -91,13 +100,12 @@ def call_ids(message: Answer) -> list[tuple[str, str]]:
     return found
 
 
-def _usage(line: Line, at: datetime) -> Sequence[Used]:
+def _usage(line: Line, at: datetime, name: str) -> Sequence[Used]:
     """What the call used: billed once, in however many files and lines it stands."""
     message = line.message or _EMPTY
     tokens, model = message.usage, message.model
     if tokens is None or model is None or model == _SYNTHETIC:
         return ()
-    name = message.id or line.uuid
     written, kept = _whole(tokens.cache_creation_input_tokens), tokens.cache_creation
     used = Used(
         call_id=f"{TOOL}:{name}:{line.requestId}" if line.requestId else f"{TOOL}:{name}",

@@ -203,9 +203,15 @@ class Reader:
             # An agent may work for long without a word from anyone.
             self._put_mark(begin, before=1)
         id = line.uuid or f"{name}@{self._number}"
+        message_id = None if line.message is None else line.message.id
         # What comes late, after something else was said, is a message of its own.
         parent = FOLLOWS if name == self._last_answer else self._parent(line)
-        self._growing = growing = Growing(line, id, name, parent=parent, at=self._at, start=begin)
+        # Files that others wrote may name neither calls nor lines: their place names them.
+        session = self._who.session_id or line.sessionId or self._native_id or "session"
+        call = message_id or line.uuid or f"{session}:{self._who.agent or ''}:{name}"
+        self._growing = growing = Growing(
+            line, id, name, call=call, parent=parent, at=self._at, start=begin
+        )
         self._place(line, id)
         self._tip = id
         return growing

@@ -95,7 +95,7 @@ class _Session:
 
     def take(self, line: Json, place: str) -> None:
         """Take one line."""
-        id = shape.name(line.get("uuid")) or place
+        id = shape.name(line.get("uuid")) or f"{line.get('sessionId')} {place}"
         self._first = self._first or line
         self._at = times.of(line.get("timestamp")) or self._at
         self._began = self._began or self._at
