@@ -1,6 +1,7 @@
 """Hansard: the session layer for AI agents."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from hansard.model.usage import Usage
 
 __version__ = "0.1.0"
+
+NOT_ON_WINDOWS = (
+    "Hansard runs on Linux and macOS, not on Windows itself: use it in WSL (`wsl --install`)."
+)
 
 __all__ = [
     "Ambiguous",
@@ -79,6 +84,8 @@ _CALLED_THERE = {"open": "open_house"}
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'hansard' has no attribute {name!r}")
+    if sys.platform == "win32" and _HOME_OF[name].startswith("hansard.app"):
+        raise importlib.import_module("hansard.errors").StoreUnavailable(NOT_ON_WINDOWS)
     value = getattr(importlib.import_module(_HOME_OF[name]), _CALLED_THERE.get(name, name))
     globals()[name] = value
     return value

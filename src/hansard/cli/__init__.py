@@ -2,7 +2,13 @@
 
 import gc
 import signal
+import sys
 from contextlib import suppress
+
+from hansard import NOT_ON_WINDOWS
+
+if sys.platform == "win32":
+    sys.exit(NOT_ON_WINDOWS)
 
 # What a command loads stays. Looked at after every 700 new objects, as usual, it takes a tenth of a
 # short command's time.

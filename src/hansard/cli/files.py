@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hansard.errors import BadInput, Conflict, HansardError, NotFound
+from hansard.store import filesystem
 
 
 def write_pieces(path: Path, pieces: Iterable[str], *, force: bool) -> int:
@@ -26,7 +27,7 @@ def _write(draft: Path, path: Path, pieces: Iterable[str]) -> int:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(pieces)
             file.flush()
-            os.fsync(file.fileno())
+            filesystem.sync(file.fileno())
             written = file.tell()
         os.replace(draft, path)
     except BaseException:

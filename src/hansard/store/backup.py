@@ -26,7 +26,7 @@ from hansard.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from hansard.store import copying, identity, migrate, sqlite_file
+from hansard.store import copying, filesystem, identity, migrate, sqlite_file
 from hansard.store.database import Store, Tx
 from hansard.store.opening import open_store
 from hansard.store.sqlite import SqliteStore
@@ -189,7 +189,7 @@ def sync(path: str) -> None:
     """Bring a file or a directory to the disk. Never a live database: closing it drops locks."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        filesystem.sync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -1,5 +1,7 @@
 """What lies under a path: the kind of file system, the room that is left, who may read."""
 
+import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -43,6 +45,21 @@ def free_bytes(path: str) -> int:
     """The room left for us on the file system of a directory."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
+
+
+def sync(descriptor: int) -> None:
+    """Bring what was written to an open file, or the entries of a directory, to the disk itself."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync stops at the drive's cache
+    if full is not None:
+        try:
+            fcntl.fcntl(descriptor, full)
+        except OSError as error:
+            # A file system that does not know it, or a directory: fsync is all there is.
+            if error.errno not in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
+                raise
+        else:
+            return
+    os.fsync(descriptor)
 
 
 def mode(path: str) -> int | None:

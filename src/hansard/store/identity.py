@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from hansard.errors import StoreUnavailable
+from hansard.store import filesystem
 
 
 def check(path: str, *, there: bool) -> None:
@@ -62,5 +63,5 @@ def write(path: str, store_id: str) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump({"store_id": store_id}, file)
         file.flush()
-        os.fsync(file.fileno())
+        filesystem.sync(file.fileno())
     os.replace(draft, target)

@@ -1,4 +1,7 @@
 PRAGMA synchronous = FULL;
+-- On macOS a plain fsync leaves what was written in the drive's own cache; elsewhere these say nothing.
+PRAGMA fullfsync = ON;
+PRAGMA checkpoint_fullfsync = ON;
 PRAGMA foreign_keys = ON;
 PRAGMA trusted_schema = OFF;
 PRAGMA wal_autocheckpoint = 0;
