@@ -465,3 +465,12 @@ def test_a_log_of_the_agent_is_read_where_nothing_else_has_the_session(
     assert folder.unknown == ()
     assert [each.added for each in alone.outcomes] == [1]
     as_before(archive, home)
+
+
+def test_a_transcript_that_names_no_time_has_that_of_its_file(archive: Archive, home: Path) -> None:
+    path = write.transcript(home / "sessions" / "s1.jsonl", texts("a", "b"))
+    os.utime(path, (NOON, NOON))
+
+    take(archive, home)
+
+    assert archive.session("hermes", "s1").began_at.timestamp() == NOON

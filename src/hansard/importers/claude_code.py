@@ -62,8 +62,14 @@ class ClaudeCode:
         """A file of which a line in its beginning is the program's."""
         if path.suffix != ".jsonl" or not files.is_file(path):
             return False
-        first = list(json_lines.first_objects(path))
-        return any(map(_is_line, first)) and not any(map(_is_of_qwen, first))
+        is_known = False
+        for line in json_lines.first_objects(path):
+            if _is_of_qwen(line):
+                return False
+            is_known = is_known or _is_line(line)
+            if is_known and isinstance(line.get("message"), dict):
+                break
+        return is_known
 
     def find(self, place: Path) -> Iterator[Unit]:
         """The sessions, those that others were copied from first, then their agents."""

@@ -15,6 +15,9 @@ from hansard.store.blobs import hash_of
 MAX_DEPTH = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = 7 * 10**15
+# So much of a file's beginning is read at once, where it will be asked for again.
+_KEPT = 64 * 1024
+_heads: ContextVar[dict[Path, tuple[bytes, int]] | None] = ContextVar("heads")
 _closed: ContextVar[list[tuple[Path, str]]] = ContextVar("closed")
 # Not on every system: a pipe must not hold us up, a link must not lead us away.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -34,11 +37,32 @@ def opened(path: Path, *, buffer: int = -1) -> BinaryIO:
 
 def head(path: Path, size: int = 4096) -> bytes:
     """The first bytes of a file; none when it cannot be read."""
+    kept = _heads.get(None)
+    if kept is None:
+        return _head(path, size)
+    data, asked = kept.get(path, (b"", 0))
+    if asked < size and (asked == 0 or len(data) == asked):
+        asked = max(size, _KEPT)
+        kept[path] = data, _ = _head(path, asked), asked
+    return data[:size]
+
+
+def _head(path: Path, size: int) -> bytes:
     try:
         with opened(path) as file:
             return file.read(size)
     except (BadInput, OSError):
         return b""
+
+
+@contextmanager
+def keeping_heads() -> Iterator[None]:
+    """Read the beginning of each file once meanwhile: many ask for that of the same one."""
+    before = _heads.set({})
+    try:
+        yield
+    finally:
+        _heads.reset(before)
 
 
 def stamp_of(*paths: Path) -> str:

@@ -99,7 +99,7 @@ class Home:
             yield Chain((Row(id, {}),), parent, lineage)
 
     def _talk(self, chain: Chain) -> Unit:
-        beside = [path for row in chain.rows for path in self._files_of(row.id)]
+        beside = [path for row in chain.rows for path in self.files_of(row.id)]
         told = [(row.facts, row.prints) for row in chain.rows]
         entries = [self.index.entries.get(row.id) for row in chain.rows if not row.facts]
         stamp = hash_of(repr((told, entries)).encode("utf-8", "surrogatepass"))[:32]
@@ -115,7 +115,8 @@ class Home:
             hint=(self, chain),
         )
 
-    def _files_of(self, id: str) -> Iterator[Path]:
+    def files_of(self, id: str) -> Iterator[Path]:
+        """The files that tell of a session, but for the database."""
         if id in self.exported:
             yield self.exported[id][0]
         if id in self.transcripts:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from hansard.errors import BadInput
-from hansard.importers import hermes_message, hermes_usage, hermes_web
+from hansard.importers import files, hermes_message, hermes_usage, hermes_web
 from hansard.importers.base import (
     FOLLOWS,
     Begin,
@@ -117,7 +117,7 @@ class Talk:
         """One message behind the other; what was taken back is left before the next that stands."""
         standing: str | None = None
         is_off = False
-        at = self._began() or _EPOCH
+        at = self._began()
         for step in self._plan:
             at = step.at or at
             parent: str | None = FOLLOWS
@@ -151,7 +151,7 @@ class Talk:
         """The way that stands, after those that do not: taken back, or only in a copy."""
         way: list[tuple[Step, list[Said | Compacted]]] = []
         off: list[Said | Compacted] = []
-        at = self._began() or _EPOCH
+        at = self._began()
         for step in self._plan:
             at = step.at or at
             items = list(self._say(step, playback, at))
@@ -180,7 +180,7 @@ class Talk:
         same = {ours: way[theirs][1] for ours, theirs in pairs}
         playback = Playback([tape])
         items: list[Said | Compacted] = []
-        at = self._began() or _EPOCH
+        at = self._began()
         for number, step in enumerate(steps):
             at = step.at or at
             items += same.get(number) or list(self._say(step, playback, at))
@@ -196,13 +196,16 @@ class Talk:
             parent = Parent(native_id=chain.parent, lineage=chain.lineage)
         return Begin(native_id=chain.id, began_at=self._began(), kind=chain.kind, parent=parent)
 
-    def _began(self) -> datetime | None:
+    def _began(self) -> datetime:
+        """When it began; of what names no time, when its file was last written."""
         first = self._chain.rows[0]
         entry = self._home.index.entries.get(first.id, {})
         said = next((step.at for step in self._plan if step.at is not None), None)
         web = [hermes_web.began_at(session.facts) for _, session in self._web]
+        paths = [file for row in self._chain.rows for file in self._home.files_of(row.id)]
+        written = min(map(files.changed_at, paths), default=_EPOCH)
         known = [first.began, local(entry.get("created_at")), *web, said]
-        return next((each for each in known if each is not None), None)
+        return next((each for each in known if each is not None), written)
 
     def _usage(self) -> list[Usage]:
         """The ledger's rows: the database has the word, then the index, then the web session."""

@@ -17,7 +17,7 @@ from hansard.importers.base import Importer, Unit, Where
 from hansard.store.foreign import ForeignDatabase, is_sqlite
 
 # A folder that someone names is searched for so many files, and not in these folders.
-MOST_FILES = 200_000
+MOST_FILES = 100_000
 PASSED_OVER = frozenset(
     {
         *(".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", "site-packages"),
@@ -47,7 +47,8 @@ class Recogniser:
     def tool_of(self, path: Path) -> Importer | None:
         """The importer whose format a file has; None when it is nobody's."""
         if path not in self._known:
-            self._known[path] = registry.recognise(path) if _may_be_record(path) else None
+            with files.keeping_heads():
+                self._known[path] = registry.recognise(path) if _may_be_record(path) else None
         return self._known[path]
 
     def refusal(self, importer: Importer, path: Path) -> str | None:

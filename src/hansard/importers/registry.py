@@ -1,6 +1,7 @@
 """Every importer by its name; each is loaded when it is asked for."""
 
 import importlib
+from functools import cache
 from pathlib import Path
 
 from hansard.errors import NotFound
@@ -39,9 +40,10 @@ def importer(name: str) -> Importer:
     return found
 
 
-def importers() -> list[Importer]:
+@cache
+def importers() -> tuple[Importer, ...]:
     """All of them."""
-    return [importer(name) for name in NAMES]
+    return tuple(importer(name) for name in NAMES)
 
 
 def recognise(path: Path) -> Importer | None:
