@@ -2,6 +2,9 @@
 
 import random
 import shutil
+import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -22,6 +25,7 @@ from hansard.store.database import Store
 from hansard.store.opening import open_store
 from hansard.testing.world import World
 from tests.cli.conftest import Program
+from tests.cli.test_serve import serving as serving_process
 from tests.store.raw import execute
 from tests.web.conftest import API, served
 
@@ -291,3 +295,36 @@ def test_a_purged_session_and_what_its_forks_keep_of_it_are_no_damage(url: str) 
     assert store.damage is None
     assert world.session("writing goes on")
     store.close()
+
+
+def test_a_server_that_was_not_stopped_cleanly_looks_for_damage_by_itself(
+    template: Template, tmp_path: Path
+) -> None:
+    home = tmp_path / "crashed"
+    shutil.copytree(template.folder, tmp_path / "running")
+    # Copied while a program has it open: what it wrote last is only in the WAL.
+    file = apsw.Connection(str(tmp_path / "running" / "hansard.db"))
+    file.execute("INSERT INTO meta (name, value) VALUES ('x', 'y')")
+    shutil.copytree(tmp_path / "running", home)
+    file.close()
+    page = template.pages["entries"][-1]
+    with open(home / "hansard.db", "r+b") as damaged:
+        damaged.seek((page - 1) * template.page_size)
+        damaged.write(bytes(template.page_size))
+
+    with serving_process(Program(home)) as (_, said):
+        until = time.monotonic() + 60
+        status, answer = plain(said["address"] + "/readyz")
+        while status == 200 and time.monotonic() < until:
+            time.sleep(0.1)
+            status, answer = plain(said["address"] + "/readyz")
+
+    assert (status, answer.partition(":")[0]) == (503, "damaged")
+
+
+def plain(address: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()

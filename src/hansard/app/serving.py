@@ -2,6 +2,8 @@
 
 import asyncio
 import importlib
+import logging
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -19,11 +21,17 @@ from hansard.config import imports as import_config
 from hansard.config import web as web_config
 from hansard.config.web import WebTable
 from hansard.engine.ports import Adapter
-from hansard.errors import RetryLater, StoreReadOnly, StoreUnavailable
+from hansard.errors import Damaged, RetryLater, StoreReadOnly, StoreUnavailable
+from hansard.store import sqlite_file
+from hansard.store.damage import REMEDY
 from hansard.store.database import Store, Tx
+from hansard.store.opening import sqlite_path
 from hansard.web import server
 from hansard.web.parts import Challenge, Webhook, WebParts, WebSettings
 from hansard.web.server import Ready
+
+CHECK_SECONDS = 24 * 3600.0
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,10 @@ async def serve(
     """
     settings = engine_config.read(house.config)
     web = web_config.read(house.config, config.environment())
+    # A server checks its own files.
+    path = sqlite_path(house.store.url)
+    is_unclean = path is not None and sqlite_file.has_unfolded_wal(path)
+    is_over = threading.Event()
     is_read_only = await _is_read_only(house.store)
     agents = Agents(settings)
     export = telemetry.open_export(house)
@@ -75,6 +87,11 @@ async def serve(
     if not is_read_only:
         house.store.index_in_background()
         await engine.start()
+    checking = (
+        None
+        if path is None
+        else asyncio.create_task(_check_regularly(house.store, path, is_over, at_once=is_unclean))
+    )
     try:
         async with nullcontext() if is_read_only else watched(house):
             await server.serve(
@@ -86,11 +103,34 @@ async def serve(
                 exposed=address.exposed,
             )
     finally:
+        is_over.set()
+        if checking is not None:
+            checking.cancel()
         await engine.stop()
         await agents.close()
         if export is not None:
             # It may wait for a collector that does not answer.
             await asyncio.to_thread(export.close)
+
+
+async def _check_regularly(
+    store: Store, path: str, is_over: threading.Event, *, at_once: bool
+) -> None:
+    """Look for damage once a day, and now if the last stop was not clean; the store notes what is found."""
+    if not at_once:
+        await asyncio.sleep(CHECK_SECONDS)
+    while store.damage is None:
+        try:
+            found = await asyncio.to_thread(
+                sqlite_file.find_damage, path, is_stopped=is_over.is_set
+            )
+        except StoreUnavailable as error:
+            log.warning("The database could not be checked: %s", error)
+            found = None
+        if found is not None:
+            store.note_damage(Damaged(f"{path} is damaged ({found}). {REMEDY}"))
+            return
+        await asyncio.sleep(CHECK_SECONDS)
 
 
 async def _is_read_only(store: Store) -> bool:

@@ -5,7 +5,7 @@ A plain open and close of a live file would drop every lock this process holds o
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ import apsw
 
 from hansard.errors import Damaged, NotFound, StoreUnavailable
 from hansard.store import identity
+from hansard.store.sqlite_errors import translate
 
 MEMORY = ":memory:"
 # SQLite's name for a database that is deleted when it is closed.
@@ -23,6 +24,8 @@ APPLICATION_ID = 1213416260
 INDEX_FORM = 6
 BUSY_MS = 5000
 STATEMENTS = 400
+# How many steps of its machine SQLite takes before a check looks whether it shall stop: milliseconds.
+STEPS_BETWEEN_LOOKS = 100_000
 # Releases from 3.7.0 on can corrupt a WAL database that several connections write to.
 FIRST_SOUND = (3, 51, 3)
 SOUND_LINES = {(3, 50): 7, (3, 44): 6}
@@ -152,6 +155,40 @@ def copy_aside(connection: apsw.Connection, target: str) -> None:
             f"The store could not be copied before its upgrade ({found}); it was left as it is."
         )
     os.replace(draft, target)
+
+
+def has_unfolded_wal(path: str) -> bool:
+    """Whether commits are only in the WAL: whoever wrote last still runs, or did not end cleanly."""
+    try:
+        return os.stat(f"{path}-wal").st_size > 0
+    except OSError:
+        return False
+
+
+def find_damage(path: str, *, is_stopped: Callable[[], bool]) -> str | None:
+    """Say what SQLite finds wrong with the file; None when every page is sound, or it was stopped.
+
+    One table after the other: no reader may keep the WAL from being folded in for minutes.
+    """
+    try:
+        connection = connect_reader(path)
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    connection.set_progress_handler(is_stopped, STEPS_BETWEEN_LOOKS)
+    try:
+        for (name,) in connection.execute(script("tables")).fetchall():
+            found = connection.pragma("quick_check", name)
+            if found != "ok":
+                return " ".join(str(found).split())
+    except apsw.InterruptError:
+        return None
+    except apsw.CorruptError as error:
+        return str(error)
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    finally:
+        connection.close()
+    return None
 
 
 def memory() -> apsw.Connection:
