@@ -13,7 +13,11 @@ MAY_IMPORT_LATE: dict[str, set[str]] = {
     "hansard.cli.markdown": {"rich"},
     "hansard.agents.tool_calls": {"hansard.agents.mcp_tools"},
     "hansard.app.session": {"hansard.formats.message_input"},
+    "hansard.app.engine": {"hansard"},
+    "hansard.app.import_port": {"hansard.app"},
     "hansard.app.mcp": {"hansard.app"},
+    "hansard.model.page": {"markdown_it"},
+    "hansard.telemetry.taking": {"hansard"},
     "hansard.testing.postgres": {"psycopg"},
 }
 

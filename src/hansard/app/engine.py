@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hansard import config, prices
+from hansard import config
 from hansard.actions import schedule
 from hansard.agents import prompt, registry
 from hansard.agents.settings import AgentSettings
@@ -131,6 +131,9 @@ def engine_settings(given: EngineSettings) -> Settings:
 
 
 def _priced(house: House, used: Usage) -> Usage:
+    # Loaded with the first usage: the table and its library would add 50 ms of CPU to every start.
+    from hansard import prices
+
     return prices.priced(used, at=house.machine.clock.now())
 
 

@@ -23,14 +23,14 @@ class Cold:
     def __init__(self, folder: Path, **environ: str) -> None:
         # A source tree that changes has none or old bytecode; a package that was installed has it.
         given = {**os.environ, **environ, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
-        self._environ: Mapping[str, str] = {
+        self.environ: Mapping[str, str] = {
             name: value for name, value in given.items() if name != "PYTHONDONTWRITEBYTECODE"
         }
 
     def run(self, args: list[str]) -> None:
         """Start a Python and wait for its end."""
         command = [sys.executable, *args]
-        subprocess.run(command, env=self._environ, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(command, env=self.environ, stdout=subprocess.DEVNULL, check=True)
 
     def times(self, args: list[str], count: int) -> Callable[[float], Sample]:
         """A contestant's run: so many starts, one after the other."""
@@ -55,5 +55,5 @@ class Cold:
         A small process starts it: what the starting one has would be counted otherwise.
         """
         command = [sys.executable, "-c", _MEASURE, sys.executable, *args]
-        said = subprocess.run(command, env=self._environ, stdout=subprocess.PIPE, check=True).stdout
+        said = subprocess.run(command, env=self.environ, stdout=subprocess.PIPE, check=True).stdout
         return int(said.split()[-1]) / 1000

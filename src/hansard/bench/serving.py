@@ -1,5 +1,6 @@
-"""`hansard serve` as a process: how long it takes to answer, how much memory it holds."""
+"""`hansard serve` as a process: what a start costs, how much memory it holds."""
 
+import statistics
 import subprocess
 import sys
 import time
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hansard.bench import populate, web_server
+from hansard.bench.cold import Cold
 from hansard.bench.goals import at_most
 from hansard.bench.measure import Case, Contestant, Sample, Scale
 from hansard.bench.raw import TEXT
@@ -15,6 +17,7 @@ from hansard.bench.web_server import Web
 READY = "hansard serve, to its first answer"
 EMPTY = "an empty Python"
 TALKS = 100
+STARTS = 3
 _MEGABYTE = 2**20
 
 
@@ -27,6 +30,7 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
     store.close()
     home = web_server.make_home(folder, path)
     idle, after = _memory(home, token, requests)
+    cpu = _start_cpu(folder, home, token)
     yield Case(
         f"{scale.sizes[1]:,} sessions; used for {requests:,} requests",
         (
@@ -36,6 +40,7 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
         (
             at_most(90, "MiB resident", lambda _: idle, of="idle"),
             at_most(150, "MiB resident", lambda _: after, of="after use"),
+            at_most(0.8, "s of CPU", lambda _: cpu, of="to the first answer, with bytecode"),
         ),
         by="p50",
     )
@@ -49,6 +54,17 @@ def _memory(home: Path, token: str, requests: int) -> tuple[float, float]:
         for number in range(requests):
             _use(web, number)
         return idle / _MEGABYTE, (web.resident_bytes or 0) / _MEGABYTE
+
+
+def _start_cpu(folder: Path, home: Path, token: str) -> float:
+    """What a start costs as an installed program: the first, which writes the bytecode, is left out."""
+    environ = Cold(folder).environ
+    spent = []
+    for _ in range(1 + STARTS):
+        with Web(home, token, "", environ=environ) as web:
+            web.ask("GET", "/healthz", api=False)
+            spent.append(web.cpu_seconds or 0.0)
+    return statistics.median(spent[1:])
 
 
 def _use(web: Web, number: int) -> None:

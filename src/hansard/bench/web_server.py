@@ -2,9 +2,11 @@
 
 import http.client
 import json
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +45,12 @@ class Asked:
 class Web:
     """A server in a process of its own, its token, and the session of many messages."""
 
-    def __init__(self, home: Path, token: str, long_id: str) -> None:
+    def __init__(
+        self, home: Path, token: str, long_id: str, *, environ: Mapping[str, str] | None = None
+    ) -> None:
         command = [sys.executable, "-m", "hansard", "--home", str(home), "--json"]
         self._process = subprocess.Popen(
-            [*command, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True
+            [*command, "serve", "--port", "0"], env=environ, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         said = json.loads(self._process.stdout.readline())
@@ -85,6 +89,16 @@ class Web:
             return None
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
         return int(lines["VmRSS"].split()[0]) * 1024
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """How much CPU the server has used, its own and the system's; None where nobody says."""
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        if not stat.exists():
+            return None
+        # The name of the program stands in brackets and may contain anything.
+        fields = stat.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         """End the server."""

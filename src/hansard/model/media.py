@@ -1,9 +1,8 @@
 """What bytes are, by looking at them: what someone says of a file is only a hint."""
 
-from hansard.model.page import PICTURES
-
 BYTES = "application/octet-stream"
 TEXT = "text/plain"
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _LOOKED_AT = 4096
 # Where a kind of file says what it is: at which place, with which bytes.
 _SIGNS: tuple[tuple[int, bytes, str], ...] = (

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hansard import prices
 from hansard.actions import facts, retract, routing, usage
 from hansard.actions import sessions as session_actions
 from hansard.actions.say import Saying
@@ -403,6 +402,9 @@ def _priced(heard: Told) -> Told:
     used = heard.usage
     if used is None:
         return heard
+    # Loaded with the first priced span: the table and its library would add 50 ms of CPU to every start.
+    from hansard import prices
+
     found = prices.priced(used, at=heard.span.ended_at)
     if found.cost_microusd is None and used.provider is not None:
         # The program may call its provider by a name that the table does not know.

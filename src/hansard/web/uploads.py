@@ -9,7 +9,7 @@ from starlette.responses import Response
 from hansard.actions import blobs, read, uploads
 from hansard.actions.requests import Answer
 from hansard.model import document, media, part
-from hansard.model.page import PICTURES
+from hansard.model.media import PICTURES
 from hansard.model.part import Attachment
 from hansard.model.terminal import one_line
 from hansard.store.database import Tx
