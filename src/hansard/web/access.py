@@ -17,10 +17,10 @@ from hansard.web.answers import answer, change, items, json_response, name, plai
 from hansard.web.auth import Admin, Parts
 from hansard.web.bodies import NewPermit, NewToken, read_body
 from hansard.web.described import takes
-from hansard.web.parts import Caller
+from hansard.web.parts import PREFIX, Caller
 from hansard.web.problems import Refusal
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @router.get("/access", tags=["access"])

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
 from hansard.web import (
@@ -38,10 +38,9 @@ from hansard.web.connections import Connections
 from hansard.web.gate import Gate
 from hansard.web.guesses import Guesses
 from hansard.web.jobs import Jobs
-from hansard.web.parts import WebParts
+from hansard.web.parts import PREFIX, WebParts
 from hansard.web.stream import Streams
 
-PREFIX = "/api/v1"
 VERSION = "1"
 _ROUTERS = (
     arrivals.router,
@@ -61,6 +60,7 @@ _ROUTERS = (
     upkeep.router,
     login.router,
     health.router,
+    health.public,
 )
 
 
@@ -86,15 +86,14 @@ def create_app(parts: WebParts) -> FastAPI:
     app.state.imports = Jobs(parts, app.state.streams.wake, kind="import")
     app.state.upkeep = Jobs(parts, app.state.streams.wake, kind="task")
     for router in _ROUTERS:
-        app.include_router(router, prefix=PREFIX)
+        _add(app, router)
     if parts.settings.webhook_address is None:
         _take_webhooks(app, parts)
     if parts.traces is not None and parts.logs is not None:
-        app.include_router(traces.router_for(parts.traces, parts.logs))
-    app.include_router(health.public, prefix=PREFIX)
-    app.include_router(health.public, include_in_schema=False)
-    app.include_router(login.pages)
-    app.include_router(static.router_for(static.built()))
+        _add(app, traces.router_for(parts.traces, parts.logs))
+    _add(app, health.probes)
+    _add(app, login.pages)
+    _add(app, static.router_for(static.built()))
     app.add_api_route(
         f"{PREFIX}/openapi.json",
         _description,
@@ -131,7 +130,15 @@ def _connections(parts: WebParts, *, knows_callers: bool = True) -> Connections:
 def _take_webhooks(app: FastAPI, parts: WebParts) -> None:
     for name, webhook in parts.webhooks.items():
         challenge = parts.challenges.get(name)
-        app.include_router(webhooks.router_for(name, webhook, challenge), prefix=PREFIX)
+        _add(app, webhooks.router_for(name, webhook, challenge))
+
+
+def _add(app: FastAPI, router: APIRouter) -> None:
+    """Take the routes of a router as they are, with its own prefix.
+
+    `include_router` would build each of them a second time, at the first request: 100 ms of CPU.
+    """
+    app.router.routes.extend(router.routes)
 
 
 @asynccontextmanager

@@ -22,8 +22,9 @@ from hansard.web.asking import accepted, engine_of
 from hansard.web.auth import Parts, Reader, Writer
 from hansard.web.bodies import NewArrival, Said, message_of, read_body, source_of
 from hansard.web.described import takes
+from hansard.web.parts import PREFIX
 
-router = APIRouter(tags=["arrivals"])
+router = APIRouter(prefix=PREFIX, tags=["arrivals"])
 
 
 @router.post("/arrivals", status_code=202, openapi_extra=takes(NewArrival))

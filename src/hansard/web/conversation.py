@@ -35,11 +35,11 @@ from hansard.web.bodies import (
     read_body,
 )
 from hansard.web.described import takes
-from hansard.web.parts import Caller
+from hansard.web.parts import PREFIX, Caller
 from hansard.web.sessions import begun
 from hansard.web.shortening import shortened
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["conversation"])
+router = APIRouter(prefix=f"{PREFIX}/sessions/{{session_id}}", tags=["conversation"])
 Seq = Annotated[int | None, Field(ge=0, le=MAX_SEQ)]
 
 

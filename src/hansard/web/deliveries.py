@@ -16,8 +16,9 @@ from hansard.web.asking import engine_of
 from hansard.web.auth import Admin, Parts, Reader, Writer
 from hansard.web.bodies import AbandonDelivery, Nothing, RedirectDelivery, read_body
 from hansard.web.described import takes
+from hansard.web.parts import PREFIX
 
-router = APIRouter(prefix="/deliveries", tags=["deliveries"])
+router = APIRouter(prefix=f"{PREFIX}/deliveries", tags=["deliveries"])
 
 
 @router.get("")

@@ -14,11 +14,11 @@ from hansard.web.auth import Parts, Reader
 from hansard.web.described import gives
 from hansard.web.imports import jobs_of
 from hansard.web.jobs import Jobs
-from hansard.web.parts import Caller
+from hansard.web.parts import PREFIX, Caller
 from hansard.web.problems import Refusal
 from hansard.web.stream import EventStream, Streams
 
-router = APIRouter(tags=["events"])
+router = APIRouter(prefix=PREFIX, tags=["events"])
 MOST_TOPICS = 50
 _PLAIN = ("list", "imports")
 _TOPICS = "list, session:ID, imports"

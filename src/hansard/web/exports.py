@@ -17,9 +17,9 @@ from hansard.model.handover.passage import Passage
 from hansard.web.answers import json_response, name
 from hansard.web.auth import Parts, Reader
 from hansard.web.described import gives
-from hansard.web.parts import Caller, WebParts
+from hansard.web.parts import PREFIX, Caller, WebParts
 
-router = APIRouter(tags=["export"])
+router = APIRouter(prefix=PREFIX, tags=["export"])
 CHUNK = 64 * 1024
 MOST_TOKENS = 10_000_000
 _SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"

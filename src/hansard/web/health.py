@@ -12,11 +12,12 @@ from hansard.store.database import Tx
 from hansard.web.auth import Parts, Reader
 from hansard.web.connections import Connections
 from hansard.web.described import PUBLIC, gives
-from hansard.web.parts import WebParts
+from hansard.web.parts import PREFIX, WebParts
 from hansard.web.problems import Refusal
 
-public = APIRouter(tags=["health"])
-router = APIRouter(tags=["health"])
+public = APIRouter(prefix=PREFIX, tags=["health"])
+probes = APIRouter(include_in_schema=False)  # the same where orchestrators look for them
+router = APIRouter(prefix=PREFIX, tags=["health"])
 READY_SECONDS = 2.0
 TEXT = "text/plain"
 DAMAGED = "damaged: nothing is written; run `hansard doctor` on the server\n"
@@ -40,6 +41,8 @@ class Tally:
         await self._app(scope, receive, counted if scope["type"] == "http" else send)
 
 
+@probes.head("/healthz", openapi_extra=PUBLIC)
+@probes.get("/healthz", openapi_extra=PUBLIC)
 @public.head("/healthz", openapi_extra=PUBLIC, include_in_schema=False)
 @public.get("/healthz", openapi_extra=PUBLIC, response_class=Response, responses=gives(TEXT))
 async def healthz() -> Response:
@@ -47,6 +50,8 @@ async def healthz() -> Response:
     return PlainTextResponse("ok\n")
 
 
+@probes.head("/readyz", openapi_extra=PUBLIC)
+@probes.get("/readyz", openapi_extra=PUBLIC)
 @public.head("/readyz", openapi_extra=PUBLIC, include_in_schema=False)
 @public.get(
     "/readyz",

@@ -14,9 +14,10 @@ from hansard.web.answers import answer, change, items, name, plain
 from hansard.web.auth import Parts, Reader, Writer
 from hansard.web.bodies import NewHold, read_body
 from hansard.web.described import takes
+from hansard.web.parts import PREFIX
 from hansard.web.times import moment
 
-router = APIRouter(prefix="/sessions/{session_id}/holds", tags=["conversation"])
+router = APIRouter(prefix=f"{PREFIX}/sessions/{{session_id}}/holds", tags=["conversation"])
 
 
 @router.get("")

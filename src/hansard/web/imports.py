@@ -11,9 +11,9 @@ from hansard.web.auth import Admin, Parts, parts_of
 from hansard.web.bodies import NewImport, read_body
 from hansard.web.described import takes
 from hansard.web.jobs import Jobs
-from hansard.web.parts import Caller, Imports, WebParts
+from hansard.web.parts import PREFIX, Caller, Imports, WebParts
 
-router = APIRouter(tags=["imports"])
+router = APIRouter(prefix=PREFIX, tags=["imports"])
 
 
 def jobs_of(request: Request, caller: Caller) -> Jobs:

@@ -21,9 +21,10 @@ from hansard.web.answers import answer, change, items, json_response, name, plai
 from hansard.web.auth import Parts, Reader, Writer
 from hansard.web.bodies import BindingChange, read_body
 from hansard.web.described import takes
+from hansard.web.parts import PREFIX
 from hansard.web.times import Moment, moment
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 class Sort(StrEnum):

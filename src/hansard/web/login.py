@@ -20,10 +20,10 @@ from hansard.web.described import PUBLIC, takes
 from hansard.web.gate import CLIENT
 from hansard.web.guesses import OTHER_WAY, Guesses
 from hansard.web.pages import login_page, own_place
-from hansard.web.parts import Caller, WebParts
+from hansard.web.parts import PREFIX, Caller, WebParts
 from hansard.web.problems import Refusal, refusal
 
-router = APIRouter(tags=["login"])
+router = APIRouter(prefix=PREFIX, tags=["login"])
 pages = APIRouter(include_in_schema=False)
 SECRET_BYTES = 32
 SALT_BYTES = 16

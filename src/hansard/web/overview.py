@@ -12,8 +12,9 @@ from hansard.store.database import Tx
 from hansard.web import heads
 from hansard.web.answers import items, json_response, name
 from hansard.web.auth import Parts, Reader
+from hansard.web.parts import PREFIX
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["sessions"])
+router = APIRouter(prefix=f"{PREFIX}/sessions/{{session_id}}", tags=["sessions"])
 
 
 @router.get("/overview")

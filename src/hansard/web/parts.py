@@ -14,6 +14,7 @@ from hansard.model.reset import Policies
 from hansard.store.database import Store
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+PREFIX = "/api/v1"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 # An adapter's door for a platform's webhooks: headers and the raw body in, a status out. It

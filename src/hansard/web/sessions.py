@@ -36,9 +36,10 @@ from hansard.web.bodies import (
     source_of,
 )
 from hansard.web.described import takes
+from hansard.web.parts import PREFIX
 from hansard.web.times import Moment, moment
 
-router = APIRouter(tags=["sessions"])
+router = APIRouter(prefix=PREFIX, tags=["sessions"])
 _QUEUED = 50
 
 

@@ -21,8 +21,9 @@ from hansard.web.asking import engine_of
 from hansard.web.auth import Parts, Reader, Writer
 from hansard.web.bodies import NewSchedule, Nothing, ProjectBody, ScheduleChange, read_body
 from hansard.web.described import takes
+from hansard.web.parts import PREFIX
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 _LONGEST_GRACE = 60 * 24 * 366
 
 

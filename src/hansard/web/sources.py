@@ -10,8 +10,9 @@ from hansard.errors import BadInput
 from hansard.model.session import Shelf
 from hansard.web.answers import items
 from hansard.web.auth import Parts, Reader
+from hansard.web.parts import PREFIX
 
-router = APIRouter(tags=["sessions"])
+router = APIRouter(prefix=PREFIX, tags=["sessions"])
 
 
 @router.get("/sources")

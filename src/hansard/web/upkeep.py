@@ -11,9 +11,9 @@ from hansard.web.auth import Admin, Parts, parts_of
 from hansard.web.bodies import NewUpkeep, read_body
 from hansard.web.described import takes
 from hansard.web.jobs import Jobs
-from hansard.web.parts import Caller, Upkeep, WebParts
+from hansard.web.parts import PREFIX, Caller, Upkeep, WebParts
 
-router = APIRouter(tags=["upkeep"])
+router = APIRouter(prefix=PREFIX, tags=["upkeep"])
 
 
 @router.get("/upkeep")

@@ -17,9 +17,10 @@ from hansard.web.answers import answer, change, name
 from hansard.web.auth import Parts, Reader, Writer
 from hansard.web.bodies import read_raw
 from hansard.web.described import gives
+from hansard.web.parts import PREFIX
 from hansard.web.problems import Refusal
 
-router = APIRouter(tags=["files"])
+router = APIRouter(prefix=PREFIX, tags=["files"])
 LONGEST_NAME = 200
 _SANDBOX = "default-src 'none'; sandbox"
 _HASH = 64

@@ -5,14 +5,14 @@ from starlette.responses import Response
 
 from hansard.web.bodies import read_raw
 from hansard.web.described import PUBLIC, gives
-from hansard.web.parts import Challenge, Webhook
+from hansard.web.parts import PREFIX, Challenge, Webhook
 
 LONGEST_CHALLENGE = 1024
 
 
 def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) -> APIRouter:
     """The path of one adapter, which checks the signature before it reads the body further."""
-    router = APIRouter(tags=["channels"])
+    router = APIRouter(prefix=PREFIX, tags=["channels"])
 
     @router.post(
         f"/channels/{name}/webhook",
