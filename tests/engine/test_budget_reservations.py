@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import access, stats
+from hansard.actions import access, stats, verify
 from hansard.actions.receive import receive
 from hansard.clock import RandomIds, SystemClock
 from hansard.engine import budgets, loop
@@ -191,6 +191,44 @@ async def test_a_message_that_waits_for_a_budget_keeps_its_place(store: Store) -
 
     assert found.waiting_arrivals == 2
     assert [text for text in await world.texts(**thread) if text != "done"] == ["first", "second"]
+
+
+async def test_messages_that_wait_for_a_budget_keep_nobody_else_waiting(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many chats of one person wait, another person's second message is found behind them."""
+    monkeypatch.setattr(loop, "KEYS_AT_ONCE", 2)
+    world = limited(store, Budget(tokens=100))
+    runner = GatedRunner()
+    engine = await world.started(runner=runner)
+    for chat in range(9):
+        await world.says(engine, "mine", chat=f"m{chat}", number=f"m{chat}")
+    await world.until(lambda: runner.running == 1)
+    hers = {"user_id": "v", "user_name": "v"}
+    parts, source = world.parts(), world.source("hers", "1", **hers)
+    await store.write(
+        receive, parts.key(source), source, message("user", "hello"), when=parts.occasion()
+    )
+
+    await world.until(lambda: runner.running == 2)
+
+    assert (await store.read(stats.backlog)).waiting_arrivals == 8
+    runner.gate.set()
+    await world.settle(engine)
+    await engine.stop()
+    assert world.adapter.texts("loopback:hers") == ["done"]
+
+
+def test_a_reservation_without_its_turn_is_found_and_taken_away(store: Store) -> None:
+    store.write(
+        access.reserve, "gone", "person:a:b", profile="main", tokens=5, cost_microusd=0
+    ).result()
+
+    found = verify.verify(store).broken
+    rebuilt = verify.rebuild(store)
+
+    assert [each.where for each in found] == ["person:a:b"]
+    assert (rebuilt, verify.verify(store).broken) == (1, ())
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

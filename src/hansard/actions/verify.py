@@ -53,6 +53,7 @@ def verify(store: Store, *, progress: Callable[[int], None] = lambda _: None) ->
 def rebuild(store: Store, *, progress: Callable[[int], None] = lambda _: None) -> int:
     """Make every head again from its log; how many were wrong. Each session is its own transaction."""
     wrong = store.write(_forget_stray_orders).result()
+    wrong += store.write(_forget_stray_reservations).result()
     seen = after = 0
     while page := store.read(_page_of_numbers, after).result():
         for no in page:
@@ -98,6 +99,10 @@ def check_database(tx: Tx) -> list[Broken]:
     found += [
         Broken("I6 order", f"session number {row[0]}", "it has a place in lists, but is not there")
         for row in tx.all("stray_orders")
+    ]
+    found += [
+        Broken("I6 budget", str(row[1]), f"turn {row[0]} reserves from it, but does not run")
+        for row in tx.all("stray_reservations")
     ]
     return found
 
@@ -262,6 +267,10 @@ def _rebuild_order(tx: Tx, head: SessionHead) -> bool:
 
 def _forget_stray_orders(tx: Tx) -> int:
     return tx.run("delete_stray_orders")
+
+
+def _forget_stray_reservations(tx: Tx) -> int:
+    return tx.run("delete_stray_reservations")
 
 
 def _rebuild_end(tx: Tx, head: SessionHead) -> None:

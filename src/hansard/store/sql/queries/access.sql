@@ -81,6 +81,15 @@ UPDATE reservations SET tokens = CASE WHEN tokens > :tokens THEN tokens - :token
     cost_microusd = CASE WHEN cost_microusd > :cost_microusd THEN cost_microusd - :cost_microusd ELSE 0 END
 WHERE turn_id = :turn_id;
 
+-- name: stray_reservations
+-- Reservations of turns that do not run: they would keep a part of a budget for ever.
+SELECT r.turn_id, r.scope FROM reservations r
+WHERE NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = r.turn_id AND t.state = 'running') LIMIT 20;
+
+-- name: delete_stray_reservations
+DELETE FROM reservations
+WHERE NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = reservations.turn_id AND t.state = 'running');
+
 -- name: release_reservations
 DELETE FROM reservations WHERE turn_id = :turn_id;
 
