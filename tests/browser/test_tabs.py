@@ -1,12 +1,30 @@
 """Several tabs of one browser share one stream, and are in step."""
 
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Served, Visit, Visitor
+from tests.browser.conftest import Served, Visit, Visitor, served
 
 pytestmark = pytest.mark.timeout(300)
+PATIENT_AGENT = """import json, pathlib, sys, time
+
+def wait_for(path):
+    while not path.exists():
+        time.sleep(0.02)
+
+gate = pathlib.Path(sys.argv[1])
+print(json.dumps({"delta": "The beginning,"}), flush=True)
+wait_for(gate.with_suffix(".rest"))
+print(json.dumps({"delta": " the rest."}), flush=True)
+wait_for(gate.with_suffix(".end"))
+"""
 NO_SHARED_WORKER = "delete window.SharedWorker"
 PASSWORD = "correct horse battery"
 SET_PASSWORD = """async (fresh) => {
@@ -86,36 +104,66 @@ def test_a_tab_goes_on_when_another_has_logged_in_anew(empty: Served, visit: Vis
     assert seen.page.url == address
 
 
+@dataclass
+class Patient:
+    """A server whose agent says the first half of a reply, and the rest when the test lets it."""
+
+    server: Served
+    gate: Path
+
+    def go_on(self) -> None:
+        """Let the agent say the rest."""
+        self.gate.with_suffix(".rest").touch()
+
+    def finish(self) -> None:
+        """Let the agent end its turn."""
+        self.gate.with_suffix(".end").touch()
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Patient]:
+    program, gate = tmp_path / "agent.py", tmp_path / "gate"
+    program.write_text(PATIENT_AGENT)
+    command = json.dumps([sys.executable, str(program), str(gate)])
+    (tmp_path / "hansard.toml").write_text(
+        f'[agents.patient]\nkind = "command"\ncommand = {command}\n'
+    )
+    with served(tmp_path) as server:
+        yield Patient(server, gate)
+
+
 @pytest.mark.parametrize("script", [None, NO_SHARED_WORKER], ids=["worker", "lock"])
 def test_a_tab_that_comes_late_shows_a_reply_from_its_beginning(
-    empty: Served, visit: Visitor, script: str | None
+    patient: Patient, visit: Visitor, script: str | None
 ) -> None:
-    seen = visit(empty, script=script)
-    one = seen.page
-    seen.asks("Write a long answer")
-    expect(one.locator(".live .md")).to_contain_text("A turn begins")
-    first = one.locator(".live .md-block").first.inner_text()
+    seen = visit(patient.server, script=script)
+    seen.asks("tell me")
+    expect(seen.page.locator(".live .md")).to_have_text("The beginning,")
 
-    two = seen.another_tab(one.url)
+    two = seen.another_tab(seen.page.url)
+    expect(two.locator(".live .md")).to_have_text("The beginning,")
+    patient.go_on()
 
-    expect(two.locator(".live .md-block").nth(3)).to_be_visible()
-    assert two.locator(".live .md-block").first.inner_text() == first
+    for page in (seen.page, two):
+        expect(page.locator(".live .md")).to_have_text("The beginning, the rest.")
+    patient.finish()
     expect(two.locator(".live")).to_have_count(0)
-    expect(two.locator(".message.assistant")).to_contain_text(first)
+    expect(two.locator(".message.assistant")).to_have_count(1)
+    expect(two.locator(".message.assistant")).to_contain_text("The beginning, the rest.")
 
 
 def test_a_tab_that_changes_to_a_session_shows_its_reply_from_the_beginning(
-    empty: Served, visit: Visitor
+    patient: Patient, visit: Visitor
 ) -> None:
-    seen = visit(empty)
-    one = seen.page
-    two = seen.another_tab(begun(seen))
-    one.goto(empty.address)
-    seen.asks("Write a long answer")
-    expect(one.locator(".live .md")).to_contain_text("A turn begins")
-    first = one.locator(".live .md-block").first.inner_text()
+    seen = visit(patient.server)
+    two = seen.another_tab(patient.server.address)
+    seen.asks("tell me")
+    expect(seen.page.locator(".live .md")).to_have_text("The beginning,")
 
-    two.locator(".item", has_text="Write a long answer").click()
+    two.locator(".item", has_text="tell me").click()
+    expect(two.locator(".live .md")).to_have_text("The beginning,")
+    patient.go_on()
 
-    expect(two.locator(".live .md-block").nth(3)).to_be_visible()
-    assert two.locator(".live .md-block").first.inner_text() == first
+    expect(two.locator(".live .md")).to_have_text("The beginning, the rest.")
+    patient.finish()
+    expect(two.locator(".live")).to_have_count(0)
