@@ -745,3 +745,17 @@ def test_answers_that_may_still_grow_are_counted_with_the_time_when_they_are_who
     report = archive.take(scripted, [unit])
 
     assert (report.held_back, report.held_back_until) == (2, later)
+
+
+def test_what_brought_nothing_is_read_again_by_a_later_version(
+    scripted: Scripted, archive: Archive, unit: Unit
+) -> None:
+    archive.take(scripted, [unit])
+    scripted.events = [Begin(native_id="s1"), said("hello")]
+    again = archive.take(scripted, [unit])
+
+    newer = replace(archive.target(scripted), version="99.0")
+    later = driver.run(newer, scripted, [unit])
+
+    assert (again.added, len(again.omissions)) == (0, 1)
+    assert (later.added, later.omissions) == (1, {})

@@ -13,6 +13,7 @@ from hansard.app.imports import ImportResult, Wish
 from hansard.errors import BadInput
 from hansard.importers import recognition, registry
 from hansard.importers.recognition import Recogniser
+from hansard.testing.postgres import Server
 from tests.importers import corpus, write_hermes, write_pi
 from tests.importers.reading import Archive
 
@@ -27,10 +28,19 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: corpus.sample(name, root / name) for name in corpus.SAMPLES}
 
 
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with open_house(home=str(tmp_path / "house")) as opened:
+@pytest.fixture(params=("sqlite", "postgres"))
+def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+    """A store of each kind, with nothing in it."""
+    home = str(tmp_path / "house")
+    if request.param == "sqlite":
+        with open_house(home=home) as opened:
+            yield opened
+        return
+    server: Server = request.getfixturevalue("postgres")
+    url = server.create_database(template=request.getfixturevalue("empty_postgres"))
+    with open_house(url, home=home) as opened:
         yield opened
+    server.drop_database(url)
 
 
 def looked(place: Path, tool: str | None = None) -> ImportResult:

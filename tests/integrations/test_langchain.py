@@ -20,6 +20,7 @@ from langgraph.graph.message import add_messages
 from hansard.app.house import House, open_house
 from hansard.errors import StoreUnavailable
 from hansard.integrations.langchain import HansardChatMessageHistory
+from hansard.integrations.langchain_messages import usage_of
 from hansard.integrations.langgraph import HansardRecorder
 from hansard.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
@@ -212,3 +213,17 @@ def test_a_record_that_cannot_be_written_fails_the_run_unless_that_is_not_wanted
 
     lenient = HansardRecorder(closed, raise_error=False)
     assert graph("one").invoke(asked, where(lenient))["messages"]
+
+
+def test_what_is_cached_for_an_hour_is_told_apart() -> None:
+    told = {"cache_creation": 0, "ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 30}
+    used: Any = {**USED, "input_token_details": told}
+
+    usage = usage_of(AIMessage("x", usage_metadata=used), call_id="c")
+
+    assert usage is not None
+    assert (usage.input_tokens, usage.cache_write_tokens, usage.cache_write_1h_tokens) == (
+        60,
+        40,
+        30,
+    )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import hansard
 from hansard import config
 from hansard.app.house import House, Machine
 from hansard.errors import BadInput, NotFound
@@ -456,6 +457,7 @@ def _target(house: House, importer: Importer, *, is_profile_asked_for: bool = Fa
         importer.title,
         house.occasion(),
         is_asked_for=is_profile_asked_for,
+        version=hansard.__version__,
     )
 
 

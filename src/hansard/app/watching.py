@@ -14,6 +14,7 @@ from hansard.app.house import House
 from hansard.app.imports import Outcome, Progress, Tell, Wish
 from hansard.errors import HansardError
 from hansard.importers import files
+from hansard.importers.driver import Fault
 
 # A file system need not tell of every change; and what was held back is read when it is whole.
 SETTLED_SECONDS = 150.0
@@ -110,6 +111,8 @@ class _Round:
     ) -> None:
         self._house, self._stop = house, stop
         self._tell, self._progress, self._fail = tell, progress, fail
+        # What could not be read when each tool's records were last looked at.
+        self._told: dict[tuple[Wish, str], tuple[Fault, ...]] = {}
         self._changed_at: float | None = None
         self._has_settled = True
         self._looked_at, self._cost = -LOOK_SECONDS, 0.0
@@ -154,7 +157,11 @@ class _Round:
 
     def _import(self, wish: Wish) -> None:
         for outcome in imports.run(self._house, [wish], self._on).outcomes:
-            if outcome.added or outcome.extended or outcome.skipped:
+            # What cannot be read is found in every round: it is told when it is new.
+            key, faults = (wish, outcome.tool), outcome.faults
+            is_new = faults != self._told.get(key, ())
+            self._told[key] = faults
+            if outcome.added or outcome.extended or is_new:
                 self._tell(outcome)
 
     def _on(self, progress: Progress) -> None:

@@ -52,9 +52,10 @@ def import_(
 ) -> None:
     """Read the records of other tools, or Hansard's own; what is here already is not added twice.
 
-    Without arguments: what is on this machine. SOURCE is a tool's name, PATH a file or a directory;
-    a PATH alone is recognised. `-` reads Hansard JSONL from standard input. Nothing is ever written
-    to what is read.
+    Without arguments: what is on this machine. SOURCE is a tool's name, PATH a file or a directory.
+    Of a PATH alone each file is read as what its content shows, also where several tools' records lie
+    together; what is no record is named. `-` reads Hansard JSONL from standard input. Nothing is ever
+    written to what is read.
     """
     if watch and dry_run:
         raise click.UsageError("--watch imports; it cannot be a --dry-run.")

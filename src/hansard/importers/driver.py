@@ -141,7 +141,7 @@ def look(
         report.units += 1
         to = None if target is None else _profiled(target, unit, report)
         known = None if to is None else _known(to, unit)
-        if _is_settled_before(known, unit, report, check=check):
+        if _is_settled(to, known, unit, report, check=check):
             continue
         looking = _Looking(to, unit, report)
         why: str | None = None
@@ -165,15 +165,24 @@ def look(
     return report
 
 
-def _is_settled_before(known: ReadUnit | None, unit: Unit, report: Report, *, check: Check) -> bool:
+def _is_settled(
+    target: Target | None,
+    known: ReadUnit | None,
+    unit: Unit,
+    report: Report,
+    *,
+    check: Check,
+) -> bool:
     """Whether a unit need not or must not be read; the report says which."""
     if known is not None and known.stamp == unit.stamp:
-        before = known.note.get("omitted") if isinstance(known.note, dict) else None
-        if isinstance(before, str):
-            report.omit(unit, before)
-        else:
+        note = known.note if isinstance(known.note, dict) else {}
+        if "omitted" not in note:
             report.unchanged_units += 1
-        return True
+            return True
+        # A later version may know how to read it.
+        if target is not None and note.get("version") == target.version:
+            report.omit(unit, str(note["omitted"]))
+            return True
     why = check(unit)
     if why is not None:
         report.fault(unit, "", why)
@@ -296,7 +305,7 @@ def _read(
             report.omit(unit, why)
             return
     known = _known(target, unit)
-    if _is_settled_before(known, unit, report, check=check):
+    if _is_settled(target, known, unit, report, check=check):
         return
     failure: str | None = None
     reading: Reading | None = None
@@ -473,7 +482,7 @@ class Reading:
     def _read(self, stamp: str) -> ReadUnit:
         mark = self._mark
         if stamp and not self.sessions:
-            return ReadUnit(stamp, 0, {"omitted": self.omission})
+            return ReadUnit(stamp, 0, {"omitted": self.omission, "version": self._target.version})
         if mark is None or self._is_ahead:
             return ReadUnit(stamp, 0)
         tail = files.tail(self._unit.path, mark.place)

@@ -17,3 +17,5 @@ class Target:
     when: Occasion
     # Whether a person named the profile: then even what its tool keeps in another goes there.
     is_asked_for: bool = False
+    # Which version reads: what an older one could make nothing of is read again.
+    version: str = ""
