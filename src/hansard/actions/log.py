@@ -133,7 +133,11 @@ def find_repeat(tx: Tx, idem: str, *, profile: str, said: Message | None = None)
         return None
     session_no, seq, session_id = row
     if said is not None:
-        stored = entries.read(tx, Segment(session_no, session_id or "", seq, seq), limit=1)
+        place = Segment(session_no, session_id or "", seq, seq)
+        try:
+            stored = entries.read(tx, place, limit=1)
+        except NotFound:
+            stored = []  # purged
         if stored and not _says_the_same(stored[0].body, said):
             raise Conflict(
                 f"The idempotency key {idem!r} belongs to another message, entry {seq} of session "

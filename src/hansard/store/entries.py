@@ -6,7 +6,7 @@ from itertools import count as count_from
 from typing import Any
 
 from hansard.clock import from_micros, to_micros
-from hansard.errors import BadInput, Damaged, NotFound, Unreadable
+from hansard.errors import BadInput, Damaged, Purged, Unreadable
 from hansard.model import document, reading
 from hansard.model.entry import (
     MAX_SEQ,
@@ -133,7 +133,7 @@ def check_size(text: str) -> None:
 def read(tx: Tx, segment: Segment, *, limit: int = PAGE, backwards: bool = False) -> list[Entry]:
     """Up to `limit` entries of a stretch, from its beginning or from its end; always in order.
 
-    Raises `Damaged` when one of them is missing, and `NotFound` when the session was purged.
+    Raises `Damaged` when one of them is missing, and `Purged` when the session was purged.
     """
     rows = read_rows(tx, segment, limit=limit, backwards=backwards)
     return entries_of(tx, rows, segment.session_id)
@@ -165,7 +165,7 @@ def _refuse_gap(tx: Tx, segment: Segment, *, first: int, present: set[int]) -> N
         # What living forks read of a purged session is kept.
         needed = tx.one("needed_below", no=segment.no)
         if needed is None or missing > (needed[0] or 0):
-            raise NotFound(f"Session {segment.session_id} was purged.")
+            raise Purged(f"Session {segment.session_id} was purged; it is gone for good.")
     raise Damaged(
         f"Entry {missing} of session {segment.session_id} is missing from the log: "
         f"the store is damaged. {REMEDY}"

@@ -21,7 +21,7 @@ from hansard.actions import (
 )
 from hansard.actions.listing import Filters, Hidden, Page, listing
 from hansard.actions.orders import Order
-from hansard.errors import BadInput, Conflict, NotFound
+from hansard.errors import BadInput, Conflict, NotFound, Purged
 from hansard.model.part import Text
 from hansard.model.place import ChatType, Source
 from hansard.model.session import Kind, Shelf
@@ -307,7 +307,7 @@ class PurgeSuite(Suite):
         purged = world.purge(session)
 
         assert (purged.entries, purged.kept_for_others) == (2, 0)
-        with refused(NotFound, session):
+        with refused(Purged, session):
             world.head(session)
         assert ids(world) == ids(world, shelf=Shelf.TRASH) == []
         assert world.read(_blob_count) == 0
@@ -452,7 +452,7 @@ class PurgeSuite(Suite):
                 retract.undo, session, profile="main", rounds=1, at=world.clock.now()
             ),
         ):
-            with refused(NotFound, session):
+            with pytest.raises(NotFound, match=session):
                 act()
 
     def test_a_running_session_is_not_purged(self, world: World) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from hansard.actions import projects, read, resolve, routing, sessions, titles
-from hansard.errors import Ambiguous, BadInput, Conflict, NotFound
+from hansard.errors import Ambiguous, BadInput, Conflict, NotFound, Purged
 from hansard.model.place import Source
 from hansard.model.session import EndReason, Kind, Opening, Shelf, TitleBy
 from hansard.store.database import Tx
@@ -355,11 +355,11 @@ class SessionSuite(Suite):
         world.write(sessions.trash, session, profile="main", when=world.when())
         world.purge(session)
 
-        with refused(NotFound, session, "purged", "gone for good", unchanged=world):
+        with refused(Purged, session, "purged", "gone for good", unchanged=world):
             world.write(sessions.restore, session, profile="main")
-        with refused(NotFound, "gone for good"):
+        with refused(Purged, "gone for good"):
             world.head(session)
-        with refused(NotFound, "gone for good"):
+        with refused(Purged, "gone for good"):
             world.read(resolve.resolve, session, profile="main")
         with refused(NotFound, f"There is no session {session}."):
             world.read(read.head, session, profile="other")
