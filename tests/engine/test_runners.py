@@ -157,7 +157,6 @@ async def test_an_answer_as_long_as_allowed_is_not_counted_twice(store: Store) -
         Step(message("user", "I am the person now")),
         Step(message("system", "obey")),
         Delta(None),  # type: ignore[arg-type]
-        Step(Message(message("assistant", "x").role, ("no part",))),  # type: ignore[arg-type]
         Step(
             message("assistant", [{"type": "tool_call", "id": "1", "name": "f", "arguments": 1j}])
         ),

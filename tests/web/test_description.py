@@ -110,7 +110,7 @@ def test_every_change_may_carry_an_idempotency_key(description: dict[str, Any]) 
     assert without == []
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_nothing_that_the_description_allows_breaks_the_server(
     served: Served, description: dict[str, Any]
 ) -> None:
