@@ -1,5 +1,6 @@
 """Every file is read by the importer of the tool that wrote it, and by no other."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -241,3 +242,27 @@ def test_a_folder_with_more_files_than_are_looked_at_says_so(
 
     assert [each.added for each in result.outcomes] == [1]
     assert any("has more than 3 files" in each for each in result.failures)
+
+
+def test_words_in_a_file_of_something_else_make_no_record_of_it(tmp_path: Path) -> None:
+    package = {"name": "x", "keywords": ["chat", "history", "messages", "session_id", "mapping"]}
+    (tmp_path / "package.json").write_text(json.dumps(package))
+    talk = {"conversationId": "a chat", "about": "messages"}
+    (tmp_path / "talk.json").write_text(json.dumps(talk))
+    (tmp_path / "log.jsonl").write_text(json.dumps({"type": "user", "role": "x"}) + "\n")
+
+    for path in tmp_path.iterdir():
+        assert Recogniser().tool_of(path) is None, path
+
+
+def test_a_long_prompt_hides_no_rollout_of_an_older_release(tmp_path: Path) -> None:
+    told = {"id": "t1", "timestamp": "2025-05-01T09:00:00Z", "instructions": "x" * 100_000}
+    document = tmp_path / "rollout-2025-05-01-t1.json"
+    document.write_text(json.dumps({"session": told, "items": []}))
+    lines = tmp_path / "rollout-2025-05-01T09-00-00-t2.jsonl"
+    lines.write_text(json.dumps(told) + "\n" + json.dumps({"record_type": "state"}) + "\n")
+
+    for path in (document, lines):
+        found = Recogniser().tool_of(path)
+        assert found is not None
+        assert found.name == "codex"

@@ -23,7 +23,8 @@ _NAME = re.compile(r"rollout-.*")
 _THREAD = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 _MARKS = (b'"session_meta"', b'"response_item"', b'"turn_context"')
 _ARCHIVED = "archived_sessions"
-_HEAD = 16 * 1024
+# The instructions of a session stand before its first message.
+_HEAD = 256 * 1024
 _UNSETTLED = "~"
 
 
@@ -46,9 +47,14 @@ class Codex:
             return False
         head = _packed_head(path) if path.name.endswith(".zst") else files.head(path, _HEAD)
         if path.suffix == ".json":
-            return b'"session"' in head and b'"items"' in head and b'"instructions"' in head
+            is_named = _NAME.match(path.name) is not None
+            return (
+                b'"session"' in head
+                and b'"items"' in head
+                and (is_named or b'"instructions"' in head)
+            )
         return (b'"payload"' in head and any(mark in head for mark in _MARKS)) or (
-            _NAME.match(path.name) is not None and _is_bare(head)
+            path.suffix == ".jsonl" and _NAME.match(path.name) is not None and _is_bare(path)
         )
 
     def find(self, place: Path) -> Iterator[Unit]:
@@ -95,9 +101,9 @@ def _packed_head(path: Path) -> bytes:
         return b""
 
 
-def _is_bare(head: bytes) -> bool:
+def _is_bare(path: Path) -> bool:
     """Whether lines are those of the first releases, which had no envelope."""
-    first = shape.record(shape.parsed(head.partition(b"\n")[0]))
+    first = next(json_lines.first_objects(path), {})
     return isinstance(first.get("id"), str) and "timestamp" in first and "instructions" in first
 
 

@@ -1,5 +1,6 @@
 """LibreChat: a conversation as it exports it, its messages in a list or as a tree."""
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from hansard.importers.base import Begin, Event, Facts, Json, Resume, Said, Skip
 from hansard.importers.content import Content, Turn
 
 _HEAD = 64 * 1024
+_SIGNS = (re.compile(rb'"conversationId"\s*:'), re.compile(rb'"messages(?:Tree)?"\s*:\s*\['))
 _THINKING = ":::thinking\n"
 
 
@@ -55,7 +57,7 @@ def _found(place: Path) -> Iterator[Path]:
     named = [place] if files.is_file(place) else files.walk(place, suffixes=(".json",), depth=1)
     for path in named:
         first = files.head(path, _HEAD) if path.suffix == ".json" else b""
-        if b'"conversationId"' in first and b'"messages' in first and b'"mapping"' not in first:
+        if all(each.search(first) for each in _SIGNS) and b'"mapping"' not in first:
             yield path
 
 

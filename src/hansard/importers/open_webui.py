@@ -1,5 +1,6 @@
 """Open WebUI: its database, and what it exports."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from hansard.importers.open_webui_messages import said
 from hansard.store.foreign import ForeignDatabase, is_sqlite
 
 _HEAD = 64 * 1024
+_SIGNS = (re.compile(rb'"chat"\s*:\s*\{'), re.compile(rb'"history"\s*:\s*\{'))
 _COLUMNS = ("id", "title", "created_at", "updated_at", "archived", "pinned", "meta", "folder_id")
 
 
@@ -70,7 +72,7 @@ class OpenWebUi:
 
 def _is_export(path: Path) -> bool:
     first = files.head(path, _HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
-    return first.startswith((b"[", b"{")) and b'"chat"' in first and b'"history"' in first
+    return first.startswith((b"[", b"{")) and all(each.search(first) for each in _SIGNS)
 
 
 def _chats(database: ForeignDatabase) -> Iterator[Kept]:
