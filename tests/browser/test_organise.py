@@ -241,6 +241,23 @@ def test_a_new_chat_by_its_key_stays_in_the_project_of_the_open_session(
     expect(page.get_by_text("It will be in the project Garden.")).to_be_visible()
 
 
+def test_a_subagent_leaves_its_parents_row_for_the_trash_and_comes_back(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    title = "Read the query plans"
+    page.get_by_role("button", name="3 subagents").click()
+    row(page, title).focus()
+
+    page.keyboard.press("#")
+    expect(row(page, title)).to_have_count(0)
+    expect(page.get_by_role("button", name="2 subagents")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+
+    expect(row(page, title)).to_have_count(1)
+    expect(page.get_by_role("button", name="3 subagents")).to_be_visible()
+
+
 def test_an_empty_trash_is_called_empty(empty: Served, visit: Visitor) -> None:
     page = visit(empty, "/?shelf=trash").page
 

@@ -95,6 +95,21 @@ async def test_subagents_are_counted_and_found_under_their_parent(
     ]
 
 
+async def test_a_subagent_in_the_trash_is_counted_only_with_a_parent_in_the_trash(
+    server: Served, client: Client
+) -> None:
+    parent = await opened(client)
+    child = await server.store.write(worker_of, parent, when=server.world.parts().occasion())
+
+    await client.call("DELETE", f"/sessions/{child}")
+    alone = (await client.get(f"/sessions/{parent}"))["subagents"]
+    await client.post(f"/sessions/{child}/restore", {})
+    await client.call("DELETE", f"/sessions/{parent}")
+    together = (await client.get(f"/sessions/{parent}"))["subagents"]
+
+    assert (alone, together) == (0, 1)
+
+
 async def test_a_session_at_a_glance(server: Served, client: Client) -> None:
     id = await opened(client, "read the file, please")
     call = {"type": "tool_call", "id": "1", "name": "read_file", "arguments": {"path": "a.py"}}

@@ -170,6 +170,7 @@ def trash(tx: Tx, id: str, *, profile: str, when: Occasion) -> SessionHead:
         for each in family:
             routing.end(tx, each, reason=EndReason.TRASH, when=when)
             _put_on_shelf(tx, each, archived=each.archived, trashed_at=to_micros(when.now))
+        _tell_parent(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -252,6 +253,15 @@ def _take_out_of_trash(tx: Tx, head: SessionHead) -> None:
         if each.end_reason == EndReason.TRASH:
             tx.run("reopen_session", no=each.no, key=_key_if_free(tx, each))
         _put_on_shelf(tx, each, archived=each.archived, trashed_at=None)
+    _tell_parent(tx, head)
+
+
+def _tell_parent(tx: Tx, head: SessionHead) -> None:
+    """Let lists count the subagents of the session that this one works for anew."""
+    if head.lineage is Lineage.SUBAGENT and head.parent_id is not None:
+        parent = sessions.get(tx, head.parent_id, profile=head.profile)
+        if parent is not None:
+            log.tell(tx, parent)
 
 
 def _subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:

@@ -164,7 +164,7 @@ class List {
       return
     }
     const page = await get<Page<Head>>(`/sessions/${parent.id}/children`)
-    this.kids = { ...this.kids, [parent.id]: page.items.filter((head) => head.lineage === 'subagent') }
+    this.kids = { ...this.kids, [parent.id]: page.items.filter((head) => head.lineage === 'subagent' && (!head.trashed || parent.trashed)) }
   }
 
   /** What came of something that was done here: changed in place, moved to where it belongs, or gone from this shelf. */
@@ -198,8 +198,21 @@ class List {
     }
     if (heads.some((head) => !this.fits(head))) this.recount()
     if (!fresh.length) return
+    this.takeKids(fresh.filter((head) => head.lineage === 'subagent' && head.parent_id && this.kids[head.parent_id]))
     this.pinned = this.placed(this.pinned, fresh, (head) => head.pinned && !this.isFiltered && this.fits(head), false)
     this.items = this.placed(this.items, fresh, (head) => this.fits(head), !!this.next)
+  }
+
+  /** Subagents whose rows are unfolded: changed, gone to the trash, or back from it. */
+  private takeKids(heads: Head[]): void {
+    const kids = { ...this.kids }
+    for (const head of heads) {
+      const family = kids[head.parent_id ?? ''] ?? []
+      const isThere = family.some((each) => each.id === head.id)
+      const isShown = !head.trashed || this.shelf === 'trash'
+      kids[head.parent_id ?? ''] = isThere ? family.flatMap((each) => (each.id !== head.id ? [each] : isShown ? [head] : [])) : isShown ? [...family, head] : family
+    }
+    if (heads.length) this.kids = kids
   }
 
   /** Count anew what the list leaves out: a session may have moved to another shelf. */

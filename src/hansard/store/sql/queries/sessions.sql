@@ -126,7 +126,8 @@ SELECT no FROM below WHERE no <> :no ORDER BY no;
 -- name: standings
 SELECT s.id,
     (SELECT COUNT(*) FROM sessions c
-     WHERE c.parent_no = s.no AND c.lineage = 'subagent' AND c.shelf <> 'gone'),
+     WHERE c.parent_no = s.no AND c.lineage = 'subagent' AND c.shelf <> 'gone'
+       AND (c.shelf <> 'trash' OR s.shelf = 'trash')),
     (SELECT t.state FROM turns t WHERE t.session_no = s.no ORDER BY t.no DESC LIMIT 1)
 FROM sessions s WHERE s.no {{among_numbers}};
 
