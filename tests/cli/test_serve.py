@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -18,11 +19,12 @@ from tests.cli.conftest import Program
 
 @contextmanager
 def serving(
-    program: Program, *args: str
+    program: Program, *args: str, files: int | None = None
 ) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, Any]]]:
     """A server on a free port, and what it says of itself."""
+    limited = [] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "hansard", "serve", "--port", "0", "--json", *args],
+        [*limited, sys.executable, "-m", "hansard", "serve", "--port", "0", "--json", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "HANSARD_HOME": str(program.home)},
@@ -102,3 +104,22 @@ def test_a_link_from_the_command_line_lets_a_browser_in_once(hansard: Program) -
 
     assert scope == "admin"
     assert again.value.code == 403
+
+
+def test_a_flood_of_connections_does_not_use_up_the_files(hansard: Program) -> None:
+    hansard.append("new", "hello")
+    with ExitStack() as ending:
+        process, said = ending.enter_context(serving(hansard, files=400))
+        for _ in range(600):
+            flooding = ending.enter_context(socket.socket())
+            flooding.setblocking(False)
+            flooding.connect_ex(("127.0.0.1", said["port"]))
+
+        with urllib.request.urlopen(f"{said['address']}/healthz", timeout=60) as answer:
+            health = answer.status
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+
+    assert health == 200
+    assert b"Too many open files" not in errors
+    assert b"Connections: " in errors

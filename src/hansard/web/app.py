@@ -123,7 +123,10 @@ def create_webhook_app(parts: WebParts) -> FastAPI:
 def _connections(parts: WebParts, *, knows_callers: bool = True) -> Connections:
     settings = parts.settings
     return Connections(
-        settings.limits, trusted=settings.trusted_proxies, knows_callers=knows_callers
+        settings.limits,
+        trusted=settings.trusted_proxies,
+        knows_callers=knows_callers,
+        addresses=1 if settings.webhook_address is None else 2,
     )
 
 

@@ -24,8 +24,11 @@ HEALTH = frozenset({"/healthz", "/readyz", "/api/v1/healthz", "/api/v1/readyz"})
 # Connections beyond the limit that are kept for health checks, so that a server that is merely busy
 # is not taken for a dead one.
 HEALTH_RESERVE = 16
-# Files that the process needs besides connections: the database, channels, agents.
-OTHER_FILES = 128
+# Connections that are accepted in one go, before those that are too many can be closed. Uvicorn's
+# 2,048 would use up the files of the process in a flood.
+ACCEPTED_AT_ONCE = 32
+# Files that the process needs besides: the database, channels, agents, connections just accepted.
+OTHER_FILES = 128 + 3 * ACCEPTED_AT_ONCE
 LEAST_CONNECTIONS = 32
 STOP_SECONDS = 5
 log = logging.getLogger(__name__)
@@ -38,11 +41,16 @@ class Connections:
     """Every open connection of one listening address."""
 
     def __init__(
-        self, limits: Limits, *, trusted: tuple[Network, ...] = (), knows_callers: bool = True
+        self,
+        limits: Limits,
+        *,
+        trusted: tuple[Network, ...] = (),
+        knows_callers: bool = True,
+        addresses: int = 1,
     ) -> None:
         self.limits = limits
         self.trusted = trusted
-        self.most = _affordable(limits.connections)
+        self.most = _affordable(limits.connections, addresses)
         reserve = self.most // 4 if knows_callers else 0
         self.most_unknown = self.most - reserve
         self.refused = 0
@@ -291,6 +299,7 @@ class ServerConfig(uvicorn.Config):
             lifespan="on",
             # It has the limits of connections; uvicorn's own answer everybody alike with 503.
             http=Connection,
+            backlog=ACCEPTED_AT_ONCE,
             timeout_graceful_shutdown=STOP_SECONDS,
             h11_max_incomplete_event_size=64 * 1024,
         )
@@ -355,12 +364,12 @@ def place_of(peer: str, trusted: tuple[Network, ...]) -> tuple[str, bool, bool]:
     return str(address), is_proxy, address.is_loopback
 
 
-def _affordable(wanted: int) -> int:
-    """As many connections as are wanted, or as the process may open files for."""
+def _affordable(wanted: int, addresses: int) -> int:
+    """As many connections as are wanted, or as the process may open files for at each address."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return wanted
-    most = max(min(wanted, files - OTHER_FILES - HEALTH_RESERVE), LEAST_CONNECTIONS)
+    most = max(min(wanted, (files - OTHER_FILES) // addresses - HEALTH_RESERVE), LEAST_CONNECTIONS)
     if most < wanted:
         log.warning(
             "At most %d connections instead of %d: the process may open %d files (ulimit -n).",

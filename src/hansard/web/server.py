@@ -19,7 +19,7 @@ from hansard.web.connections import ServerConfig
 from hansard.web.login import has_password, offer_link
 from hansard.web.parts import WebParts
 
-BACKLOG = 256
+BACKLOG = 1024
 log = logging.getLogger("hansard.web")
 
 
@@ -140,6 +140,9 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and say so."""
         await super().startup(sockets)
+        for each in sockets or ():
+            # asyncio has set the queue to the number that it accepts at once, which is small.
+            each.listen(BACKLOG)
         self.up.set()
 
     @contextlib.contextmanager
