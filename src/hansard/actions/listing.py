@@ -14,8 +14,10 @@ from hansard.store import sessions
 from hansard.store.database import Tx
 
 MAX_LIMIT = 1000
-# Hidden sessions are counted no further than COUNTED, among the newest SCANNED of a shelf.
+# Hidden sessions are counted no further than COUNTED, among the newest COUNT_SCANNED of a shelf:
+# the first page of a list must not wait for a count.
 COUNTED = 1000
+_COUNT_SCANNED = 5_000
 _SCANNED = 20_000
 _ORDERED = {
     Order.CREATED: "list_by_creation",
@@ -243,7 +245,7 @@ def _count(tx: Tx, filters: Filters, *, profile: str) -> tuple[int, bool]:
         "shelf": filters.shelf,
         "since": -(2**62) if filters.since is None else to_micros(filters.since),
         "before": 2**62 if filters.until is None else to_micros(filters.until),
-        "scanned": _SCANNED,
+        "scanned": _COUNT_SCANNED,
         "kind": filters.kind,
         "model": sessions.column(filters.model),
         "only_open": None if filters.is_open is None else int(filters.is_open),
@@ -267,8 +269,8 @@ def _count(tx: Tx, filters: Filters, *, profile: str) -> tuple[int, bool]:
             count += 0 if row is None else int(row[0])
     if count >= COUNTED:
         return COUNTED, True
-    looked_at = tx.one("count_shelf", profile=profile, shelf=filters.shelf, limit=_SCANNED)
-    return count, looked_at is not None and looked_at[0] >= _SCANNED
+    looked_at = tx.one("count_shelf", profile=profile, shelf=filters.shelf, limit=_COUNT_SCANNED)
+    return count, looked_at is not None and looked_at[0] >= _COUNT_SCANNED
 
 
 def _has_words(filters: Filters, *, title: str | None, preview: str | None, labels: str) -> bool:
