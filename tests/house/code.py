@@ -31,16 +31,23 @@ class Module:
     def functions(self) -> Iterator[Function]:
         return (node for node in ast.walk(self.tree) if isinstance(node, Function))
 
-    def qualified(self) -> Iterator[tuple[str, ast.AST]]:
+    def qualified(self) -> list[tuple[str, ast.AST]]:
         """Every node with the name of the class and function around it, as `Class.method`."""
-        return _qualified(self.tree, ())
+        return self._qualified
 
-
-def _qualified(node: ast.AST, path: tuple[str, ...]) -> Iterator[tuple[str, ast.AST]]:
-    for child in ast.iter_child_nodes(node):
-        yield ".".join(path), child
-        inside = (*path, child.name) if isinstance(child, Function | ast.ClassDef) else path
-        yield from _qualified(child, inside)
+    @functools.cached_property
+    def _qualified(self) -> list[tuple[str, ast.AST]]:
+        found: list[tuple[str, ast.AST]] = []
+        waiting: list[tuple[str, ast.AST]] = [("", self.tree)]
+        while waiting:
+            path, node = waiting.pop()
+            for child in ast.iter_child_nodes(node):
+                found.append((path, child))
+                inside = path
+                if isinstance(child, Function | ast.ClassDef):
+                    inside = f"{path}.{child.name}".lstrip(".")
+                waiting.append((inside, child))
+        return found
 
 
 @functools.cache
