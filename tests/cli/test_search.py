@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from hansard.app.house import open_house
 from tests.cli.conftest import Program
 from tests.cli.test_start import loaded
 
@@ -14,7 +15,9 @@ HIT = {"session", "id", "seq", "role", "snippet", "text", "at", "score", "before
 def fruit(hansard: Program) -> Program:
     hansard.append("new", "where does a pineapple grow?", "--title", "Fruit")
     hansard.append("Fruit", "In the tropics.", "--role", "assistant")
-    hansard.append("Fruit", "pineapple: 3 results", "--role", "tool")
+    with open_house(home=str(hansard.home)) as house:
+        result = {"type": "tool_result", "call_id": "c", "content": "pineapple: 3 results"}
+        house.find("Fruit").append("tool", [result])
     hansard.append("new", "a pineapple \x1b[31mred\x1b[0m \u202egnirts", "--title", "Colours")
     return hansard
 

@@ -74,6 +74,11 @@ async def client(home: Path) -> AsyncIterator[Client]:
         ),
         ("get_messages", {"session": "nobody"}, "No session is called 'nobody'"),
         ("append_message", {"session": "Harbour", "role": "king", "text": "x"}, "Unknown role"),
+        (
+            "append_message",
+            {"session": "Harbour", "role": "tool", "text": "x"},
+            "A message of role tool",
+        ),
         ("delete_everything", {}, "There is no such tool; there are search_sessions, "),
     ],
 )

@@ -33,7 +33,8 @@ COUNT = click.IntRange(0)
 @click.argument("text", metavar="TEXT")
 @click.option(
     "--role",
-    type=click.Choice([str(role) for role in Role]),
+    # What a tool answers belongs to a call, which a text cannot name.
+    type=click.Choice([str(role) for role in Role if role is not Role.TOOL]),
     default=str(Role.USER),
     show_default=True,
     help="Who says it.",

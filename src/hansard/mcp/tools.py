@@ -6,9 +6,9 @@ from typing import Any
 from hansard.actions import listing, log, read, resolve, say, sessions, usage
 from hansard.clock import Clock, Ids, Occasion
 from hansard.errors import BadInput
+from hansard.formats.message_input import read_message
 from hansard.mcp import bounds, finding, packing
 from hansard.mcp.bounds import Json
-from hansard.model.entry import message
 from hansard.model.session import SessionHead, Shelf, TitleBy
 from hansard.model.view import time_text, usage_json
 from hansard.store.database import Store, Tx
@@ -117,7 +117,7 @@ class Tools:
         done = await self.store.write(
             _append,
             session,
-            say.Saying(message(role, text), idem=idempotency_key),
+            say.Saying(read_message(role, text).message, idem=idempotency_key),
             profile=self.profile,
             when=Occasion(self.clock.now(), self.ids),
         )
