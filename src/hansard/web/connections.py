@@ -31,6 +31,8 @@ ACCEPTED_AT_ONCE = 32
 OTHER_FILES = 128 + 3 * ACCEPTED_AT_ONCE
 LEAST_CONNECTIONS = 32
 STOP_SECONDS = 5
+# How long a client may still send after it was told that it took too long.
+LINGER_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 # Whom a connection may serve: anyone; whoever shows a token or a login; a health check.
@@ -138,6 +140,7 @@ class Connection(H11Protocol):
         self.caller: str | None = None
         self.waiting_since = 0.0
         self._has_named_caller = False
+        self._is_ending = False
         self._request_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
@@ -176,6 +179,8 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes in; a request whose head is whole has all the time that its answer needs."""
+        if self._is_ending:
+            return
         super().data_received(data)
         self._look()
 
@@ -254,7 +259,12 @@ class Connection(H11Protocol):
         if self.conn.our_state is h11.IDLE and self.conn.trailing_data[0]:
             error = Refusal(408, "The request took too long to come.", close=True)
             self.transport.write(raw_refusal(error))
-        self.transport.close()
+            # A client that still sends would lose the answer if we closed now: TCP resets then.
+            self._is_ending = True
+            self.transport.write_eof()
+            self._request_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        else:
+            self.transport.close()
 
     def _watch_stall(self) -> None:
         self._stall_timer = self.loop.call_later(
