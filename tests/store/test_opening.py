@@ -347,7 +347,7 @@ class TestAsSomeoneElse:
         said = as_someone_else(f"sqlite:///{filled}")
 
         assert said[0] == "1"
-        assert said[1].startswith("StoreUnavailable no ")
+        assert said[1].startswith("StoreReadOnly no ")
         assert str(filled) in said[1]
 
     def test_a_store_that_may_not_be_read_is_refused(self, filled: Path) -> None:

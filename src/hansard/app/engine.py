@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hansard import config
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
 class Agents:
     """The agents of a configuration, made when they are first asked for."""
 
-    def __init__(self, settings: EngineSettings, *, default: str | None = None) -> None:
+    def __init__(
+        self, settings: EngineSettings, *, folder: Path | None = None, default: str | None = None
+    ) -> None:
+        """`folder` is where hansard.toml is: modules of Python agents are looked for there too."""
         self._settings = settings
+        self._folder = folder
         self._default = default
         self._made: dict[str, registry.Agent] = {}
         if default is not None:
@@ -60,9 +65,7 @@ class Agents:
         if table is None:
             known = ", ".join(sorted(self._settings.agents)) or "none"
             raise BadInput(f"There is no agent {name!r}. Configured: {known}.")
-        return AgentSettings(
-            table.name, table.kind, table.prompt, table.options, self._settings.folder
-        )
+        return AgentSettings(table.name, table.kind, table.prompt, table.options, self._folder)
 
 
 def build_engine(
@@ -74,7 +77,7 @@ def build_engine(
 ) -> Engine:
     """The engine of a house, with the channels that stand in this process; watched, if wanted."""
     settings = engine_config.read(house.config)
-    chosen = agents or Agents(settings)
+    chosen = agents or Agents(settings, folder=house.config.home)
     channels = dict(adapters or {})
     if watch is not None:
         channels = {name: watch.adapter(each) for name, each in channels.items()}
@@ -139,7 +142,7 @@ def _priced(house: House, used: Usage) -> Usage:
 
 async def run_schedule(house: House, name: str) -> Run:
     """Run a schedule once, now, in this process; how it went."""
-    agents = Agents(engine_config.read(house.config))
+    agents = Agents(engine_config.read(house.config), folder=house.config.home)
     engine = build_engine(house, agents=agents)
     parts = engine.parts
     due = await parts.store.write(

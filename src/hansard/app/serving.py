@@ -63,7 +63,7 @@ async def serve(
     is_unclean = path is not None and sqlite_file.has_unfolded_wal(path)
     is_over = threading.Event()
     is_read_only = await _is_read_only(house.store)
-    agents = Agents(settings)
+    agents = Agents(settings, folder=house.config.home)
     export = telemetry.open_export(house)
     watch = None if export is None else export.watch
     engine = build_engine(house, adapters=adapters, agents=agents, watch=watch)

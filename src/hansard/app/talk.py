@@ -39,7 +39,9 @@ class Talk:
 
     def __init__(self, house: House, *, agent: str | None = None) -> None:
         self._house = house
-        self._agents = Agents(engine_config.read(house.config), default=agent)
+        self._agents = Agents(
+            engine_config.read(house.config), folder=house.config.home, default=agent
+        )
         self._engine = build_engine(house, agents=self._agents)
         self._parts = self._engine.parts
         self._session_id: str | None = None

@@ -64,7 +64,7 @@ def check(console: Console) -> None:
     telemetry.read(loaded, environment())
     for source in imports.read(loaded).watch:
         importlib.import_module("hansard.importers.registry").importer(source)
-    made = importlib.import_module("hansard.app.engine").Agents(settings)
+    made = importlib.import_module("hansard.app.engine").Agents(settings, folder=loaded.home)
     for name in settings.agents:
         runner = made.get(name).runner
         if isinstance(runner, CommandRunner):

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hansard.config import FILE, Config
@@ -64,8 +63,6 @@ class EngineSettings:
     while_running: str = "queue"
     compact_at_tokens: int | None = None
     finalizer: str | None = None
-    # Where hansard.toml is: modules of Python agents are looked for there too.
-    folder: Path | None = None
 
 
 def read(config: Config) -> EngineSettings:
@@ -96,7 +93,6 @@ def read(config: Config) -> EngineSettings:
         while_running=loops.word("while_running", "queue", ("queue", "interrupt")),
         compact_at_tokens=loops.whole("compact_at_tokens"),
         finalizer=loops.text("finalizer"),
-        folder=config.home,
     )
     loops.refuse_unknown()
     return settings
