@@ -197,9 +197,11 @@ async def test_a_cancelled_append_is_whole_or_not_there(
         task = asyncio.create_task(store.append(key, LINES))
         for _ in range(number % 3):
             await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        if task.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            await task  # on a slow machine the writer may be done by now
         assert await store.load(key) in (None, LINES)
     assert broken(house) == []
 

@@ -278,9 +278,11 @@ async def test_a_write_that_is_cancelled_is_settled_before_the_cancellation_is_h
         task = asyncio.create_task(one.add_items(ITEMS))
         for _ in range(number % 3 + 1):
             await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        if task.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            await task  # on a slow machine the writer may be done by now
 
         # All of it or nothing of it, and nothing that comes later.
         found = await one.get_items()
