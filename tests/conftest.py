@@ -34,6 +34,16 @@ hypothesis.settings.register_profile("explore", max_examples=2000, deadline=None
 hypothesis.settings.load_profile("steady")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that may take long: at the end one worker would wait for another."""
+
+    def longest_first(item: pytest.Item) -> float:
+        limit = item.get_closest_marker("timeout")
+        return -float(limit.args[0]) if limit is not None and limit.args else 0.0
+
+    items.sort(key=longest_first)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
