@@ -175,6 +175,9 @@ def test_what_cannot_be_unpacked_is_refused(raw: bytes, encoding: str) -> None:
         b'{"resourceSpans": [5]}',
         b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "xyz"}]}]}]}',
         b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": Infinity}]}]}]}',
+        b'{"resourceSpans": [{"resource": {"attributes": [{"key": "a", "value": {"doubleValue": 1'
+        + b"0" * 400
+        + b"}}]}}]}",
         b"[" * 200_000,
         b'{"resourceSpans": [{"resource": {"attributes": [{"key": "a", "value": '
         + b'{"arrayValue": {"values": [' * 60

@@ -7,8 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 from typing import Any
 
+import httpx2
 import pytest
 
+from hansard.actions.tokens import Scope
 from hansard.web import connections
 from hansard.web.connections import HEALTH_RESERVE
 from hansard.web.parts import Limits
@@ -236,6 +238,24 @@ async def test_one_token_never_has_more_than_half_of_all_connections(servers: An
     assert int(greedy.headers["retry-after"]) >= 1
 
 
+async def test_connections_that_a_token_kept_open_are_not_beyond_its_share(servers: Any) -> None:
+    limits = Limits(connections=8, streams_per_caller=100, check_seconds=0.1)
+    server: Served = await servers(limits=limits)
+    client = await server.client()
+    request = f"GET {API}/%s HTTP/1.1\nHost: localhost\nAuthorization: Bearer {client.token}\n\n"
+    most = limits.connections // 2
+    async with crowd_at(server.port) as crowd:
+        for _ in range(most + 1):
+            reader, _ = await crowd.join(request % "me")
+            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+        answers = []
+        for reader, writer in crowd.pairs:
+            writer.write((request % "events").replace("\n", "\r\n").encode())
+            answers.append((await reader.readuntil(b"\r\n")).split()[1])
+
+    assert answers == [b"200"] * most + [b"429"]
+
+
 async def test_one_address_fills_only_its_share(
     servers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,43 +328,68 @@ async def test_a_token_has_so_many_streams_and_others_have_theirs(servers: Any) 
 BIG = b"x" * 700_000
 
 
+async def send_webhook(server: Served, body: bytes = BIG) -> httpx2.Response:
+    stranger = Client(await server.fresh(), None)
+    return await stranger.call("POST", "/channels/held/webhook", content=body)
+
+
 async def test_large_bodies_wait_until_there_is_room_for_them(servers: Any) -> None:
     held = Held()
     limits = Limits(bodies_bytes=1_000_000)
     server: Served = await servers(limits=limits, webhooks={"held": held})
     client = await server.client()
-    first = asyncio.ensure_future(
-        Client(await server.fresh(), None).call("POST", "/channels/held/webhook", content=BIG)
-    )
+    first = asyncio.ensure_future(send_webhook(server))
     await held.until_begun(1)
 
-    second = asyncio.ensure_future(client.call("POST", "/blobs", content=BIG))
-    small = await Client(await server.fresh(), client.token).call("POST", "/blobs", content=b"x")
-    assert (small.status_code, second.done()) == (201, False)
+    second = asyncio.ensure_future(send_webhook(server))
+    small = asyncio.ensure_future(send_webhook(server, b"x"))
+    await held.until_begun(2)
+    uploaded = await client.call("POST", "/blobs", content=BIG)
+    assert (uploaded.status_code, held.begun) == (201, 2), (
+        "who has a token does not wait for others"
+    )
     held.let_go.set()
 
-    assert (await first).status_code == 200
-    assert (await second).status_code == 201
+    assert [(await each).status_code for each in (first, second, small)] == [200] * 3
 
 
 async def test_a_large_body_for_which_no_room_comes_is_refused(servers: Any) -> None:
     held = Held()
     limits = Limits(bodies_bytes=1_000_000, bodies_wait_seconds=0.1)
     server: Served = await servers(limits=limits, webhooks={"held": held})
-    client = await server.client()
-    first = asyncio.ensure_future(
-        Client(await server.fresh(), None).call("POST", "/channels/held/webhook", content=BIG)
-    )
+    first = asyncio.ensure_future(send_webhook(server))
     await held.until_begun(1)
 
-    refused = await client.call("POST", "/blobs", content=BIG)
+    refused = await send_webhook(server)
     held.let_go.set()
     await first
 
     assert refused.status_code == 503
     assert refused.json()["committed"] == "no"
     assert int(refused.headers["retry-after"]) >= 1
-    assert (await client.call("POST", "/blobs", content=BIG)).status_code == 201
+    assert (await send_webhook(server)).status_code == 200
+
+
+async def test_the_body_of_a_request_that_reads_none_takes_no_room(servers: Any) -> None:
+    limits = Limits(bodies_bytes=1_000_000, bodies_wait_seconds=0.1, check_seconds=0.1)
+    server: Served = await servers(limits=limits)
+    client, reader = await server.client(), await server.client(Scope.READ)
+    stream = (
+        f"GET {API}/events HTTP/1.1\nHost: localhost\nAuthorization: Bearer {reader.token}\n"
+        f"Content-Length: {len(BIG) + 1}\n\n"
+    )
+    async with crowd_at(server.port) as crowd:
+        told, writer = await crowd.join(stream)
+        await told.readuntil(b"event: hello")
+        writer.write(BIG)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await writer.drain()
+        await client.post("/sessions", {"text": "hello"}, status=201)
+        await told.readuntil(b"event: head")
+
+        uploaded = await client.call("POST", "/blobs", content=BIG)
+
+    assert uploaded.status_code == 201
 
 
 async def test_bodies_that_each_hold_a_part_do_not_wait_for_one_another(servers: Any) -> None:
@@ -377,3 +422,13 @@ async def test_bodies_that_each_hold_a_part_do_not_wait_for_one_another(servers:
 )
 def test_what_counts_as_one_address(peer: str, expected: tuple[str, bool, bool]) -> None:
     assert connections.place_of(peer, (ip_network("10.0.0.0/8"),)) == expected
+
+
+async def test_methods_that_nobody_knows_are_counted_as_one(server: Served) -> None:
+    client = await server.client()
+
+    for n in range(20):
+        await client.call(f"X{n}", "/me")
+    told = (await client.call("GET", "/metrics")).text
+
+    assert re.findall(r'method="(X\d*|OTHER)"', told) == ["OTHER"]

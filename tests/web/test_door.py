@@ -387,6 +387,22 @@ async def test_an_address_that_nobody_vouches_for_is_not_believed(server: Served
     assert answers[-1] == 429
 
 
+@pytest.mark.parametrize("address", ["203.0.113.9:{}", "[2001:db8::9]:{}", "unknown, _{}"])
+async def test_the_port_of_a_connection_makes_no_other_address_of_it(
+    servers: Any, address: str
+) -> None:
+    server: Served = await servers(trusted_proxies=(ip_network("127.0.0.0/8"),))
+    await with_password(server)
+    browser = Browser(await server.fresh())
+
+    answers = [
+        (await guess(browser, address.format(40_000 + n))).status_code
+        for n in range(logins.WRONG_PASSWORDS + 1)
+    ]
+
+    assert answers[-1] == 429
+
+
 async def test_guesses_from_many_addresses_lock_out_strangers_alone(
     servers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hansard.actions.feed import Change
+from hansard.actions import feed
 from hansard.actions.tokens import Scope
 from hansard.clock import RandomIds, SystemClock
 from hansard.engine.bus import Live
@@ -407,13 +407,12 @@ class FakeFeed:
         self.visible: set[int] = set()
 
     async def read(self, action: Any, *args: Any) -> Any:
-        if not args:
-            return max(self.visible, default=0)
-        return [
-            Change(position, 1, 1, "entry", "s", "main")
-            for position in sorted(self.visible)
-            if position > args[0]
-        ]
+        return action(self, *args)
+
+    def all(self, query: str, *, after: int, limit: int) -> list[tuple[Any, ...]]:
+        assert query == "read_feed"
+        found = sorted(position for position in self.visible if position > after)
+        return [(position, 1, 1, "entry", "s", "main") for position in found[:limit]]
 
 
 async def test_a_change_that_becomes_visible_late_is_not_passed_over() -> None:
@@ -437,6 +436,32 @@ async def test_a_change_that_becomes_visible_late_is_not_passed_over() -> None:
     assert (first, second, third) == ([1, 3], [2, 5], [])
     assert kept_back == 1
     assert reader.position == 5
+
+
+async def test_a_number_that_never_comes_holds_back_no_change_after_it() -> None:
+    fake: Any = FakeFeed()
+    now = 0.0
+    reader = FeedReader(fake, 0, monotonic=lambda: now)
+    late = feed.PAGE + 10
+    last = 3 * feed.PAGE
+    # 1 was rolled back, and the transaction of another number is not committed yet.
+    fake.visible |= set(range(2, last + 1)) - {late}
+
+    async def sent() -> list[int]:
+        found: list[int] = []
+        while changes := await reader.unsent():
+            reader.mark_sent(changes)
+            found += [each.position for each in changes]
+        return found
+
+    first = await sent()
+    fake.visible |= {late}
+    now = HOLE_SECONDS + 1
+    second = await sent()
+
+    assert first == sorted(set(range(2, last + 1)) - {late})
+    assert second == [late]
+    assert reader.position == last
 
 
 async def test_a_position_never_passes_a_change_that_was_not_sent() -> None:

@@ -209,5 +209,5 @@ def _whole(value: Any) -> int:
 def _float(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"{str(value)[:40]!r} is no number.") from error

@@ -86,9 +86,11 @@ class Connections:
         """Forget a connection that is closed."""
         self._open.pop(connection, None)
 
-    def of_caller(self, caller: str) -> int:
-        """How many requests of one token or login are being answered."""
-        return sum(each.caller == caller and each.is_busy for each in self._open)
+    def of_caller(self, caller: str, *, besides: "Connection") -> int:
+        """How many requests of one token or login are being answered on other connections."""
+        return sum(
+            each is not besides and each.caller == caller and each.is_busy for each in self._open
+        )
 
     def _evict(self, candidates: "list[Connection]", *, address: str | None = None) -> bool:
         waiting = [
@@ -227,7 +229,7 @@ class Connection(H11Protocol):
     def name_caller(self, caller: str) -> None:
         """Note whose request this is; one caller never has more than half of all connections."""
         self._has_named_caller = True
-        if self.caller != caller and self._all.of_caller(caller) >= max(self._all.most // 2, 1):
+        if self._all.of_caller(caller, besides=self) >= max(self._all.most // 2, 1):
             raise Refusal(429, "This token or login has too many requests open.", after=1)
         self.caller = caller
         if self.room == "known":

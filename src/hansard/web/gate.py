@@ -1,5 +1,6 @@
 """The gate before every path: names, origins, sizes, and the headers of every answer."""
 
+import ipaddress
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -7,11 +8,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hansard.web.connections import CONNECTION, BodyBudget, Connection, place_of
 from hansard.web.headers import HEADERS
-from hansard.web.parts import LOOPBACK, Limits, WebSettings
+from hansard.web.parts import LOOPBACK, PREFIX, Limits, WebSettings
 from hansard.web.problems import SAFE, Refusal, refusal
 
 API = "/api/"
 SMALL = ("/api/v1/login", "/login")
+WEBHOOKS = f"{PREFIX}/channels/"
 CLIENT = "hansard.client"
 # A body of this size or less is not counted with the others: it costs no more than a connection.
 UNCOUNTED_BYTES = 64 * 1024
@@ -26,6 +28,8 @@ class Gate:
         self._settings = settings
         self._hosts = LOOPBACK | {host.lower() for host in settings.allowed_hosts}
         self._budget = BodyBudget(settings.limits.bodies_bytes)
+        # Anyone may send a body to a webhook: whoever has a token must not wait for those.
+        self._webhook_budget = BodyBudget(settings.limits.bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,7 +39,7 @@ class Gate:
         try:
             headers = Headers(scope=scope)
             self._check(scope, headers)
-            body = _Body(receive, headers, scope["path"], self._settings.limits, self._budget)
+            body = self._body(scope, receive, headers)
         except Refusal as error:
             response = refusal(error, is_write=scope["method"] not in SAFE)
             await response(scope, receive, guarded)
@@ -43,7 +47,14 @@ class Gate:
         try:
             await self._app(scope, body.receive, guarded)
         finally:
-            await self._budget.release(body)
+            await body.release()
+
+    def _body(self, scope: Scope, receive: Receive, headers: Headers) -> "_Body":
+        path: str = scope["path"]
+        budget = self._webhook_budget if path.startswith(WEBHOOKS) else self._budget
+        # Nobody collects the body of a request that only reads: it takes no memory, whatever comes.
+        counted = None if scope["method"] in SAFE else budget
+        return _Body(receive, headers, path, self._settings.limits, counted)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         connection: Connection | None = scope.get(CONNECTION)
@@ -80,8 +91,11 @@ class Gate:
         client = scope.get("client")
         peer = "" if client is None else client[0]
         hops = ",".join(headers.getlist("x-forwarded-for")).split(",")
-        while self._is_trusted(peer) and hops and hops[-1].strip():
-            peer = hops.pop().strip()
+        while self._is_trusted(peer) and hops:
+            hop = _address_of(hops.pop())
+            if hop is None:  # the proxy does not say who it was: then it answers for them
+                break
+            peer = hop
         return place_of(peer, ())[0]
 
     def _is_trusted(self, peer: str) -> bool:
@@ -99,11 +113,30 @@ def _without_port(host: str) -> str:
     return name if colon and port.isdecimal() and not name.endswith(":") else host
 
 
+def _address_of(hop: str) -> str | None:
+    """The address in a part of X-Forwarded-For, without the port that some proxies add; or None."""
+    text = hop.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return text
+
+
 class _Body:
     """A body that is refused as soon as it is known to be too large, and read when there is room."""
 
     def __init__(
-        self, receive: Receive, headers: Headers, path: str, limits: Limits, budget: BodyBudget
+        self,
+        receive: Receive,
+        headers: Headers,
+        path: str,
+        limits: Limits,
+        budget: BodyBudget | None,
     ) -> None:
         self._receive = receive
         self._limit = limits.small_body_bytes if path in SMALL else limits.body_bytes
@@ -116,7 +149,7 @@ class _Body:
 
     async def receive(self) -> Message:
         message = await self._receive()
-        if message["type"] == "http.request":
+        if message["type"] == "http.request" and self._budget is not None:
             before, more = self._size, len(message.get("body", b""))
             self._size += more
             if self._size > self._limit:
@@ -125,6 +158,10 @@ class _Body:
                 size = more if before > UNCOUNTED_BYTES else self._size
                 await self._budget.take(self, size, seconds=self._wait_seconds)
         return message
+
+    async def release(self) -> None:
+        if self._budget is not None:
+            await self._budget.release(self)
 
 
 def _too_large(limit: int) -> Refusal:

@@ -19,6 +19,8 @@ public = APIRouter(prefix=PREFIX, tags=["health"])
 probes = APIRouter(include_in_schema=False)  # the same where orchestrators look for them
 router = APIRouter(prefix=PREFIX, tags=["health"])
 READY_SECONDS = 2.0
+# Those that are counted by name: a client may make up others without end.
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 TEXT = "text/plain"
 DAMAGED = "damaged: nothing is written; run `hansard doctor` on the server\n"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,7 +36,7 @@ class Tally:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                method = scope["method"] if len(scope["method"]) < 8 else "OTHER"
+                method = scope["method"] if scope["method"] in METHODS else "OTHER"
                 self._counts[(method, message["status"])] += 1
             await send(message)
 

@@ -1,11 +1,11 @@
 """Reading the feed on from a position, so that nothing is passed over."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from hansard.actions import feed
 from hansard.actions.feed import Change
-from hansard.store.database import Store
+from hansard.store.database import Store, Tx
 
 HOLE_SECONDS = 10.0
 FAR_BEHIND = 5000
@@ -52,7 +52,7 @@ class FeedReader:
     async def unsent(self) -> list[Change]:
         """The changes that were not sent yet, in order; the feed is read on when all were sent."""
         if not self._unsent:
-            found = await self._store.read(feed.read_on, self._below_holes)
+            found = await self._store.read(_read, self._last, self._ranges_of_holes())
             fresh = [each for each in found if each.position > self._last]
             late = [each for each in found if each.position in self._holes]
             self._forget_holes(late)
@@ -68,6 +68,16 @@ class FeedReader:
         for each in changes:
             del self._unsent[each.position]
 
+    def _ranges_of_holes(self) -> list[tuple[int, int]]:
+        """The first and the last number of each row of holes."""
+        ranges: list[tuple[int, int]] = []
+        for hole in sorted(self._holes):
+            if ranges and ranges[-1][1] == hole - 1:
+                ranges[-1] = (ranges[-1][0], hole)
+            else:
+                ranges.append((hole, hole))
+        return ranges
+
     def _forget_holes(self, late: list[Change]) -> None:
         for each in late:
             del self._holes[each.position]
@@ -75,3 +85,15 @@ class FeedReader:
         now = self._monotonic()
         for missing in [hole for hole, at in self._holes.items() if now - at > HOLE_SECONDS]:
             del self._holes[missing]
+
+
+def _read(tx: Tx, last: int, holes: Sequence[tuple[int, int]]) -> list[Change]:
+    """What has come at the holes, in order, and then what comes after the last number.
+
+    Each is looked up by itself: a page that begins at the oldest hole might end before the others.
+    """
+    found: list[Change] = []
+    for first, end in holes:
+        there = feed.read_on(tx, first - 1, limit=end - first + 1)
+        found += [each for each in there if each.position <= end]
+    return found + feed.read_on(tx, last)
