@@ -14,6 +14,7 @@ from tests.cli.conftest import Program, hansard  # noqa: F401
 from tests.search.conftest import Library
 from tests.store.conftest import Opener
 from tests.store.raw import execute
+from tests.transfer import exported, imported
 
 PAGE = 4096
 
@@ -60,6 +61,21 @@ def test_what_the_index_has_not_seen_yet_is_no_damage(library: Library) -> None:
     library.session("said after the last search")
 
     assert health(library).problem is None
+    assert broken(library) == []
+
+
+def test_a_purged_session_that_comes_back_shorter_is_no_damage(library: Library) -> None:
+    id = library.session("a seal")
+    earlier = exported(library.store, [id])
+    library.say(id, "a penguin")
+    library.purge(id)
+    assert imported(library.store, earlier).added == 1
+
+    library.store.rebuild_index().result()
+
+    assert library.find("seal").total == 1
+    assert library.find("penguin").total == 0
+    assert library.store.damage is None
     assert broken(library) == []
 
 

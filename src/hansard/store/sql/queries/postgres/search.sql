@@ -27,7 +27,7 @@ WITH new AS (
     INSERT INTO search_taken (position) SELECT position FROM new
 )
 SELECT new.position, new.session_no, new.seq, new.what, e.role, COALESCE(e.at, s.began_at), e.body, s.profile,
-    s.platform, s.title, s.purged_at
+    s.platform, s.title, s.purged_at, new.seq > s.base_seq AND new.seq <= s.last_seq
 FROM new LEFT JOIN sessions s ON s.no = new.session_no
 LEFT JOIN entries e ON e.entry_no = (new.session_no << 24 | new.seq) AND new.seq > 0
 ORDER BY new.position;

@@ -9,7 +9,7 @@ SELECT s.watermark, MAX(0, (SELECT COALESCE(MAX(position), 0) FROM feed) - s.wat
 
 -- name: feed_to_index
 SELECT f.position, f.session_no, f.seq, f.what, e.role, COALESCE(e.at, s.began_at), e.body, s.profile, s.platform,
-    s.title, s.purged_at
+    s.title, s.purged_at, f.seq > s.base_seq AND f.seq <= s.last_seq
 FROM feed f LEFT JOIN sessions s ON s.no = f.session_no
 LEFT JOIN entries e ON e.entry_no = (f.session_no << 24 | f.seq) AND f.seq > 0
 WHERE f.position > (SELECT watermark FROM search_state)
