@@ -155,6 +155,21 @@ def test_a_resumed_session_says_everything_once(archive: Archive, tmp_path: Path
     archive.check_again(IMPORTER, tmp_path / "gemini", path)
 
 
+def test_answers_of_tools_that_name_no_call_are_all_kept(archive: Archive, tmp_path: Path) -> None:
+    session = GeminiSession(ID)
+    session.message("user", "Read both files.")
+    for content in ("flour", "salt"):
+        session.message("gemini", [{"functionCall": {"name": "read_file"}}])
+        told = {"name": "read_file", "response": {"output": content}}
+        session.message("user", [{"functionResponse": told}])
+    session.write(tmp_path / "gemini")
+
+    archive.take_all(IMPORTER, tmp_path / "gemini")
+
+    said = [part for message in archive.messages("gemini-cli", ID) for part in message.parts]
+    assert [str(part.content) for part in said if isinstance(part, ToolResult)] == ["flour", "salt"]
+
+
 def test_a_resumed_session_may_go_on_from_an_earlier_message(
     archive: Archive, tmp_path: Path
 ) -> None:

@@ -178,7 +178,8 @@ class _Made:
         answered: set[str] = set()
         for message in messages:
             given = answers_in(message)
-            if given and given <= answered:
+            # An answer that names no call may be any call's: it is never taken for a copy.
+            if given and "" not in given and given <= answered:
                 continue
             answered |= given | answered_calls(message)
             found += self._items(message)
