@@ -10,12 +10,14 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apsw
 import psycopg
 import pytest
 
 from hansard.actions import hits, verify
 from hansard.errors import HansardError, StoreUnavailable
 from hansard.store import sqlite_file
+from hansard.store.index_file import IndexFile
 from tests.search.conftest import Library, opened
 from tests.store.conftest import Opener
 from tests.store.raw import execute
@@ -48,6 +50,19 @@ def on_postgres(emptied: Callable[[], str]) -> Iterator[Library]:
     store = opened(emptied())
     yield Library(store)
     store.close()
+
+
+def test_an_index_that_another_process_has_replaced_says_nothing_of_the_log(filled: Path) -> None:
+    index, other = IndexFile(str(filled)), IndexFile(str(filled))
+    index.connected()
+    # The other process met the same damage first: by now there is a sound file.
+    other.replace()
+    other.connected()
+
+    index.check_log(apsw.CorruptError("database disk image is malformed"))
+
+    index.disconnect()
+    other.disconnect()
 
 
 UNREADABLE = "UPDATE entries SET body = '{{\"parts' WHERE entry_no = {no}"

@@ -51,6 +51,8 @@ class IndexFile:
         if self._connection is not None and self._identity != _identity(self.path):
             self.disconnect()
         if self._connection is None:
+            # Also of a file that cannot be opened: whoever replaces it must know which it was.
+            self._identity = _identity(self.path)
             self._connection = self._connect()
             self._identity = _identity(self.path)
         return self._connection
@@ -118,6 +120,8 @@ class IndexFile:
                 return
         finally:
             connection.close(True)
+        if suspect == "main" and self._identity not in (None, _identity(self.path)):
+            return  # another process has replaced the damaged index, and the new one is sound
         raise translate(apsw.CorruptError(str(error) or "it ends too early"), self._log)
 
     def examine(self) -> tuple[int, str | None]:
