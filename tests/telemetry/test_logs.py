@@ -11,7 +11,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as ProtoRecord
 
 from hansard.telemetry import wire
 from hansard.telemetry.span import LogRecord
-from tests.telemetry.conftest import BEGAN, TRACE, Taking, span
+from tests.telemetry.conftest import BEGAN, TRACE, Taking, answer, span
 from tests.telemetry.test_wire import as_json
 
 SPAN = "1" * 16
@@ -154,6 +154,55 @@ async def test_the_words_of_several_calls_take_the_places_of_their_placeholders(
     await take_logs(taking, *TALK)
 
     assert taking.texts() == ["u:hello", "a:hi!", "u:more", "a:done"]
+
+
+@pytest.mark.parametrize("is_sent_again", [False, True])
+async def test_a_call_that_repeats_an_earlier_one_is_not_doubled_when_its_events_come_first(
+    taking: Taking, is_sent_again: bool
+) -> None:
+    later = [
+        said("user", "hello", span_id=OTHER, at=2),
+        said("assistant", "hi!", span_id=OTHER, at=2),
+        said("user", "more", span_id=OTHER, at=2),
+        chosen("done", span_id=OTHER, at=3),
+    ]
+    await take_spans(taking, silent(), silent(OTHER, at=2))
+    await take_logs(taking, *later)
+
+    await take_logs(taking, *TALK, *(later if is_sent_again else ()))
+    await take_logs(taking, *TALK, *later)
+
+    assert taking.texts() == ["u:hello", "a:hi!", "u:more", "a:done"]
+
+
+async def test_the_events_of_one_call_may_come_in_two_requests_after_its_span(
+    taking: Taking,
+) -> None:
+    await take_spans(taking, silent())
+    await take_logs(taking, *TALK[:2])
+    await take_logs(taking, *TALK[2:])
+
+    assert taking.texts() == ["u:hello", "a:hi!"]
+
+
+async def test_words_that_were_said_before_are_said_again_behind_a_replaced_placeholder(
+    taking: Taking,
+) -> None:
+    first, where = span(["yes"], ["ok"]), {"span_id": OTHER, "at": 4}
+    await take_spans(taking, first, silent(at=2), silent(OTHER, at=4))
+    history = [said("user", "yes", **where), said("assistant", "ok", **where)]
+    asked = [said("user", "yes", **where), said("user", "do it", **where)]
+    await take_logs(taking, *history, *asked, chosen("done", span_id=OTHER, at=5))
+    third = span(
+        ["yes", answer("ok"), "yes", "do it", answer("done"), "yes", "go on"], ["on"], at=6
+    )
+    await take_spans(taking, third)
+    behind = ["u:yes", "u:do it", "a:done", "u:yes", "u:go on", "a:on"]
+    assert taking.texts() == ["u:yes", "a:ok", "a:", *behind]
+
+    await take_logs(taking, *TALK)
+
+    assert taking.texts() == ["u:yes", "a:ok", "u:hello", "a:hi!", *behind]
 
 
 async def test_events_that_come_before_the_name_of_their_conversation_join_it(

@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 
 from hansard.actions import facts, retract, routing, usage
 from hansard.actions import sessions as session_actions
@@ -22,7 +23,7 @@ from hansard.store import entries, sessions
 from hansard.store.database import Store, Tx
 from hansard.telemetry import genai, merging, openinference, wire
 from hansard.telemetry.genai import Told, Work
-from hansard.telemetry.merging import OUT, Line, New
+from hansard.telemetry.merging import IN, OUT, Line, New
 from hansard.telemetry.span import LogRecord, Span
 
 PLATFORM = "otel"
@@ -219,10 +220,12 @@ def take(tx: Tx, thread: Thread, heard: Sequence[Told], *, profile: str, when: O
             early = found[-1]  # the events of these spans came before the spans
             heard = [*_told_early(tx, early), *heard]
     known = [] if head is None else _lines(tx, head)
-    later: list[Entry] = []
+    later: list[tuple[Entry, Line]] = []
     if head is not None and (first := _first_placeholder(tx, head, heard, known)) is not None:
         later = _take_out(tx, head, first, heard, when=when)
+        heard = [_with_own_inputs(each, later) for each in heard]
         known = _lines(tx, head)
+    standing, taken_back = len(known), {(line.span, line.digest) for _, line in later}
     for each in heard:
         new = merging.new_of(each, known)
         if not new and _wants_placeholder(each, known):
@@ -231,15 +234,11 @@ def take(tx: Tx, thread: Thread, heard: Sequence[Told], *, profile: str, when: O
             head = _open(tx, *keys[0], when=replace(when, now=_time(each.span.began_at, when)))
         if head is None:
             continue
-        known += _add(tx, head, each, new, when=when)
+        known += _add(tx, head, each, new, taken_back, when=when)
         _note(tx, head, each, when=when)
     if head is None:
         return
-    for entry in later:
-        assert isinstance(entry.body, Message)
-        facts.say_after(
-            tx, head.id, Saying(entry.body, at=entry.at), profile=head.profile, when=when
-        )
+    _say_again(tx, head, later, known[standing:], when=when)
     for (key, _), there in zip(keys, found, strict=True):
         if there is None or there is early:
             routing.bind(tx, key, head.no, when=when)
@@ -270,7 +269,7 @@ def _first_placeholder(
 
 def _take_out(
     tx: Tx, head: SessionHead, first: int, heard: Sequence[Told], *, when: Occasion
-) -> list[Entry]:
+) -> list[tuple[Entry, Line]]:
     """Take back everything from an entry on; the messages that are to be said again afterwards.
 
     The log is only ever added to, so what stands between a placeholder and the end moves behind
@@ -288,7 +287,51 @@ def _take_out(
     lines = [
         (entry, merging.line_of(entry.body)) for entry in behind if isinstance(entry.body, Message)
     ]
-    return [entry for entry, line in lines if not (line.is_placeholder and line.span in telling)]
+    return [each for each in lines if not (each[1].is_placeholder and each[1].span in telling)]
+
+
+def _with_own_inputs(heard: Told, later: Sequence[tuple[Entry, Line]]) -> Told:
+    """The same call with what an earlier request told of its inputs, now that its answer has come."""
+    if heard.work is not Work.CALL or not heard.outputs:
+        return heard
+    told = {merging.line_of(said).digest for said in (*heard.inputs, *heard.outputs)}
+    own = [
+        entry.body
+        for entry, line in later
+        if isinstance(entry.body, Message)
+        and (line.span, line.side) == (heard.span.span_id, IN)
+        and line.digest not in told
+    ]
+    return replace(heard, inputs=(*own, *heard.inputs))
+
+
+def _say_again(
+    tx: Tx,
+    head: SessionHead,
+    later: Sequence[tuple[Entry, Line]],
+    told: Sequence[Line],
+    *,
+    when: Occasion,
+) -> None:
+    """Say what was taken back, except for what the spans of this request have `told` again.
+
+    It is not compared with the rest of the log: that was done when it was first said.
+    """
+    for span_id, group in groupby(later, key=lambda each: each[1].span):
+        again = [
+            (each.body, line, each.at) for each, line in group if isinstance(each.body, Message)
+        ]
+        if span_id is not None:
+            heard = Told(
+                Span("", span_id),
+                Work.CALL,
+                inputs=tuple(body for body, line, _ in again if line.side != OUT),
+                outputs=tuple(body for body, line, _ in again if line.side == OUT),
+            )
+            new = {id(each.message) for each in merging.new_of(heard, told)}
+            again = [each for each in again if id(each[0]) in new]
+        for body, _, at in again:
+            facts.say_after(tx, head.id, Saying(body, at=at), profile=head.profile, when=when)
 
 
 def _told_early(tx: Tx, head: SessionHead) -> list[Told]:
@@ -315,7 +358,13 @@ def _told_early(tx: Tx, head: SessionHead) -> list[Told]:
 
 
 def _add(
-    tx: Tx, head: SessionHead, heard: Told, new: Sequence[New], *, when: Occasion
+    tx: Tx,
+    head: SessionHead,
+    heard: Told,
+    new: Sequence[New],
+    taken_back: Collection[tuple[str | None, str]],
+    *,
+    when: Occasion,
 ) -> list[Line]:
     span = heard.span
     added = []
@@ -324,7 +373,9 @@ def _add(
         at = _time(span.ended_at if each.side == OUT else span.began_at, when)
         digest = merging.line_of(said).digest
         idem = f"otel/{head.id}/{span.trace_id}/{span.span_id}/{digest}"
-        saying = Saying(said, at=at, idem=idem if each.side == OUT else None)
+        # The key of an answer that was taken back is used up: with it, nothing would be added.
+        is_keyed = each.side == OUT and (span.span_id, digest) not in taken_back
+        saying = Saying(said, at=at, idem=idem if is_keyed else None)
         facts.say_after(tx, head.id, saying, profile=head.profile, when=when)
         added.append(merging.line_of(said))
     return added
