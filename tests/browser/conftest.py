@@ -6,13 +6,25 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    CDPSession,
+    Page,
+    Request,
+    Route,
+    expect,
+    sync_playwright,
+)
 
 from hansard.app import demo
 from hansard.app.house import open_house
@@ -31,7 +43,12 @@ DEMO_SESSIONS = 120
 WINDOW = {"width": 1280, "height": 800}
 WRITE = "Write a message"
 PHONE = {"width": 390, "height": 780}
-# Measures the longest time in which a tab does not answer, in `window.longest`, from now on.
+# A machine that does much else is slow, not wrong. Well above the longest pause between two attempts
+# of a page to reach its server, which is 30 seconds.
+PATIENCE_SECONDS = 60
+POLL_MS = 50
+expect.set_options(timeout=PATIENCE_SECONDS * 1_000)
+# The longest time in which a tab does not answer, in `window.longest`, from now on.
 WATCH_PAUSES = """() => {
     window.longest = 0
     let last = performance.now()
@@ -45,8 +62,117 @@ WATCH_PAUSES = """() => {
 }"""
 # A tenth of a second on an idle machine; what is laid out at once instead takes many seconds.
 LONGEST_PAUSE_MS = 3_000
-# A machine that does much else is slow, not wrong.
-expect.set_options(timeout=30_000)
+# Notes with an «Undo» button close after eight seconds. A slow machine may need longer to click it.
+KEEP_TOASTS = """
+    const setTimer = window.setTimeout
+    window.setTimeout = (act, ms, ...rest) => setTimer(act, ms === 8000 ? 600_000 : ms, ...rest)
+"""
+# Resolves with the number of changes of the document since the last call, when the page has nothing else to do.
+COUNT_CHANGES = """() => new Promise((done) => {
+    if (!window.changeWatch) {
+        window.changeCount = 1
+        window.changeWatch = new MutationObserver(() => window.changeCount++)
+        window.changeWatch.observe(document, { subtree: true, childList: true, attributes: true })
+    }
+    requestAnimationFrame(() => requestIdleCallback(() => {
+        const count = window.changeCount
+        window.changeCount = 0
+        done(count)
+    }))
+})"""
+# Resolves when a service worker answers for the page.
+CONTROLLED = """() => new Promise((done) => {
+    const worker = navigator.serviceWorker
+    if (worker.controller) done()
+    else worker.addEventListener('controllerchange', () => done())
+})"""
+_pending: WeakKeyDictionary[Page, set[Request]] = WeakKeyDictionary()
+
+
+def eventually(page: Page, claim: str | Callable[[], Any], arg: Any = None) -> Any:
+    """Wait until a claim is true, and return its value.
+
+    The claim is a JavaScript function, called with `arg` in the page, or a Python function. A bounding box, a
+    computed style, a number of streams: what `expect` has no assertion for.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        value = page.evaluate(claim, arg) if isinstance(claim, str) else claim()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            name = claim if isinstance(claim, str) else claim.__qualname__
+            raise AssertionError(
+                f"not true after {PATIENCE_SECONDS} s: {name}; last value: {value!r}"
+            )
+        page.wait_for_timeout(POLL_MS)
+
+
+def settled(page: Page) -> Page:
+    """Wait until the page has every answer it asked for and has stopped changing."""
+    calm = 0
+
+    def is_calm() -> bool:
+        nonlocal calm
+        is_idle = page.evaluate(COUNT_CHANGES) == 0 and not _pending.get(page)
+        calm = calm + 1 if is_idle else 0
+        return calm >= 3
+
+    eventually(page, is_calm)
+    return page
+
+
+def _watch_requests(page: Page) -> None:
+    asked = _pending.setdefault(page, set())
+
+    def begun(request: Request) -> None:
+        if request.is_navigation_request():
+            asked.clear()
+        # The stream of events never ends, and that a worker has its script is not always told.
+        elif request.resource_type == "fetch":
+            asked.add(request)
+
+    def ended(request: Request) -> None:
+        asked.discard(request)
+
+    page.on("request", begun)
+    page.on("requestfinished", ended)
+    page.on("requestfailed", ended)
+
+
+def hold(page: Page, pattern: str) -> list[Route]:
+    """Hold back the requests that match the pattern; the test lets each of them go on."""
+    waiting: list[Route] = []
+
+    def keep(route: Route) -> None:
+        waiting.append(route)
+
+    page.route(pattern, keep)
+    return waiting
+
+
+class PauseWatch:
+    """Measures how long a page does not answer from now on.
+
+    No piece of work takes longer than the longest pause, nor longer than all the processor time of the page
+    together. The first is too long on a busy machine, where the page waits for its turn; so the smaller counts.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._cdp: CDPSession = page.context.new_cdp_session(page)
+        self._cdp.send("Performance.enable", {"timeDomain": "threadTicks"})
+        self._before = self._processor_ms()
+        page.evaluate(WATCH_PAUSES)
+
+    def longest_ms(self) -> float:
+        """An upper bound of the longest piece of work."""
+        longest: float = self._page.evaluate("window.longest")
+        return min(longest, self._processor_ms() - self._before)
+
+    def _processor_ms(self) -> float:
+        metrics = self._cdp.send("Performance.getMetrics")["metrics"]
+        return 1_000 * float({each["name"]: each["value"] for each in metrics}["TaskDuration"])
 
 
 def chromium() -> str:
@@ -73,7 +199,7 @@ class Served:
             self.process.kill()
         else:
             self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(PATIENCE_SECONDS)
         if self.process.stdout is not None:
             self.process.stdout.close()
 
@@ -113,11 +239,28 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server with the demo's sessions, shared by the tests of a module."""
-    home = tmp_path_factory.mktemp("lived-in")
+def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the demo's sessions, to be copied. Made anew for each module: the demo counts ages from now."""
+    home = tmp_path_factory.mktemp("demo")
     with open_house(home=str(home), create=True) as house:
         demo.fill(house, count=DEMO_SESSIONS)
+    return home
+
+
+@pytest.fixture(scope="module")
+def lived_in(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server with the demo's sessions, shared by the tests of a module that only look at them."""
+    home = tmp_path_factory.mktemp("lived-in") / "home"
+    shutil.copytree(demo_home, home)
+    with served(home) as server:
+        yield server
+
+
+@pytest.fixture
+def own_demo(demo_home: Path, tmp_path: Path) -> Iterator[Served]:
+    """A server with the demo's sessions for one test, which may change them."""
+    home = tmp_path / "own-demo"
+    shutil.copytree(demo_home, home)
     with served(home) as server:
         yield server
 
@@ -135,13 +278,78 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield server
 
 
+AGENT_PROGRAM = """import json, os, pathlib, sys, time
+
+first, rest, gate = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+server = os.getppid()
+
+def wait_for(path):
+    while not path.exists():
+        if os.getppid() != server:
+            sys.exit("the server is gone")
+        time.sleep(0.02)
+
+print(json.dumps({"delta": first}), flush=True)
+wait_for(gate.with_suffix(".rest"))
+print(json.dumps({"delta": rest}), flush=True)
+wait_for(gate.with_suffix(".end"))
+"""
+FIRST_HALF = "## How a message becomes a reply\n\nA turn begins,"
+SECOND_HALF = (
+    " and it ends.\n\n| what | where |\n|---|---|\n| inbox | arrivals |\n\nThat was all.\n"
+)
+
+
+@dataclass
+class GatedAgent:
+    """A server whose agent says the first half of a reply, and the rest when the test lets it."""
+
+    server: Served
+    gate: Path
+
+    def go_on(self) -> None:
+        """Let the agent say the rest."""
+        self.gate.with_suffix(".rest").touch()
+
+    def finish(self) -> None:
+        """Let the agent end this turn, and all that follow."""
+        self.go_on()
+        self.gate.with_suffix(".end").touch()
+
+
+def install_gated_agent(home: Path, first: str = FIRST_HALF, rest: str = SECOND_HALF) -> Path:
+    """Write the agent's program and the settings that name it; return the path of its gate."""
+    program, gate = home / "agent.py", home / "gate"
+    program.write_text(AGENT_PROGRAM)
+    command = json.dumps([sys.executable, str(program), first, rest, str(gate)])
+    settings = f'[agents.gated]\nkind = "command"\ncommand = {command}\n'
+    (home / "hansard.toml").write_text(settings)
+    return gate
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Iterator[GatedAgent]:
+    gate = install_gated_agent(tmp_path)
+    with served(tmp_path) as server:
+        yield GatedAgent(server, gate)
+
+
+@contextmanager
+def behind_wire(server: Served) -> Iterator[tuple[Served, Wire]]:
+    """The server at an address whose connections can be cut."""
+    wire = Wire(int(server.address.rpartition(":")[2]))
+    link = server.login_link.replace(server.address, wire.address)
+    try:
+        yield replace(server, address=wire.address, login_link=link), wire
+    finally:
+        wire.close()
+
+
 @pytest.fixture
 def wired(empty: Served) -> Iterator[tuple[Served, Wire]]:
     """A server behind a wire that can be cut."""
-    wire = Wire(int(empty.address.rpartition(":")[2]))
-    link = empty.login_link.replace(empty.address, wire.address)
-    yield replace(empty, address=wire.address, login_link=link), wire
-    wire.close()
+    with behind_wire(empty) as both:
+        yield both
 
 
 @dataclass
@@ -167,9 +375,10 @@ class Visit:
     def another_tab(self, address: str) -> Page:
         """One more page of the same browser."""
         page = self.context.new_page()
+        _watch_requests(page)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.goto(address)
-        return page
+        return settled(page)
 
 
 @pytest.fixture(scope="module")
@@ -203,10 +412,14 @@ class Visitor:
             storage_state=json.loads(state) if state else None,
             permissions=["clipboard-read", "clipboard-write"],
         )
+        context.set_default_timeout(PATIENCE_SECONDS * 1_000)
+        context.add_init_script(KEEP_TOASTS)
         if script is not None:
             context.add_init_script(script)
         page = context.new_page()
+        _watch_requests(page)
         made = Visit(context, page, [], [])
+        self._visits.append(made)
         page.on("request", lambda request: made.requests.append(request.url))
         page.on("pageerror", lambda error: made.complaints.append(str(error)))
         page.on("console", lambda said: _note(made, said.type, said.text))
@@ -215,7 +428,7 @@ class Visitor:
             self._logins[server.login_link] = json.dumps(context.storage_state())
         if state is not None or path != "/":
             page.goto(server.address + path)
-        self._visits.append(made)
+        settled(page)
         return made
 
     def leave(self) -> None:

@@ -14,7 +14,7 @@ from hansard.model.entry import message
 from hansard.model.place import Source
 from hansard.model.session import Opening
 from hansard.store.database import Tx
-from tests.browser.conftest import Served, Visit, Visitor, served
+from tests.browser.conftest import Served, Visit, Visitor, eventually, served, settled
 from tests.model.hostile import CORPUS
 
 pytestmark = pytest.mark.timeout(300)
@@ -38,11 +38,6 @@ LINKS = """() => [...document.querySelectorAll('a[href], area[href], use')]
     .filter((href) => !/^(https?:|mailto:|[/#])/i.test(href) || /^[/]{2}/.test(href))"""
 
 
-def settle(page: Page) -> None:
-    """Let the page finish what it does when it has time, as colouring code."""
-    page.evaluate("() => new Promise((done) => requestIdleCallback(() => setTimeout(done, 200)))")
-
-
 class Trap:
     """Notices what must not happen: a dialog, a window, a request to anyone else."""
 
@@ -61,8 +56,8 @@ class Trap:
         """Nothing has happened, and nothing that could is on the page."""
         foreign = [url for url in self._seen.requests if not url.startswith(self._address)]
         assert self.sprung + foreign == []
-        found = page.locator(FORBIDDEN)
-        assert [found.nth(n).evaluate("node => node.outerHTML") for n in range(found.count())] == []
+        forbidden = page.locator(FORBIDDEN)
+        assert forbidden.evaluate_all("nodes => nodes.map((node) => node.outerHTML)") == []
         assert page.evaluate(HANDLERS) == []
         assert page.evaluate(LINKS) == []
 
@@ -145,13 +140,19 @@ def test_every_session_of_the_corpus_is_shown_and_harmless(
         page.locator(".log").focus()
         page.keyboard.press("End")
         page.keyboard.press("t")
+        expect(page.locator(".step .fold").first).to_be_visible()
+        settled(page)
         for fold in page.locator(".step .fold").all():
             fold.click()
-        page.keyboard.press("i")
-        settle(page)
+        # The browser remembers that the details are open.
+        details = page.get_by_role("complementary", name="Details")
+        if not details.is_visible():
+            page.keyboard.press("i")
+        expect(details).to_be_visible()
+        settled(page)
         trap.check(page)
 
-    assert page.locator(".message").count() > PER_SESSION
+    eventually(page, lambda: page.locator(".message").count() > PER_SESSION)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_every_page_is_harmless(
     trap = Trap(seen, server.address)
 
     expect(seen.page.get_by_text("live", exact=True)).to_be_visible()
-    settle(seen.page)
+    settled(seen.page)
     trap.check(seen.page)
 
 
@@ -183,6 +184,7 @@ def test_what_is_said_while_it_is_written_is_harmless(
     page.keyboard.press("Enter")
 
     expect(page.locator(".message.assistant")).to_contain_text("'onclick='x'")
+    settled(page)
     trap.check(page)
 
 
@@ -229,10 +231,10 @@ def test_an_exported_page_does_nothing_and_asks_nobody(
     for fold in page.locator("details").all():
         fold.evaluate("node => { node.open = true }")
 
-    assert page.locator("article").count() == len(ids)
-    assert page.locator("script, [style], style ~ style").count() == 0
+    expect(page.locator("article")).to_have_count(len(ids))
+    expect(page.locator("script, [style], style ~ style")).to_have_count(0)
     policy = page.locator("meta[http-equiv]")
-    assert policy.count() == 1
+    expect(policy).to_have_count(1)
     policy.evaluate("node => node.remove()")  # the one that we wrote ourselves
     trap.check(page)
     assert seen.complaints == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import WRITE, Served, Visitor
+from tests.browser.conftest import WRITE, Served, Visitor, eventually, settled
 
 pytestmark = pytest.mark.timeout(300)
 MOST_REQUESTS = 12
@@ -19,9 +19,13 @@ LONGEST = """async () => {
 
 def open_session(page: Page, title: str) -> None:
     page.get_by_role("searchbox", name="Filter titles").fill(title)
+    # A row is clicked when the others have made room for it.
+    expect(page).to_have_url(re.compile("text="))
+    settled(page)
     page.locator(f'.item[title="{title}"]').click()
     expect(page.locator(".head h1")).to_have_text(title)
     expect(page.locator(".message").first).to_be_visible()
+    settled(page)
 
 
 def test_an_empty_store_says_what_to_do(empty: Served, visit: Visitor) -> None:
@@ -50,10 +54,11 @@ def test_a_message_deep_in_an_old_session_is_found_and_landed_on(
     expect(page.locator(".item").first).to_be_visible()
 
     page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
     page.keyboard.type("Chana saag cumin")
     expect(page.locator(".option .snippet mark").first).to_be_visible()
-    option = page.locator(".option", has=page.locator(".snippet")).first
-    option.click()
+    settled(page)
+    page.locator(".option", has=page.locator(".snippet")).first.click()
 
     expect(page).to_have_url(re.compile(r"/s/\w+\?q=.*#m\d+$"))
     target = page.locator(".message.target")
@@ -69,6 +74,7 @@ def test_hits_in_a_long_session_are_stepped_through(lived_in: Served, visit: Vis
     found = page.evaluate(LONGEST)
     page.goto(f"{lived_in.address}/s/{found['id']}")
     expect(page.locator(".round").last).to_be_in_viewport()
+    settled(page)
 
     page.keyboard.press("Control+f")
     page.get_by_role("searchbox", name="Find in this session").fill("please")
@@ -78,6 +84,7 @@ def test_hits_in_a_long_session_are_stepped_through(lived_in: Served, visit: Vis
     page.keyboard.press("Shift+F3")
     expect(place).to_have_text(f"{of - 1} of {of}")
     page.keyboard.press("F3")
+    expect(place).to_have_text(f"{of} of {of}")
     page.keyboard.press("F3")
     expect(place).to_have_text(f"1 of {of}")
     expect(page.locator(".message.target")).to_be_in_viewport()
@@ -92,17 +99,18 @@ def test_older_messages_come_without_a_jump(lived_in: Served, visit: Visitor) ->
     assert found["message_count"] > 200
     page.goto(f"{lived_in.address}/s/{found['id']}")
     expect(page.locator(".round").last).to_be_in_viewport()
+    settled(page)
     before = page.locator(".round").count()
     assert page.evaluate("document.querySelectorAll('*').length") <= MOST_NODES
 
     page.locator(".log").evaluate("log => { log.scrollTop = 300 }")
 
     expect(page.locator(".round")).not_to_have_count(before)
-    assert page.locator(".log").evaluate("log => log.scrollTop") > 300
+    eventually(page, lambda: page.locator(".log").evaluate("log => log.scrollTop > 300"))
 
 
-def test_what_is_new_is_where_reading_goes_on(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_what_is_new_is_where_reading_goes_on(own_demo: Served, visit: Visitor) -> None:
+    page = visit(own_demo).page
     expect(page.locator(".item", has_text="The kitchen tap").locator(".dot.blue")).to_be_visible()
 
     open_session(page, "The kitchen tap")
@@ -162,8 +170,8 @@ def test_an_export_leaves_out_what_was_not_wanted(lived_in: Served, visit: Visit
     expect(dialog).to_have_count(0)
 
 
-def test_a_read_only_session_goes_on_in_a_copy(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_a_read_only_session_goes_on_in_a_copy(own_demo: Served, visit: Visitor) -> None:
+    page = visit(own_demo).page
     open_session(page, "Port the parser to streaming")
     expect(page.get_by_text("Imported from Claude code: read-only.")).to_be_visible()
     expect(page.get_by_role("textbox", name=WRITE)).to_have_count(0)
@@ -174,8 +182,8 @@ def test_a_read_only_session_goes_on_in_a_copy(lived_in: Served, visit: Visitor)
     expect(page.locator(".message.user")).to_contain_text("Read the file in chunks")
 
 
-def test_live_says_which_chat_is_where_and_resets_it(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/live").page
+def test_live_says_which_chat_is_where_and_resets_it(own_demo: Served, visit: Visitor) -> None:
+    page = visit(own_demo, "/live").page
     chat = page.get_by_role("listitem").filter(has_text="The kitchen tap")
     expect(chat).to_contain_text("last reset: idle")
     expect(chat).to_contain_text("Me•••")

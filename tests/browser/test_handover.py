@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Served, Visitor
 from tests.browser.test_day import open_session
 
+pytestmark = pytest.mark.timeout(300)
 TITLE = "Why the weekly report takes 40 minutes"
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from hansard.actions import say
 from hansard.app.house import open_house
+from hansard.model.entry import message
 from hansard.model.place import Source
-from tests.browser.conftest import Visitor, served
+from tests.browser.conftest import Visitor, served, settled
 
 pytestmark = pytest.mark.timeout(300)
 HOSTILE = [
@@ -32,17 +34,19 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
         session = house.new_session(
             Source("web", user_id="x", user_name="<b onclick=1>Eve</b>"), title="hostile"
         )
+        id = session.append("user", HOSTILE[0]).session_id
         for text in HOSTILE:
             session.append("user", text)
             call = {"type": "tool_call", "id": text[:20], "name": text, "arguments": {"path": text}}
             result = {"type": "tool_result", "call_id": text[:20], "content": text}
             session.append("assistant", [call, {"type": "reasoning", "text": text}])
             session.append("tool", [result])
-            session.append(
-                "assistant", [{"type": "text", "text": text}, {"type": "odd", "x": text}]
-            )
+            # Nobody may write a part of an unknown type today; a store may have one all the same.
+            odd = message("assistant", [{"type": "text", "text": text}, {"type": "odd", "x": text}])
+            said = say.Saying(odd)
+            when = house.occasion()
+            house.writing(say.say_in, id, said, profile="main", when=when).result()
         session.rename(TITLE)
-        id = session.id
     with served(tmp_path) as server:
         seen = visit(server, f"/s/{id}")
         page = seen.page
@@ -50,15 +54,20 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
         page.locator(".log").focus()
         page.keyboard.press("End")
         page.keyboard.press("t")
+        expect(page.locator(".step .fold").first).to_be_visible()
+        settled(page)
         for fold in page.locator(".step .fold").all():
             fold.click()
         page.keyboard.press("i")
-        for link in page.locator(".md a").all():
-            href = link.get_attribute("href") or "https://"
+        expect(page.get_by_role("complementary", name="Details")).to_be_visible()
+        settled(page)
+        hrefs = "links => links.map((link) => link.getAttribute('href') ?? 'https://')"
+        for href in page.locator(".md a").evaluate_all(hrefs):
             assert href.startswith(("https://", "http://", "mailto:"))
         page.goto(f"{server.address}/search?q=window")
         expect(page.locator(".hit").first).to_be_visible()
+        settled(page)
 
         assert page.evaluate("window.hit") is None
         assert [url for url in seen.requests if not url.startswith(server.address)] == []
-        assert page.locator("script[src]:not([src^='/assets/'])").count() == 0
+        expect(page.locator("script[src]:not([src^='/assets/'])")).to_have_count(0)

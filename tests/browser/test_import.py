@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Served, Visitor, served
+from tests.browser.conftest import Served, Visitor, served, settled
 
 pytestmark = pytest.mark.timeout(300)
 ROUNDS = 90
@@ -76,8 +76,10 @@ def test_records_are_imported_and_a_word_deep_in_them_is_landed_on(
     page.get_by_role("link", name="See them").click()
     expect(page.locator(".item")).to_have_count(1)
     page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
     page.keyboard.type("heron pond")
     expect(page.locator(".option .snippet mark").first).to_be_visible()
+    settled(page)
     page.locator(".option", has=page.locator(".snippet")).first.click()
     expect(page).to_have_url(re.compile(r"#m\d+$"))
     expect(page.locator(".message.target")).to_contain_text(DEEP)

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, Response, Route, expect
+from playwright.sync_api import Locator, Page, Response, expect
 
-from tests.browser.conftest import WRITE, Served, Visit, Visitor
+from tests.browser.conftest import WRITE, Served, Visit, Visitor, eventually, hold
 
 pytestmark = pytest.mark.timeout(300)
 # What a browser has only where a page came encrypted, or from the machine itself.
@@ -67,15 +67,10 @@ def test_words_whose_answer_was_lost_are_said_once(talking: Served, visit: Visit
 
 def test_words_typed_while_others_are_on_their_way_stay(talking: Served, visit: Visitor) -> None:
     page = begun(visit(talking))
-    waiting: list[Route] = []
-
-    def hold(route: Route) -> None:
-        waiting.append(route)
-
-    page.route("**/turns", hold)
+    waiting = hold(page, "**/turns")
     box(page).fill("list the files")
-    with page.expect_request("**/turns"):
-        page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    eventually(page, lambda: waiting)
 
     page.keyboard.type(" and then")
     waiting[0].continue_()

@@ -8,17 +8,34 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from hansard.app.house import open_house
-from tests.browser.conftest import WRITE, Served, Visitor, served
+from tests.browser.conftest import WRITE, Served, Visitor, eventually, hold, served, settled
 
 pytestmark = pytest.mark.timeout(300)
+FRAMES_PASS = """(count) => new Promise((done) => {
+    const next = (left) => (left ? requestAnimationFrame(() => next(left - 1)) : done())
+    next(count)
+})"""
+
+
+def go_to_usage(page: Page) -> None:
+    """Press the two keys that open the page of usage."""
+
+    def pressed_in_time() -> bool:
+        # The second key counts within 1.2 seconds of the first; a slow machine needs another attempt.
+        page.keyboard.press("g")
+        page.keyboard.press("u")
+        return page.url.endswith("/usage")
+
+    eventually(page, pressed_in_time)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_keyboard_is_enough(lived_in: Served, visit: Visitor, theme: str) -> None:
     page = visit(lived_in).page
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-    expect(page.locator(".item").first).to_be_visible()
+    expect(page.get_by_role("textbox", name=WRITE)).to_be_focused()
     page.keyboard.press("Escape")
+    expect(page.locator(".item").first).to_be_focused()
 
     page.keyboard.press("j")
     expect(page.locator(".item:focus")).to_have_count(1)
@@ -28,18 +45,18 @@ def test_the_keyboard_is_enough(lived_in: Served, visit: Visitor, theme: str) ->
     name = page.locator(".item:focus").get_attribute("title")
     page.keyboard.press("Enter")
     expect(page.locator(".head h1")).to_have_text(name or "")
+    settled(page)
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator(".item:focus")).to_have_count(1)
-    page.keyboard.press("g")
-    page.keyboard.press("u")
+    go_to_usage(page)
     expect(page.get_by_role("heading", name="Usage")).to_be_visible()
     expect(page.get_by_role("main")).to_be_focused()
 
 
-def test_a_row_that_goes_hands_its_focus_to_the_next(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/?source=discord").page
+def test_a_row_that_goes_hands_its_focus_to_the_next(own_demo: Served, visit: Visitor) -> None:
+    page = visit(own_demo, "/?source=discord").page
     rows = page.locator(".item")
     expect(rows.nth(2)).to_be_visible()
     gone, next_one = (rows.nth(place).get_attribute("title") or "" for place in (0, 1))
@@ -109,6 +126,7 @@ def test_single_letters_can_be_switched_off(lived_in: Served, visit: Visitor) ->
     page.get_by_label("Single-letter shortcuts").uncheck()
     page.goto(lived_in.address)
     expect(page.locator(".item").first).to_be_visible()
+    settled(page)
     page.locator(".item").first.focus()
 
     page.keyboard.press("j")
@@ -160,6 +178,7 @@ def test_letters_do_nothing_where_the_page_put_the_focus(lived_in: Served, visit
     log = page.locator(".log")
     expect(log).to_be_focused()
     expect(page.locator(".message").first).to_be_visible()
+    settled(page)
     title = page.locator(".head h1").inner_text()
 
     page.keyboard.type("please explain more")
@@ -178,7 +197,8 @@ def test_a_click_on_a_message_does_not_make_letters_change_the_session(
 ) -> None:
     page = visit(lived_in).page
     page.locator(".item").nth(5).click()
-    page.locator(".message .md").last.click()
+    expect(page.locator(".message .md").last).to_be_visible()
+    settled(page).locator(".message .md").last.click()
 
     page.keyboard.type("explore")
 
@@ -238,8 +258,11 @@ def test_x_selects_each_row_it_is_pressed_on(lived_in: Served, visit: Visitor) -
     page.keyboard.press("Escape")
     expect(chosen).to_have_count(0)
     page.keyboard.press("Shift+ArrowDown")
+    expect(chosen).to_have_count(2)
+    expect(rows.nth(5)).to_be_focused()
     page.keyboard.press("Shift+ArrowDown")
     expect(chosen).to_have_count(3)
+    expect(rows.nth(6)).to_be_focused()
     page.keyboard.press("Shift+ArrowUp")
     expect(chosen).to_have_count(2)
     expect(page.get_by_role("toolbar", name="Selected")).to_contain_text("2")
@@ -251,16 +274,12 @@ def _many_sessions(home: Path, count: int) -> None:
             house.new_session(title=f"session {number}").append("user", f"message {number}")
 
 
-def _focused_title(page: Page) -> str:
-    return page.locator(".item:focus").get_attribute("title") or ""
-
-
 def test_end_and_home_go_to_the_ends_of_the_whole_list(tmp_path: Path, visit: Visitor) -> None:
     _many_sessions(tmp_path, 420)
     with served(tmp_path) as server:
         page = visit(server).page
+        newest = page.locator(".item").first.get_attribute("title")
         page.locator(".item").first.focus()
-        newest = _focused_title(page)
 
         page.keyboard.press("End")
 
@@ -288,3 +307,44 @@ def test_end_and_home_go_to_the_ends_of_the_whole_transcript(
         page.keyboard.press("End")
         expect(page.locator(".message", has_text="message 149.")).to_be_focused()
         expect(page.locator(".message", has_text="message 149.")).to_be_in_viewport()
+
+
+def test_home_goes_to_the_first_message_although_the_end_moves_while_it_loads(
+    tmp_path: Path, visit: Visitor
+) -> None:
+    with open_house(home=str(tmp_path), create=True) as house:
+        chat = house.new_session(title="Long")
+        for number in range(150):
+            chat.append("user", f"message {number}.")
+    with served(tmp_path) as server:
+        page = visit(server, f"/s/{chat.id}").page
+        expect(page.locator(".message").last).to_contain_text("message 149.")
+        waiting = hold(page, "**/entries?*after=0*")
+        page.locator(".log").focus()
+
+        page.keyboard.press("Home")
+        eventually(page, lambda: waiting)
+        # A row gets its true height late, and the end comes into view again.
+        page.locator(".log").dispatch_event("scroll")
+        waiting[0].continue_()
+
+        expect(page.locator(".message", has_text="message 0.")).to_be_focused()
+        settled(page)
+        expect(page.locator(".message", has_text="message 0.")).to_be_in_viewport()
+
+
+def test_a_page_takes_the_focus_however_late_its_code_comes(
+    lived_in: Served, visit: Visitor
+) -> None:
+    page = visit(lived_in).page
+    waiting = hold(page, "**/assets/Usage-*.js")
+
+    page.keyboard.press("Escape")
+    expect(page.locator(".item").first).to_be_focused()
+    go_to_usage(page)
+    eventually(page, lambda: waiting)
+    page.evaluate(FRAMES_PASS, 200)
+    waiting[0].continue_()
+
+    expect(page.get_by_role("heading", name="Usage")).to_be_visible()
+    expect(page.get_by_role("main")).to_be_focused()

@@ -1,6 +1,7 @@
 """A session longer than any window of it, and more sessions at once than anyone reads."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -12,7 +13,7 @@ from hansard.model.entry import message
 from hansard.model.place import Source
 from hansard.model.session import Opening
 from hansard.store.database import Tx
-from tests.browser.conftest import Served, Visitor, served
+from tests.browser.conftest import Served, Visitor, served, settled
 
 pytestmark = pytest.mark.timeout(300)
 MESSAGES = 410
@@ -29,19 +30,25 @@ WATCH = """(where) => {
 def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str]]:
     """A server with one session whose messages all have one word in common."""
     home = tmp_path_factory.mktemp("long")
+    path = write_long(home)
+    with served(home) as server:
+        yield server, path
+
+
+def write_long(home: Path) -> str:
+    """Write the long session into a new store; return its address."""
     with open_house(home=str(home), create=True) as house:
         chat = house.new_session(title="Apples")
         for number in range(MESSAGES):
             chat.append("user", f"apple {number}")
-    with served(home) as server:
-        yield server, f"/s/{chat.id}"
+    return f"/s/{chat.id}"
 
 
 def opened(visit: Visitor, long: tuple[Served, str]) -> Page:
     server, path = long
     page = visit(server, path).page
     expect(page.locator(".message").last).to_contain_text(f"apple {MESSAGES - 1}")
-    return page
+    return settled(page)
 
 
 def test_hits_beyond_the_first_answer_are_neither_denied_nor_out_of_reach(
@@ -49,6 +56,7 @@ def test_hits_beyond_the_first_answer_are_neither_denied_nor_out_of_reach(
 ) -> None:
     page = opened(visit, long)
     page.keyboard.press("Control+f")
+    expect(page.get_by_role("searchbox", name="Find in this session")).to_be_focused()
     page.keyboard.type("apple")
     place = page.get_by_role("search").get_by_role("status")
     expect(place).to_have_text("200 of 200+")
@@ -63,12 +71,15 @@ def test_hits_beyond_the_first_answer_are_neither_denied_nor_out_of_reach(
 
 
 def test_no_line_says_that_only_the_end_is_new_where_nothing_was_read(
-    long: tuple[Served, str], visit: Visitor
+    tmp_path: Path, visit: Visitor
 ) -> None:
-    page = opened(visit, long)
+    # A store of its own: whoever opens the session has read it.
+    path = write_long(tmp_path)
+    with served(tmp_path) as server:
+        page = opened(visit, (server, path))
 
-    expect(page.locator(".message").last).to_be_in_viewport()
-    expect(page.get_by_text("New", exact=True)).to_have_count(0)
+        expect(page.locator(".message").last).to_be_in_viewport()
+        expect(page.get_by_text("New", exact=True)).to_have_count(0)
 
 
 def test_the_outline_of_a_long_session_begins_short(

@@ -3,15 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Served, Visitor
+from tests.browser.conftest import CONTROLLED, Served, Visitor
 from tests.browser.wire import Wire
 
 pytestmark = pytest.mark.timeout(300)
-CONTROLLED = """() => new Promise((done) => {
-    const worker = navigator.serviceWorker
-    if (worker.controller) done()
-    else worker.addEventListener('controllerchange', () => done())
-})"""
 KEPT = """async () => {
     const found = []
     for (const name of await caches.keys())

@@ -11,7 +11,7 @@ from hansard.model.entry import message
 from hansard.model.place import Source
 from hansard.model.session import Opening
 from hansard.model.usage import Usage
-from tests.browser.conftest import Served, Visitor
+from tests.browser.conftest import Served, Visitor, eventually, settled
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -23,11 +23,12 @@ def row(page: Page, title: str) -> Locator:
 def titles(page: Page, count: int) -> list[str]:
     rows = page.locator(".item")
     expect(rows.nth(count)).to_be_visible()
+    settled(page)
     return [rows.nth(place).get_attribute("title") or "" for place in range(count)]
 
 
-def test_what_is_organised_can_be_undone(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_what_is_organised_can_be_undone(own_demo: Served, visit: Visitor) -> None:
+    page = visit(own_demo).page
     name = titles(page, 6)[4]
     row(page, name).click()
     title = page.locator(".head h1")
@@ -50,12 +51,18 @@ def test_what_is_organised_can_be_undone(lived_in: Served, visit: Visitor) -> No
     page.keyboard.press("p")
     pin = page.get_by_role("button", name="Pin", exact=True)
     expect(pin).to_have_attribute("aria-pressed", "true")
-    above = page.locator(".slot").filter(has=row(page, "Mine"))
-    assert above.bounding_box()["y"] < page.get_by_text("Today").bounding_box()["y"]  # type: ignore[index]
+    pinned = page.locator(".slot").filter(has=row(page, "Mine"))
+    today = page.get_by_text("Today")
+
+    def stands_above() -> bool:
+        upper, lower = pinned.bounding_box(), today.bounding_box()
+        return upper is not None and lower is not None and upper["y"] < lower["y"]
+
+    eventually(page, stands_above)
 
 
-def test_a_title_that_is_taken_is_asked_for_again(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_a_title_that_is_taken_is_asked_for_again(own_demo: Served, visit: Visitor) -> None:
+    page = visit(own_demo).page
     one, two = titles(page, 5)[3:5]
     row(page, one).focus()
     page.keyboard.press("F2")
@@ -69,9 +76,9 @@ def test_a_title_that_is_taken_is_asked_for_again(lived_in: Served, visit: Visit
 
 
 def test_many_are_chosen_labelled_moved_trashed_and_come_back(
-    lived_in: Served, visit: Visitor
+    own_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in, "/?source=slack").page
+    page = visit(own_demo, "/?source=slack").page
     names = titles(page, 3)
     row(page, names[0]).click(modifiers=["Control"])
     row(page, names[2]).click(modifiers=["Shift"])
@@ -93,12 +100,12 @@ def test_many_are_chosen_labelled_moved_trashed_and_come_back(
     page.keyboard.press("z")
     for name in names:
         expect(row(page, name)).to_have_count(1)
-    page.goto(f"{lived_in.address}/?label=urgent&project=Website")
+    page.goto(f"{own_demo.address}/?label=urgent&project=Website")
     expect(page.locator(".item")).to_have_count(3)
 
 
-def test_a_session_is_dropped_on_a_project(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_a_session_is_dropped_on_a_project(own_demo: Served, visit: Visitor) -> None:
+    page = visit(own_demo).page
     name = titles(page, 4)[3]
     project = page.get_by_role("group", name="Household")
     expect(project).to_be_visible()
@@ -107,12 +114,13 @@ def test_a_session_is_dropped_on_a_project(lived_in: Served, visit: Visitor) -> 
 
     expect(page.get_by_text("Moved to Household")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
+    expect(row(page, name)).to_have_count(1)
 
 
 def test_a_project_is_made_renamed_and_deleted_and_its_sessions_stay(
-    lived_in: Served, visit: Visitor
+    own_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(own_demo).page
     name = titles(page, 6)[5]
     row(page, name).focus()
     page.keyboard.press("m")
@@ -242,9 +250,9 @@ def test_a_new_chat_by_its_key_stays_in_the_project_of_the_open_session(
 
 
 def test_a_subagent_leaves_its_parents_row_for_the_trash_and_comes_back(
-    lived_in: Served, visit: Visitor
+    own_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(own_demo).page
     title = "Read the query plans"
     page.get_by_role("button", name="3 subagents").click()
     row(page, title).focus()
@@ -326,7 +334,7 @@ def test_the_list_is_sorted_otherwise_and_the_address_says_so(
 
     expect(page).to_have_url(re.compile(r"sort=title"))
     expect(page.locator(".heading", has_text="By title")).to_be_visible()
-    page.wait_for_function(IS_SORTED)
+    eventually(page, IS_SORTED)
 
     page.get_by_role("button", name="Sorted by Title").click()
     expect(page).not_to_have_url(re.compile(r"sort="))

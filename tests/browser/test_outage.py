@@ -3,18 +3,14 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Route, expect
 
-from tests.browser.conftest import WRITE, Served, Visitor
+from tests.browser.conftest import CONTROLLED, WRITE, Served, Visitor, settled
 from tests.browser.wire import Wire
 
 pytestmark = pytest.mark.timeout(300)
 BANNER = re.compile(r"The server does not answer\. Next try")
 NOT_YET = "Not sent yet."
-
-
-def my_messages(page: Page, text: str) -> int:
-    return page.locator(".message.user", has_text=text).count()
 
 
 def test_a_message_that_failed_goes_out_when_the_server_is_back_and_loses_its_mark(
@@ -36,7 +32,8 @@ def test_a_message_that_failed_goes_out_when_the_server_is_back_and_loses_its_ma
     expect(page.get_by_text(NOT_YET)).to_have_count(0)
     expect(page.get_by_text("Not sent")).to_have_count(0)
     expect(page.get_by_role("textbox", name=WRITE)).to_have_value("")
-    assert my_messages(page, "are you there?") == 1
+    settled(page)
+    expect(page.locator(".message.user", has_text="are you there?")).to_have_count(1)
 
 
 def test_a_message_that_arrived_although_its_answer_was_lost_is_there_once(
@@ -61,7 +58,8 @@ def test_a_message_that_arrived_although_its_answer_was_lost_is_there_once(
     expect(page.get_by_text(NOT_YET)).to_have_count(0)
     expect(page.get_by_role("textbox", name=WRITE)).to_have_value("")
     expect(page.locator(".message.assistant")).to_have_count(2)
-    assert my_messages(page, "only once") == 1
+    settled(page)
+    expect(page.locator(".message.user", has_text="only once")).to_have_count(1)
 
 
 def test_words_that_were_changed_after_the_failure_wait_for_their_author(
@@ -82,7 +80,8 @@ def test_words_that_were_changed_after_the_failure_wait_for_their_author(
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     expect(page.get_by_role("textbox", name=WRITE)).to_have_value("draft, but better")
     expect(page.get_by_text("Not sent")).to_have_count(0)
-    assert my_messages(page, "draft") == 0
+    settled(page)
+    expect(page.locator(".message.user", has_text="draft")).to_have_count(0)
 
 
 def test_one_outage_has_one_notice_and_everything_comes_back(
@@ -93,7 +92,7 @@ def test_one_outage_has_one_notice_and_everything_comes_back(
     page = seen.page
     seen.asks("hello, you")
     expect(page.locator(".message.assistant")).to_have_count(1)
-    page.evaluate("() => navigator.serviceWorker.ready")
+    page.evaluate(CONTROLLED)
 
     wire.cut()
     page.reload()
@@ -119,8 +118,10 @@ def test_what_cannot_be_done_to_several_sessions_is_said_once(
         expect(page.locator(".message.assistant")).to_have_count(1)
     items = page.locator(".item")
     expect(items).to_have_count(2)
+    settled(page)
     items.nth(0).click(modifiers=["Control"])
     items.nth(1).click(modifiers=["Control"])
+    expect(page.locator(".item.chosen")).to_have_count(2)
 
     wire.cut()
     page.get_by_role("toolbar").get_by_role("button", name="Archive").click()

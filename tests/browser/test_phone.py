@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import WRITE, Served, Visitor
+from tests.browser.conftest import WRITE, Served, Visitor, eventually, settled
 
 pytestmark = pytest.mark.timeout(300)
 SMALL = """() => [...document.querySelectorAll('button, a, select, textarea')]
@@ -23,11 +23,11 @@ FINGER = """async (row, { by, held }) => {
 }"""
 
 
-def on_phone(lived_in: Served, visit: Visitor) -> tuple[Page, Locator]:
-    page = visit(lived_in, "/search", phone=True).page
-    page.goto(lived_in.address + "/")
+def on_phone(server: Served, visit: Visitor) -> tuple[Page, Locator]:
+    page = visit(server, "/search", phone=True).page
+    page.goto(server.address + "/")
     expect(page.locator(".item").first).to_be_visible()
-    return page, page.locator(".item")
+    return settled(page), page.locator(".item")
 
 
 def test_one_thing_is_shown_at_a_time(lived_in: Served, visit: Visitor) -> None:
@@ -38,14 +38,15 @@ def test_one_thing_is_shown_at_a_time(lived_in: Served, visit: Visitor) -> None:
     expect(page.locator(".list")).to_have_count(0)
     expect(page.locator(".head h1")).to_be_visible()
     expect(page.locator(".message").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.evaluate(SMALL) == []
+    settled(page)
+    eventually(page, "document.documentElement.scrollWidth <= innerWidth")
+    eventually(page, lambda: page.evaluate(SMALL) == [])
     page.get_by_role("button", name="Show or hide the list").tap()
     expect(page.locator(".list")).to_be_visible()
 
 
-def test_a_swipe_archives_and_can_be_undone(lived_in: Served, visit: Visitor) -> None:
-    page, rows = on_phone(lived_in, visit)
+def test_a_swipe_archives_and_can_be_undone(own_demo: Served, visit: Visitor) -> None:
+    page, rows = on_phone(own_demo, visit)
     name = rows.nth(4).get_attribute("title")
     row = page.locator(f'.item[title="{name}"]')
 
@@ -56,8 +57,8 @@ def test_a_swipe_archives_and_can_be_undone(lived_in: Served, visit: Visitor) ->
     expect(row).to_have_count(1)
 
 
-def test_a_short_swipe_does_nothing(lived_in: Served, visit: Visitor) -> None:
-    page, rows = on_phone(lived_in, visit)
+def test_a_short_swipe_does_nothing(own_demo: Served, visit: Visitor) -> None:
+    page, rows = on_phone(own_demo, visit)
     name = rows.nth(5).get_attribute("title")
     row = page.locator(f'.item[title="{name}"]')
 
@@ -68,8 +69,8 @@ def test_a_short_swipe_does_nothing(lived_in: Served, visit: Visitor) -> None:
     expect(row).to_have_count(1)
 
 
-def test_a_finger_that_stays_opens_the_menu(lived_in: Served, visit: Visitor) -> None:
-    page, rows = on_phone(lived_in, visit)
+def test_a_finger_that_stays_opens_the_menu(own_demo: Served, visit: Visitor) -> None:
+    page, rows = on_phone(own_demo, visit)
 
     rows.nth(5).evaluate(FINGER, {"by": 0, "held": True})
 
@@ -87,8 +88,10 @@ def test_a_chat_on_a_phone(talking: Served, visit: Visitor) -> None:
     page.get_by_role("button", name="Send").tap()
 
     expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
-    size = page.get_by_role("textbox", name=WRITE).evaluate("box => getComputedStyle(box).fontSize")
-    assert float(size.removesuffix("px")) >= 16
+    box = page.get_by_role("textbox", name=WRITE)
+    eventually(
+        page, lambda: box.evaluate("box => parseFloat(getComputedStyle(box).fontSize) >= 16")
+    )
 
 
 @pytest.mark.parametrize("path", ["/", "/usage", "/live", "/import", "/settings", "/search?q=disk"])
@@ -99,5 +102,6 @@ def test_nothing_is_wider_than_the_narrowest_phone(
     page.set_viewport_size({"width": 320, "height": 640})
     page.goto(lived_in.address + path)
     expect(page.locator(".item, .page h1").first).to_be_visible()
+    settled(page)
 
-    assert page.evaluate("document.documentElement.scrollWidth") == 320
+    eventually(page, "document.documentElement.scrollWidth === 320")

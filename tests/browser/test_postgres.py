@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Served, Visitor, served
+from tests.browser.conftest import Served, Visitor, served, settled
 
 pytestmark = pytest.mark.timeout(300)
 WRITE = "Write a message"
@@ -46,7 +46,10 @@ def test_a_day_on_postgresql(on_postgres: Served, visit: Visitor) -> None:
     expect(other.locator(".item", has_text="Files by the sea")).to_have_count(1)
 
     page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
     page.keyboard.type("walrus")
+    expect(page.locator(".option .snippet mark").first).to_be_visible()
+    settled(page)
     page.locator(".option", has=page.locator(".snippet")).first.click()
     expect(page.locator(".message.target")).to_be_in_viewport()
 

@@ -1,5 +1,6 @@
 """How messages are laid out: lists, tables, directions of writing, long texts, and their actions by finger."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,7 +8,15 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from hansard.app.house import open_house
-from tests.browser.conftest import LONGEST_PAUSE_MS, WATCH_PAUSES, Served, Visitor, served
+from tests.browser.conftest import (
+    LONGEST_PAUSE_MS,
+    PauseWatch,
+    Served,
+    Visitor,
+    eventually,
+    served,
+    settled,
+)
 
 pytestmark = pytest.mark.timeout(300)
 COLUMNS = ["Region", "January", "February", "March", "April", "May", "Remarks"]
@@ -53,18 +62,17 @@ def opened(visit: Visitor, texts: Texts, name: str, *, phone: bool = False) -> P
     visit(texts.server)
     page = visit(texts.server, texts.paths[name], phone=phone).page
     expect(page.locator(".message.assistant")).to_be_visible()
-    return page
+    return settled(page)
 
 
 def test_a_numbered_list_goes_on_and_columns_are_aligned(texts: Texts, visit: Visitor) -> None:
     page = opened(visit, texts, "formatted")
 
-    assert page.locator(".md ol").evaluate("list => list.start") == 4
-    aligned = "cell => getComputedStyle(cell).textAlign"
+    expect(page.locator(".md ol")).to_have_js_property("start", 4)
     cells = page.locator(".md tbody tr").first.locator("td")
-    assert "left" in cells.nth(0).evaluate(aligned)
-    assert "right" in cells.nth(1).evaluate(aligned)
-    assert "center" in cells.nth(6).evaluate(aligned)
+    expect(cells.nth(0)).to_have_css("text-align", re.compile("left"))
+    expect(cells.nth(1)).to_have_css("text-align", re.compile("right"))
+    expect(cells.nth(6)).to_have_css("text-align", re.compile("center"))
 
 
 def test_every_paragraph_and_list_has_the_direction_of_its_words(
@@ -79,23 +87,26 @@ def test_every_paragraph_and_list_has_the_direction_of_its_words(
         return words.left + words.right > box.left + box.right ? 'right' : 'left'
     }"""
 
-    assert page.locator(".message.assistant .md p").nth(0).evaluate(side) == "left"
-    assert page.locator(".message.assistant .md p").nth(1).evaluate(side) == "right"
-    assert page.locator(".message.assistant .md ul").evaluate("list => list.matches(':dir(rtl)')")
+    words = page.locator(".message.assistant .md p")
+    eventually(page, lambda: words.nth(0).evaluate(side) == "left")
+    eventually(page, lambda: words.nth(1).evaluate(side) == "right")
+    expect(page.locator(".message.assistant .md ul:dir(rtl)")).to_have_count(1)
 
 
 def test_a_wide_table_scrolls_in_its_own_frame_on_a_phone(texts: Texts, visit: Visitor) -> None:
     page = opened(visit, texts, "formatted", phone=True)
     frame = page.get_by_role("group", name="Table")
 
-    assert frame.evaluate("node => node.scrollWidth > node.clientWidth")
-    assert page.locator(".log").evaluate("node => node.scrollWidth <= node.clientWidth")
-    lines = "cell => Math.round(cell.clientHeight / parseFloat(getComputedStyle(cell).lineHeight))"
-    for cell in page.locator(".md th").all():
-        assert cell.evaluate(lines) == 1, cell.inner_text()
+    eventually(page, lambda: frame.evaluate("node => node.scrollWidth > node.clientWidth"))
+    log = page.locator(".log")
+    eventually(page, lambda: log.evaluate("node => node.scrollWidth <= node.clientWidth"))
+    expect(page.locator(".md th")).to_have_text(COLUMNS)
+    lines = """cells => cells.map((cell) =>
+        Math.round(cell.clientHeight / parseFloat(getComputedStyle(cell).lineHeight)))"""
+    assert page.locator(".md th").evaluate_all(lines) == [1] * len(COLUMNS)
     frame.focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("node => node.scrollLeft > 0", arg=frame.element_handle())
+    eventually(page, lambda: frame.evaluate("node => node.scrollLeft > 0"))
 
 
 def test_a_tap_opens_the_actions_of_a_message(texts: Texts, visit: Visitor) -> None:
@@ -125,7 +136,7 @@ def test_a_very_long_message_is_folded_and_shown_whole_without_a_pause(
     answer = page.locator(".message.assistant .bubble")
     expect(answer).to_contain_text("Some **bold** text")
     assert len(answer.inner_text()) < 10_000
-    page.evaluate(WATCH_PAUSES)
+    pauses = PauseWatch(page)
 
     page.get_by_role("button", name="Show all of it (2.0 MB)").click()
 
@@ -134,7 +145,7 @@ def test_a_very_long_message_is_folded_and_shown_whole_without_a_pause(
     page.keyboard.press("End")
     expect(answer.locator(".slice").last).to_be_in_viewport()
     expect(answer.locator(".slice").last).to_contain_text("The needle is at the end.")
-    assert page.evaluate("window.longest") < LONGEST_PAUSE_MS
+    assert pauses.longest_ms() < LONGEST_PAUSE_MS
 
 
 def test_a_hit_far_down_in_a_long_message_is_shown(texts: Texts, visit: Visitor) -> None:

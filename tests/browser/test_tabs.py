@@ -1,30 +1,23 @@
 """Several tabs of one browser share one stream, and are in step."""
 
-import json
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Served, Visit, Visitor, served
+from tests.browser.conftest import (
+    GatedAgent,
+    Served,
+    Visit,
+    Visitor,
+    eventually,
+    install_gated_agent,
+    served,
+)
 
 pytestmark = pytest.mark.timeout(300)
-PATIENT_AGENT = """import json, pathlib, sys, time
-
-def wait_for(path):
-    while not path.exists():
-        time.sleep(0.02)
-
-gate = pathlib.Path(sys.argv[1])
-print(json.dumps({"delta": "The beginning,"}), flush=True)
-wait_for(gate.with_suffix(".rest"))
-print(json.dumps({"delta": " the rest."}), flush=True)
-wait_for(gate.with_suffix(".end"))
-"""
 NO_SHARED_WORKER = "delete window.SharedWorker"
 PASSWORD = "correct horse battery"
 SET_PASSWORD = """async (fresh) => {
@@ -60,7 +53,7 @@ def test_two_tabs_see_the_same_through_one_stream(
 
     expect(two.locator(".message.user")).to_have_count(2)
     expect(two.locator(".message.assistant").nth(1)).to_contain_text("two files and a folder")
-    assert streams_open(one) == 1
+    eventually(one, lambda: streams_open(one) == 1)
 
 
 def test_the_last_tab_takes_the_stream_over(empty: Served, visit: Visitor) -> None:
@@ -101,40 +94,19 @@ def test_a_tab_goes_on_when_another_has_logged_in_anew(empty: Served, visit: Vis
     seen.says("list the files")
 
     expect(seen.page.locator(".message.assistant").nth(1)).to_contain_text("two files")
-    assert seen.page.url == address
-
-
-@dataclass
-class Patient:
-    """A server whose agent says the first half of a reply, and the rest when the test lets it."""
-
-    server: Served
-    gate: Path
-
-    def go_on(self) -> None:
-        """Let the agent say the rest."""
-        self.gate.with_suffix(".rest").touch()
-
-    def finish(self) -> None:
-        """Let the agent end its turn."""
-        self.gate.with_suffix(".end").touch()
+    expect(seen.page).to_have_url(address)
 
 
 @pytest.fixture
-def patient(tmp_path: Path) -> Iterator[Patient]:
-    program, gate = tmp_path / "agent.py", tmp_path / "gate"
-    program.write_text(PATIENT_AGENT)
-    command = json.dumps([sys.executable, str(program), str(gate)])
-    (tmp_path / "hansard.toml").write_text(
-        f'[agents.patient]\nkind = "command"\ncommand = {command}\n'
-    )
+def patient(tmp_path: Path) -> Iterator[GatedAgent]:
+    gate = install_gated_agent(tmp_path, "The beginning,", " the rest.")
     with served(tmp_path) as server:
-        yield Patient(server, gate)
+        yield GatedAgent(server, gate)
 
 
 @pytest.mark.parametrize("script", [None, NO_SHARED_WORKER], ids=["worker", "lock"])
 def test_a_tab_that_comes_late_shows_a_reply_from_its_beginning(
-    patient: Patient, visit: Visitor, script: str | None
+    patient: GatedAgent, visit: Visitor, script: str | None
 ) -> None:
     seen = visit(patient.server, script=script)
     seen.asks("tell me")
@@ -153,7 +125,7 @@ def test_a_tab_that_comes_late_shows_a_reply_from_its_beginning(
 
 
 def test_a_tab_that_changes_to_a_session_shows_its_reply_from_the_beginning(
-    patient: Patient, visit: Visitor
+    patient: GatedAgent, visit: Visitor
 ) -> None:
     seen = visit(patient.server)
     two = seen.another_tab(patient.server.address)

@@ -80,7 +80,7 @@ export function onKey(event: KeyboardEvent): void {
   if (event.defaultPrevented || event.isComposing || document.querySelector('dialog[open]')) return
   const inField = isField(event.target)
   const name = keyName(event)
-  const sequence = first && Date.now() - firstAt < 1200 ? `${first} ${name}` : name
+  const sequence = first && event.timeStamp - firstAt < 1200 ? `${first} ${name}` : name
   first = ''
   const isLetter = !name.startsWith('mod+') && !/^(?:shift\+)?f\d/.test(name)
   if (isLetter && (inField || !prefs.letters || !takesLetters())) return
@@ -88,7 +88,7 @@ export function onKey(event: KeyboardEvent): void {
   if (isLetter && found?.changes && !takesLetters(found)) return
   if (!found && name === 'g') {
     first = name
-    firstAt = Date.now()
+    firstAt = event.timeStamp
   }
   if (found && run(found.id)) event.preventDefault()
 }

@@ -1,8 +1,6 @@
 /** Where the keyboard focus is, how it came there, and where it goes when its element disappears. */
 import type { Attachment } from 'svelte/attachments'
 
-const MOST_FRAMES = 120
-
 /** How the focus came to the element that has it: a pointer pressed it, the page chose it, or else a person did by key. */
 type Origin = 'person' | 'pointer' | 'page'
 let origin: Origin = 'person'
@@ -31,14 +29,19 @@ export const takesLostFocus: Attachment<HTMLElement> = (node) => {
   return () => void fallbacks.splice(fallbacks.indexOf(node), 1)
 }
 
-export function keepFocus(frames = MOST_FRAMES): void {
+let isWaiting = false
+
+/** Give a lost focus to the latest fallback, or to the page; a page whose code is still loading is waited for. */
+export function keepFocus(): void {
+  if (isWaiting) return
+  isWaiting = true
   requestAnimationFrame(() => {
+    isWaiting = false
     const now = document.activeElement
     if ((now && now !== document.body) || document.querySelector('dialog[open]')) return
     const next = fallbacks.at(-1) ?? document.querySelector<HTMLElement>('main')
-    // A page that is loaded when it is first wanted comes a little later.
     if (!next) {
-      if (frames > 0) keepFocus(frames - 1)
+      keepFocus()
       return
     }
     if (!next.hasAttribute('tabindex')) next.tabIndex = -1
