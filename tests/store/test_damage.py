@@ -13,6 +13,7 @@ from hansard.store.database import Store
 from hansard.testing.world import ANN, World
 from tests.store.conftest import Opener
 from tests.store.raw import execute
+from tests.transfer import exported, imported
 
 REFUSED = (apsw.ConstraintError, psycopg.errors.RaiseException)
 
@@ -54,6 +55,19 @@ def test_the_log_refuses_to_be_changed(world: World, statement: str) -> None:
 
     assert world.everything() == before
     assert world.texts(session) == ["a", "b"]
+
+
+def test_the_repeat_of_a_message_that_an_older_export_lacks_is_no_damage(world: World) -> None:
+    session = world.session("a")
+    earlier = exported(world.store, [session])
+    world.say(session, "b", idem="once")
+    world.purge(session)
+    assert imported(world.store, earlier).added == 1
+
+    assert world.say(session, "b", idem="once").repeated
+
+    assert world.store.damage is None
+    assert world.texts(session) == ["a"]
 
 
 def test_a_purge_deletes_only_its_own_entries(world: World) -> None:

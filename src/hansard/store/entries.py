@@ -166,6 +166,11 @@ def _refuse_gap(tx: Tx, segment: Segment, *, first: int, present: set[int]) -> N
         needed = tx.one("needed_below", no=segment.no)
         if needed is None or missing > (needed[0] or 0):
             raise Purged(f"Session {segment.session_id} was purged; it is gone for good.")
+    elif owner is not None and not owner[4] < missing <= owner[5]:
+        # Receipts and the feed still know entries that an older export did not bring back.
+        raise Purged(
+            f"Entry {missing} of session {segment.session_id} was purged; it is gone for good."
+        )
     raise Damaged(
         f"Entry {missing} of session {segment.session_id} is missing from the log: "
         f"the store is damaged. {REMEDY}"

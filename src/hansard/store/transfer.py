@@ -64,7 +64,7 @@ class Found:
 def link(tx: Tx, no: int) -> Link:
     """A session's place in its lineage."""
     row = sessions.known(tx.one("lineage_of", no=no), no)
-    name, shelf, parent_no, lineage, base_seq = row
+    name, shelf, parent_no, lineage, base_seq, _ = row
     inherits = lineage is not None and Lineage(lineage).inherits
     return Link(no, name, shelf == Shelf.GONE, parent_no, inherits, base_seq)
 

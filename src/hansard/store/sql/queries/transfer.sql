@@ -1,7 +1,7 @@
 -- Sessions on their way out of one store and into another.
 
 -- name: lineage_of
-SELECT id, shelf, parent_no, lineage, base_seq FROM sessions WHERE no = :no;
+SELECT id, shelf, parent_no, lineage, base_seq, last_seq FROM sessions WHERE no = :no;
 
 -- name: needed_below
 -- How much of a purged session's history living ones still read; null when none came from it.
