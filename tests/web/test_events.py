@@ -18,7 +18,7 @@ from hansard.errors import Damaged, RetryLater, StoreUnavailable
 from hansard.model.entry import message
 from hansard.store import entries
 from hansard.store.opening import open_store
-from hansard.web import stream
+from hansard.web import auth, stream
 from hansard.web.parts import Limits
 from hansard.web.reading_on import HOLE_SECONDS, FeedReader
 from tests.web.conftest import API, Client, Served, served
@@ -368,6 +368,26 @@ async def test_what_the_store_could_not_give_is_sent_when_it_can(
         return render(*args, **more)
 
     monkeypatch.setattr(stream, "_shown", busy_at_first)
+    async with listening(client, f"topics=session:{id}&after=0") as listener:
+        kind, data = (await listener.until("entry"))[-1]
+
+    assert (kind, data["seq"]) == ("entry", 1)
+    assert next(refusals, None) is None
+
+
+async def test_a_stream_goes_on_when_the_store_cannot_say_for_a_moment_who_listens(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await opened(client)
+    refusals = iter([RetryLater("Busy."), StoreUnavailable("Away.")])
+    check = auth.is_still_good
+
+    async def busy_at_first(*args: Any) -> bool:
+        for error in refusals:
+            raise error
+        return await check(*args)
+
+    monkeypatch.setattr(stream, "is_still_good", busy_at_first)
     async with listening(client, f"topics=session:{id}&after=0") as listener:
         kind, data = (await listener.until("entry"))[-1]
 

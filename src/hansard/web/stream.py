@@ -148,17 +148,24 @@ class EventStream(Response):
         limits = self._parts.settings.limits
         await self._begin(send, ending)
         while not gone.done() and not self._streams.closed:
-            if not await is_still_good(self._parts, self.caller):
+            self.wake.clear()
+            is_allowed: bool | None = None
+            with suppress(RetryLater, StoreUnavailable):  # the next round asks again
+                is_allowed = await is_still_good(self._parts, self.caller)
+            if is_allowed is False:
                 await self._send(send, event("closed", {"reason": "no longer allowed"}))
                 return
-            self.wake.clear()
-            with suppress(RetryLater, StoreUnavailable):  # the next round tries again
-                await self._send_changes(send)
-            await self._send_live(send)
-            await self._send_imports(send)
+            if is_allowed:
+                with suppress(RetryLater, StoreUnavailable):  # the next round tries again
+                    await self._send_changes(send)
+                await self._send_live(send)
+                await self._send_imports(send)
             if time.monotonic() - self._sent_at > limits.keep_alive_seconds:
                 await self._send(send, _KEEP_ALIVE)
-            await self._pause(gone)
+            if is_allowed:
+                await self._pause(gone)
+            else:  # what waits to be sent must not make the next round come at once
+                await asyncio.wait({gone}, timeout=limits.check_seconds)
 
     async def _begin(self, send: Send, ending: ExitStack) -> None:
         engine = self._parts.engine
