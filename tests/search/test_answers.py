@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from hansard.actions import projects, sessions
+from hansard.actions import finding, projects, sessions
 from hansard.errors import BadInput
 from hansard.model.entry import Message, Role, message
 from hansard.model.part import Reasoning, Text, ToolCall, ToolResult
@@ -252,6 +252,21 @@ def test_pages_go_on_behind_the_first_thousand(library: Library) -> None:
         seen |= {hit.seq for hit in found}
 
     assert len(seen) == 1_100
+
+
+def test_a_later_page_does_not_go_on_with_longer_words(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library.said("two walruses", "a walrus", "another walrus")
+    monkeypatch.setattr(finding, "ASKED", 2)
+    monkeypatch.setattr(finding, "ENOUGH", 2)
+
+    first = library.find("walrus", all_hits=True)
+    later = library.find("walrus", all_hits=True, cursor=first.next)
+
+    assert (first.total, first.beginnings) == (2, False)
+    assert first.next is not None
+    assert (later.total, later.beginnings, later.next) == (0, False, None)
 
 
 @pytest.mark.parametrize(

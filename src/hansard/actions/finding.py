@@ -95,14 +95,16 @@ class Finder:
         self._below = below
         self.missing = scope.missing
 
-    def candidates(self, query: Query, areas: Sequence[str]) -> Candidates:
-        """The newest documents of some areas that match."""
+    def candidates(
+        self, query: Query, areas: Sequence[str], *, from_newest: bool = False
+    ) -> Candidates:
+        """The newest documents of some areas that match; `from_newest`: as on the first page."""
         found: Scores = {}
         others = 0
         if self._scope.missing is not None:
             return Candidates(found)
         wanted = {AREAS.index(area) for area in areas}
-        below = self._below
+        below = None if from_newest else self._below
         rows: list[Row] = []
         for _ in range(ROUNDS):
             rows = self._rows(query, ASKED, below, last_area=max(wanted))

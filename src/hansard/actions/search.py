@@ -89,7 +89,8 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     # What looks like operators may be the text itself: then it is looked for everywhere.
     literal = queries.literal(typed)
     quoted = {} if literal is None else asking.quoted(wish.narrow(literal), areas)
-    candidates, used, attempt = _find(finder, query, areas, quoted)
+    is_older = place is not None and place[1] == 0
+    candidates, used, attempt = _find(finder, query, areas, quoted, is_older=is_older)
     found = candidates.found
     ranking = Ranking(finder, found, by_relevance=wish.sort == "relevance")
     begin = 0 if place is None else place[1]
@@ -144,14 +145,20 @@ class _Asking:
 
 
 def _find(
-    finder: Finder, query: Query, areas: Sequence[str], quoted: Scores
+    finder: Finder, query: Query, areas: Sequence[str], quoted: Scores, *, is_older: bool
 ) -> tuple[Candidates, Query, _Attempt]:
     """The newest matches, the query that found them, and how it differs from what was typed.
 
     While nothing is found, the query is widened: words as beginnings, then any word, then both.
+    `is_older`: the page begins behind all that an earlier one had found. It goes on with the query
+    that had found that, also where there is nothing more.
     """
+
+    def found_earlier(tried: Query) -> bool:
+        return is_older and bool(finder.candidates(tried, areas, from_newest=True).found)
+
     plain = finder.candidates(query, areas)
-    if plain.found or quoted:
+    if plain.found or quoted or found_earlier(query):
         return plain._replace(found=_merged(plain.found, quoted)), query, _AS_TYPED
     tried = [query]
     for attempt in _WIDER:
@@ -161,7 +168,7 @@ def _find(
             continue
         tried.append(wider)
         candidates = finder.candidates(wider, areas)
-        if candidates.found:
+        if candidates.found or found_earlier(wider):
             return candidates, wider, attempt
     return plain, query, _AS_TYPED
 
