@@ -266,3 +266,11 @@ def test_a_long_prompt_hides_no_rollout_of_an_older_release(tmp_path: Path) -> N
         found = Recogniser().tool_of(path)
         assert found is not None
         assert found.name == "codex"
+
+
+@pytest.mark.parametrize("kind", [["x"], {"a": 1}, None, 5, True, "x"], ids=repr)
+def test_a_line_of_whatever_type_is_nobodys(tmp_path: Path, kind: object) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(json.dumps({"type": kind, "value": 1}) + "\n")
+
+    assert Recogniser().tool_of(path) is None

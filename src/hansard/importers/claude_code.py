@@ -139,12 +139,14 @@ class ClaudeCode:
 def _is_line(line: Json) -> bool:
     """Whether a line is Claude Code's. Others name a session and a kind, too, or write in its way."""
     kind = line.get("type")
+    if not isinstance(kind, str):
+        return False
     if kind in _TALK:
         is_placed = isinstance(line.get("uuid"), str) or "parentUuid" in line
         return is_placed or ("message" in line and "sessionId" in line)
     if kind == "summary":
         return isinstance(line.get("leafUuid"), str)
-    return kind in _KINDS and ("sessionId" in line or str(kind).startswith("file-history-"))
+    return kind in _KINDS and ("sessionId" in line or kind.startswith("file-history-"))
 
 
 def _is_of_qwen(line: Json) -> bool:
