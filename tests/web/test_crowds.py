@@ -192,6 +192,30 @@ async def test_when_strangers_are_all_busy_the_known_and_health_checks_have_room
     assert served.startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("header", ["Cookie: a=b", "Authorization: Bearer x"])
+async def test_a_header_that_nobody_checks_opens_no_room_for_the_known(
+    servers: Any, header: str
+) -> None:
+    held = Held()
+    server: Served = await servers(limits=SLOW, webhooks={"held": held})
+    client = await server.client()
+    strangers = SLOW.connections - SLOW.connections // 4
+    post = POST.replace("\n\n", f"\n{header}\n\n")
+    async with crowd_at(server.port) as crowd:
+        for _ in range(strangers):
+            await crowd.join(post)
+        await held.until_begun(strangers)
+
+        refused, _ = await crowd.join(post)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            told = await refused.readuntil(b"\r\n")
+        known = await Client(await server.fresh(), client.token).call("GET", "/me")
+        held.let_go.set()
+
+    assert told.startswith(b"HTTP/1.1 503 ")
+    assert (known.status_code, held.begun) == (200, strangers)
+
+
 async def test_a_server_that_is_busy_everywhere_still_answers_health_checks(servers: Any) -> None:
     held = Held()
     limits = Limits(connections=8, streams_per_caller=2)
