@@ -23,6 +23,8 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
         ("-5 --flag", "-5, --flag"),
         ("=>", "=>"),
         ("role:user apple", "apple, role user"),
+        ("apple -from:ann", "apple, not “from:ann”"),
+        ("apple NOT from:ann", "apple, not “from:ann”"),
         ("role:nobody", "“role:nobody”"),
         ("source:web in:Shed tool:shell", "source web, project Shed, tool shell"),
         ('in:"My Shed" x', "x, project My Shed"),

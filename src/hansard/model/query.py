@@ -234,7 +234,9 @@ def _take_filters(
     after: datetime | None = None
     rest: list[tuple[str, bool]] = []
     for piece, quoted in pieces:
-        match = None if quoted else _FILTER.fullmatch(piece)
+        # Filters cannot be negated: behind NOT, as behind a minus, it is text.
+        is_text = quoted or rest[-1:] == [("NOT", False)]
+        match = None if is_text else _FILTER.fullmatch(piece)
         name, value = (match[1].lower(), match[2] or match[3]) if match else ("", "")
         moment = _moment(value, now=now) if name in ("before", "after") else None
         if name == "before" and moment is not None:
