@@ -230,6 +230,12 @@ async def test_events_that_come_before_the_name_of_their_conversation_join_it(
     assert taking.texts(head)[-1] == "a:one more thing"
 
 
+async def test_events_may_tell_their_words_as_a_plain_text(taking: Taking) -> None:
+    await take_logs(taking, event("gen_ai.user.message", "hello"), event("gen_ai.choice", "hi!"))
+
+    assert taking.texts() == ["u:hello", "a:hi!"]
+
+
 async def test_events_outside_of_a_span_are_refused_by_number(taking: Taking) -> None:
     answer = await take_logs(taking, said("user", "lost", span_id="", trace=""), *TALK)
 

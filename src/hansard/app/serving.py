@@ -31,6 +31,8 @@ from hansard.web.parts import Challenge, Webhook, WebParts, WebSettings
 from hansard.web.server import Ready
 
 CHECK_SECONDS = 24 * 3600.0
+# When a check could not be made, because the store was busy or away.
+RETRY_SECONDS = 300.0
 log = logging.getLogger(__name__)
 
 
@@ -124,9 +126,13 @@ async def _check_regularly(
             found = await asyncio.to_thread(
                 sqlite_file.find_damage, path, is_stopped=is_over.is_set
             )
-        except StoreUnavailable as error:
+        except Damaged as error:
+            store.note_damage(error)
+            return
+        except (RetryLater, StoreUnavailable) as error:
             log.warning("The database could not be checked: %s", error)
-            found = None
+            await asyncio.sleep(RETRY_SECONDS)
+            continue
         if found is not None:
             store.note_damage(Damaged(f"{path} is damaged ({found}). {REMEDY}"))
             return

@@ -188,7 +188,7 @@ def _from_event(event: SpanEvent) -> Iterator[tuple[str, Any]]:
             completion = facts.get("gen_ai.completion")
             yield from (("out", s) for s in told.messages_of(completion, role="assistant"))
         case "gen_ai.choice":
-            message = told.decoded(facts.get("message"))
+            message = told.decoded(facts.get("message", body if isinstance(body, str) else None))
             chat = dict(message) if isinstance(message, dict) else dict(facts)
             if isinstance(message, str):
                 chat["content"] = message
