@@ -47,9 +47,10 @@ class Served:
             [sys.executable, "-m", "hansard", "--database", self.url, *args],
             env=self._environ(),
             capture_output=True,
-            check=True,
+            check=False,
             timeout=60,
         )
+        assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
         return done.stdout.decode()
 
     def start(self, *, before: tuple[str, ...] = ()) -> None:

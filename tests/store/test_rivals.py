@@ -88,7 +88,7 @@ def test_a_purge_and_a_fork_agree(worlds: list[World]) -> None:
             assert purged.kept_for_others == 2
             assert two.texts(fork.id) == ["a", "b"]
         else:
-            assert type(fork) is NotFound
+            assert isinstance(fork, NotFound)
     assert clean(one)
 
 
@@ -150,7 +150,8 @@ def test_what_is_restored_while_the_trash_is_emptied_stays(worlds: list[World]) 
         if isinstance(restored, SessionHead):
             assert one.texts(session) == ["a"]
         else:
-            assert (type(restored), swept) == (NotFound, [session])
+            assert isinstance(restored, NotFound)
+            assert swept == [session]
 
 
 def test_running_totals_and_calls_add_up_in_a_race(worlds: list[World]) -> None:

@@ -48,10 +48,12 @@ def state(tx: Tx) -> IndexState:
 
 def step(tx: Tx, limit: int = BATCH) -> int:
     """Take the next changes into the index; how many there were. 0 means that it is complete."""
+    handed_out = tx.one("handed_out")
+    assert handed_out is not None
     settled = tx.one("lock_index")
     if settled is None:
         tx.run("begin_index", store_id="")
-        settled = (0, 0)
+        settled = (0,)
     rows = tx.all("feed_to_index", limit=limit)
     batch = _Batch(tx)
     for row in rows:
@@ -61,7 +63,7 @@ def step(tx: Tx, limit: int = BATCH) -> int:
         "advance_watermark",
         seen=max((row[0] for row in rows), default=0),
         settled=settled[0],
-        handed_out=settled[1],
+        handed_out=handed_out[0],
         complete=int(len(rows) < limit),
     )
     return len(rows)

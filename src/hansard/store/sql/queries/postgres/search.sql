@@ -1,11 +1,14 @@
 -- Search on PostgreSQL: the index is tables of its own.
 
+-- name: handed_out
+-- The last position that was handed out. It is read before the feeder has a transaction id of its own: every
+-- transaction that holds a position up to this one then has a smaller id than the feeder.
+SELECT COALESCE(pg_sequence_last_value(pg_get_serial_sequence('feed', 'position')), 0);
+
 -- name: lock_index
--- One feeder at a time. Says whether every transaction of the last round's time has ended, and which
--- positions are handed out by now: this is read before the snapshot that the next round waits for, or a
--- transaction that begins in between would be forgotten.
-SELECT CASE WHEN horizon < pg_snapshot_xmin(pg_current_snapshot()) THEN 1 ELSE 0 END,
-    COALESCE(pg_sequence_last_value(pg_get_serial_sequence('feed', 'position')), 0)
+-- One feeder at a time; the row lock gives it a transaction id. Says whether every transaction of the last
+-- round's time has ended.
+SELECT CASE WHEN horizon < pg_snapshot_xmin(pg_current_snapshot()) THEN 1 ELSE 0 END
 FROM search_state, pg_advisory_xact_lock(hashtextextended('hansard/index', 0)) FOR UPDATE OF search_state;
 
 -- name: index_state
@@ -38,8 +41,10 @@ ORDER BY new.position;
 WITH moved AS (
     UPDATE search_state SET
         watermark = seen,
-        seen = :handed_out,
-        horizon = pg_snapshot_xmax(pg_current_snapshot())
+        seen = GREATEST(seen, :handed_out),
+        -- Not the snapshot's xmax: that is one past the last transaction that ended, and others with larger
+        -- ids may be running.
+        horizon = pg_current_xact_id()
     WHERE :settled = 1 AND :complete = 1 AND :seen >= 0
     RETURNING watermark
 )

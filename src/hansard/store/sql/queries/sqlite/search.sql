@@ -2,7 +2,10 @@
 
 -- name: lock_index
 -- The writer of the index file is alone, and positions are handed out in the order of the commits.
-SELECT 1, 0;
+SELECT 1;
+
+-- name: handed_out
+SELECT 0;
 
 -- name: index_state
 SELECT s.watermark, MAX(0, (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark), 0 FROM search_state s;
