@@ -122,8 +122,7 @@ def _matching(
     found = {}
     for hit in house.search(phrase, limit=RECENT, all_hits=False, roles=roles):
         text = " ".join(fold(label(hit.session) or "").split())
-        is_cut = shown.endswith(CUT) or text.endswith(CUT)
-        if text == wanted or (is_cut and text.rstrip(CUT).startswith(wanted.rstrip(CUT))):
+        if text == wanted or (shown.endswith(CUT) and text.startswith(wanted)):
             found[hit.session.id] = hit.session
     return list(found.values())
 
