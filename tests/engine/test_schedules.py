@@ -277,7 +277,8 @@ async def test_a_run_that_had_ended_when_its_process_died_is_done(world: EngineW
     await engine.stop()
 
     assert (await runs(world))[0].state is RunState.DONE
-    assert world.adapter.texts("loopback:home") == ["re: tock"]
+    # The process may have sent the reply and died before it marked that: then it is sent once more.
+    assert world.adapter.texts("loopback:home") in (["re: tock"], ["re: tock"] * 2)
 
 
 async def test_a_missed_run_is_made_up_for_once(world: EngineWorld) -> None:
