@@ -220,6 +220,8 @@ async def test_a_mention_that_comes_as_two_events_is_answered_once(
     async with world.running() as engine:
         for kind in ("app_mention", "message"):
             await platform.writes(f"<@{BOT}> hello", number=7, channel=GENERAL, type=kind)
+        # Messages that wait together are answered together: the next one comes after the answer.
+        await world.until(lambda: len(platform.posts) >= 1, "the first answer")
         await platform.writes(f"<@{BOT}> bye", number=8, channel=GENERAL)
         await world.until(lambda: len(platform.posts) >= 2, "two answers")
         await world.settle(engine)
