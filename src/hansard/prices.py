@@ -141,7 +141,7 @@ def _model(
     It is looked up by the provider's name, its address, or the model alone. A person may give a provider
     any name (`model_provider = "codex"`): behind one that the table does not have, a model that it knows
     costs what its maker takes, and the source says so. An address, or a program that runs models on one's
-    own machine, is no such name: whoever stands behind it may take another price, or none.
+    own machine, is no such name: the service behind it may charge another price, or nothing.
     """
     given: dict[str, Any] = {}
     if provider is not None:

@@ -73,7 +73,7 @@ def test_hits_beyond_the_first_answer_are_neither_denied_nor_out_of_reach(
 def test_no_line_says_that_only_the_end_is_new_where_nothing_was_read(
     tmp_path: Path, visit: Visitor
 ) -> None:
-    # A store of its own: whoever opens the session has read it.
+    # A store of its own: opening the session marks it as read.
     path = write_long(tmp_path)
     with served(tmp_path) as server:
         page = opened(visit, (server, path))

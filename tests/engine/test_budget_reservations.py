@@ -82,7 +82,7 @@ async def test_chats_of_one_person_at_once_keep_to_their_budget(
     assert after.tokens == tokens
     assert (after.reserved_tokens, after.reserved_microusd) == (0, 0)
     told = [text for _, text in world.adapter.sent if text.startswith("The budget")]
-    assert len(told) == CHATS - tokens // TOKENS_PER_TURN, "whoever was not answered was told why"
+    assert len(told) == CHATS - tokens // TOKENS_PER_TURN, "every refused person was told why"
 
 
 async def test_money_is_reserved_as_tokens_are(store: Store) -> None:
@@ -100,7 +100,7 @@ async def test_money_is_reserved_as_tokens_are(store: Store) -> None:
     await engine.stop()
 
     assert meanwhile.reserved_microusd == 1_000_000
-    assert runner.running == 3, "nothing was used: whoever waited was answered"
+    assert runner.running == 3, "nothing was used, so the waiting messages were answered"
 
 
 async def test_a_step_moves_its_use_from_the_reservation(store: Store) -> None:

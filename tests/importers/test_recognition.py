@@ -70,7 +70,7 @@ def test_no_importer_reads_another_tools_records(
     reader: str, writer: str, samples: dict[str, Path]
 ) -> None:
     if reader == writer or {reader, writer} == {"pi", "openclaw"}:
-        # OpenClaw writes Pi's lines: whoever says that a file is the other's is believed.
+        # OpenClaw writes Pi's format, so the source named on the command line is believed.
         return
     for path in records_of(samples[writer]):
         try:

@@ -32,7 +32,7 @@ from hansard.store.opening import open_store
 PROFILE = "main"
 CHATS = 5
 LEASE_SECONDS = 0.4
-# After so many calls a thread pauses between them: a checker on a slow machine must not fall ever further behind.
+# After CALLS_AT_FULL_SPEED calls a thread pauses between calls, so that the checker keeps up on a slow machine.
 CALLS_AT_FULL_SPEED = 200
 PAUSE_SECONDS = 0.01
 NEVER = ResetPolicy()

@@ -32,7 +32,7 @@ def source(chat: int) -> dict[str, Any]:
 
 @contextmanager
 def only_room_for(server: Served, turns: int) -> Iterator[None]:
-    """Let so many turns run at once; what is beyond waits."""
+    """Limit the number of turns that run at once; further messages wait."""
     engine = server.engine
     assert engine is not None
     nobody = engine.parts.key(server.world.source("nobody"))

@@ -94,9 +94,9 @@ def permits(tx: Tx, *, profile: str) -> list[Permit]:
 def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, when: Occasion) -> bool:
     """Note a stranger's request under a fresh code; False when enough was asked for.
 
-    There are a few places for each platform, and one for a person. When all are taken, whoever has had one for
-    `PLACE_FOR` makes room for a newcomer, and has no other before the hour is over:
-    nobody can fill the places for long.
+    A platform has a few places, and a person at most one. When all are taken, a request older than
+    `PLACE_FOR` gives way to a new one, and its person cannot ask again within the hour, so that
+    strangers cannot block pairing.
     """
     now = to_micros(when.now)
     tx.one("lock_key", profile=profile, key=f"pairing/{platform}")

@@ -82,7 +82,7 @@ def listing(
 
 
 def key_behind(tx: Tx, redacted: str, *, profile: str) -> str:
-    """The bound key that `redact_key` printed so; whoever hides keys can still act on them."""
+    """Return the bound key that `redact_key` shortened to this, so that redacted keys can be used in requests."""
     rows = tx.all(
         "bindings_between", profile=profile, first=f"{profile}/", beyond=f"{profile}/{_BEYOND}"
     )

@@ -233,7 +233,7 @@ def redirect(
         session = sessions.get(tx, delivery.session_id, profile=profile)
     no = None if session is None else session.no
     made = when.new_id()
-    # First the old one: whoever is sending it, or has redirected it, is found out before anything is made.
+    # The old delivery first: if it is being sent or was redirected already, nothing new must be created.
     if not tx.run("mark_redirected", id=delivery.id, to=made, now=to_micros(when.now)):
         raise _not_changed(tx, delivery)
     deliveries.insert(

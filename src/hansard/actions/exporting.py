@@ -221,7 +221,7 @@ def walk(store: Store, segments: Sequence[Segment]) -> Iterator[Entry | None]:
 
 
 def _alone(store: Store, segment: Segment, row: Row) -> Entry:
-    """An entry with large texts, read anew: they may be in a pack by now, or gone with it."""
+    """Read an entry with large texts again: meanwhile they may have been packed or purged."""
     seq = row[0] & MAX_SEQ
     alone = Segment(segment.no, segment.session_id, seq, seq)
     return store.read(entries.read, alone).result()[0]

@@ -137,7 +137,7 @@ def count_guess(
 
 
 def lock_after(wrong: int, *, most: int = WRONG_PASSWORDS) -> timedelta:
-    """How long no further password is tried after so many wrong ones."""
+    """How long further passwords are refused after this number of wrong ones."""
     if wrong < most:
         return timedelta()
     return min(timedelta(seconds=5 * 2.0 ** min(wrong - most, 20)), LONGEST_LOCK)

@@ -257,7 +257,7 @@ def _take_out_of_trash(tx: Tx, head: SessionHead) -> None:
 
 
 def _tell_parent(tx: Tx, head: SessionHead) -> None:
-    """Let lists count the subagents of the session that this one works for anew."""
+    """Make lists recount the subagents of this session's parent."""
     if head.lineage is Lineage.SUBAGENT and head.parent_id is not None:
         parent = sessions.get(tx, head.parent_id, profile=head.profile)
         if parent is not None:

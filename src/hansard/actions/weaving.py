@@ -351,7 +351,7 @@ def _put_draft(tx: Tx, session: Imported, draft: str | None, *, when: Occasion) 
 
 
 def _refresh(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion) -> None:
-    """What the tool says anew of the session. A draft that is here is a person's: it stays."""
+    """Update the session from what its tool says now. An existing draft was typed by a person and stays."""
     line, head = sheaf.line, sessions.get_by_no(tx, session.no)
     is_other = line.model is not None and line.model != head.model
     details = sessions.details(tx, session.no)

@@ -234,7 +234,7 @@ class TurnLoop:
 
 
 def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning:
-    """Begin a turn with what waits; whoever has used up a budget is told so instead.
+    """Begin a turn with the waiting messages; a person whose budget is used up is told so instead.
 
     What only waits for running turns to free their part of a budget goes on waiting.
     """

@@ -16,7 +16,7 @@ from hansard.importers import files, registry
 from hansard.importers.base import Importer, Unit, Where
 from hansard.store.foreign import ForeignDatabase, is_sqlite
 
-# A folder that someone names is searched for so many files, and not in these folders.
+# At most MOST_FILES files of a named folder are looked at, and none in these subfolders.
 MOST_FILES = 100_000
 PASSED_OVER = frozenset(
     {

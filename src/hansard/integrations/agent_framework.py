@@ -49,7 +49,7 @@ class HansardHistoryProvider(HistoryProvider):
         """Keep histories in an open house.
 
         `skip_excluded` leaves out what a compaction of the framework marked as excluded before it
-        was saved. `max_messages` gives an agent only the latest so many; everything is kept.
+        was saved. `max_messages` gives an agent only that many of the latest; all of them are kept.
         """
         super().__init__(source_id, **options)
         if max_messages is not None and max_messages < 1:

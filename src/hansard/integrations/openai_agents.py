@@ -211,7 +211,7 @@ class HansardSession:
     async def get_items(
         self, limit: int | None = None, *, wrapper: "RunContextWrapper[Any] | None" = None
     ) -> list[Any]:
-        """The items of the conversation, the latest so many of them, in order.
+        """Return the latest `limit` items of the conversation, in order.
 
         As in the SDK's own sessions, a negative limit is no limit.
         """

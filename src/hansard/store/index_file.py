@@ -51,7 +51,7 @@ class IndexFile:
         if self._connection is not None and self._identity != _identity(self.path):
             self.disconnect()
         if self._connection is None:
-            # Also of a file that cannot be opened: whoever replaces it must know which it was.
+            # Also when the file cannot be opened: `replace` must know which file it was.
             self._identity = _identity(self.path)
             self._connection = self._connect()
             self._identity = _identity(self.path)

@@ -158,7 +158,7 @@ def copy_aside(connection: apsw.Connection, target: str) -> None:
 
 
 def has_unfolded_wal(path: str) -> bool:
-    """Whether commits are only in the WAL: whoever wrote last still runs, or did not end cleanly."""
+    """Whether commits are only in the WAL: the last writer is still running or did not stop cleanly."""
     try:
         return os.stat(f"{path}-wal").st_size > 0
     except OSError:

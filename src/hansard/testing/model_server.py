@@ -257,7 +257,7 @@ async def _write_stream(writer: asyncio.StreamWriter, body: list[Piece], reply: 
 
 
 async def _write_closed_stream(writer: asyncio.StreamWriter, body: list[Piece], last: int) -> bool:
-    """A stream whose end is the end of the connection, closed behind so many pieces with words."""
+    """A stream that ends with the connection, closed after this number of text pieces."""
     _write_head(writer, 200, {"content-type": "text/event-stream", "connection": "close"})
     said = 0
     for piece in body:

@@ -84,7 +84,7 @@ async def identify(request: Request) -> Caller:
 def idempotency_key(request: Request) -> str | None:
     """The request's idempotency key, or None; one that is not as the description says is refused."""
     key = request.headers.get(IDEMPOTENCY)
-    # An empty one would be everybody's: whoever came second would be given the first one's answer.
+    # An empty key would be shared by all callers: the second would get the answer of the first.
     if key is not None and (
         len(key) > LONGEST_IDEMPOTENCY_KEY or IDEMPOTENCY_KEY.fullmatch(key) is None
     ):

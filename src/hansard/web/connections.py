@@ -35,7 +35,7 @@ STOP_SECONDS = 5
 LINGER_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
-# Whom a connection may serve: anyone; whoever shows a token or a login; a health check.
+# Who may use a connection: anyone, only callers with a token or a login, only health checks.
 Room = Literal["anyone", "known", "health"]
 
 

@@ -28,7 +28,7 @@ class Gate:
         self._settings = settings
         self._hosts = LOOPBACK | {host.lower() for host in settings.allowed_hosts}
         self._budget = BodyBudget(settings.limits.bodies_bytes)
-        # Anyone may send a body to a webhook: whoever has a token must not wait for those.
+        # Anyone may send a body to a webhook, so authenticated requests must not share its budget.
         self._webhook_budget = BodyBudget(settings.limits.bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

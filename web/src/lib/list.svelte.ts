@@ -126,7 +126,7 @@ class List {
     if (this.loaded && !this.error && this.heard > this.position) await this.load({ force: true })
   }
 
-  /** The next page; whoever asks while one is on its way waits for that one. */
+  /** Load the next page; a call during a running load waits for that load. */
   more(limit = 100): Promise<void> {
     this.nextPage ??= this.readMore(limit).finally(() => (this.nextPage = null))
     return this.nextPage
@@ -215,7 +215,7 @@ class List {
     if (heads.length) this.kids = kids
   }
 
-  /** Count anew what the list leaves out: a session may have moved to another shelf. */
+  /** Recount the hidden sessions: one may have been archived or moved. */
   private recount(): void {
     if (!['chats', 'all'].includes(this.shelf)) return
     this.countTimer ??= setTimeout(() => {

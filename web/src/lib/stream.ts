@@ -67,7 +67,7 @@ export class Stream {
   private open(): void {
     clearTimeout(this.timer)
     this.source?.close()
-    // The server says anew what was said so far.
+    // The server repeats the reply from its beginning.
     this.soFar.clear()
     const query = new URLSearchParams({ topics: this.topics })
     if (this.position !== null) query.set('after', this.position)
