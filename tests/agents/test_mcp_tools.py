@@ -22,6 +22,8 @@ from hansard.testing.runner_suite import PROMPT_SECONDS, events_of, steps_of, tu
 from tests.agents import tool_server
 
 AUTH = b"authorization"
+# Enough for a tool that answers, on a busy machine too.
+TOOL_SECONDS = 5
 PROGRAM = (sys.executable, str(Path(__file__).with_name("tool_server.py")))
 
 
@@ -81,7 +83,7 @@ async def test_a_program_s_tools_are_offered_and_run(model: ModelServer) -> None
 async def test_a_tool_that_hangs_or_dies_fails_its_call_and_the_next_turn_has_them_again(
     model: ModelServer,
 ) -> None:
-    agent = runner(model, ToolServer(command=PROGRAM), tool_timeout_seconds=1)
+    agent = runner(model, ToolServer(command=PROGRAM), tool_timeout_seconds=TOOL_SECONDS)
     model.otherwise = asks_for(Call("hang"))
 
     (hung,) = await results(agent)
@@ -91,7 +93,7 @@ async def test_a_tool_that_hangs_or_dies_fails_its_call_and_the_next_turn_has_th
     (added,) = await results(agent)
     await agent.close()
 
-    assert hung.content == "Error: The tool hang did not answer in 1 seconds."
+    assert hung.content == f"Error: The tool hang did not answer in {TOOL_SECONDS} seconds."
     assert died.is_error
     assert added.content == "3"
 

@@ -8,6 +8,7 @@ from hansard.agents.python import PythonRunner
 from hansard.engine.ports import Runner
 from hansard.errors import AgentFailed, BadInput
 from hansard.testing.runner_suite import (
+    PROMPT_SECONDS,
     RunnerSuite,
     SlowRunnerSuite,
     events_of,
@@ -58,7 +59,7 @@ async def test_leaving_closes_a_generator_that_runs_in_a_thread() -> None:
 
     await events.aclose()  # type: ignore[attr-defined]
 
-    assert await asyncio.to_thread(functions.closed.wait, 5)
+    assert await asyncio.to_thread(functions.closed.wait, PROMPT_SECONDS)
 
 
 async def test_an_error_of_the_function_fails_the_turn_as_it_is() -> None:

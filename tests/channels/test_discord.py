@@ -23,7 +23,14 @@ from hansard.model.part import Attachment
 from hansard.model.place import Channel, Source
 from hansard.store.database import Store
 from hansard.testing.adapter_suite import AdapterSuite
-from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from hansard.testing.channel_world import (
+    PATIENCE_SECONDS,
+    ChannelWorld,
+    Door,
+    delivery_to,
+    taking_in,
+    until,
+)
 from hansard.testing.fake_discord import (
     ADA,
     BOT,
@@ -62,7 +69,7 @@ class DiscordPlatform(FakeDiscord):
 
     async def is_heard(self) -> None:
         """Who is not there yet hears nothing; who was there before hears it later."""
-        await until(lambda: bool(self.sockets), "a bot at the gateway")
+        await until(lambda: any(not each.closed for each in self.sockets), "a bot at the gateway")
 
     def acknowledged(self, number: int) -> bool:
         return False
@@ -146,7 +153,7 @@ class TestTheLibraryAgainstTheFake:
                 heard.put_nowait(message)
                 await message.channel.send(f"re: {message.content}")
 
-        async with client, asyncio.timeout(10):
+        async with client, asyncio.timeout(PATIENCE_SECONDS):
             running = asyncio.ensure_future(client.start(TOKEN))
             await platform.is_heard()
             await platform.writes("hello", channel=GENERAL)
@@ -192,7 +199,6 @@ async def test_an_answer_to_our_message_is_said_to_us(platform: DiscordPlatform,
     asked["author"] |= {"discriminator": "0", "avatar": None, "bot": True}
     link = {"message_id": "5", "channel_id": GENERAL, "guild_id": GUILD}
     async with taking_in(platform.adapter(), ear.receive):
-        await platform.is_heard()
         await platform.is_heard()
         more: dict[str, Any] = {"type": 19, "message_reference": link, "referenced_message": asked}
         await platform.writes("and then?", channel=GENERAL, **more)
@@ -355,14 +361,14 @@ async def test_a_token_that_is_revoked_while_we_listen_stops_the_channel(
     await platform.hang_up(4000)
 
     with pytest.raises(NotAllowed, match="Reset Token"):
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, PATIENCE_SECONDS)
 
 
 async def test_a_missing_privilege_is_named(platform: DiscordPlatform, ear: Ear) -> None:
     platform.may_read_everything = False
 
     with pytest.raises(NotAllowed, match="Message Content Intent"):
-        await asyncio.wait_for(platform.adapter(always=True).run(ear.receive), 10)
+        await asyncio.wait_for(platform.adapter(always=True).run(ear.receive), PATIENCE_SECONDS)
 
 
 async def test_a_message_can_be_edited_and_typing_shown(platform: DiscordPlatform) -> None:

@@ -1,6 +1,5 @@
 """Discord offers nothing twice: what was written while nobody listened is asked for."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -13,7 +12,7 @@ from hansard.channels.discord import adapter
 from hansard.channels.discord.client import LONGEST_AWAY, discord
 from hansard.model.entry import Role
 from hansard.store.database import Store
-from hansard.testing.channel_world import PATIENCE_SECONDS, ChannelWorld
+from hansard.testing.channel_world import ChannelWorld
 from hansard.testing.fake_discord import BOT, BOT_ROLE, GENERAL, THREAD
 from tests.channels.test_discord import DiscordPlatform, point_at
 
@@ -34,10 +33,7 @@ async def everywhere(platform: DiscordPlatform, text: str) -> None:
 
 async def heard(world: ChannelWorld, count: int) -> list[list[str]]:
     """What people have said in each conversation, once there is so much of it and all is quiet."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while len(await world.heard()) < count:
-            world.clock.tick(1)
-            await asyncio.sleep(0.005)
+    await world.until_heard(count)
     return await world.transcripts(Role.USER)
 
 

@@ -17,7 +17,7 @@ from hansard.actions import read
 from hansard.actions.blobs import read_blob
 from hansard.actions.listing import Filters, listing
 from hansard.channels import slack as channel
-from hansard.channels.slack import signature
+from hansard.channels.slack import client, signature
 from hansard.channels.slack.adapter import Keys, SlackAdapter
 from hansard.channels.slack.client import Wire
 from hansard.channels.slack.inbound import Rules
@@ -29,7 +29,14 @@ from hansard.model.part import Attachment
 from hansard.model.place import Channel
 from hansard.store.database import Store
 from hansard.testing.adapter_suite import AdapterSuite, SignedSuite, giving
-from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from hansard.testing.channel_world import (
+    PATIENCE_SECONDS,
+    ChannelWorld,
+    Door,
+    delivery_to,
+    taking_in,
+    until,
+)
 from hansard.testing.fake_slack import (
     ADA,
     APP_TOKEN,
@@ -43,6 +50,8 @@ from hansard.testing.fake_slack import (
 from hansard.testing.growing_suite import GrowingSuite
 
 PLACE = Channel("slack", GENERAL)
+# A connection without an answer for four times as long is given up, and what came on it comes again.
+PING_SECONDS = 2.0
 
 
 class SlackPlatform(FakeSlack):
@@ -62,7 +71,7 @@ class SlackPlatform(FakeSlack):
         )
 
     def wire(self) -> Wire:
-        return Wire(TOKEN, app_token=APP_TOKEN, api=self.api, ping_seconds=0.2)
+        return Wire(TOKEN, app_token=APP_TOKEN, api=self.api, ping_seconds=PING_SECONDS)
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
@@ -111,14 +120,14 @@ class PostingPlatform(SlackPlatform):
 
 @pytest.fixture
 async def platform(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SlackPlatform]:
-    _without_proxies(monkeypatch)
+    _prepare(monkeypatch)
     async with SlackPlatform() as fake:
         yield fake
 
 
 @pytest.fixture
 async def posting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostingPlatform]:
-    _without_proxies(monkeypatch)
+    _prepare(monkeypatch)
     async with PostingPlatform() as fake:
         fake.by_post = True
         yield fake
@@ -141,7 +150,7 @@ class TestSlackGrows(GrowingSuite):
 
     @pytest.fixture
     async def platform(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GrowingSlack]:
-        _without_proxies(monkeypatch)
+        _prepare(monkeypatch)
         async with GrowingSlack() as fake:
             yield fake
 
@@ -161,7 +170,7 @@ class TestSlackByPost(AdapterSuite, SignedSuite):
 async def test_the_library_takes_the_fake_for_slack(platform: SlackPlatform) -> None:
     heard: asyncio.Queue[SocketModeRequest] = asyncio.Queue()
     web = AsyncWebClient(TOKEN, base_url=platform.api)
-    socket = SocketModeClient(APP_TOKEN, web_client=web, ping_interval=0.2)
+    socket = SocketModeClient(APP_TOKEN, web_client=web, ping_interval=PING_SECONDS)
 
     async def listen(_: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         heard.put_nowait(request)
@@ -171,7 +180,7 @@ async def test_the_library_takes_the_fake_for_slack(platform: SlackPlatform) -> 
     socket.socket_mode_request_listeners.append(listen)
     await socket.connect()  # type: ignore[no-untyped-call]
     await platform.says("hello", number=1)
-    request = await asyncio.wait_for(heard.get(), 10)
+    request = await asyncio.wait_for(heard.get(), PATIENCE_SECONDS)
     await web.chat_postMessage(channel=request.payload["event"]["channel"], text="re: hello")
     await until(lambda: platform.acknowledged(1), "an acknowledgement")
     await socket.close()  # type: ignore[no-untyped-call]
@@ -373,7 +382,7 @@ async def test_a_token_that_is_revoked_while_we_listen_stops_the_channel(
     await platform.hang_up()
 
     with pytest.raises(NotAllowed, match="invalid_auth"):
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, PATIENCE_SECONDS)
     await adapter.close()
 
 
@@ -447,8 +456,10 @@ async def _posted(adapter: SlackAdapter, body: bytes) -> int | str:
     return await adapter.webhook(headers, body)
 
 
-def _without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library would send even loopback there."""
+def _prepare(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a busy machine it takes longer than one second to ask for a name.
+    monkeypatch.setattr(client, "LOOKUP_SECONDS", PATIENCE_SECONDS)
+    # The library would send even loopback to a proxy.
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
 

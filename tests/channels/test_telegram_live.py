@@ -7,9 +7,9 @@ import pytest
 from hansard.agents.registry import Agent
 from hansard.agents.summarize import ExtractiveSummarizer
 from hansard.agents.titles import Titler
-from hansard.engine.settings import Door, Settings
+from hansard.engine.settings import Door
 from hansard.store.database import Store
-from hansard.testing.channel_world import ChannelWorld
+from hansard.testing.channel_world import ChannelWorld, quick_settings
 from hansard.testing.fake_telegram import FakeTelegram
 from hansard.testing.growing_suite import GrowingSuite, SlowRunner
 
@@ -17,7 +17,7 @@ from hansard.testing.growing_suite import GrowingSuite, SlowRunner
 def quick(store: Store, fake: FakeTelegram, runner: SlowRunner) -> ChannelWorld:
     agent = Agent("slow", None, runner, ExtractiveSummarizer(), Titler())
     doors = {"telegram": Door(everyone=True)}
-    settings = Settings(poll_seconds=0.02, sweep_seconds=0.02, show_seconds=0.01, doors=doors)
+    settings = quick_settings(show_seconds=0.01, doors=doors)
     return ChannelWorld(store, fake, settings=settings, agent_for=lambda _, __: agent)
 
 
@@ -44,7 +44,7 @@ async def test_a_growing_answer_is_plain_and_its_delivery_has_markup(
     async with world.running() as engine:
         await fake.says("a story", number=1)
         await world.until_seen("Once **upon** …")
-        assert len(fake.sent("sendChatAction")) == 1
+        await world.until(lambda: fake.sent("sendChatAction") != [], "typing")
 
         runner.may_finish.set()
         await world.until_seen("Once upon a time")

@@ -83,7 +83,7 @@ class Served:
 
     async def fresh(self) -> httpx2.AsyncClient:
         """Another browser, which knows nothing yet."""
-        made = httpx2.AsyncClient(base_url=self.address, timeout=20)
+        made = httpx2.AsyncClient(base_url=self.address, timeout=60)
         return await self.ending.enter_async_context(made)
 
     async def stop(self) -> None:
@@ -130,7 +130,7 @@ async def served(
     made = Served(store, ready.result(), world, engine)
     made.stopping, made.parts = stop, parts
     task.add_done_callback(lambda _: made.stopped.set())
-    async with httpx2.AsyncClient(base_url=made.address, timeout=20) as http:
+    async with httpx2.AsyncClient(base_url=made.address, timeout=60) as http:
         made.http = http
         try:
             yield made

@@ -24,7 +24,7 @@ from hansard.web.reading_on import HOLE_SECONDS, FeedReader
 from tests.web.conftest import API, Client, Served, served
 from tests.web.test_door import logged_in
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Listener:

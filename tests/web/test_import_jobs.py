@@ -48,7 +48,7 @@ class Machine:
             return [{"tool": "sample", "added": 2, "skipped": 0}]
         self.runs += 1
         tell(PROGRESS)
-        assert self.go_on.wait(20)
+        assert self.go_on.wait(60)
         tell(PROGRESS | {"bytes": 2})
         if self.error is not None:
             raise self.error
@@ -57,7 +57,7 @@ class Machine:
 
 
 async def at_end(client: Client, id: str) -> dict[str, Any]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (job := await client.get(f"/imports/{id}"))["state"] == "running":
             pass
     return dict(job)
@@ -160,7 +160,7 @@ async def test_a_stopping_server_stops_its_import(servers: Any) -> None:
 
     await server.stop()
     machine.go_on.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await server.stopped.wait()
 
 

@@ -30,7 +30,7 @@ async def two(servers: Any) -> tuple[Served, str]:
 async def test_a_webhook_is_taken_on_its_own_port_alone(two: tuple[Served, str]) -> None:
     server, door = two
     good = {"X-Signature": "good"}
-    async with httpx2.AsyncClient(timeout=20) as platform:
+    async with httpx2.AsyncClient(timeout=60) as platform:
         taken = await platform.post(f"{door}{HOOK}", headers=good)
         forged = await platform.post(f"{door}{HOOK}")
         elsewhere = await platform.post(f"{server.address}{HOOK}", headers=good)
@@ -57,7 +57,7 @@ async def test_the_webhooks_application_has_only_their_paths(two: tuple[Served, 
 
 async def test_a_foreign_name_is_refused_there_too(two: tuple[Served, str]) -> None:
     _, door = two
-    async with httpx2.AsyncClient(timeout=20) as platform:
+    async with httpx2.AsyncClient(timeout=60) as platform:
         refused = await platform.post(f"{door}{HOOK}", headers={"Host": "evil.example"})
 
     assert refused.status_code == 421

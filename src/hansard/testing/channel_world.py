@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from hansard.actions import deliver, listing, read, stats
 from hansard.agents.echo import EchoRunner
@@ -27,7 +28,27 @@ from hansard.store.database import Store
 from hansard.testing.clock import START, FakeClock, SequentialIds
 from hansard.testing.loopback import LoopbackAdapter
 
-PATIENCE_SECONDS = 20.0
+# Much longer than anything takes on an idle machine, and shorter than the time limit of a test.
+PATIENCE_SECONDS = 60.0
+# While a test waits, its clock goes on 200 times as fast as real time. Leases that are short on that
+# clock would run out during one slow write, and what they protect would be done twice.
+_LEASE_SECONDS = 6 * 3600.0
+
+# A store knows one time and one sequence of ids: a second world on it is a process that was
+# restarted, and must neither live in the past nor make an id again.
+_times: WeakKeyDictionary[Store, tuple[FakeClock, SequentialIds]] = WeakKeyDictionary()
+
+
+def quick_settings(**more: Any) -> Settings:
+    """Settings for an engine that looks around often, on a clock that runs fast."""
+    given: dict[str, Any] = {
+        "poll_seconds": 0.02,
+        "sweep_seconds": 0.02,
+        "lease_seconds": _LEASE_SECONDS,
+        "send_seconds": _LEASE_SECONDS,
+        **more,
+    }
+    return Settings(**given)
 
 
 class Platform(Protocol):
@@ -103,8 +124,7 @@ class ChannelWorld:
         self.platform = platform
         self.adapter = platform.adapter()
         self.other = LoopbackAdapter()
-        self.clock = FakeClock()
-        self.ids = SequentialIds()
+        self.clock, self.ids = _times.setdefault(store, (FakeClock(), SequentialIds()))
         self._parts = parts
 
     def parts(self) -> Parts:
@@ -125,7 +145,7 @@ class ChannelWorld:
             priced=lambda used: used,
             adapters=adapters,
             deliverable=frozenset(adapters),
-            settings=Settings(poll_seconds=0.02, sweep_seconds=0.02, doors=doors),
+            settings=quick_settings(doors=doors),
             chance=random.Random(1),
         )
         return replace(made, **self._parts)
@@ -151,10 +171,14 @@ class ChannelWorld:
 
     async def settle(self, engine: Engine) -> None:
         """Wait until nothing waits and nothing runs."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await self._is_quiet(engine):
-                self.clock.tick(1)
-                await asyncio.sleep(0.005)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not await self._is_quiet(engine):
+                    self.clock.tick(1)
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            found = await self.store.read(stats.backlog)
+            raise AssertionError(f"it never became quiet: {found}") from None
 
     async def post(self, text: str) -> str:
         """Put something for the chat into the outbox; its id."""
@@ -171,6 +195,17 @@ class ChannelWorld:
         """What people have said, in all sessions."""
         found = await self._messages()
         return [said.text for each in found for said in each if said.role is Role.USER]
+
+    async def until_heard(self, count: int) -> list[str]:
+        """Wait until people have said so much, in all sessions; what it was."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while len(found := await self.heard()) < count:
+                    self.clock.tick(1)
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            raise AssertionError(f"{count} messages; {await self.heard()} came") from None
+        return found
 
     async def _messages(self) -> list[list[Message]]:
         page = await self.store.read(listing.listing, listing.Filters(), profile="main")

@@ -75,7 +75,7 @@ def free_port() -> int:
 
 def answers(port: int) -> bool:
     """Whether someone listens there."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
         return True
     return False
 

@@ -14,7 +14,7 @@ if os.name == "posix":
     import pwd
 
 PACKAGE = "dovecot-imapd"
-START_SECONDS = 15.0
+START_SECONDS = 60.0
 INSTALL_SECONDS = 300
 _NO_START = Path("/usr/sbin/policy-rc.d")
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/bin", "/opt/homebrew/sbin")

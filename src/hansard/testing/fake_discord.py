@@ -4,6 +4,7 @@ Written from Discord's documentation. discord.py is pointed at it by two class a
 `Route.BASE` (`fake.rest`) and `DiscordWebSocket.DEFAULT_GATEWAY` (`fake.gateway`).
 """
 
+import contextlib
 import json
 import time
 from typing import Any
@@ -170,10 +171,12 @@ class FakeDiscord(PlatformServer):
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         await _told(socket, {"op": _HELLO, "d": {"heartbeat_interval": 41250}})
-        async for packet in socket:
-            if packet.type is WSMsgType.TEXT:
-                await self._hears(socket, json.loads(packet.data))
-        self.sockets.discard(socket)
+        try:
+            async for packet in socket:
+                if packet.type is WSMsgType.TEXT:
+                    await self._hears(socket, json.loads(packet.data))
+        finally:
+            self.sockets.discard(socket)
         return socket
 
     async def _hears(self, socket: web.WebSocketResponse, packet: Json) -> None:
@@ -201,18 +204,22 @@ class FakeDiscord(PlatformServer):
             "resume_gateway_url": self.gateway,
             "application": {"id": APPLICATION, "flags": 0},
         }
+        first = len(self._log)
         for event, data in (("READY", ready), ("GUILD_CREATE", _guild())):
-            packet = {"op": _DISPATCH, "t": event, "s": len(self._log) + 1, "d": data}
-            self._log.append(packet)
-            await _told(socket, packet)
-        self.sockets.add(socket)
+            self._log.append({"op": _DISPATCH, "t": event, "s": len(self._log) + 1, "d": data})
+        await self._tell_from(socket, first)
         while self.written_at_once:
             await self.writes(self.written_at_once.pop(0))
 
     async def _resume(self, socket: web.WebSocketResponse, seq: int) -> None:
-        for packet in self._log[seq:]:
-            await _told(socket, packet)
+        await self._tell_from(socket, seq)
         await _told(socket, {"op": _DISPATCH, "t": "RESUMED", "s": len(self._log), "d": {}})
+
+    async def _tell_from(self, socket: web.WebSocketResponse, seq: int) -> None:
+        """Tell what is in the log, also what is added meanwhile; then tell what comes."""
+        while seq < len(self._log):
+            seq += 1
+            await _told(socket, self._log[seq - 1])
         self.sockets.add(socket)
 
     # REST
@@ -338,8 +345,10 @@ class FakeDiscord(PlatformServer):
 
 
 async def _told(socket: web.WebSocketResponse, packet: Json) -> None:
+    """Send a packet; who has gone meanwhile does not get it."""
     if not socket.closed:
-        await socket.send_str(json.dumps(packet))
+        with contextlib.suppress(ConnectionError):
+            await socket.send_str(json.dumps(packet))
 
 
 async def _body(request: web.Request) -> Json:

@@ -189,6 +189,8 @@ class FakeSignal:
         self.listeners += 1
         try:
             while True:
+                # Before looking: what comes during a pause below rings again.
+                self._came.clear()
                 for event in self._events[told:]:
                     told += 1
                     if is_http:
@@ -202,7 +204,6 @@ class FakeSignal:
                         )
                     self._told = max(self._told, told)
                 await writer.drain()
-                self._came.clear()
                 await self._came.wait()
         finally:
             self.listeners -= 1

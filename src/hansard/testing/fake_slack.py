@@ -5,6 +5,7 @@ Written from Slack's documentation. slack-sdk takes the address of the Web API a
 """
 
 import asyncio
+import contextlib
 import html
 import json
 import time
@@ -179,10 +180,12 @@ class FakeSlack(PlatformServer):
         self.sockets.add(socket)
         for envelope in list(self._open.values()):
             await _told(socket, envelope)
-        async for packet in socket:
-            if packet.type is WSMsgType.TEXT:
-                self._settle(json.loads(packet.data)["envelope_id"])
-        self.sockets.discard(socket)
+        try:
+            async for packet in socket:
+                if packet.type is WSMsgType.TEXT:
+                    self._settle(json.loads(packet.data)["envelope_id"])
+        finally:
+            self.sockets.discard(socket)
         return socket
 
     async def _post(self, id: str, payload: Json) -> None:
@@ -301,8 +304,10 @@ class FakeSlack(PlatformServer):
 
 
 async def _told(socket: web.WebSocketResponse, packet: Json) -> None:
+    """Send a packet; who has gone meanwhile does not get it."""
     if not socket.closed:
-        await socket.send_str(json.dumps(packet))
+        with contextlib.suppress(ConnectionError):
+            await socket.send_str(json.dumps(packet))
 
 
 async def _given(request: web.Request) -> Json:

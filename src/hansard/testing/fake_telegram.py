@@ -162,6 +162,11 @@ class FakeTelegram:
         """Answer the next sending with an error in Telegram's words."""
         self._refusals.append(_error(status, description))
 
+    @property
+    def pending_refusals(self) -> int:
+        """How many of the errors that were ordered nobody has got yet."""
+        return len(self._refusals)
+
     def let_pass(self, times: int) -> None:
         """Take the next sendings; what is refused comes after them."""
         self._let_pass = times

@@ -1,7 +1,6 @@
 """Matrix as a platform of the adapter suite: a real Synapse, and a way to it that can be ill."""
 
 import asyncio
-import time
 import uuid
 from typing import Any
 from urllib.parse import quote, unquote
@@ -16,7 +15,6 @@ from hansard.testing.synapse import Synapse
 
 LARGEST_FILE = 100_000
 _V3 = "/_matrix/client/v3"
-_LOSING_SECONDS = 1.0
 _OK = 200
 _PASSED_ON = ("Authorization", "Content-Type")
 
@@ -50,7 +48,7 @@ class MatrixPlatform:
         self._read: set[str] = set()
         self._refusals: list[web.Response] = []
         self._to_lose = 0
-        self._losing: dict[str, float] = {}
+        self._losing: set[str] = set()
         self.downloads = 0
         self.places = 0
         # What is asked for at paths that hold these words is answered so, one after the other.
@@ -235,11 +233,11 @@ class MatrixPlatform:
         if answer.status == _OK:
             room = unquote(request.path.split("/rooms/")[1].partition("/")[0])
             self.taken.append((room, str((await request.json()).get("body", ""))))
-        is_again = time.monotonic() - self._losing.get(request.path, -10) < _LOSING_SECONDS
+        is_again = request.path in self._losing
         # The library of the client asks once more by itself; that answer is lost as well.
         if self._to_lose or is_again:
             self._to_lose -= not is_again
-            self._losing[request.path] = 0.0 if is_again else time.monotonic()
+            (self._losing.discard if is_again else self._losing.add)(request.path)
             assert request.transport is not None
             request.transport.close()
         return answer

@@ -83,6 +83,11 @@ class PlatformServer:
         """Answer the next sendings of messages with an error."""
         self._faults.extend([answer] * times)
 
+    @property
+    def pending_refusals(self) -> int:
+        """How many of the errors that were ordered nobody has got yet."""
+        return len(self._faults)
+
     def let_pass(self, times: int) -> None:
         """Take the next sendings; what is ordered after this concerns those after them."""
         self._faults.extend([lambda: None] * times)

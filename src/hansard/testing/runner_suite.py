@@ -15,7 +15,8 @@ from hansard.model.session import Kind, SessionHead, Shelf
 from hansard.model.transcript import Chat
 from hansard.model.usage import UsageTotal
 
-PROMPT_SECONDS = 2.0
+# Far less than a runner that is not stopped would take; far more than a busy machine needs.
+PROMPT_SECONDS = 20.0
 SOURCE = Source("terminal", "here", user_id="ann", user_name="Ann")
 
 _AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

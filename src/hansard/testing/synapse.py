@@ -60,7 +60,7 @@ class Synapse:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         asked = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             said: dict[str, Any] = json.loads(answer.read())
             return said
 
@@ -68,7 +68,7 @@ class Synapse:
         """The bytes at a path."""
         headers = {"Authorization": f"Bearer {token}"}
         asked = urllib.request.Request(self.url + path, headers=headers)
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             found: bytes = answer.read()
             return found
 
