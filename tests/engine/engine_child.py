@@ -74,8 +74,10 @@ async def _live(order: dict[str, Any]) -> None:
     settings, person = SETTINGS, order.get("person")
     agent = scripted_agent(EchoRunner())
     if "budget_tokens" in order:
-        budget = Budget(tokens=order["budget_tokens"], reserve_tokens=TOKENS_PER_TURN)
-        settings = replace(SETTINGS, budgets={"person": budget})
+        # By the month: a budget of a day begins anew for a test that runs at midnight.
+        budget = Budget(per="month", tokens=order["budget_tokens"], reserve_tokens=TOKENS_PER_TURN)
+        lease_seconds = order["lease_seconds"]
+        settings = replace(SETTINGS, budgets={"person": budget}, lease_seconds=lease_seconds)
         agent = scripted_agent(ScriptedRunner(_costly_reply))
     parts = Parts(
         store=store,

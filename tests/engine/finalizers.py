@@ -14,8 +14,9 @@ async def note(session_id: str, reason: str) -> None:
 
 def note_in_thread(session_id: str, reason: str) -> None:
     """Remember the call and its thread."""
-    is_daemon.append(threading.current_thread().daemon)
     calls.append((session_id, reason))
+    # Last: a test that sees this may end, and the next one must not get a call of this thread.
+    is_daemon.append(threading.current_thread().daemon)
 
 
 def fail(session_id: str, reason: str) -> None:

@@ -246,7 +246,8 @@ def test_two_processes_keep_to_one_budget_whoever_is_killed(
     """80 chats of one person in two processes; 16 turns of 60 tokens fit into 1,000, the 17th passes it by 20."""
     store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     arrivals = [f"{number}.0" for number in range(80)]
-    order = {"person": "u", "budget_tokens": 1000}
+    # No turn loses its lease on a busy machine; what the dead hold is free again after five seconds.
+    order = {"person": "u", "budget_tokens": 1000, "lease_seconds": 5 if is_killed else 600}
     with Nursery(tmp_path, "tests.engine.engine_child") as nursery:
         first = nursery.bear(url, arrivals=arrivals[:40], **order)
         second = nursery.bear(url, arrivals=arrivals[40:], **order)
@@ -260,13 +261,14 @@ def test_two_processes_keep_to_one_budget_whoever_is_killed(
         else:
             _until_quiet(store, first, len(arrivals) // 2)
             _until_quiet(store, second, len(arrivals) // 2)
-    day = budgets.periods(SystemClock().now())[0]
-    found = store.read(access.spent, "person:loopback:u", day, profile="main").result()
+    month = budgets.periods(SystemClock().now())[1]
+    found = store.read(access.spent, "person:loopback:u", month, profile="main").result()
     store.close()
 
     assert found.reserved_tokens == 0
     if is_killed:
-        assert found.tokens <= 1020
+        # A turn that was killed may have used half: then the last one passes the budget by more.
+        assert found.tokens < 1000 + TOKENS_PER_TURN
     else:
         assert found.tokens == 1020
 

@@ -1,12 +1,10 @@
 """F12: a clock that is set back by weeks leaves nothing waiting for its old time to come again."""
 
-import asyncio
 from datetime import timedelta
 
 from hansard.errors import RetryLater
-from hansard.model.delivery import Delivery, DeliveryState
+from hansard.model.delivery import Delivery
 from hansard.model.turn import TurnState
-from hansard.store import deliveries
 from hansard.testing.engine_world import EngineWorld
 from tests.engine.test_finalizers import dying_turn
 
@@ -22,8 +20,7 @@ async def test_what_waits_to_be_sent_goes_out(world: EngineWorld) -> None:
     engine = await world.started()
     await world.says(engine, "hello")
     await world.until(lambda: bool(tries))
-    while await _state(world, tries[0]) != DeliveryState.WAITING:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await world.until_outbox_rests()
     world.clock.tick(days=-30)
     await world.settle(engine)
     await engine.stop()
@@ -36,8 +33,11 @@ async def test_a_turn_whose_process_died_before_is_interrupted(world: EngineWorl
     world.clock.tick(days=-30)
     engine = await world.started()
     soon = world.clock.now() + timedelta(hours=1)
-    while (await world.turns("dying"))[0].lease_until > soon:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+
+    async def has_new_lease() -> bool:
+        return (await world.turns("dying"))[0].lease_until <= soon
+
+    await world.eventually(has_new_lease)
     assert (await world.turns("dying"))[0].state is TurnState.RUNNING, "its lease is respected"
     world.clock.tick(31)
     await world.settle(engine)
@@ -45,9 +45,3 @@ async def test_a_turn_whose_process_died_before_is_interrupted(world: EngineWorl
     await engine.stop()
 
     assert [text.split(":")[0] for text in sent] == ["Interrupted"]
-
-
-async def _state(world: EngineWorld, id: str) -> DeliveryState:
-    found = await world.store.read(deliveries.get, id, profile="main")
-    assert found is not None
-    return found.state

@@ -1,6 +1,5 @@
 """What waits in the outbox outlives a platform that is away, and a key that is refused."""
 
-import asyncio
 from datetime import timedelta
 
 from hansard.errors import NotAllowed, RetryLater
@@ -22,8 +21,9 @@ async def outage(world: EngineWorld, error: BaseException) -> int:
     world.adapter.before = fails
     engine = await world.started()
     await world.says(engine, "hello")
+    await world.until(lambda: bool(tries))
     while world.clock.now() < back + OUTAGE and not world.adapter.sent:
-        await asyncio.sleep(0.03)
+        await world.until_outbox_rests()
         world.clock.tick(20)
     await world.settle(engine)
     await engine.stop()

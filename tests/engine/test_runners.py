@@ -2,9 +2,10 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,24 +17,34 @@ from hansard.errors import BadInput
 from hansard.model.entry import Message, message
 from hansard.model.turn import Turn, TurnState
 from hansard.store.database import Store
-from hansard.testing.engine_world import QUICK, EngineWorld
+from hansard.testing.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
 from hansard.testing.unruly import UnrulyRunner
 
 AFTERWARDS = "Your message is kept. Send /retry to try again."
 
 
 async def misbehaves(
-    store: Store, deeds: Iterable[Any], **settings: Any
+    store: Store, deeds: Iterable[Any], *, is_late: bool = False, **settings: Any
 ) -> tuple[EngineWorld, Turn, list[str]]:
-    """One turn that goes wrong in chat 1 beside a good one in chat 2, and a good one after it."""
+    """One turn that goes wrong in chat 1 beside a good one in chat 2, and a good one after it.
+
+    If it `is_late`, its deadline passes once it hangs: for the event loop, in no time. A deadline
+    short enough to wait for would pass for the good turns too on a busy machine.
+    """
     world = EngineWorld(store, settings=replace(QUICK, **settings))
     good, unruly = world.runner, UnrulyRunner(deeds)
     agents = {"1": turn_taker(world, unruly), "2": turn_taker(world, good)}
     world.use(agent_for=lambda source, _: agents[source.chat_id or "2"])
     engine = await world.started()
+    # The clock by which the event loop keeps deadlines; never set back while an engine runs.
+    loop, patch = asyncio.get_running_loop(), pytest.MonkeyPatch()
     try:
         await world.says(engine, "bad", chat="1")
         await world.says(engine, "good", chat="2")
+        if is_late:
+            await world.until(lambda: unruly.hanging == 1)
+            await world.until(lambda: bool(world.adapter.texts("loopback:2")))
+            patch.setattr(loop, "time", partial(_ahead, loop.time, world.settings.turn_seconds))
         await world.settle(engine)
         assert world.adapter.texts("loopback:2") == ["re: good"]
         ended = (await world.turns("1"))[0]
@@ -42,7 +53,12 @@ async def misbehaves(
     finally:
         unruly.let_go.set()
         await engine.stop()
+        patch.undo()
     return world, ended, world.adapter.texts("loopback:1")
+
+
+def _ahead(real: Callable[[], float], seconds: float) -> float:
+    return real() + seconds
 
 
 def turn_taker(world: EngineWorld, runner: Any) -> Any:
@@ -59,12 +75,12 @@ async def bodies(world: EngineWorld) -> list[tuple[str, str | None]]:
 async def test_one_that_hangs_is_ended_at_its_deadline(store: Store) -> None:
     """F17: the words until then are kept and marked."""
     world, ended, sent = await misbehaves(
-        store, ["some", " words", UnrulyRunner.HANG], turn_seconds=0.8
+        store, ["some", " words", UnrulyRunner.HANG], is_late=True, turn_seconds=600
     )
 
-    assert (ended.state, ended.reason) == (TurnState.FAILED, "it took longer than 0.8 s")
+    assert (ended.state, ended.reason) == (TurnState.FAILED, "it took longer than 600 s")
     assert await bodies(world) == [("bad", None), ("some words", "failed")]
-    assert sent[0] == f"Something went wrong: it took longer than 0.8 s. {AFTERWARDS}"
+    assert sent[0] == f"Something went wrong: it took longer than 600 s. {AFTERWARDS}"
 
 
 async def test_one_that_does_not_even_go_when_cancelled_is_left_behind(
@@ -75,7 +91,8 @@ async def test_one_that_does_not_even_go_when_cancelled_is_left_behind(
     world, ended, _ = await misbehaves(
         store,
         ["words", UnrulyRunner.STUBBORN, Step(message("assistant", "too late"))],
-        turn_seconds=0.8,
+        is_late=True,
+        turn_seconds=600,
     )
 
     assert ended.state is TurnState.FAILED
@@ -192,18 +209,20 @@ async def test_one_that_says_nothing_at_all_is_seen_to_say_nothing(store: Store)
 async def test_words_are_durable_within_a_second_also_while_the_agent_pauses(store: Store) -> None:
     """T-3: the last words before a pause too, and a finished step that waits for the end."""
     assert lease.CHECKPOINT_SECONDS <= 1
-    # Where it looks for messages rarely, and renews its lease every ten seconds.
-    world = EngineWorld(store, settings=replace(QUICK, poll_seconds=60))
+    # Where it looks for messages rarely, and renews its lease rarely: neither makes it durable.
+    rarely: Settings = replace(QUICK, poll_seconds=600, lease_seconds=6000)
+    world = EngineWorld(store, settings=rarely)
     unruly = UnrulyRunner(
         [Step(message("assistant", "a step")), "and", " words", UnrulyRunner.HANG]
     )
     engine = await world.started(runner=unruly)
     await world.says(engine, "hello")
     await world.until(lambda: unruly.hanging == 1)
-    async with asyncio.timeout(5.0):
-        while [each.partial for each in await world.turns()] != ["and words"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
+    async def is_durable() -> bool:
+        return [each.partial for each in await world.turns()] == ["and words"]
+
+    await world.eventually(is_durable)
     assert await world.texts() == ["hello", "a step"]
     await engine.stop()
 
@@ -296,15 +315,20 @@ async def test_a_newer_message_waits_by_default(store: Store) -> None:
 
 async def test_a_clock_set_forward_kills_no_living_turn(store: Store) -> None:
     """F12, T-4: liveness is a lease that is renewed, not an age that is guessed."""
-    world = EngineWorld(store, settings=replace(QUICK, confirm_seconds=2))
+    # Longer than any pause of a busy machine: whoever is alive has renewed its lease by then.
+    world = EngineWorld(store, settings=replace(QUICK, confirm_seconds=PATIENCE_SECONDS))
     unruly = UnrulyRunner(["words", UnrulyRunner.HANG, " after"])
     engine = await world.started(runner=unruly)
     await world.says(engine, "hello")
     await world.until(lambda: unruly.hanging == 1)
     other = await world.started()
+
+    async def is_renewed() -> bool:
+        return (await world.turns())[0].lease_until > world.clock.now()
+
     for _ in range(3):
         world.clock.tick(days=3)
-        await asyncio.sleep(0.1)
+        await world.eventually(is_renewed)
 
     unruly.let_go.set()
     await world.settle(engine)

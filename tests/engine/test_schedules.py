@@ -23,7 +23,7 @@ from hansard.model.session import Kind, Shelf
 from hansard.model.surroundings import HomeChannel
 from hansard.store.database import Store
 from hansard.testing.clock import occasion
-from hansard.testing.engine_world import QUICK, EngineWorld
+from hansard.testing.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
 from hansard.testing.mortal import Fate
 from hansard.testing.unruly import UnrulyRunner
 
@@ -54,12 +54,32 @@ async def later(world: EngineWorld, *engines: Engine, seconds: float = 3600) -> 
 
 async def ended(world: EngineWorld, count: int) -> None:
     """Wait until so many runs are over."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             found = [run.state for run in await runs(world)]
             if len(found) >= count and RunState.RUNNING not in found:
                 return
             await asyncio.sleep(0.005)
+
+
+class Looks:
+    """Counts how often an engine has looked for what is due."""
+
+    def __init__(self, world: EngineWorld, engine: Engine) -> None:
+        self._world = world
+        self._count = 0
+        self._run_due = engine.scheduler.run_due
+        engine.scheduler.run_due = self._counted  # type: ignore[method-assign]
+
+    async def _counted(self) -> int:
+        found = await self._run_due()
+        self._count += 1
+        return found
+
+    async def again(self) -> None:
+        """Wait until it has looked at the time that is now; the look under way may not have."""
+        wanted = self._count + 2
+        await self._world.until(lambda: self._count >= wanted)
 
 
 def answering(text: str) -> Callable[[TurnRequest], list[Event]]:
@@ -330,10 +350,11 @@ async def test_a_clock_set_back_does_not_run_an_occurrence_again(world: EngineWo
     world.clock.set(datetime(2026, 3, 2, 11, 0, tzinfo=UTC))
     await ended(world, 1)
     await world.settle(engine)
+    looks = Looks(world, engine)
     world.clock.tick(-7200)
-    await asyncio.sleep(0.1)
+    await looks.again()
     world.clock.tick(7200)
-    await asyncio.sleep(0.1)
+    await looks.again()
     await engine.stop()
 
     assert len(await runs(world)) == 1
@@ -345,9 +366,11 @@ async def test_in_the_hour_that_comes_twice_a_task_runs_once(world: EngineWorld)
     engine = await world.started()
     await planned(world, "30 2 * * *")
     world.clock.set(datetime(2026, 10, 25, 0, 20, tzinfo=UTC))
+    looks = Looks(world, engine)
     for _ in range(12):
         world.clock.tick(600)
-        await asyncio.sleep(0.05)
+        await looks.again()
+        await world.settle(engine)
     await ended(world, 1)
     await engine.stop()
 
@@ -360,7 +383,7 @@ async def test_once_is_once(world: EngineWorld) -> None:
     await planned(world, "at 2026-03-02T12:00")
     await later(world, engine, seconds=7200)
     world.clock.tick(days=400)
-    await asyncio.sleep(0.1)
+    await Looks(world, engine).again()
     await engine.stop()
 
     assert len(await runs(world)) == 1
@@ -376,16 +399,17 @@ async def test_what_is_paused_or_removed_does_not_run(world: EngineWorld) -> Non
         now = world.clock.now()
         await world.store.write(schedule.pause, "tick", profile="main", paused=paused, now=now)
 
+    looks = Looks(world, engine)
     await pause(paused=True)
     world.clock.tick(hours=3)
-    await asyncio.sleep(0.1)
+    await looks.again()
     await pause(paused=False)
-    await asyncio.sleep(0.1)
+    await looks.again()
     assert await runs(world) == []
     await later(world, engine)
     await world.store.write(schedule.remove, "tick", profile="main", now=world.clock.now())
     world.clock.tick(hours=3)
-    await asyncio.sleep(0.1)
+    await looks.again()
     await engine.stop()
     assert len(world.runner.requests) == 1
 
@@ -398,7 +422,7 @@ async def test_a_schedule_belongs_to_its_profile(store: Store) -> None:
     engine = await elsewhere.started()
     await planned(world)
     world.clock.tick(hours=2)
-    await asyncio.sleep(0.15)
+    await Looks(world, engine).again()
     await engine.stop()
 
     assert await runs(world) == []

@@ -15,7 +15,7 @@ from hansard.model.part import Text
 from hansard.model.schedule import RunState, Timing
 from hansard.store.database import Tx
 from hansard.testing.clock import occasion
-from hansard.testing.engine_world import EngineWorld
+from hansard.testing.engine_world import PATIENCE_SECONDS, EngineWorld
 
 
 class Held:
@@ -28,12 +28,12 @@ class Held:
 
     def __call__(self, tx: Tx, **what: Any) -> list[Any]:
         self.is_there.set()
-        assert self.may_go_on.wait(20)
+        assert self.may_go_on.wait(PATIENCE_SECONDS)
         return self._claim(tx, **what)
 
     async def stops(self, engine: Engine) -> None:
         """Stop the engine while its loop claims."""
-        assert await asyncio.to_thread(self.is_there.wait, 20)
+        assert await asyncio.to_thread(self.is_there.wait, PATIENCE_SECONDS)
         stopping = asyncio.create_task(engine.stop())
         await asyncio.sleep(0.05)
         self.may_go_on.set()

@@ -10,7 +10,7 @@ from hansard.actions import deliver
 from hansard.engine import budgets
 from hansard.model.turn import TurnState
 from hansard.store.database import Store, Tx
-from hansard.testing.engine_world import EngineWorld
+from hansard.testing.engine_world import PATIENCE_SECONDS, EngineWorld
 from tests.engine.away import AwayStore
 
 ANSWERED = ["hello", "", "", "re: hello"]
@@ -84,13 +84,13 @@ async def test_a_turn_that_is_stopped_while_a_step_is_written_says_it_once(
 
     def held(tx: Tx, *args: Any, **kwargs: Any) -> Any:
         is_there.set()
-        assert may_go_on.wait(20)
+        assert may_go_on.wait(PATIENCE_SECONDS)
         return step(tx, *args, **kwargs)
 
     monkeypatch.setattr(budgets, "step", held)
     engine = await world.started()
     await world.says(engine, "hello")
-    assert await asyncio.to_thread(is_there.wait, 20)
+    assert await asyncio.to_thread(is_there.wait, PATIENCE_SECONDS)
     stopping = asyncio.create_task(engine.stop())
     await world.until(lambda: engine.turns._stopping)
     may_go_on.set()

@@ -22,7 +22,7 @@ from tests.walks.nursery import Child, Nursery
 CHATS = 200
 ARRIVALS = 2000
 KILLS = 5
-PATIENCE_SECONDS = 100.0
+PATIENCE_SECONDS = 200.0
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

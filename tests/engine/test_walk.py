@@ -2,11 +2,13 @@
 
 import asyncio
 
-from hansard.actions import verify
+from hansard.actions import deliver, verify
 from hansard.engine.engine import Engine
 from hansard.errors import RetryLater, Unreachable
 from hansard.model.delivery import Delivery
-from hansard.testing.engine_world import EngineWorld
+from hansard.model.part import Text
+from hansard.testing.clock import occasion
+from hansard.testing.engine_world import PATIENCE_SECONDS, EngineWorld
 from hansard.testing.mortal import Died, Fate
 
 ANSWERED = ["hello", "", "", "re: hello"]
@@ -97,7 +99,7 @@ async def _dies_at(world: EngineWorld, step: int) -> bool:
 
 
 async def _until_dead_or_quiet(world: EngineWorld, engine: Engine, fate: Fate) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not fate.dead:
             try:
                 if await world._is_quiet(engine):
@@ -119,19 +121,21 @@ async def test_retry_after_is_obeyed_and_the_delivery_comes_later(world: EngineW
     tries = []
 
     def busy_once(delivery: Delivery) -> BaseException | None:
+        if str(delivery.channel) != "loopback:1":
+            return None
         tries.append(world.clock.now())
         return RetryLater("slow down", after=40) if len(tries) == 1 else None
 
     world.adapter.before = busy_once
     engine = await world.started()
     await world.says(engine, "hello")
-    while len(tries) < 1 or engine.turns.turns:
-        await _moment()
-    for _ in range(5):
-        await _moment()
+    await world.until(lambda: bool(tries))
+    await world.until_outbox_rests()
+    world.clock.tick(39)
+    await _outbox_looks(world)
     assert len(tries) == 1, "not before its time"
 
-    world.clock.tick(41)
+    world.clock.tick(2)
     await world.settle(engine)
     await engine.stop()
 
@@ -151,9 +155,8 @@ async def test_an_answer_that_was_lost_is_sent_again_and_marked(world: EngineWor
     world.adapter.after = once
     engine = await world.started()
     await world.says(engine, "hello")
-    while not lost or engine.turns.turns:
-        await _moment()
-    await _moment()
+    await world.until(lambda: bool(lost))
+    await world.until_outbox_rests()
     world.clock.tick(10)
     await world.settle(engine)
     await engine.stop()
@@ -177,5 +180,11 @@ async def test_a_dead_target_is_abandoned_with_its_reason(world: EngineWorld) ->
     assert [(row[9], row[15]) for row in rows] == [("abandoned", "blocked by the person")]
 
 
-async def _moment() -> None:
-    await asyncio.sleep(0.03)
+async def _outbox_looks(world: EngineWorld) -> None:
+    """Until the outbox has looked for what is due, after everything that came before."""
+    before = len(world.adapter.texts("loopback:witness"))
+    channel = world.source("witness").channel
+    assert channel is not None
+    when = occasion(world.clock, world.ids)
+    await world.store.write(deliver.enqueue, channel, (Text("look"),), profile="main", when=when)
+    await world.until(lambda: len(world.adapter.texts("loopback:witness")) > before)

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,14 @@ from hansard.engine.intake import Received
 from hansard.engine.parts import Parts
 from hansard.engine.ports import Runner
 from hansard.engine.settings import Door, Settings
+from hansard.model.delivery import Delivery, DeliveryState
 from hansard.model.entry import Message, message
 from hansard.model.key import key_for
 from hansard.model.place import Source
 from hansard.model.session import SessionHead, Shelf
 from hansard.model.surroundings import Surroundings, render
 from hansard.model.turn import Turn
+from hansard.store import deliveries
 from hansard.store.database import Store
 from hansard.testing.clock import FakeClock, SequentialIds
 from hansard.testing.loopback import LoopbackAdapter
@@ -31,7 +33,9 @@ QUICK = Settings(
     confirm_seconds=0.03,
     doors={"loopback": Door(everyone=True)},
 )
-PATIENCE_SECONDS = 20.0
+# No test waits so long on a machine that does only this; one under load may.
+PATIENCE_SECONDS = 60.0
+_AFTER_ALL = 2**62
 
 
 class EngineWorld:
@@ -106,6 +110,20 @@ class EngineWorld:
             while not is_so():  # noqa: ASYNC110 - no one rings for everything
                 await asyncio.sleep(0.003)
 
+    async def eventually(self, is_so: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until something that must be awaited, such as a question to the store, is so."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await is_so():  # noqa: ASYNC110 - no one rings for everything
+                await asyncio.sleep(0.003)
+
+    async def until_outbox_rests(self) -> None:
+        """Wait until nothing is being sent and nothing is due: only a later time changes that.
+
+        A test that moves the clock sooner competes with the outbox, which reads the clock when it
+        notes the outcome of a sending.
+        """
+        await self.eventually(self._outbox_rests)
+
     async def settle(self, engine: Engine | None = None) -> None:
         """Wait until nothing waits and nothing runs."""
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -139,6 +157,20 @@ class EngineWorld:
         """All sessions of a shelf, the latest first."""
         page = await self.store.read(listing.listing, listing.Filters(shelf=shelf), profile="main")
         return list(page.items)
+
+    async def deliveries(self) -> list[Delivery]:
+        """The rows of the outbox: what was sent, waits or was given up."""
+        return list(
+            await self.store.read(deliveries.listing, profile="main", before=_AFTER_ALL, limit=100)
+        )
+
+    async def _outbox_rests(self) -> bool:
+        found = await self.deliveries()
+        return not any(
+            each.state is DeliveryState.SENDING
+            or (each.state is DeliveryState.WAITING and each.not_before <= self.clock.now())
+            for each in found
+        )
 
     async def _is_quiet(self, engine: Engine | None) -> bool:
         found = await self.store.read(stats.backlog)
