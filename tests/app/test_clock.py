@@ -14,10 +14,10 @@ def test_a_machine_whose_clock_is_wrong_goes_by_the_servers(postgres_url: str) -
     with time_machine.travel(right + timedelta(hours=3)), hansard.open(postgres_url) as house:
         off_by = abs(house.machine.clock.now() - right)
 
-    assert off_by < timedelta(minutes=1)
+    assert off_by < timedelta(hours=1)
 
 
 def test_a_file_goes_by_the_clock_of_its_machine(tmp_path: Path) -> None:
     wrong = datetime.now(UTC) + timedelta(hours=3)
     with time_machine.travel(wrong), hansard.open(tmp_path / "hansard.db") as house:
-        assert abs(house.machine.clock.now() - wrong) < timedelta(minutes=1)
+        assert abs(house.machine.clock.now() - wrong) < timedelta(hours=1)

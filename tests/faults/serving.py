@@ -35,7 +35,9 @@ class Served:
         self.home, self.url = home, url
         home.mkdir(parents=True, exist_ok=True)
         (home / "hansard.toml").write_text(CONFIGURATION)
-        self.port = _free_port()
+        # Kept for as long as this object lives, also while no server runs: see `_reserved_port`.
+        self._reservation = _reserved_port()
+        self.port: int = self._reservation.getsockname()[1]
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
         added = self.command("tokens", "add", "--scope", "write", "--json")
@@ -48,7 +50,7 @@ class Served:
             env=self._environ(),
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=120,
         )
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
         return done.stdout.decode()
@@ -67,6 +69,11 @@ class Served:
         assert line, "the server did not start"
         self.starts += 1
 
+    def close(self) -> None:
+        """Kill it, and give its port back."""
+        self.kill()
+        self._reservation.close()
+
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
         if self._process is not None:
@@ -78,7 +85,7 @@ class Served:
         """SIGTERM, and wait until it has ended by itself."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=60)
         return self._process.returncode
 
     def ask(
@@ -88,7 +95,7 @@ class Served:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         if key is not None:
             headers["Idempotency-Key"] = key
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             sent = None if body is None else json.dumps(body)
             connection.request(method, f"/api/v1{path}", sent, headers)
@@ -137,11 +144,16 @@ class Served:
         return {**os.environ, "HANSARD_HOME": str(self.home)}
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+def _reserved_port() -> socket.socket:
+    """A socket on a port of its own that does not listen.
+
+    A server that sets SO_REUSEADDR, as ours does, can listen there; the system gives the port to
+    nobody who asks for just any.
+    """
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", 0))
+    return made
 
 
 def wait_until(holds: Any, seconds: float = READY) -> None:

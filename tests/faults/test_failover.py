@@ -91,7 +91,7 @@ def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
 
 
 def wait_for(history: History, answers: int) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 100
     while history.count(Outcome.OK) < answers:
         assert time.monotonic() < until, "the writers got no answers"
         time.sleep(0.05)

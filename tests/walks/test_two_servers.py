@@ -80,7 +80,7 @@ def servers(postgres_url: str, tmp_path: Path) -> Iterator[list[Served]]:
         server.start()
     yield made
     for server in made:
-        server.kill()
+        server.close()
 
 
 class People:
