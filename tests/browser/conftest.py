@@ -1,10 +1,8 @@
 """A real server on a real store, and a real Chromium before it."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +26,7 @@ from playwright.sync_api import (
 
 from hansard.app import demo
 from hansard.app.house import open_house
+from tests.browser.server_process import ServerProcess
 from tests.browser.wire import Wire
 
 FLAGS = [
@@ -189,19 +188,13 @@ class Served:
     """A server that runs in a process of its own."""
 
     home: Path
-    process: "subprocess.Popen[str]"
+    process: ServerProcess
     address: str
     login_link: str
 
     def stop(self, *, kill: bool = False) -> None:
         """End it, politely or not."""
-        if kill:
-            self.process.kill()
-        else:
-            self.process.terminate()
-        self.process.wait(PATIENCE_SECONDS)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        self.process.stop(PATIENCE_SECONDS, kill=kill)
 
 
 def start(home: Path, port: int = 0, *, user_home: Path | None = None) -> Served:
@@ -209,15 +202,8 @@ def start(home: Path, port: int = 0, *, user_home: Path | None = None) -> Served
 
     Nobody has records of other tools here, unless a test brings a home directory that has.
     """
-    person = str(user_home or home)
-    env = {**os.environ, "HOME": person, "XDG_CONFIG_HOME": f"{person}/.config"}
-    command = [sys.executable, "-m", "hansard", "--home", str(home), "--json"]
-    process = subprocess.Popen(
-        [*command, "serve", "--port", str(port)], stdout=subprocess.PIPE, text=True, env=env
-    )
-    assert process.stdout is not None
-    said = json.loads(process.stdout.readline())
-    return Served(home, process, said["address"], said["login_link"])
+    process = ServerProcess(home, port, user_home=user_home or home)
+    return Served(home, process, process.ready["address"], process.ready["login_link"])
 
 
 @contextmanager

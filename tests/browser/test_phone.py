@@ -80,8 +80,7 @@ def test_a_finger_that_stays_opens_the_menu(own_demo: Served, visit: Visitor) ->
 
 
 def test_a_chat_on_a_phone(talking: Served, visit: Visitor) -> None:
-    visit(talking)
-    page = visit(talking, "/", phone=True).page
+    page = visit(talking, phone=True).page
     scrim = page.get_by_role("button", name="Close the list")
     scrim.dispatch_event("click")
     page.get_by_role("textbox", name=WRITE).fill("hello")

@@ -59,7 +59,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Texts]:
 
 
 def opened(visit: Visitor, texts: Texts, name: str, *, phone: bool = False) -> Page:
-    visit(texts.server)
     page = visit(texts.server, texts.paths[name], phone=phone).page
     expect(page.locator(".message.assistant")).to_be_visible()
     return settled(page)
@@ -149,7 +148,6 @@ def test_a_very_long_message_is_folded_and_shown_whole_without_a_pause(
 
 
 def test_a_hit_far_down_in_a_long_message_is_shown(texts: Texts, visit: Visitor) -> None:
-    visit(texts.server)
     page = visit(texts.server, "/search?q=needle").page
     page.locator(".hit").first.click()
 
