@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -26,6 +25,7 @@ from hansard.model.part import Text, ToolCall, ToolResult
 from hansard.model.place import Source
 from hansard.model.tokens import estimate
 from hansard.model.usage import Usage
+from hansard.testing.child import free_port
 from mcp import Client
 from tests.mcp.test_server import asked
 
@@ -246,7 +246,7 @@ class Served:
     @asynccontextmanager
     async def client(self, who: str) -> AsyncIterator[Client]:
         async with (
-            httpx2.AsyncClient(headers=self.headers(who)) as http,
+            httpx2.AsyncClient(headers=self.headers(who), timeout=PATIENCE_SECONDS) as http,
             Client(streamable_http_client(self.address, http_client=http)) as caller,
         ):
             yield caller
@@ -254,15 +254,13 @@ class Served:
     async def post(self, body: Any = None, **headers: str) -> httpx2.Response:
         """A request without the library's client."""
         accept = {"Accept": "application/json, text/event-stream"}
-        async with httpx2.AsyncClient() as program:
+        async with httpx2.AsyncClient(timeout=PATIENCE_SECONDS) as program:
             return await program.post(self.address, headers=accept | headers, json=body or {})
 
 
 @pytest.fixture
 async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     given = {}
     for number, (who, profile, scope) in enumerate(
         [

@@ -83,7 +83,7 @@ async def test_an_instrumented_agent_needs_no_adapter(door: Served) -> None:
             Reply("It is at the harbour.", tokens=Tokens(200, 20, output=2)),
             Reply("You are welcome.", tokens=Tokens(300, 30, output=3)),
         )
-        http = await ending.enter_async_context(httpx2.AsyncClient())
+        http = await ending.enter_async_context(httpx2.AsyncClient(timeout=60))
         provided = OpenAIProvider(base_url=models.openai_url, api_key="k", http_client=http)
         model = OpenAIChatModel("gpt-4o", provider=provided)
         agent = Agent(model, name="guide", instructions="Be brief.")

@@ -7,6 +7,7 @@ so it imports nothing but the standard library.
 
 import contextlib
 import os
+import random
 import select
 import shutil
 import signal
@@ -20,6 +21,9 @@ from pathlib import Path
 STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.5
 _SHOWN_OF_LOG = 300
+_PORTS = (20_000, 30_000)
+# Not the module's own numbers, which a test may make foreseeable: its workers would agree on a port.
+_CHANCE = random.SystemRandom()
 
 
 class ServerUnavailable(RuntimeError):
@@ -66,11 +70,16 @@ class Child:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody uses now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """A port of loopback that nobody uses now, and that the system gives to nobody by itself.
+
+    The ports that it does give away are higher. One of those could be another program's, or that of
+    an outgoing connection, before it is used; or while a server on it is away for a while.
+    """
+    while True:
+        port = _CHANCE.randrange(*_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as found:
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 def answers(port: int) -> bool:

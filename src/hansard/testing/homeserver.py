@@ -11,6 +11,7 @@ from hansard.channels import registry
 from hansard.channels.files import MEGABYTE
 from hansard.engine.ports import Adapter
 from hansard.model.place import Channel
+from hansard.testing.child import free_port
 from hansard.testing.synapse import Synapse
 
 LARGEST_FILE = 100_000
@@ -199,9 +200,9 @@ class MatrixPlatform:
         app.router.add_route("*", "/{path:.*}", self._pass)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        self._port = self._port or free_port()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
         await site.start()
-        self._port = self._runner.addresses[0][1]
 
     def _offer_again(self, number: int) -> None:
         path = f"{_V3}/rooms/{quote(self.room)}/event/{quote(self._events[number])}"

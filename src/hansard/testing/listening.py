@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Self
 
+from hansard.testing.child import free_port
+
 LINE_LIMIT = 64 * 1024
 Talking = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -31,10 +33,10 @@ class Listening:
 
     async def go_online(self) -> None:
         """Listen, on the same port as before."""
+        self.port = self.port or free_port()
         self._server = await asyncio.start_server(
             self._serve, "127.0.0.1", self.port, limit=self._line_limit
         )
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def go_offline(self) -> None:
         """Refuse connections and drop the open ones."""

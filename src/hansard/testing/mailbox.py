@@ -14,6 +14,7 @@ from hansard.channels import registry
 from hansard.channels.files import MEGABYTE
 from hansard.engine.ports import Adapter
 from hansard.model.place import Channel
+from hansard.testing.child import free_port
 from hansard.testing.dovecot import Dovecot
 from hansard.testing.proxy import Proxy
 
@@ -160,9 +161,9 @@ class MailPlatform:
     async def go_online(self) -> None:
         """Be reachable, on the same ports each time."""
         await self.imap.open()
+        self._smtp_port = self._smtp_port or free_port()
         loop = asyncio.get_running_loop()
         self._smtp = await loop.create_server(self._speaker, "127.0.0.1", self._smtp_port)
-        self._smtp_port = self._smtp.sockets[0].getsockname()[1]
 
     def _speaker(self) -> SMTP:
         return SMTP(

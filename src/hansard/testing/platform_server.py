@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from hansard.testing.child import free_port
+
 HOST = "127.0.0.1"
 Fault = Callable[[], web.StreamResponse | None]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -65,10 +67,9 @@ class PlatformServer:
 
     async def go_online(self) -> None:
         """Be reachable again."""
+        self.port = self.port or free_port()
         self._site = web.TCPSite(self._runner, HOST, self.port, reuse_address=True)
         await self._site.start()
-        if not self.port:
-            self.port = int(self._runner.addresses[0][1])
 
     @property
     def is_online(self) -> bool:

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 
+from hansard.testing.child import free_port
+
 _AT_ONCE = 64 * 1024
 
 
@@ -18,8 +20,8 @@ class Proxy:
 
     async def open(self) -> None:
         """Let people through; after a time out of reach on the same port as before."""
+        self.port = self.port or free_port()
         self._server = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Cut every connection, and let nobody through."""
