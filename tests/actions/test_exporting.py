@@ -290,12 +290,3 @@ def test_any_conversation_goes_to_the_other_database_and_back(
         for store in pair:
             store.close()
         postgres.drop_database(url)
-
-
-@pytest.fixture(scope="module")
-def migrated(postgres: Server) -> Iterator[str]:
-    """A database with our schema and nothing in it, to be copied."""
-    url = postgres.create_database()
-    open_store(url, create=True, clock=SystemClock(), ids=RandomIds()).close()
-    yield url
-    postgres.drop_database(url)

@@ -52,7 +52,7 @@ secret_env = "NO_SECRET"
 @pytest.fixture(params=["sqlite", "postgres"])
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     (tmp_path / "hansard.toml").write_text(CONFIGURED)
-    url = None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    url = None if request.param == "sqlite" else request.getfixturevalue("migrated_url")
     with open_house(url, home=str(tmp_path)) as opened:
         yield opened
 

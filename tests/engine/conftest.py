@@ -15,7 +15,7 @@ from hansard.testing.engine_world import EngineWorld
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A fresh store of each kind."""
     is_file = request.param == "sqlite"
-    url = str(tmp_path / "hansard.db") if is_file else request.getfixturevalue("postgres_url")
+    url = str(tmp_path / "hansard.db") if is_file else request.getfixturevalue("migrated_url")
     opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     yield opened
     opened.close()

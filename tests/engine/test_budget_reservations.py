@@ -235,7 +235,7 @@ def test_a_reservation_without_its_turn_is_found_and_taken_away(store: Store) ->
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/store.db"
-    found: str = request.getfixturevalue("postgres_url")
+    found: str = request.getfixturevalue("migrated_url")
     return found
 
 

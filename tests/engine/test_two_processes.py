@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 200.0
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/store.db"
-    found: str = request.getfixturevalue("postgres_url")
+    found: str = request.getfixturevalue("migrated_url")
     return found
 
 

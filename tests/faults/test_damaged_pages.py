@@ -250,7 +250,7 @@ LOSSES = {
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/hansard.db"
-    made: str = request.getfixturevalue("postgres_url")
+    made: str = request.getfixturevalue("migrated_url")
     return made
 
 

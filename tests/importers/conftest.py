@@ -9,16 +9,7 @@ from hansard.clock import Occasion, RandomIds, SystemClock
 from hansard.importers.target import Target
 from hansard.store.database import Store
 from hansard.store.opening import open_store
-from hansard.testing.postgres import Server
 from tests.importers.reading import Archive
-
-
-@pytest.fixture(scope="session")
-def empty_postgres(postgres: Server) -> str:
-    """A database with the schema and nothing in it: copying it is quicker than making it."""
-    url = postgres.create_database()
-    open_store(url, create=True, clock=SystemClock(), ids=RandomIds()).close()
-    return url
 
 
 @pytest.fixture(params=("sqlite", "postgres"))
@@ -30,12 +21,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield opened
         opened.close()
         return
-    server: Server = request.getfixturevalue("postgres")
-    url = server.create_database(template=request.getfixturevalue("empty_postgres"))
+    url = request.getfixturevalue("migrated_url")
     opened = open_store(url, create=False, clock=SystemClock(), ids=RandomIds())
     yield opened
     opened.close()
-    server.drop_database(url)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from hansard.app.imports import ImportResult, Wish
 from hansard.errors import BadInput
 from hansard.importers import recognition, registry
 from hansard.importers.recognition import Recogniser
-from hansard.testing.postgres import Server
 from tests.importers import corpus, write_hermes, write_pi
 from tests.importers.reading import Archive
 
@@ -37,11 +36,8 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
         with open_house(home=home) as opened:
             yield opened
         return
-    server: Server = request.getfixturevalue("postgres")
-    url = server.create_database(template=request.getfixturevalue("empty_postgres"))
-    with open_house(url, home=home) as opened:
+    with open_house(request.getfixturevalue("migrated_url"), home=home) as opened:
         yield opened
-    server.drop_database(url)
 
 
 def looked(place: Path, tool: str | None = None) -> ImportResult:

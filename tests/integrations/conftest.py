@@ -17,24 +17,15 @@ from tests.integrations.driving import ROOT, Urls, weather_model
 KINDS = ("sqlite", "postgres")
 
 
-@pytest.fixture(scope="session")
-def made(postgres: Server) -> Iterator[str]:
-    """A PostgreSQL database with our schema and nothing in it, to be copied."""
-    url = postgres.create_database()
-    open_house(url).close()
-    yield url
-    postgres.drop_database(url)
-
-
 @pytest.fixture
-def new_url(postgres: Server, made: str, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+def new_url(postgres: Server, migrated: str, tmp_path: Path) -> Iterator[Callable[[str], str]]:
     """Gives the address of an empty store."""
     given: list[str] = []
 
     def new(kind: str) -> str:
         if kind == "sqlite":
             return f"sqlite:///{tmp_path}/{len(list(tmp_path.iterdir()))}.db"
-        given.append(postgres.create_database(template=made))
+        given.append(postgres.create_database(template=migrated))
         return given[-1]
 
     yield new
@@ -43,9 +34,9 @@ def new_url(postgres: Server, made: str, tmp_path: Path) -> Iterator[Callable[[s
 
 
 @pytest.fixture(scope="session")
-def shared(postgres: Server, made: str) -> Iterator[str]:
+def shared(postgres: Server, migrated: str) -> Iterator[str]:
     """A database that is emptied for each test."""
-    url = postgres.create_database(template=made)
+    url = postgres.create_database(template=migrated)
     yield url
     postgres.drop_database(url)
 

@@ -22,10 +22,10 @@ CHECKS = re.findall(
 
 @pytest.fixture(scope="session")
 def outcomes(
-    adk_python: Path, postgres: Server, made: str, tmp_path_factory: pytest.TempPathFactory
+    adk_python: Path, postgres: Server, migrated: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
     """What became of every check, on both databases."""
-    url = postgres.create_database(template=made)
+    url = postgres.create_database(template=migrated)
     file = tmp_path_factory.mktemp("adk") / "hansard.db"
     done = subprocess.run(
         [adk_python, "-m", "tests.integrations.programs.adk_checks", f"sqlite:///{file}", url],

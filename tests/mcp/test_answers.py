@@ -35,7 +35,7 @@ PATIENCE_SECONDS = 60
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
-    url = None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    url = None if request.param == "sqlite" else request.getfixturevalue("migrated_url")
     with open_house(url, home=str(tmp_path)) as made:
         yield made
 

@@ -16,7 +16,6 @@ from tests.store.conftest import (  # noqa: F401
     KINDS,
     _url,
     emptied,
-    migrated,
     open_again,
     opened,
     store,

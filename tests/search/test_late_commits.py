@@ -6,14 +6,14 @@ from tests.search.conftest import Library, opened
 
 
 def test_a_change_that_commits_after_others_with_larger_numbers_is_indexed(
-    postgres_url: str,
+    migrated_url: str,
 ) -> None:
-    store = opened(postgres_url)
+    store = opened(migrated_url)
     library = Library(store)
     library.session("hello")
     store.catch_up().result()
     library.session("a second one")
-    with psycopg.connect(postgres_url) as early, psycopg.connect(postgres_url) as late:
+    with psycopg.connect(migrated_url) as early, psycopg.connect(migrated_url) as late:
         # Two transactions run; the second has a change, and the first ends before it.
         early.execute("SELECT pg_current_xact_id()")
         row = late.execute(

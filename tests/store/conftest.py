@@ -31,15 +31,6 @@ def opened(url: str) -> Store:
 
 
 @pytest.fixture(scope="session")
-def migrated(postgres: Server) -> Iterator[str]:
-    """A database with our schema and nothing in it, to be copied."""
-    url = postgres.create_database()
-    opened(url).close()
-    yield url
-    postgres.drop_database(url)
-
-
-@pytest.fixture(scope="session")
 def emptied(postgres: Server, migrated: str) -> Iterator[Callable[[], str]]:
     """One database for many tests, one after the other: emptying it is cheaper than a new one."""
     url = postgres.create_database(template=migrated)

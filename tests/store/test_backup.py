@@ -64,7 +64,7 @@ def any_store(request: pytest.FixtureRequest, home: Path) -> Iterator[Store]:
     url = {"sqlite-file": f"sqlite:///{home}/hansard.db", "sqlite-memory": "sqlite::memory:"}.get(
         request.param
     )
-    store = opened(url or request.getfixturevalue("postgres_url"))
+    store = opened(url or request.getfixturevalue("migrated_url"))
     yield store
     store.close()
 

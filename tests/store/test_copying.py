@@ -26,9 +26,9 @@ def opened(url: str, *, half_copied: bool = False) -> Store:
 
 
 @pytest.fixture(params=["sqlite to postgres", "postgres to sqlite"])
-def urls(request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path) -> list[str]:
+def urls(request: pytest.FixtureRequest, migrated_url: str, tmp_path: Path) -> list[str]:
     """From here, to there."""
-    both = [f"sqlite:///{tmp_path}/hansard.db", postgres_url]
+    both = [f"sqlite:///{tmp_path}/hansard.db", migrated_url]
     return both if request.param == "sqlite to postgres" else both[::-1]
 
 
@@ -238,8 +238,8 @@ def test_both_databases_have_the_columns_that_are_copied(stores: list[Store]) ->
         }
 
 
-def test_every_number_that_postgres_gives_is_restarted(postgres_url: str) -> None:
-    store = opened(postgres_url)
+def test_every_number_that_postgres_gives_is_restarted(migrated_url: str) -> None:
+    store = opened(migrated_url)
     try:
         rows = store.read(lambda tx: tx.all("numbered_columns")).result()
         text = (copy_sql.FILE.parent / "postgres" / "copying.sql").read_text(encoding="utf-8")

@@ -270,17 +270,17 @@ INSERT INTO farewell VALUES (1);
 """
 
 
-def test_a_server_that_only_reads_refuses_writes_honestly(postgres_url: str) -> None:
+def test_a_server_that_only_reads_refuses_writes_honestly(migrated_url: str) -> None:
     """F6."""
-    store = opened(postgres_url)
+    store = opened(migrated_url)
     world = World(store)
     session = world.session("a")
     store.close()
-    with psycopg.connect(postgres_url, autocommit=True) as server:
+    with psycopg.connect(migrated_url, autocommit=True) as server:
         name = server.info.dbname
         server.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode())
 
-    store = opened(postgres_url)
+    store = opened(migrated_url)
     told = outcome(lambda: store.write(appended(world, session, "k")).result())
 
     assert told == ("store-unavailable", "no")
@@ -288,8 +288,8 @@ def test_a_server_that_only_reads_refuses_writes_honestly(postgres_url: str) -> 
     store.close()
 
 
-def test_a_statement_that_was_cut_short_can_be_tried_again(postgres_url: str) -> None:
-    store = opened(postgres_url)
+def test_a_statement_that_was_cut_short_can_be_tried_again(migrated_url: str) -> None:
+    store = opened(migrated_url)
 
     def slow(tx: Tx) -> None:
         tx.script("SET LOCAL statement_timeout = '20ms'; SELECT pg_sleep(5)")

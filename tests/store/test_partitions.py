@@ -47,16 +47,16 @@ class TestPartitions(LogSuite, PurgeSuite): ...
 
 
 def test_what_was_there_stays_where_it_is_and_what_comes_goes_into_partitions(
-    postgres_url: str,
+    migrated_url: str,
 ) -> None:
-    with closing(opened(postgres_url)) as store:
+    with closing(opened(migrated_url)) as store:
         populate.open_many(store, range(5))
-    run(postgres_url, SMALL)
-    with closing(opened(postgres_url)) as store:
+    run(migrated_url, SMALL)
+    with closing(opened(migrated_url)) as store:
         populate.open_many(store, range(5, 30))
         assert verify.verify(store).broken == ()
 
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(migrated_url) as connection:
         counts: dict[str, int] = dict(connection.execute(COUNTS).fetchall())
 
     assert counts["entries_first"] == 5
@@ -65,15 +65,15 @@ def test_what_was_there_stays_where_it_is_and_what_comes_goes_into_partitions(
     assert sum(counts.values()) == 30
 
 
-def test_it_can_be_run_again_to_add_more(postgres_url: str) -> None:
-    opened(postgres_url).close()
-    run(postgres_url, SMALL)
-    with closing(opened(postgres_url)) as store:
+def test_it_can_be_run_again_to_add_more(migrated_url: str) -> None:
+    opened(migrated_url).close()
+    run(migrated_url, SMALL)
+    with closing(opened(migrated_url)) as store:
         populate.open_many(store, range(9))
 
-    run(postgres_url, SMALL)
+    run(migrated_url, SMALL)
 
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(migrated_url) as connection:
         found = connection.execute("SELECT to_regclass('entries_12')::text").fetchone()
     assert found == ("entries_12",)
 

@@ -16,7 +16,7 @@ from hansard.store import sessions
 from hansard.store.database import Store, Tx
 from hansard.telemetry.span import Span
 from hansard.telemetry.taking import SpanIntake
-from tests.store.conftest import emptied, migrated, opened  # noqa: F401
+from tests.store.conftest import emptied, opened  # noqa: F401
 
 TRACE = "a" * 32
 BEGAN = 1_770_000_000_000_000_000

@@ -123,8 +123,10 @@ def test_a_stopped_server_leaves_nothing_behind() -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_test_run_that_is_killed_leaves_nothing_behind(how: signal.Signals) -> None:
     program = (
-        "import time\n"
+        "import signal, time\n"
         "from hansard.testing.postgres import start_own_server\n"
+        # A shell starts what runs in its background with this signal ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "server = start_own_server()\n"
         "print(server.home, server.url, flush=True)\n"
         "time.sleep(100)\n"

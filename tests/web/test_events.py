@@ -299,7 +299,7 @@ async def either_client(request: pytest.FixtureRequest, tmp_path: Path) -> Async
     """A client of a server on either database."""
     url = f"sqlite:///{tmp_path}/either.db"
     if request.param == "postgres":
-        url = request.getfixturevalue("postgres_url")
+        url = request.getfixturevalue("migrated_url")
     store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     async with served(store, with_engine=False) as server:
         yield await server.client()

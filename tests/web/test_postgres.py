@@ -18,8 +18,8 @@ HOSTILE = ["nul \x00 inside", "\x00", "lone \ud800 half", "'; DROP TABLE session
 
 
 @pytest.fixture
-async def server(postgres_url: str) -> AsyncIterator[Served]:
-    store = open_store(postgres_url, create=True, clock=SystemClock(), ids=RandomIds())
+async def server(migrated_url: str) -> AsyncIterator[Served]:
+    store = open_store(migrated_url, create=True, clock=SystemClock(), ids=RandomIds())
     async with served(store) as made:
         yield made
     store.close()

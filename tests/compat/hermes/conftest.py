@@ -9,7 +9,7 @@ import pytest
 
 from hansard.actions import verify
 from hansard.compat.hermes.state import SessionDB
-from tests.store.conftest import emptied, migrated, opened  # noqa: F401
+from tests.store.conftest import emptied, opened  # noqa: F401
 
 KINDS = ("sqlite", "postgres")
 Opener = Callable[[], SessionDB]
