@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -42,16 +44,34 @@ FLAGS: dict[str, dict[str, str]] = {
 }
 
 
+Programs = subprocess.Popen[str]
+
+
 @pytest.fixture(scope="session")
-def python() -> Path:
-    """An interpreter that has the instrumentations."""
+def programs() -> Iterator[Programs]:
+    """Starts instrumented programs: loading their libraries takes longer than what they do."""
     try:
-        return installed(ROOT / ".tools", "instrumentations", WANTED)
+        python = installed(ROOT / ".tools", "instrumentations", WANTED)
     except ServerUnavailable as error:
         pytest.fail(str(error), pytrace=False)
+    with subprocess.Popen(
+        [python, Path(__file__).parent / "programs" / "instrumented.py"],
+        env={"PATH": os.environ["PATH"]},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        yield started
 
 
-async def run(door: Served, python: Path, style: str, flags: dict[str, str], first: str) -> None:  # noqa: F811
+async def run(
+    door: Served,  # noqa: F811
+    programs: Programs,
+    style: str,
+    flags: dict[str, str],
+    first: str,
+    output: Path,
+) -> None:
     token, _ = await door.token(Scope.WRITE)
     async with ModelServer() as models:
         models.will(
@@ -62,23 +82,20 @@ async def run(door: Served, python: Path, style: str, flags: dict[str, str], fir
             Reply("It is sunny.", tokens=Tokens(200, 0, output=2)),
             Reply("You are welcome.", tokens=Tokens(300, 0, output=3)),
         )
+        environ = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": door.address,
+            "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization={quote(f'Bearer {token}')}",
+            **flags,
+        }
         given = {"style": style, "model_url": models.openai_url, "first": first}
-        child = await asyncio.create_subprocess_exec(
-            python,
-            Path(__file__).parent / "programs" / "instrumented.py",
-            json.dumps(given),
-            env={
-                "PATH": os.environ["PATH"],
-                "OTEL_EXPORTER_OTLP_ENDPOINT": door.address,
-                "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization={quote(f'Bearer {token}')}",
-                **flags,
-            },
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await child.communicate()
-    assert (child.returncode, out.decode()) == (0, "")
+        wanted = {"output": str(output), "environ": environ, **given}
+        assert programs.stdin is not None
+        assert programs.stdout is not None
+        programs.stdin.write(json.dumps(wanted) + "\n")
+        programs.stdin.flush()
+        code = await asyncio.to_thread(programs.stdout.readline)
+    said = await asyncio.to_thread(output.read_text)
+    assert (code, said) == ("0\n", "")
 
 
 def only(taking: Taking) -> SessionHead:
@@ -97,11 +114,12 @@ def only(taking: Taking) -> SessionHead:
 @pytest.mark.parametrize("style", FLAGS)
 async def test_the_flags_of_the_guide_give_the_whole_conversation(
     door: Served,  # noqa: F811
-    python: Path,
+    programs: Programs,
     style: str,
     first: str,
+    tmp_path: Path,
 ) -> None:
-    await run(door, python, style, FLAGS[style], first)
+    await run(door, programs, style, FLAGS[style], first, tmp_path / "output")
 
     taking = Taking(door.store)
     head = only(taking)
@@ -123,8 +141,12 @@ async def test_the_flags_of_the_guide_give_the_whole_conversation(
 
 
 @pytest.mark.timeout(600)
-async def test_without_the_flags_the_calls_are_counted(door: Served, python: Path) -> None:  # noqa: F811
-    await run(door, python, "events in the log", {}, "traces")
+async def test_without_the_flags_the_calls_are_counted(
+    door: Served,  # noqa: F811
+    programs: Programs,
+    tmp_path: Path,
+) -> None:
+    await run(door, programs, "events in the log", {}, "traces", tmp_path / "output")
 
     head = only(Taking(door.store))
     assert (head.usage.calls, head.usage.input_tokens) == (3, 600)
