@@ -102,7 +102,8 @@ def test_a_wide_table_scrolls_in_its_own_frame_on_a_phone(texts: Texts, visit: V
     expect(page.locator(".md th")).to_have_text(COLUMNS)
     lines = """cells => cells.map((cell) =>
         Math.round(cell.clientHeight / parseFloat(getComputedStyle(cell).lineHeight)))"""
-    assert page.locator(".md th").evaluate_all(lines) == [1] * len(COLUMNS)
+    heads = page.locator(".md th")
+    eventually(page, lambda: heads.evaluate_all(lines) == [1] * len(COLUMNS))
     frame.focus()
     page.keyboard.press("ArrowRight")
     eventually(page, lambda: frame.evaluate("node => node.scrollLeft > 0"))
