@@ -1,4 +1,4 @@
-"""Builds the workbench of `web/` into `src/hansard/web/dist`, when its sources have changed.
+"""Builds the workbench of `web/` into `src/sessionary/web/dist`, when its sources have changed.
 
 Hatchling calls this when it makes a wheel or an sdist, `./dev` when it sets a checkout up. Node and
 npm come from a wheel, so that Python alone is enough. An sdist carries what was built: installing
@@ -59,7 +59,7 @@ def fingerprint(root: Path) -> str:
 
 def is_fresh(root: Path) -> bool:
     """Whether the bundle is there and made from these sources."""
-    stamp = root / "src/hansard/web/dist" / STAMP
+    stamp = root / "src/sessionary/web/dist" / STAMP
     if not stamp.is_file():
         return False
     return not (root / "web").is_dir() or stamp.read_text() == fingerprint(root)
@@ -69,7 +69,7 @@ def build(root: Path) -> None:
     """Build the bundle if it is not fresh; it appears as a whole or not at all."""
     if is_fresh(root):
         return
-    web, dist = root / "web", root / "src/hansard/web/dist"
+    web, dist = root / "web", root / "src/sessionary/web/dist"
     with _alone(web):
         if is_fresh(root):
             return
@@ -86,7 +86,7 @@ def install(root: Path) -> None:
     """Get the packages of the lock file, hash-checked, when it has changed."""
     web = root / "web"
     wanted = hashlib.sha256((web / "package-lock.json").read_bytes()).hexdigest()
-    stamp = web / "node_modules" / ".hansard"
+    stamp = web / "node_modules" / ".sessionary"
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     run(web, str(_node_home() / "lib/node_modules/npm/bin/npm-cli.js"), "ci", "--no-progress")

@@ -1,5 +1,5 @@
 -- Partitions for the log of a very large store on PostgreSQL; docs/scale.md says when they help.
--- Stop every Hansard, take a backup, then, as the owner of the tables:
+-- Stop every Sessionary, take a backup, then, as the owner of the tables:
 --     psql -v ON_ERROR_STOP=1 -f deploy/partition.sql DATABASE
 --
 -- entry_no is the session's number * 2^24 + seq. A partition holds the sessions of a range of numbers,

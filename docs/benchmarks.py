@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hansard.bench import chart
-from hansard.bench.chart import Bar
+from sessionary.bench import chart
+from sessionary.bench.chart import Bar
 
 PAGE = Path(__file__).with_suffix(".md")
 IMAGES = PAGE.parent / "images"

@@ -1,23 +1,23 @@
-"""Makes docs/cli.md and docs/hansard.1 from the commands themselves: `.venv/bin/python docs/cli.py`."""
+"""Makes docs/cli.md and docs/sessionary.1 from the commands themselves: `.venv/bin/python docs/cli.py`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-import hansard
-from hansard.cli.root import root
-from hansard.cli.tree import Command, Group, global_options
+import sessionary
+from sessionary.cli.root import root
+from sessionary.cli.tree import Command, Group, global_options
 
 PAGE = Path(__file__).with_suffix(".md")
-MAN_PAGE = Path(__file__).with_name("hansard.1")
+MAN_PAGE = Path(__file__).with_name("sessionary.1")
 SHORT_FOR = "Short for "
 BEGINNING = """\
 # The command line
 
 Made from the commands themselves by `docs/cli.py`; a test compares the two.
 
-`hansard [--home DIR] [--database URL] [--profile NAME] [--json] [--utc] [--debug] COMMAND …`
+`sessionary [--home DIR] [--database URL] [--profile NAME] [--json] [--utc] [--debug] COMMAND …`
 
 These options may stand before the command or after it:
 """
@@ -43,8 +43,8 @@ key.
 | 4 | ambiguous; the candidates are named |
 | 130 | interrupted |
 
-On a terminal times are in this machine's zone (or in the `zone` of hansard.toml), `sessions show` uses your
-pager (`HANSARD_PAGER`, else `PAGER`, else `less`), roles have colours and Markdown is rendered; `NO_COLOR=1` or
+On a terminal times are in this machine's zone (or in the `zone` of sessionary.toml), `sessions show` uses your
+pager (`SESSIONARY_PAGER`, else `PAGER`, else `less`), roles have colours and Markdown is rendered; `NO_COLOR=1` or
 `TERM=dumb` turns styles off, `--utc` shows times in UTC. In a pipe times are RFC 3339 in UTC, and text is as it was
 written.
 
@@ -55,7 +55,7 @@ A command that only reads never makes a store. `sessions append new`, `import`, 
 
 def page() -> str:
     """The whole page."""
-    ctx = click.Context(root, info_name="hansard")
+    ctx = click.Context(root, info_name="sessionary")
     lines = [BEGINNING, *_options([*global_options(), *_own(root)], ctx), MIDDLE]
     for path, command in leaves():
         lines += _command(path, command)
@@ -64,16 +64,16 @@ def page() -> str:
 
 def leaves() -> Iterator[tuple[str, Command]]:
     """Every command that does something, with what is typed for it; short names are left out."""
-    for path, about, command in _leaves(root, "hansard"):
+    for path, about, command in _leaves(root, "sessionary"):
         if not about.startswith(SHORT_FOR):
             yield path, command
 
 
 def short_names() -> dict[str, str]:
     """Short names of commands, and what each is short for."""
-    found = _leaves(root, "hansard")
+    found = _leaves(root, "sessionary")
     return {
-        path: f"hansard {about.removeprefix(SHORT_FOR).strip('`.')}"
+        path: f"sessionary {about.removeprefix(SHORT_FOR).strip('`.')}"
         for path, about, _ in found
         if about.startswith(SHORT_FOR)
     }
@@ -115,13 +115,13 @@ def _paragraphs(command: click.Command) -> list[str]:
 
 def man_page() -> str:
     """The manual page, in the language of `man`."""
-    ctx = click.Context(root, info_name="hansard")
+    ctx = click.Context(root, info_name="sessionary")
     lines = [
-        f'.TH HANSARD 1 "" "hansard {hansard.__version__}" "User Commands"',
+        f'.TH SESSIONARY 1 "" "sessionary {sessionary.__version__}" "User Commands"',
         ".SH NAME",
-        "hansard \\- the session layer for AI agents",
+        "sessionary \\- the session layer for AI agents",
         ".SH SYNOPSIS",
-        ".B hansard",
+        ".B sessionary",
         "[OPTIONS] COMMAND [ARGS]...",
         ".SH DESCRIPTION",
         "Keeps every conversation that agents have, on every channel, in one durable, searchable record.",
@@ -156,16 +156,16 @@ def man_page() -> str:
         "0 done; 1 refused or failed; 2 wrong usage; 3 not found; 4 ambiguous; 130 interrupted.",
         ".SH ENVIRONMENT",
         ".TP",
-        "HANSARD_HOME",
-        "Where data and hansard.toml are.",
+        "SESSIONARY_HOME",
+        "Where data and sessionary.toml are.",
         ".TP",
-        "HANSARD_DATABASE",
+        "SESSIONARY_DATABASE",
         "The database, as \\-\\-database names it.",
         ".TP",
-        "HANSARD_PROFILE",
+        "SESSIONARY_PROFILE",
         "Whose sessions, as \\-\\-profile names it.",
         ".TP",
-        "HANSARD_PAGER, PAGER",
+        "SESSIONARY_PAGER, PAGER",
         "What shows long output; empty or cat: nothing.",
         ".TP",
         "NO_COLOR",

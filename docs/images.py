@@ -9,8 +9,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from hansard.app import demo
-from hansard.app.house import open_house
+from sessionary.app import demo
+from sessionary.app.house import open_house
 from tests.browser.conftest import FLAGS, PHONE, Served, served
 from tests.browser.test_import import record
 
@@ -70,7 +70,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         home, person = Path(folder) / "home", Path(folder) / "person"
         home.mkdir()
-        (home / "hansard.toml").write_text(RESETS)
+        (home / "sessionary.toml").write_text(RESETS)
         record(person)
         with open_house(home=str(home), create=True) as house:
             demo.fill(house)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hansard.bench import chart, fleet
+from sessionary.bench import chart, fleet
 
 PAGE = Path(__file__).with_suffix(".md")
 IMAGES = PAGE.parent / "images"

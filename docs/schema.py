@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
-from hansard.store import migrate, queries
+from sessionary.store import migrate, queries
 
 PAGE = Path(__file__).with_suffix(".md")
 MARK = "<!-- Everything below is made by ./dev schema from the migrations. -->\n"
@@ -166,7 +166,7 @@ def _columns(lite: Table, post: Table) -> Iterator[str]:
 
 def _index_file() -> Iterator[str]:
     """SQLite's search index is a file of its own, made from one script."""
-    script = files("hansard.store") / "sql" / "sqlite" / "search.sql"
+    script = files("sessionary.store") / "sql" / "sqlite" / "search.sql"
     if script.is_file():
         text = script.read_text(encoding="utf-8")
         yield f"### The index file of SQLite\n\n```sql\n{text.rstrip()}\n```\n"

@@ -8,18 +8,18 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-from hansard.clock import RandomIds, SystemClock
-from hansard.store.opening import open_store
-from hansard.testing.child import ServerUnavailable
-from hansard.testing.dovecot import Dovecot
-from hansard.testing.postgres import (
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.opening import open_store
+from sessionary.testing.child import ServerUnavailable
+from sessionary.testing.dovecot import Dovecot
+from sessionary.testing.postgres import (
     PostgresServer,
     PostgresUnavailable,
     Server,
     start_own_server,
     start_server,
 )
-from hansard.testing.synapse import Synapse
+from sessionary.testing.synapse import Synapse
 
 pytest_plugins = ["pytester"]
 
@@ -95,9 +95,9 @@ def _a_home_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     """Keep the tests away from the conversations of whoever runs them."""
     with pytest.MonkeyPatch.context() as environ:
         for name in list(os.environ):
-            if name.startswith("HANSARD_") and not name.startswith("HANSARD_TEST_"):
+            if name.startswith("SESSIONARY_") and not name.startswith("SESSIONARY_TEST_"):
                 environ.delenv(name)
-        environ.setenv("HANSARD_HOME", str(tmp_path_factory.mktemp("home")))
+        environ.setenv("SESSIONARY_HOME", str(tmp_path_factory.mktemp("home")))
         yield
 
 
@@ -105,7 +105,7 @@ def _a_home_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 def postgres() -> Iterator[Server]:
     """A real PostgreSQL, one for each test process; it answers `create_database()`."""
     try:
-        server = start_server(os.environ.get("HANSARD_TEST_POSTGRES"))
+        server = start_server(os.environ.get("SESSIONARY_TEST_POSTGRES"))
     except PostgresUnavailable as error:
         pytest.fail(str(error), pytrace=False)
     yield server

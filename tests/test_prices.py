@@ -9,9 +9,9 @@ import genai_prices
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
-from hansard.errors import BadInput
-from hansard.model.usage import CostStatus, Usage
-from hansard.prices import cost_of, priced
+from sessionary.errors import BadInput
+from sessionary.model.usage import CostStatus, Usage
+from sessionary.prices import cost_of, priced
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hansard.actions import compact, exporting, importing, projects, retract, sessions, usage
-from hansard.actions.importing import ImportReport
-from hansard.model.entry import Message, Role
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from hansard.model.place import Person, Source
-from hansard.model.usage import CostStatus, Usage
-from hansard.store import blobs
-from hansard.store.database import Store, Tx
-from hansard.testing.world import World
+from sessionary.actions import compact, exporting, importing, projects, retract, sessions, usage
+from sessionary.actions.importing import ImportReport
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.place import Person, Source
+from sessionary.model.usage import CostStatus, Usage
+from sessionary.store import blobs
+from sessionary.store.database import Store, Tx
+from sessionary.testing.world import World
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 HOSTILE = "lone \ud800, nothing \x00, bidi \u202e, line \u2028, end \uffff, \U0001f600"

@@ -9,7 +9,7 @@ const FIRST_LOAD_BYTES = 110_000
 export default defineConfig({
   plugins: [icons(), svelte(), offline(), compress(FIRST_LOAD_BYTES)],
   build: {
-    outDir: '../src/hansard/web/dist',
+    outDir: '../src/sessionary/web/dist',
     emptyOutDir: true,
     target: 'es2022',
     reportCompressedSize: false,

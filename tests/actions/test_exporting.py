@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansard.actions import compact, exporting, pack, retract, verify
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import BadInput, Conflict, NotFound
-from hansard.model.entry import Message, Role
-from hansard.model.part import Attachment, Text, ToolCall, ToolResult
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.testing.postgres import Server
-from hansard.testing.world import World
+from sessionary.actions import compact, exporting, pack, retract, verify
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import BadInput, Conflict, NotFound
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.testing.postgres import Server
+from sessionary.testing.world import World
 from tests.transfer import PICTURE, attach, exported, fill, imported
 
 Fresh = Callable[[], Store]
@@ -27,7 +27,7 @@ def stores(
     request: pytest.FixtureRequest, postgres_url: str, tmp_path: Path
 ) -> Iterator[list[Store]]:
     """An empty store of each database: from here, to there."""
-    urls = [f"sqlite:///{tmp_path}/hansard.db", postgres_url]
+    urls = [f"sqlite:///{tmp_path}/sessionary.db", postgres_url]
     if request.param == "postgres to sqlite":
         urls.reverse()
     opened = [open_store(url, create=True, clock=SystemClock(), ids=RandomIds()) for url in urls]
@@ -119,7 +119,7 @@ def test_export_does_not_write(memory: Fresh) -> None:
 def test_the_file_says_nothing_of_when_and_where_it_was_made(memory: Fresh) -> None:
     first = exported(memory()).splitlines()
     assert [json.loads(line) for line in first] == [
-        {"hansard": 1},
+        {"sessionary": 1},
         {"line": "close", "sessions": 0},
     ]
 

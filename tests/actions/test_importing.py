@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import adopting, importing, packet, verify
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import BadInput, NotFound
-from hansard.model import record
-from hansard.model.place import Source
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.testing.world import ANN, World
+from sessionary.actions import adopting, importing, packet, verify
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import BadInput, NotFound
+from sessionary.model import record
+from sessionary.model.place import Source
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.testing.world import ANN, World
 from tests.transfer import exported, fill, imported
 
 Fresh = Callable[[], Store]
@@ -57,7 +57,7 @@ def fresh() -> Iterator[Fresh]:
 
 
 def file_of(*lines: dict[str, Any], sessions: int = 1) -> bytes:
-    whole = [{"hansard": 1}, *lines, {"line": "close", "sessions": sessions}]
+    whole = [{"sessionary": 1}, *lines, {"line": "close", "sessions": sessions}]
     return b"".join(json.dumps(line).encode() + b"\n" for line in whole)
 
 
@@ -99,16 +99,16 @@ def test_a_file_cut_anywhere_gives_whole_sessions_or_nothing(fresh: Fresh) -> No
         b"\xff\xfe{\n",
         b"[]\n",
         b"null\n",
-        b'{"hansard": 2}\n',
-        b'{"hansard": "1"}\n',
-        b'{"hansard": 1, "made_at": 3}\n',
-        b'{"hansard": 1}\n{"line": "sing"}\n',
-        b'{"hansard": 1}\n{"hansard": 1}\n',
-        b'{"hansard": 1}\n' + b"[" * 100_000 + b"\n",
-        b'{"hansard": 1}\n{"line": "session", "extra": ' + b'{"a":' * 100_000 + b"\n",
-        b'{"hansard": 1}\n{"line":"entry","seq":' + b"9" * 5000 + b"}\n",
-        b'{"hansard": 1}\n{"line": "close", "sessions": 1}\n',
-        b'{"hansard": 1}\n{"line": "close", "sessions": NaN}\n',
+        b'{"sessionary": 2}\n',
+        b'{"sessionary": "1"}\n',
+        b'{"sessionary": 1, "made_at": 3}\n',
+        b'{"sessionary": 1}\n{"line": "sing"}\n',
+        b'{"sessionary": 1}\n{"sessionary": 1}\n',
+        b'{"sessionary": 1}\n' + b"[" * 100_000 + b"\n",
+        b'{"sessionary": 1}\n{"line": "session", "extra": ' + b'{"a":' * 100_000 + b"\n",
+        b'{"sessionary": 1}\n{"line":"entry","seq":' + b"9" * 5000 + b"}\n",
+        b'{"sessionary": 1}\n{"line": "close", "sessions": 1}\n',
+        b'{"sessionary": 1}\n{"line": "close", "sessions": NaN}\n',
         file_of(SESSION, ENTRY),
         file_of(SESSION, SESSION),
         file_of(ENTRY),
@@ -428,7 +428,7 @@ def test_a_purged_session_comes_back_by_import(fresh: Fresh) -> None:
 
 
 def long_session(entries: int) -> Iterator[bytes]:
-    yield b'{"hansard":1}\n'
+    yield b'{"sessionary":1}\n'
     yield json.dumps(SESSION).encode() + b"\n"
     for seq in range(1, entries + 1):
         said = {**ENTRY, "seq": seq, "role": "assistant" if seq % 2 == 0 else "user"}

@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
-from hansard.agents.model import ModelRunner
-from hansard.engine.ports import Event, Runner
-from hansard.errors import HansardError
-from hansard.testing.runner_suite import events_of, turn_request
+from sessionary.agents.model import ModelRunner
+from sessionary.engine.ports import Event, Runner
+from sessionary.errors import SessionaryError
+from sessionary.testing.runner_suite import events_of, turn_request
 
 KEY = "sk-very-secret"
 MakeRunner = Callable[..., ModelRunner]
 
 
-async def failure(runner: Runner, *words: str) -> HansardError:
-    with pytest.raises(HansardError) as caught:
+async def failure(runner: Runner, *words: str) -> SessionaryError:
+    with pytest.raises(SessionaryError) as caught:
         await events_of(runner, turn_request("hello"))
     assert KEY not in str(caught.value)
     assert "\n" not in str(caught.value)

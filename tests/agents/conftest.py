@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from hansard.agents.model import ModelRunner
-from hansard.agents.model_options import ModelOptions
-from hansard.config.secret import Secret
-from hansard.engine.ports import Runner
-from hansard.testing.clock import FakeClock
-from hansard.testing.model_server import ModelServer
+from sessionary.agents.model import ModelRunner
+from sessionary.agents.model_options import ModelOptions
+from sessionary.config.secret import Secret
+from sessionary.engine.ports import Runner
+from sessionary.testing.clock import FakeClock
+from sessionary.testing.model_server import ModelServer
 from tests.agents.asking import KEY, MakeRunner
 
 
@@ -24,7 +24,7 @@ async def server() -> AsyncIterator[ModelServer]:
 @pytest.fixture(scope="session")
 def libraries() -> None:
     """Load them once, outside any test that looks at the time."""
-    importlib.import_module("hansard.agents.tool_calls")
+    importlib.import_module("sessionary.agents.tool_calls")
     importlib.import_module("pydantic_ai.models.anthropic")
 
 

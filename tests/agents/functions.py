@@ -5,9 +5,9 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from hansard.agents.chats import last_user_text
-from hansard.engine.ports import Delta, Event, Step, TurnRequest
-from hansard.model.entry import Message, message
+from sessionary.agents.chats import last_user_text
+from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.model.entry import Message, message
 
 closed = threading.Event()
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from hansard.agents.command import CommandOptions, CommandRunner
-from hansard.agents.registry import build
-from hansard.agents.settings import AgentSettings
-from hansard.engine.ports import Runner
-from hansard.errors import AgentFailed, BadInput, RetryLater
-from hansard.model.part import Attachment, Text, ToolCall
-from hansard.testing.runner_suite import (
+from sessionary.agents.command import CommandOptions, CommandRunner
+from sessionary.agents.registry import build
+from sessionary.agents.settings import AgentSettings
+from sessionary.engine.ports import Runner
+from sessionary.errors import AgentFailed, BadInput, RetryLater
+from sessionary.model.part import Attachment, Text, ToolCall
+from sessionary.testing.runner_suite import (
     PROMPT_SECONDS,
     RunnerSuite,
     SlowRunnerSuite,
@@ -70,7 +70,7 @@ async def test_the_program_is_told_everything_on_one_line() -> None:
     line = step.message.text
     told = json.loads(line)
     assert line.count("\n") == 1
-    assert told["hansard"] == 1
+    assert told["sessionary"] == 1
     assert told["context"] == [{"role": "user", "content": "hi\nthere"}]
     assert told["system_prompt"] == "Be kind."
     assert told["settings"] == {"model": "m"}
@@ -284,7 +284,7 @@ async def test_a_program_gets_no_secret_of_the_server() -> None:
         "HOME": "/home/ada",
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
-        "HANSARD_DATABASE": "postgresql://hansard:secret@db/hansard",
+        "SESSIONARY_DATABASE": "postgresql://sessionary:secret@db/sessionary",
         "TELEGRAM_TOKEN": "secret",
         "OPENAI_API_KEY": "sk-secret",
     }

@@ -19,16 +19,16 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-import hansard
-from hansard import prices
-from hansard.agents import convert
-from hansard.errors import NotFound
-from hansard.model.entry import Entry, Message, message
-from hansard.model.part import Reasoning, Text, ToolCall, Unknown
-from hansard.model.transcript import context
-from hansard.model.usage import CostStatus, Usage
-from hansard.testing.clock import START
-from hansard.testing.runner_suite import no_blob
+import sessionary
+from sessionary import prices
+from sessionary.agents import convert
+from sessionary.errors import NotFound
+from sessionary.model.entry import Entry, Message, message
+from sessionary.model.part import Reasoning, Text, ToolCall, Unknown
+from sessionary.model.transcript import context
+from sessionary.model.usage import CostStatus, Usage
+from sessionary.testing.clock import START
+from sessionary.testing.runner_suite import no_blob
 
 MAY_IMPORT_THE_LIBRARY = {"convert", "failures", "mcp_tools", "provider", "tool_calls"}
 
@@ -49,7 +49,7 @@ async def read_again(said: Message) -> ModelResponse:
 
 
 def test_only_these_modules_import_the_library() -> None:
-    package = Path(hansard.__file__).parent
+    package = Path(sessionary.__file__).parent
     found = {path.stem for path in package.rglob("*.py") if imports_library(path)}
 
     assert found <= MAY_IMPORT_THE_LIBRARY | integrations(package)

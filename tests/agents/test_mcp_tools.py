@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import uvicorn
 
-from hansard.agents.model import ModelRunner
-from hansard.agents.model_options import ModelOptions, ToolServer
-from hansard.config.secret import Secret
-from hansard.errors import AgentFailed, BadInput
-from hansard.model.part import ToolResult
-from hansard.testing.model_server import Ask, Call, ModelServer, Reply
-from hansard.testing.runner_suite import PROMPT_SECONDS, events_of, steps_of, turn_request
+from sessionary.agents.model import ModelRunner
+from sessionary.agents.model_options import ModelOptions, ToolServer
+from sessionary.config.secret import Secret
+from sessionary.errors import AgentFailed, BadInput
+from sessionary.model.part import ToolResult
+from sessionary.testing.model_server import Ask, Call, ModelServer, Reply
+from sessionary.testing.runner_suite import PROMPT_SECONDS, events_of, steps_of, turn_request
 from tests.agents import tool_server
 
 AUTH = b"authorization"

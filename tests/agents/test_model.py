@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from hansard.engine.ports import Runner
-from hansard.model.entry import Entry, Message, Role, message
-from hansard.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult
-from hansard.model.transcript import context
-from hansard.model.usage import CostStatus
-from hansard.testing.clock import START
-from hansard.testing.model_server import Call, ModelServer, Reply, Tokens
-from hansard.testing.runner_suite import (
+from sessionary.engine.ports import Runner
+from sessionary.model.entry import Entry, Message, Role, message
+from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.transcript import context
+from sessionary.model.usage import CostStatus
+from sessionary.testing.clock import START
+from sessionary.testing.model_server import Call, ModelServer, Reply, Tokens
+from sessionary.testing.runner_suite import (
     PROMPT_SECONDS,
     RunnerSuite,
     SlowRunnerSuite,

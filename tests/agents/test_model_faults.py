@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from hansard.agents.model import ModelRunner
-from hansard.agents.model_options import ModelOptions
-from hansard.config.secret import Secret
-from hansard.engine.ports import Event, Runner
-from hansard.errors import AgentFailed, BadInput, NotAllowed, RetryLater
-from hansard.model.entry import Role
-from hansard.testing.model_server import Call, ModelServer, Refusal, Reply
-from hansard.testing.runner_suite import events_of, steps_of, streamed, turn_request
+from sessionary.agents.model import ModelRunner
+from sessionary.agents.model_options import ModelOptions
+from sessionary.config.secret import Secret
+from sessionary.engine.ports import Event, Runner
+from sessionary.errors import AgentFailed, BadInput, NotAllowed, RetryLater
+from sessionary.model.entry import Role
+from sessionary.testing.model_server import Call, ModelServer, Refusal, Reply
+from sessionary.testing.runner_suite import events_of, steps_of, streamed, turn_request
 from tests.agents.asking import KEY, MakeRunner, failure, watched
 
 

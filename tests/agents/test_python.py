@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from hansard.agents.python import PythonRunner
-from hansard.engine.ports import Runner
-from hansard.errors import AgentFailed, BadInput
-from hansard.testing.runner_suite import (
+from sessionary.agents.python import PythonRunner
+from sessionary.engine.ports import Runner
+from sessionary.errors import AgentFailed, BadInput
+from sessionary.testing.runner_suite import (
     PROMPT_SECONDS,
     RunnerSuite,
     SlowRunnerSuite,

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from hansard.agents import model
-from hansard.agents.command import CommandRunner
-from hansard.agents.echo import EchoRunner
-from hansard.agents.model import ModelRunner
-from hansard.agents.model_options import model_options
-from hansard.agents.python import PythonRunner
-from hansard.agents.registry import build
-from hansard.agents.script import ScriptRunner
-from hansard.agents.settings import AgentSettings, Options
-from hansard.agents.summarize import ExtractiveSummarizer, ModelSummarizer
-from hansard.config.secret import Secret
-from hansard.errors import BadInput
+from sessionary.agents import model
+from sessionary.agents.command import CommandRunner
+from sessionary.agents.echo import EchoRunner
+from sessionary.agents.model import ModelRunner
+from sessionary.agents.model_options import model_options
+from sessionary.agents.python import PythonRunner
+from sessionary.agents.registry import build
+from sessionary.agents.script import ScriptRunner
+from sessionary.agents.settings import AgentSettings, Options
+from sessionary.agents.summarize import ExtractiveSummarizer, ModelSummarizer
+from sessionary.config.secret import Secret
+from sessionary.errors import BadInput
 
 KEY = "sk-very-secret"
 
@@ -94,15 +94,15 @@ def test_a_secret_is_never_shown() -> None:
 def test_a_missing_library_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "LIBRARY", "pydantic_ai_that_is_not_there")
 
-    with pytest.raises(BadInput, match=r"hansard\[agents\]"):
+    with pytest.raises(BadInput, match=r"sessionary\[agents\]"):
         build(agent("model", model="openai:m"), environ={})
 
 
 def test_building_agents_loads_no_model_library() -> None:
     code = (
-        "import sys, hansard\n"
-        "from hansard.agents.registry import build\n"
-        "from hansard.agents.settings import AgentSettings\n"
+        "import sys, sessionary\n"
+        "from sessionary.agents.registry import build\n"
+        "from sessionary.agents.settings import AgentSettings\n"
         "build(AgentSettings('a', 'model', options={'model': 'openai:m'}), environ={})\n"
         "heavy = {'pydantic_ai', 'pydantic', 'openai', 'anthropic', 'mcp', 'fastmcp', 'httpx2'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

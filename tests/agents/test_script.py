@@ -2,14 +2,14 @@
 
 import pytest
 
-from hansard.agents.echo import EchoRunner
-from hansard.agents.scenes import SCENES, SIGNATURE, scene_for
-from hansard.agents.script import ScriptRunner
-from hansard.engine.ports import Runner
-from hansard.model.entry import Role
-from hansard.model.part import ToolResult
-from hansard.model.usage import CostStatus
-from hansard.testing.runner_suite import (
+from sessionary.agents.echo import EchoRunner
+from sessionary.agents.scenes import SCENES, SIGNATURE, scene_for
+from sessionary.agents.script import ScriptRunner
+from sessionary.engine.ports import Runner
+from sessionary.model.entry import Role
+from sessionary.model.part import ToolResult
+from sessionary.model.usage import CostStatus
+from sessionary.testing.runner_suite import (
     RunnerSuite,
     SlowRunnerSuite,
     events_of,

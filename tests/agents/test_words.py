@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from hansard.agents.prompt import DEFAULT_PROMPT, assemble
-from hansard.agents.summarize import ExtractiveSummarizer, ModelSummarizer
-from hansard.agents.titles import Titler
-from hansard.errors import AgentFailed, HansardError
-from hansard.model.place import Source
-from hansard.model.reset import ResetReason
-from hansard.model.surroundings import Surroundings, render
-from hansard.model.transcript import Chat
-from hansard.model.usage import Usage
+from sessionary.agents.prompt import DEFAULT_PROMPT, assemble
+from sessionary.agents.summarize import ExtractiveSummarizer, ModelSummarizer
+from sessionary.agents.titles import Titler
+from sessionary.errors import AgentFailed, SessionaryError
+from sessionary.model.place import Source
+from sessionary.model.reset import ResetReason
+from sessionary.model.surroundings import Surroundings, render
+from sessionary.model.transcript import Chat
+from sessionary.model.usage import Usage
 
 SOURCE = Source("telegram", "7", user_id="ann", user_name="Ann")
 USED = Usage(model="m", task="x")
@@ -32,13 +32,13 @@ CHATS: list[Chat] = [
 class Fake:
     """Answers as told, or fails."""
 
-    def __init__(self, answer: str | HansardError) -> None:
+    def __init__(self, answer: str | SessionaryError) -> None:
         self.answer = answer
         self.asked: list[tuple[str, str, str]] = []
 
     async def ask(self, system_prompt: str, text: str, *, task: str) -> tuple[str, Usage]:
         self.asked.append((system_prompt, text, task))
-        if isinstance(self.answer, HansardError):
+        if isinstance(self.answer, SessionaryError):
             raise self.answer
         return self.answer, USED
 
@@ -106,7 +106,9 @@ async def test_the_question_to_the_summarizer_has_a_bound() -> None:
 
 
 @pytest.mark.parametrize("answer", [AgentFailed("no"), "  "])
-async def test_where_the_model_fails_the_summary_is_an_extract(answer: str | HansardError) -> None:
+async def test_where_the_model_fails_the_summary_is_an_extract(
+    answer: str | SessionaryError,
+) -> None:
     summary, _ = await ModelSummarizer(Fake(answer)).summarize(CHATS, focus=None)
 
     assert "Made without a model" in summary
@@ -124,7 +126,7 @@ async def test_where_the_model_fails_the_summary_is_an_extract(answer: str | Han
         (AgentFailed("no"), "Where is the kettle?"),
     ],
 )
-async def test_a_title_is_always_found(answer: str | HansardError, title: str) -> None:
+async def test_a_title_is_always_found(answer: str | SessionaryError, title: str) -> None:
     found, _ = await Titler(Fake(answer)).title("Where is the kettle?", "There.")
 
     assert found == title

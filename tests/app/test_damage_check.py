@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hansard.app import serving
-from hansard.errors import Damaged, HansardError, RetryLater, StoreUnavailable
-from hansard.store import sqlite_file
+from sessionary.app import serving
+from sessionary.errors import Damaged, RetryLater, SessionaryError, StoreUnavailable
+from sessionary.store import sqlite_file
 
 
 class Noting:
@@ -24,7 +24,7 @@ class Noting:
 
 @pytest.mark.parametrize("first", [RetryLater("Busy."), StoreUnavailable("Away.")])
 async def test_a_check_that_the_store_refused_is_made_again(
-    monkeypatch: pytest.MonkeyPatch, first: HansardError
+    monkeypatch: pytest.MonkeyPatch, first: SessionaryError
 ) -> None:
     store: Any = Noting()
     answers = iter([first])

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-import hansard
-from hansard.app.house import House, Machine, open_house
-from hansard.app.session import LEASE_SECONDS
-from hansard.errors import BadInput, Conflict, NotFound, TurnLost
-from hansard.model.place import ChatType, Source
-from hansard.model.turn import TurnState
-from hansard.store import turns
-from hansard.store.database import Tx
-from hansard.testing.clock import FakeClock, SequentialIds
+import sessionary
+from sessionary.app.house import House, Machine, open_house
+from sessionary.app.session import LEASE_SECONDS
+from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
+from sessionary.model.place import ChatType, Source
+from sessionary.model.turn import TurnState
+from sessionary.store import turns
+from sessionary.store.database import Tx
+from sessionary.testing.clock import FakeClock, SequentialIds
 
 ALICE = Source(platform="web", chat_id="alice")
 
@@ -29,7 +29,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def house(tmp_path: Path, clock: FakeClock) -> Iterator[House]:
     machine = Machine(clock, SequentialIds())
-    with open_house(tmp_path / "hansard.db", home=str(tmp_path), machine=machine) as opened:
+    with open_house(tmp_path / "sessionary.db", home=str(tmp_path), machine=machine) as opened:
         yield opened
 
 
@@ -90,9 +90,9 @@ def test_a_file_is_written_with_its_message_and_read_back(house: House, tmp_path
     path.write_bytes(b"remember the milk")
     chat = house.session(ALICE)
 
-    chat.append("user", [{"type": "text", "text": "see"}, hansard.File(path)])
-    with chat.turn([hansard.File(b"more", name="more.txt")]) as turn:
-        turn.append("assistant", [hansard.File(b"a,b", media_type="text/csv", name="a.csv")])
+    chat.append("user", [{"type": "text", "text": "see"}, sessionary.File(path)])
+    with chat.turn([sessionary.File(b"more", name="more.txt")]) as turn:
+        turn.append("assistant", [sessionary.File(b"a,b", media_type="text/csv", name="a.csv")])
 
     pieces = [chat.context()[0]["content"][1], *(each["content"][0] for each in chat.context()[1:])]
     assert [(piece["name"], piece["media_type"]) for piece in pieces] == [
@@ -202,9 +202,11 @@ def test_a_cost_is_estimated_where_the_model_is_known_and_unknown_elsewhere(hous
     """U-1"""
     chat = house.session(ALICE)
     chat.append("user", "hello")
-    chat.append("assistant", "a", usage=hansard.Usage(model="gpt-5-mini", input_tokens=1_000_000))
-    chat.append("assistant", "b", usage=hansard.Usage(model="no-such-model", input_tokens=5))
-    chat.append("assistant", "c", usage=hansard.Usage(model="gpt-5-mini"))
+    chat.append(
+        "assistant", "a", usage=sessionary.Usage(model="gpt-5-mini", input_tokens=1_000_000)
+    )
+    chat.append("assistant", "b", usage=sessionary.Usage(model="no-such-model", input_tokens=5))
+    chat.append("assistant", "c", usage=sessionary.Usage(model="gpt-5-mini"))
 
     by_model = {each.group: each for each in house.usage("model")}
     assert by_model["gpt-5-mini"].cost_microusd == 250_000
@@ -219,7 +221,7 @@ def test_a_time_without_a_zone_is_refused(house: House, clock: FakeClock) -> Non
 
 def test_what_is_no_time_no_source_and_no_shelf_is_refused_in_our_words(house: House) -> None:
     careless: Any = house
-    with pytest.raises(BadInput, match=r"hansard\.Source"):
+    with pytest.raises(BadInput, match=r"sessionary\.Source"):
         careless.session("alice")
     with pytest.raises(BadInput, match="datetime"):
         careless.session(ALICE).append("user", "hello", at="now")
@@ -230,11 +232,11 @@ def test_what_is_no_time_no_source_and_no_shelf_is_refused_in_our_words(house: H
 
 def test_a_policy_of_the_configuration_resets_a_session(tmp_path: Path, clock: FakeClock) -> None:
     """R-2, R-6"""
-    (tmp_path / "hansard.toml").write_text(
+    (tmp_path / "sessionary.toml").write_text(
         '[reset.platform.web]\nmode = "idle"\nidle_minutes = 10\n'
     )
     machine = Machine(clock, SequentialIds())
-    with open_house(tmp_path / "hansard.db", home=str(tmp_path), machine=machine) as house:
+    with open_house(tmp_path / "sessionary.db", home=str(tmp_path), machine=machine) as house:
         old = house.session(ALICE).append("user", "one")
         clock.tick(601)
         new = house.session(ALICE).append("user", "two")
@@ -250,7 +252,7 @@ def test_an_unknown_name_is_not_found(house: House) -> None:
 
 
 async def test_the_same_calls_can_be_awaited(tmp_path: Path) -> None:
-    async with hansard.open(tmp_path / "hansard.db") as house:
+    async with sessionary.open(tmp_path / "sessionary.db") as house:
         chat = house.session(ALICE)
         await chat.append("user", "hello")
         async with chat.turn("again") as turn:
@@ -304,7 +306,7 @@ def test_a_field_that_an_export_could_not_give_back_is_refused(
 
 def test_another_event_loop_than_asyncios_is_refused_in_one_line(tmp_path: Path) -> None:
     """As trio does it: it drives coroutines itself, and no loop of asyncio runs."""
-    entering = open_house(tmp_path / "hansard.db", home=str(tmp_path)).__aenter__()
+    entering = open_house(tmp_path / "sessionary.db", home=str(tmp_path)).__aenter__()
 
     with pytest.raises(BadInput, match="under asyncio only") as refused:
         entering.send(None)

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import access, receive, routing, turns
-from hansard.actions.turns import Claim, Ending
-from hansard.app.engine import build_engine
-from hansard.app.house import House, open_house
-from hansard.app.talk import Talk
-from hansard.engine import budgets
-from hansard.engine.bus import Live
-from hansard.engine.ports import Delta, Event, Step, TurnRequest
-from hansard.model.arrival import Arrival, ArrivalState
-from hansard.model.entry import Message, message
-from hansard.model.key import SessionKey, key_for
-from hansard.model.part import Text, ToolCall, ToolResult
-from hansard.model.place import Source
-from hansard.model.reset import ResetPolicy
-from hansard.model.turn import Lease
-from hansard.store import arrivals, deliveries
-from hansard.store.database import Tx
+from sessionary.actions import access, receive, routing, turns
+from sessionary.actions.turns import Claim, Ending
+from sessionary.app.engine import build_engine
+from sessionary.app.house import House, open_house
+from sessionary.app.talk import Talk
+from sessionary.engine import budgets
+from sessionary.engine.bus import Live
+from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.model.arrival import Arrival, ArrivalState
+from sessionary.model.entry import Message, message
+from sessionary.model.key import SessionKey, key_for
+from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.place import Source
+from sessionary.model.reset import ResetPolicy
+from sessionary.model.turn import Lease
+from sessionary.store import arrivals, deliveries
+from sessionary.store.database import Tx
 
 # Agents on a busy machine; nothing waits for so long.
 PATIENCE_SECONDS = 60
@@ -51,7 +51,7 @@ secret_env = "NO_SECRET"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
-    (tmp_path / "hansard.toml").write_text(CONFIGURED)
+    (tmp_path / "sessionary.toml").write_text(CONFIGURED)
     url = None if request.param == "sqlite" else request.getfixturevalue("migrated_url")
     with open_house(url, home=str(tmp_path)) as opened:
         yield opened

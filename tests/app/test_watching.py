@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app import serving, watching
-from hansard.app.house import House, open_house
-from hansard.app.imports import Outcome, Progress, Wish
-from hansard.errors import HansardError, StoreUnavailable
-from hansard.importers import weaver
+from sessionary.app import serving, watching
+from sessionary.app.house import House, open_house
+from sessionary.app.imports import Outcome, Progress, Wish
+from sessionary.errors import SessionaryError, StoreUnavailable
+from sessionary.importers import weaver
 from tests.importers.write_claude_code import Tape, new_uuid, text
 
 
@@ -21,14 +21,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "mia"))
-    (tmp_path / "hansard").mkdir()
-    (tmp_path / "hansard" / "hansard.toml").write_text('[imports]\nwatch = ["claude-code"]\n')
+    (tmp_path / "sessionary").mkdir()
+    (tmp_path / "sessionary" / "sessionary.toml").write_text('[imports]\nwatch = ["claude-code"]\n')
     return tmp_path / "mia"
 
 
 @pytest.fixture
 def house(home: Path, tmp_path: Path) -> Iterator[House]:
-    with open_house(home=str(tmp_path / "hansard")) as opened:
+    with open_house(home=str(tmp_path / "sessionary")) as opened:
         yield opened
 
 
@@ -81,12 +81,12 @@ def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
 
 def test_a_failure_is_told_and_tried_again(house: House, tape: Tape) -> None:
     stop = threading.Event()
-    failures: list[HansardError] = []
+    failures: list[SessionaryError] = []
 
     def refuse(progress: Progress) -> None:
         raise StoreUnavailable("the disk is away")
 
-    def fail(error: HansardError) -> None:
+    def fail(error: SessionaryError) -> None:
         failures.append(error)
         stop.set()
 
@@ -110,7 +110,7 @@ async def test_serve_watches_what_the_configuration_names(house: House, tape: Ta
             loop.call_soon_threadsafe(done.set)
 
     heard = Heard()
-    logger = logging.getLogger("hansard.imports")
+    logger = logging.getLogger("sessionary.imports")
     logger.addHandler(heard)
     logger.setLevel(logging.INFO)
     try:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.bench import command, slow_disk
-from hansard.bench.measure import SCALES as SCALE_BY_NAME
-from hansard.bench.measure import Case, Contestant, Goal, Results, Sample, measure, rows
-from hansard.errors import BadInput
+from sessionary.bench import command, slow_disk
+from sessionary.bench.measure import SCALES as SCALE_BY_NAME
+from sessionary.bench.measure import Case, Contestant, Goal, Results, Sample, measure, rows
+from sessionary.errors import BadInput
 
 
 @pytest.mark.timeout(180)
@@ -45,11 +45,11 @@ def test_the_slow_disk_makes_sqlite_wait(tmp_path: Path) -> None:
     library = slow_disk.build(tmp_path)
     assert library is not None
     program = (
-        "import sys; from pathlib import Path; from hansard.bench.raw import RawLog;"
+        "import sys; from pathlib import Path; from sessionary.bench.raw import RawLog;"
         "raw = RawLog(Path(sys.argv[1]), sessions=1);"
         "[raw.append(1) for _ in range(50)]"
     )
-    environ = slow_disk.environment(library) | {"HANSARD_BENCH_SYNC_MICROS": "20000"}
+    environ = slow_disk.environment(library) | {"SESSIONARY_BENCH_SYNC_MICROS": "20000"}
     began = time.monotonic()
 
     subprocess.run(

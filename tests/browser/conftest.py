@@ -24,8 +24,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from hansard.app import demo
-from hansard.app.house import open_house
+from sessionary.app import demo
+from sessionary.app.house import open_house
 from tests.browser.server_process import ServerProcess
 from tests.browser.wire import Wire
 
@@ -198,7 +198,7 @@ class Served:
 
 
 def start(home: Path, port: int = 0, *, user_home: Path | None = None) -> Served:
-    """Start `hansard serve` and wait until it says where.
+    """Start `sessionary serve` and wait until it says where.
 
     Nobody has records of other tools here, unless a test brings a home directory that has.
     """
@@ -309,7 +309,7 @@ def install_gated_agent(home: Path, first: str = FIRST_HALF, rest: str = SECOND_
     program.write_text(AGENT_PROGRAM)
     command = json.dumps([sys.executable, str(program), first, rest, str(gate)])
     settings = f'[agents.gated]\nkind = "command"\ncommand = {command}\n'
-    (home / "hansard.toml").write_text(settings)
+    (home / "sessionary.toml").write_text(settings)
     return gate
 
 

@@ -1,4 +1,4 @@
-"""Starts `hansard serve` in a process of its own: a fork of a process that has loaded the program already.
+"""Starts `sessionary serve` in a process of its own: a fork of a process that has loaded the program already.
 
 Loading the program takes more than a second of processor time, and nearly every test starts a server.
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 # Not used here, but loaded before the fork.
-import hansard.app.serving
-import hansard.cli.serve  # noqa: F401
-from hansard.cli import main
+import sessionary.app.serving
+import sessionary.cli.serve  # noqa: F401
+from sessionary.cli import main
 
 _forks = multiprocessing.get_context("forkserver")
 # The process that all servers are forked from loads this module, and the program with it.
@@ -22,7 +22,7 @@ _forks.set_forkserver_preload([__name__])
 
 
 class ServerProcess:
-    """A process that runs `hansard serve`, and what it printed when it was ready."""
+    """A process that runs `sessionary serve`, and what it printed when it was ready."""
 
     def __init__(self, home: Path, port: int, *, user_home: Path) -> None:
         args = ["--home", str(home), "--json", "serve", "--port", str(port)]
@@ -33,7 +33,7 @@ class ServerProcess:
         sender.close()
         with receiver, open(receiver.fileno(), closefd=False, encoding="utf-8") as output:
             line = output.readline()
-        assert line, f"hansard serve ended before it was ready: home {home}"
+        assert line, f"sessionary serve ended before it was ready: home {home}"
         self.ready: dict[str, Any] = json.loads(line)
 
     def stop(self, seconds: float, *, kill: bool) -> None:
@@ -43,7 +43,7 @@ class ServerProcess:
         else:
             self._process.terminate()
         self._process.join(seconds)
-        assert self._process.exitcode is not None, f"hansard serve still runs after {seconds} s"
+        assert self._process.exitcode is not None, f"sessionary serve still runs after {seconds} s"
 
 
 def _serve(args: list[str], env: dict[str, str], output: Connection) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from hansard.app.house import open_house
-from hansard.model.place import Source
+from sessionary.app.house import open_house
+from sessionary.model.place import Source
 from tests.browser.conftest import (
     WRITE,
     GatedAgent,
@@ -210,7 +210,7 @@ DROP = """(form) => {
 
 def test_a_server_that_dies_in_a_reply_is_survived(tmp_path: Path, visit: Visitor) -> None:
     gate = install_gated_agent(tmp_path)
-    with (tmp_path / "hansard.toml").open("a") as settings:
+    with (tmp_path / "sessionary.toml").open("a") as settings:
         settings.write(f"[engine]\nlease_seconds = {LEASE_SECONDS}\n")
     agent = GatedAgent(start(tmp_path), gate)
     seen = visit(agent.server)

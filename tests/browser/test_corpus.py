@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect
 
-from hansard.actions import projects, rendering, say, sessions
-from hansard.actions.uploads import upload
-from hansard.app.house import House, open_house
-from hansard.model.entry import message
-from hansard.model.place import Source
-from hansard.model.session import Opening
-from hansard.store.database import Tx
+from sessionary.actions import projects, rendering, say, sessions
+from sessionary.actions.uploads import upload
+from sessionary.app.house import House, open_house
+from sessionary.model.entry import message
+from sessionary.model.place import Source
+from sessionary.model.session import Opening
+from sessionary.store.database import Tx
 from tests.browser.conftest import Served, Visit, Visitor, eventually, served, settled
 from tests.model.hostile import CORPUS
 
@@ -109,7 +109,7 @@ def write(tx: Tx, house: House, texts: list[tuple[int, str]], blobs: list[str]) 
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, list[str]]]:
     """A server whose every word was written by someone who means harm."""
     home = tmp_path_factory.mktemp("hostile")
-    (home / "hansard.toml").write_text(ECHO)
+    (home / "sessionary.toml").write_text(ECHO)
     numbered = list(enumerate(text for text in CORPUS if len(text) < 2000))
     with open_house(home=str(home), create=True) as house:
         blobs = [

@@ -32,7 +32,7 @@ def test_the_dialog_says_how_to_go_on_and_the_file_is_for_that_tool(
     with page.expect_download() as kept:
         dialog.get_by_role("link", name="Export").click()
 
-    assert kept.value.suggested_filename == "hansard-claude-code.jsonl"
+    assert kept.value.suggested_filename == "sessionary-claude-code.jsonl"
     lines = [json.loads(line) for line in Path(kept.value.path()).read_text().splitlines()]
     assert {line["type"] for line in lines} >= {"user", "assistant"}
     assert "tool_use" not in json.dumps(lines)

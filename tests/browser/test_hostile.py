@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from hansard.actions import say
-from hansard.app.house import open_house
-from hansard.model.entry import message
-from hansard.model.place import Source
+from sessionary.actions import say
+from sessionary.app.house import open_house
+from sessionary.model.entry import message
+from sessionary.model.place import Source
 from tests.browser.conftest import Visitor, served, settled
 
 pytestmark = pytest.mark.timeout(300)

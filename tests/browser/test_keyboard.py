@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from hansard.app.house import open_house
+from sessionary.app.house import open_house
 from tests.browser.conftest import WRITE, Served, Visitor, eventually, hold, served, settled
 
 pytestmark = pytest.mark.timeout(300)

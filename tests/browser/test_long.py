@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from hansard.actions import say
-from hansard.app.house import open_house
-from hansard.clock import Occasion
-from hansard.model.entry import message
-from hansard.model.place import Source
-from hansard.model.session import Opening
-from hansard.store.database import Tx
+from sessionary.actions import say
+from sessionary.app.house import open_house
+from sessionary.clock import Occasion
+from sessionary.model.entry import message
+from sessionary.model.place import Source
+from sessionary.model.session import Opening
+from sessionary.store.database import Tx
 from tests.browser.conftest import Served, Visitor, served, settled
 
 pytestmark = pytest.mark.timeout(300)

@@ -28,7 +28,7 @@ def test_without_a_network_the_shell_is_there_and_no_word_was_kept(
     wire.cut()
     page.reload()
 
-    expect(page.get_by_role("link", name="Hansard", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Sessionary", exact=True)).to_be_visible()
     expect(page.get_by_text("The server does not answer").first).to_be_visible()
     kept = page.evaluate(KEPT)
     assert "/" in kept

@@ -5,12 +5,12 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from hansard.actions import projects, say
-from hansard.app.house import open_house
-from hansard.model.entry import message
-from hansard.model.place import Source
-from hansard.model.session import Opening
-from hansard.model.usage import Usage
+from sessionary.actions import projects, say
+from sessionary.app.house import open_house
+from sessionary.model.entry import message
+from sessionary.model.place import Source
+from sessionary.model.session import Opening
+from sessionary.model.usage import Usage
 from tests.browser.conftest import Served, Visitor, eventually, settled
 
 pytestmark = pytest.mark.timeout(300)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from hansard.app.house import open_house
+from sessionary.app.house import open_house
 from tests.browser.conftest import LONGEST_PAUSE_MS, PauseWatch, Served, Visitor, served
 
 pytestmark = pytest.mark.timeout(300)

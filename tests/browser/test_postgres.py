@@ -15,7 +15,7 @@ WRITE = "Write a message"
 
 @pytest.fixture
 def on_postgres(tmp_path: Path, postgres_url: str) -> Iterator[Served]:
-    (tmp_path / "hansard.toml").write_text(f'database = "{postgres_url}"\n')
+    (tmp_path / "sessionary.toml").write_text(f'database = "{postgres_url}"\n')
     with served(tmp_path) as server:
         yield server
     assert not list(tmp_path.glob("*.db*"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Page, expect
 
-from hansard.app.house import open_house
+from sessionary.app.house import open_house
 from tests.browser.conftest import (
     LONGEST_PAUSE_MS,
     PauseWatch,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from hansard.app.house import open_house
+from sessionary.app.house import open_house
 from tests.browser.conftest import WRITE, Served, Visitor, eventually, served, settled
 
 pytestmark = pytest.mark.timeout(300)
@@ -17,7 +17,7 @@ LONGEST = "Donaudampfschifffahrtsgesellschaftskapitän" * 2 + "smützenabzeichen
 
 def fails_once(page: Page, pattern: str, *, method: str = "GET") -> None:
     """The server has a fault, the first time it is asked this with this method."""
-    problem = {"type": "urn:hansard:problem:failed", "detail": "Something went wrong here."}
+    problem = {"type": "urn:sessionary:problem:failed", "detail": "Something went wrong here."}
 
     body = json.dumps(problem)
     has_failed = False

@@ -30,7 +30,7 @@ SET_PASSWORD = """async (fresh) => {
 def streams_open(page: Page) -> int:
     """How many streams the server holds, by its own count."""
     text = page.evaluate("async () => (await fetch('/api/v1/metrics')).text()")
-    (line,) = [each for each in text.splitlines() if each.startswith("hansard_streams_open ")]
+    (line,) = [each for each in text.splitlines() if each.startswith("sessionary_streams_open ")]
     return int(float(line.split()[1]))
 
 

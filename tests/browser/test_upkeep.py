@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from hansard.store import backup
+from sessionary.store import backup
 from tests.browser.conftest import Served, Visitor
 
 pytestmark = pytest.mark.timeout(300)
@@ -25,7 +25,7 @@ def test_a_backup_a_check_and_a_smaller_file_are_a_button_away(
     page.get_by_role("dialog").get_by_role("button", name="Shrink now").click()
     expect(page.get_by_text("before,")).to_be_visible()
 
-    [file] = (own_demo.home / "backups").glob("hansard-*.db")
+    [file] = (own_demo.home / "backups").glob("sessionary-*.db")
     assert backup.inspect(file).sessions > 100
 
 

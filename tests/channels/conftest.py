@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from hansard.clock import RandomIds, SystemClock
-from hansard.store.database import Store
-from hansard.store.opening import open_store
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """A fresh store; that both databases keep alike is the store suite's to say."""
-    url = str(tmp_path / "hansard.db")
+    url = str(tmp_path / "sessionary.db")
     opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     yield opened
     opened.close()

@@ -1,8 +1,8 @@
 """The world of the channels' tests: what several of them on one store share."""
 
-from hansard.store.database import Store
-from hansard.testing.channel_world import ChannelWorld
-from hansard.testing.fake_telegram import FakeTelegram
+from sessionary.store.database import Store
+from sessionary.testing.channel_world import ChannelWorld
+from sessionary.testing.fake_telegram import FakeTelegram
 
 
 async def test_a_restarted_process_makes_no_id_again_and_does_not_go_back_in_time(

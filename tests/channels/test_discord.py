@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 import yarl
 
-from hansard.actions import read
-from hansard.actions.blobs import read_blob
-from hansard.actions.listing import Filters, listing
-from hansard.channels import discord as channel
-from hansard.channels.discord.adapter import DiscordAdapter
-from hansard.channels.discord.client import discord
-from hansard.channels.discord.inbound import Rules
-from hansard.config.secret import Secret
-from hansard.config.table import Table
-from hansard.engine.commands import REGISTRY
-from hansard.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from hansard.model.entry import Message
-from hansard.model.part import Attachment
-from hansard.model.place import Channel, Source
-from hansard.store.database import Store
-from hansard.testing.adapter_suite import AdapterSuite
-from hansard.testing.channel_world import (
+from sessionary.actions import read
+from sessionary.actions.blobs import read_blob
+from sessionary.actions.listing import Filters, listing
+from sessionary.channels import discord as channel
+from sessionary.channels.discord.adapter import DiscordAdapter
+from sessionary.channels.discord.client import discord
+from sessionary.channels.discord.inbound import Rules
+from sessionary.config.secret import Secret
+from sessionary.config.table import Table
+from sessionary.engine.commands import REGISTRY
+from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment
+from sessionary.model.place import Channel, Source
+from sessionary.store.database import Store
+from sessionary.testing.adapter_suite import AdapterSuite
+from sessionary.testing.channel_world import (
     PATIENCE_SECONDS,
     ChannelWorld,
     Door,
@@ -31,7 +31,7 @@ from hansard.testing.channel_world import (
     taking_in,
     until,
 )
-from hansard.testing.fake_discord import (
+from sessionary.testing.fake_discord import (
     ADA,
     BOT,
     BOT_ROLE,
@@ -41,7 +41,7 @@ from hansard.testing.fake_discord import (
     TOKEN,
     FakeDiscord,
 )
-from hansard.testing.growing_suite import GrowingSuite
+from sessionary.testing.growing_suite import GrowingSuite
 
 PLACE = Channel("discord", GENERAL)
 
@@ -195,7 +195,7 @@ async def test_only_what_is_said_to_the_agent_is_heard_in_a_server(
 
 
 async def test_an_answer_to_our_message_is_said_to_us(platform: DiscordPlatform, ear: Ear) -> None:
-    asked = platform._message("5", GENERAL, "earlier", {"id": BOT, "username": "Hansard"})
+    asked = platform._message("5", GENERAL, "earlier", {"id": BOT, "username": "Sessionary"})
     asked["author"] |= {"discriminator": "0", "avatar": None, "bot": True}
     link = {"message_id": "5", "channel_id": GENERAL, "guild_id": GUILD}
     async with taking_in(platform.adapter(), ear.receive):
@@ -399,7 +399,7 @@ async def test_the_configuration_makes_an_adapter_that_says_who_it_is(
     values = {"token_env": "T", "answer": "always", "always_in": ["1"], "observe": True}
     adapter = channel.build(Table(values, "[channels.discord]"), {"T": TOKEN})
 
-    assert await channel.check(adapter) == f"Discord knows this bot as Hansard (id {BOT})."
+    assert await channel.check(adapter) == f"Discord knows this bot as Sessionary (id {BOT})."
     await adapter.close()
 
 

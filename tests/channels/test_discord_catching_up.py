@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from hansard.actions import places
-from hansard.actions.listing import Filters, listing
-from hansard.channels.discord import adapter
-from hansard.channels.discord.client import LONGEST_AWAY, discord
-from hansard.model.entry import Role
-from hansard.store.database import Store
-from hansard.testing.channel_world import ChannelWorld
-from hansard.testing.fake_discord import BOT, BOT_ROLE, GENERAL, THREAD
+from sessionary.actions import places
+from sessionary.actions.listing import Filters, listing
+from sessionary.channels.discord import adapter
+from sessionary.channels.discord.client import LONGEST_AWAY, discord
+from sessionary.model.entry import Role
+from sessionary.store.database import Store
+from sessionary.testing.channel_world import ChannelWorld
+from sessionary.testing.fake_discord import BOT, BOT_ROLE, GENERAL, THREAD
 from tests.channels.test_discord import DiscordPlatform, point_at
 
 

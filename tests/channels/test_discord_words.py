@@ -4,15 +4,15 @@ import dataclasses
 
 import pytest
 
-from hansard.channels.discord import inbound, outbound
-from hansard.channels.discord.inbound import Heard, Me, Place, Rules
-from hansard.channels.observed import MOST_LINES, Observed, with_observed
-from hansard.channels.progress import Progress
-from hansard.model.entry import message
-from hansard.model.key import key_for
-from hansard.model.part import Attachment
-from hansard.model.place import Channel
-from hansard.testing.channel_world import delivery_to
+from sessionary.channels.discord import inbound, outbound
+from sessionary.channels.discord.inbound import Heard, Me, Place, Rules
+from sessionary.channels.observed import MOST_LINES, Observed, with_observed
+from sessionary.channels.progress import Progress
+from sessionary.model.entry import message
+from sessionary.model.key import key_for
+from sessionary.model.part import Attachment
+from sessionary.model.place import Channel
+from sessionary.testing.channel_world import delivery_to
 
 ME = Me("1", frozenset({"2"}))
 DIRECT = Heard(message_id="9", place=Place("50"), text="hello", author_id="7", author_name="Ada")

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from hansard.channels import registry
-from hansard.channels.email import inbound, outbound
-from hansard.channels.email.client import wait_in
-from hansard.channels.email.inbound import Ignored, Mail, Rules
-from hansard.channels.email.markup import text_of_html
-from hansard.channels.email.outbound import Identity, Thread
-from hansard.channels.email.quotes import own_words
-from hansard.errors import BadInput, Unreachable
-from hansard.model.part import Attachment, Text
-from hansard.model.place import Channel
-from hansard.testing.channel_world import delivery_to
+from sessionary.channels import registry
+from sessionary.channels.email import inbound, outbound
+from sessionary.channels.email.client import wait_in
+from sessionary.channels.email.inbound import Ignored, Mail, Rules
+from sessionary.channels.email.markup import text_of_html
+from sessionary.channels.email.outbound import Identity, Thread
+from sessionary.channels.email.quotes import own_words
+from sessionary.errors import BadInput, Unreachable
+from sessionary.model.part import Attachment, Text
+from sessionary.model.place import Channel
+from sessionary.testing.channel_world import delivery_to
 
 RULES = Rules("bot@example.org")
 ME = Identity("bot@example.org", "Bot")

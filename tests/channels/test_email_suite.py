@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hansard.channels import email as channel
-from hansard.errors import BadInput, NotAllowed, Unreachable
-from hansard.testing.adapter_suite import AdapterSuite
-from hansard.testing.channel_world import Door, delivery_to, taking_in, until
-from hansard.testing.dovecot import Dovecot
-from hansard.testing.mailbox import MailPlatform
+from sessionary.channels import email as channel
+from sessionary.errors import BadInput, NotAllowed, Unreachable
+from sessionary.testing.adapter_suite import AdapterSuite
+from sessionary.testing.channel_world import Door, delivery_to, taking_in, until
+from sessionary.testing.dovecot import Dovecot
+from sessionary.testing.mailbox import MailPlatform
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hansard.channels.files import MEGABYTE, MOST_TRIES, Failures, File, fetched, gone, too_large
-from hansard.errors import RetryLater
-from hansard.model.part import Text
+from sessionary.channels.files import MEGABYTE, MOST_TRIES, Failures, File, fetched, gone, too_large
+from sessionary.errors import RetryLater
+from sessionary.model.part import Text
 
 
 def test_a_file_that_is_too_large_is_named_with_its_size_on_one_short_line() -> None:

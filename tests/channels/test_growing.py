@@ -2,8 +2,8 @@
 
 import asyncio
 
-from hansard.channels.growing import Growing
-from hansard.model.place import Channel
+from sessionary.channels.growing import Growing
+from sessionary.model.place import Channel
 
 HERE = Channel("telegram", "7")
 

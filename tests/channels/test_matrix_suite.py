@@ -6,14 +6,14 @@ from functools import partial
 
 import pytest
 
-from hansard.channels import matrix as channel
-from hansard.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from hansard.model.part import Attachment
-from hansard.model.place import Channel
-from hansard.testing.adapter_suite import AdapterSuite
-from hansard.testing.channel_world import Door, delivery_to, taking_in, until
-from hansard.testing.homeserver import MatrixPlatform
-from hansard.testing.synapse import Synapse
+from sessionary.channels import matrix as channel
+from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
+from sessionary.model.part import Attachment
+from sessionary.model.place import Channel
+from sessionary.testing.adapter_suite import AdapterSuite
+from sessionary.testing.channel_world import Door, delivery_to, taking_in, until
+from sessionary.testing.homeserver import MatrixPlatform
+from sessionary.testing.synapse import Synapse
 
 
 @pytest.fixture

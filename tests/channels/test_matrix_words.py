@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from hansard.channels import registry
-from hansard.channels.enclosures import Enclosure
-from hansard.channels.matrix import inbound, outbound
-from hansard.channels.matrix.inbound import Heard, Me, Room, Rules
-from hansard.errors import BadInput
-from hansard.model.part import Attachment, Text
-from hansard.model.place import Channel
-from hansard.testing.channel_world import delivery_to
+from sessionary.channels import registry
+from sessionary.channels.enclosures import Enclosure
+from sessionary.channels.matrix import inbound, outbound
+from sessionary.channels.matrix.inbound import Heard, Me, Room, Rules
+from sessionary.errors import BadInput
+from sessionary.model.part import Attachment, Text
+from sessionary.model.place import Channel
+from sessionary.testing.channel_world import delivery_to
 
 ME = Me("@clerk:test", "The Clerk")
 ADA = "@ada:test"

@@ -1,8 +1,8 @@
 """Lines that were not said to the agent go along with the next message to it, and with that only."""
 
-from hansard.channels.observed import Observed
-from hansard.model.entry import Message, Role
-from hansard.model.part import Text
+from sessionary.channels.observed import Observed
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Text
 
 
 class Door:

@@ -15,17 +15,17 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hansard.testing.channel_world import until
-from hansard.testing.dovecot import Dovecot
-from hansard.testing.fake_discord import FakeDiscord
-from hansard.testing.fake_program import FakeProgram
-from hansard.testing.fake_signal import FakeSignal
-from hansard.testing.fake_slack import SIGNING_SECRET, FakeSlack
-from hansard.testing.fake_telegram import FakeTelegram, as_body
-from hansard.testing.fake_whatsapp import FakeWhatsApp
-from hansard.testing.homeserver import MatrixPlatform
-from hansard.testing.mailbox import MailPlatform
-from hansard.testing.synapse import Synapse
+from sessionary.testing.channel_world import until
+from sessionary.testing.dovecot import Dovecot
+from sessionary.testing.fake_discord import FakeDiscord
+from sessionary.testing.fake_program import FakeProgram
+from sessionary.testing.fake_signal import FakeSignal
+from sessionary.testing.fake_slack import SIGNING_SECRET, FakeSlack
+from sessionary.testing.fake_telegram import FakeTelegram, as_body
+from sessionary.testing.fake_whatsapp import FakeWhatsApp
+from sessionary.testing.homeserver import MatrixPlatform
+from sessionary.testing.mailbox import MailPlatform
+from sessionary.testing.synapse import Synapse
 from tests.load import places
 from tests.load.places import Place
 
@@ -35,7 +35,7 @@ Tables = dict[str, Any]
 
 
 def blocks(name: str, *, until_heading: str = "", under: str = "") -> Tables:
-    """What a page says belongs into hansard.toml, all blocks together."""
+    """What a page says belongs into sessionary.toml, all blocks together."""
     text = (PAGES / f"{name}.md").read_text()
     if under:
         text = text.partition(f"## {under}")[2].partition("\n## ")[0]
@@ -71,8 +71,12 @@ class Reader:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.environ = {**os.environ, "HOME": str(home), "HANSARD_HOME": str(home / "hansard")}
-        (home / "hansard").mkdir()
+        self.environ = {
+            **os.environ,
+            "HOME": str(home),
+            "SESSIONARY_HOME": str(home / "sessionary"),
+        }
+        (home / "sessionary").mkdir()
 
     def write(self, tables: Tables, place: Place, **more: str) -> None:
         own = place.settings()
@@ -87,7 +91,7 @@ class Reader:
                 table[name] = own[name]
         table |= {name: own[name] for name in own if not _is_env(name) and name not in table}
         tables["agents"] = {"echo": {"kind": "echo"}}
-        (self.home / "hansard" / "hansard.toml").write_text(toml(tables))
+        (self.home / "sessionary" / "sessionary.toml").write_text(toml(tables))
 
     async def runs(self, *args: str) -> tuple[int, str, str]:
         """A command; its code, its output and its complaint."""
@@ -98,12 +102,12 @@ class Reader:
     async def begins(self, *args: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "hansard", *args, stdout=pipe, stderr=pipe, env=self.environ
+            sys.executable, "-m", "sessionary", *args, stdout=pipe, stderr=pipe, env=self.environ
         )
 
     @contextlib.asynccontextmanager
     async def serves(self) -> AsyncIterator[str]:
-        """`hansard serve`; its address."""
+        """`sessionary serve`; its address."""
         process = await self.begins("serve", "--port", "0", "--json")
         assert process.stdout is not None
         try:
@@ -164,7 +168,7 @@ async def test_the_steps_of_a_page_end_in_a_check_that_succeeds(
     reader: Reader, name: str, request: pytest.FixtureRequest
 ) -> None:
     page = (PAGES / f"{name}.md").read_text()
-    assert f"hansard channels check {name}" in page
+    assert f"sessionary channels check {name}" in page
     async with place_of(name, request) as place:
         reader.write(blocks(name, until_heading="Settings"), place)
 
@@ -257,7 +261,7 @@ async def test_the_program_of_the_webhook_page_is_answered(reader: Reader, tmp_p
     page = (PAGES / "webhook.md").read_text()
     async with FakeProgram() as fake:
         reader.write(blocks("webhook", until_heading="Bodies"), places.Program(fake, 1))
-        secret = next(reader.home.glob(".config/hansard/*"))
+        secret = next(reader.home.glob(".config/sessionary/*"))
         (tmp_path / "hook-secret").write_bytes(secret.read_bytes())
         code = textwrap.dedent(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])
         async with reader.serves() as address:

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hansard.testing.adapter_suite import AdapterSuite
-from hansard.testing.fake_signal import FakeSignal
+from sessionary.testing.adapter_suite import AdapterSuite
+from sessionary.testing.fake_signal import FakeSignal
 
 
 class TestSignalOverTcp(AdapterSuite):

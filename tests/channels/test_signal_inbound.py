@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from hansard.channels.signal import inbound, outbound
-from hansard.channels.signal.inbound import Heard, Me, Withdrawn
-from hansard.model.key import key_for
-from hansard.model.part import Text, Unknown
-from hansard.testing.fake_signal import (
+from sessionary.channels.signal import inbound, outbound
+from sessionary.channels.signal.inbound import Heard, Me, Withdrawn
+from sessionary.model.key import key_for
+from sessionary.model.part import Text, Unknown
+from sessionary.testing.fake_signal import (
     ACCOUNT,
     ACCOUNT_UUID,
     GROUP,

@@ -8,27 +8,27 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import deliver, listing, read
-from hansard.channels import registry
-from hansard.channels.signal import adapter as adapter_module
-from hansard.channels.signal import build, check, inbound
-from hansard.channels.signal.inbound import Rules
-from hansard.clock import Occasion
-from hansard.config.table import Table
-from hansard.errors import (
+from sessionary.actions import deliver, listing, read
+from sessionary.channels import registry
+from sessionary.channels.signal import adapter as adapter_module
+from sessionary.channels.signal import build, check, inbound
+from sessionary.channels.signal.inbound import Rules
+from sessionary.clock import Occasion
+from sessionary.config.table import Table
+from sessionary.errors import (
     BadInput,
-    HansardError,
     NotAllowed,
     RetryLater,
+    SessionaryError,
     StoreUnavailable,
     Unreachable,
 )
-from hansard.model.entry import Message
-from hansard.model.part import Attachment, Text
-from hansard.model.place import Channel, Source
-from hansard.store.database import Store, Tx
-from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
-from hansard.testing.fake_signal import (
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment, Text
+from sessionary.model.place import Channel, Source
+from sessionary.store.database import Store, Tx
+from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from sessionary.testing.fake_signal import (
     ACCOUNT,
     GROUP,
     OUR_MENTION,
@@ -145,7 +145,7 @@ async def test_a_file_of_a_delivery_is_sent_without_a_common_disk(
         (-5, "due to rate limiting", None, RetryLater, "rate limiting"),
         (-1, "Failed", {"type": "NETWORK_FAILURE"}, RetryLater, "cannot be reached"),
         (-3, "[401] Authorization failed!", None, NotAllowed, "register or link"),
-        (-3, "timeout (SocketTimeoutException)", None, HansardError, "timeout"),
+        (-3, "timeout (SocketTimeoutException)", None, SessionaryError, "timeout"),
     ],
 )
 async def test_an_error_of_signal_cli_says_what_to_do(
@@ -153,7 +153,7 @@ async def test_an_error_of_signal_cli_says_what_to_do(
     code: int,
     message: str,
     result: dict[str, Any] | None,
-    kind: type[HansardError],
+    kind: type[SessionaryError],
     words: str,
 ) -> None:
     adapter = platform.adapter()

@@ -13,23 +13,23 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from hansard.actions import read
-from hansard.actions.blobs import read_blob
-from hansard.actions.listing import Filters, listing
-from hansard.channels import slack as channel
-from hansard.channels.slack import client, signature
-from hansard.channels.slack.adapter import Keys, SlackAdapter
-from hansard.channels.slack.client import Wire
-from hansard.channels.slack.inbound import Rules
-from hansard.config.secret import Secret
-from hansard.config.table import Table
-from hansard.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from hansard.model.entry import Message
-from hansard.model.part import Attachment
-from hansard.model.place import Channel
-from hansard.store.database import Store
-from hansard.testing.adapter_suite import AdapterSuite, SignedSuite, giving
-from hansard.testing.channel_world import (
+from sessionary.actions import read
+from sessionary.actions.blobs import read_blob
+from sessionary.actions.listing import Filters, listing
+from sessionary.channels import slack as channel
+from sessionary.channels.slack import client, signature
+from sessionary.channels.slack.adapter import Keys, SlackAdapter
+from sessionary.channels.slack.client import Wire
+from sessionary.channels.slack.inbound import Rules
+from sessionary.config.secret import Secret
+from sessionary.config.table import Table
+from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment
+from sessionary.model.place import Channel
+from sessionary.store.database import Store
+from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite, giving
+from sessionary.testing.channel_world import (
     PATIENCE_SECONDS,
     ChannelWorld,
     Door,
@@ -37,7 +37,7 @@ from hansard.testing.channel_world import (
     taking_in,
     until,
 )
-from hansard.testing.fake_slack import (
+from sessionary.testing.fake_slack import (
     ADA,
     APP_TOKEN,
     ARCHIVED,
@@ -47,7 +47,7 @@ from hansard.testing.fake_slack import (
     TOKEN,
     FakeSlack,
 )
-from hansard.testing.growing_suite import GrowingSuite
+from sessionary.testing.growing_suite import GrowingSuite
 
 PLACE = Channel("slack", GENERAL)
 # A connection without an answer for four times as long is given up, and what came on it comes again.
@@ -251,7 +251,9 @@ async def test_what_was_not_said_to_the_agent_is_told_with_the_next_message(
     assert "> Ada: lunch at noon?" in ear.said[0].text
 
 
-@pytest.mark.parametrize(("command", "text"), [("/new", "holidays"), ("/hansard", "new holidays")])
+@pytest.mark.parametrize(
+    ("command", "text"), [("/new", "holidays"), ("/sessionary", "new holidays")]
+)
 async def test_a_slash_command_is_one_of_ours(
     platform: SlackPlatform, world: ChannelWorld, command: str, text: str
 ) -> None:
@@ -426,7 +428,7 @@ async def test_the_bot_says_who_it_is(platform: SlackPlatform) -> None:
 
     found = await channel.check(adapter)
 
-    assert found == f"Slack knows this bot as hansard (id {BOT}) in The House."
+    assert found == f"Slack knows this bot as sessionary (id {BOT}) in The House."
     await adapter.close()
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.channels.slack import inbound, outbound, signature
-from hansard.channels.slack.inbound import Heard, Me, Names, Rules
-from hansard.model.key import key_for
+from sessionary.channels.slack import inbound, outbound, signature
+from sessionary.channels.slack.inbound import Heard, Me, Names, Rules
+from sessionary.model.key import key_for
 
 ME = Me("U1")
 
@@ -110,8 +110,8 @@ def test_words_are_read_as_they_were_typed(text: str, typed: str) -> None:
     ("command", "text", "words"),
     [
         ("/new", "work", "/new work"),
-        ("/hansard", "new work", "/new work"),
-        ("/hansard", "", "/help"),
+        ("/sessionary", "new work", "/new work"),
+        ("/sessionary", "", "/help"),
     ],
 )
 def test_a_slash_command_is_read(command: str, text: str, words: str) -> None:

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hansard.testing.adapter_suite import AdapterSuite, SignedSuite
-from hansard.testing.fake_telegram import FakeTelegram, PostingTelegram
+from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite
+from sessionary.testing.fake_telegram import FakeTelegram, PostingTelegram
 
 
 class TestTelegram(AdapterSuite):

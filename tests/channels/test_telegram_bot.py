@@ -8,18 +8,18 @@ import pytest
 import telegram
 from telegram.error import BadRequest, Forbidden, InvalidToken
 
-from hansard.actions import blobs, listing, read
-from hansard.channels import registry
-from hansard.channels import telegram as channel
-from hansard.channels.telegram.adapter import TelegramAdapter
-from hansard.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from hansard.model.delivery import Delivery
-from hansard.model.entry import Message
-from hansard.model.part import Attachment
-from hansard.model.place import Channel
-from hansard.store.database import Store
-from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
-from hansard.testing.fake_telegram import TOKEN, FakeTelegram, PostingTelegram
+from sessionary.actions import blobs, listing, read
+from sessionary.channels import registry
+from sessionary.channels import telegram as channel
+from sessionary.channels.telegram.adapter import TelegramAdapter
+from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
+from sessionary.model.delivery import Delivery
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment
+from sessionary.model.place import Channel
+from sessionary.store.database import Store
+from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from sessionary.testing.fake_telegram import TOKEN, FakeTelegram, PostingTelegram
 
 GROUP = {"id": -100, "type": "supergroup", "title": "The team"}
 MENTION = [{"type": "mention", "offset": 0, "length": 10}]

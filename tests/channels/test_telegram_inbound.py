@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from hansard.channels.telegram import inbound
-from hansard.channels.telegram.inbound import FileRef, Incoming, Me
-from hansard.model.place import Channel
+from sessionary.channels.telegram import inbound
+from sessionary.channels.telegram.inbound import FileRef, Incoming, Me
+from sessionary.model.place import Channel
 
 ME = Me(4242, "clerk_bot")
 ADA = {"id": 7, "is_bot": False, "first_name": "Ada", "last_name": "L"}

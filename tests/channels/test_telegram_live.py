@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hansard.agents.registry import Agent
-from hansard.agents.summarize import ExtractiveSummarizer
-from hansard.agents.titles import Titler
-from hansard.engine.settings import Door
-from hansard.store.database import Store
-from hansard.testing.channel_world import ChannelWorld, quick_settings
-from hansard.testing.fake_telegram import FakeTelegram
-from hansard.testing.growing_suite import GrowingSuite, SlowRunner
+from sessionary.agents.registry import Agent
+from sessionary.agents.summarize import ExtractiveSummarizer
+from sessionary.agents.titles import Titler
+from sessionary.engine.settings import Door
+from sessionary.store.database import Store
+from sessionary.testing.channel_world import ChannelWorld, quick_settings
+from sessionary.testing.fake_telegram import FakeTelegram
+from sessionary.testing.growing_suite import GrowingSuite, SlowRunner
 
 
 def quick(store: Store, fake: FakeTelegram, runner: SlowRunner) -> ChannelWorld:

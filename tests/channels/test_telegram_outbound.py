@@ -4,10 +4,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from hansard.channels.split import utf16_units
-from hansard.channels.telegram import markdown, outbound
-from hansard.model.part import Attachment, Part, Reasoning, Text
-from hansard.testing import fake_telegram_text as telegram
+from sessionary.channels.split import utf16_units
+from sessionary.channels.telegram import markdown, outbound
+from sessionary.model.part import Attachment, Part, Reasoning, Text
+from sessionary.testing import fake_telegram_text as telegram
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hansard.testing.adapter_suite import AdapterSuite, SignedSuite
-from hansard.testing.fake_program import FakeProgram
+from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite
+from sessionary.testing.fake_program import FakeProgram
 
 
 class TestWebhook(AdapterSuite, SignedSuite):

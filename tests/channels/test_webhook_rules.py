@@ -5,15 +5,15 @@ import json
 
 import pytest
 
-from hansard.channels import registry, webhook
-from hansard.channels.webhook import inbound, signing
-from hansard.channels.webhook.adapter import WebhookAdapter
-from hansard.channels.webhook.settings import Fields, WebhookSettings
-from hansard.channels.webhook.template import Template
-from hansard.config.secret import Secret
-from hansard.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from hansard.testing.channel_world import Door, delivery_to, taking_in
-from hansard.testing.fake_program import FakeProgram
+from sessionary.channels import registry, webhook
+from sessionary.channels.webhook import inbound, signing
+from sessionary.channels.webhook.adapter import WebhookAdapter
+from sessionary.channels.webhook.settings import Fields, WebhookSettings
+from sessionary.channels.webhook.template import Template
+from sessionary.config.secret import Secret
+from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
+from sessionary.testing.channel_world import Door, delivery_to, taking_in
+from sessionary.testing.fake_program import FakeProgram
 
 SETTINGS = WebhookSettings(Secret("s"))
 NOW = 1_772_442_000.0
@@ -44,11 +44,11 @@ def test_then_it_is_not(seconds: float) -> None:
         ({}, BODY),
         (signing.sign(SETTINGS, BODY, NOW), b'{"a":1}'),
         (signing.sign(WebhookSettings(Secret("t")), BODY, NOW), BODY),
-        ({"x-hansard-signature": "sha256=é", "x-hansard-timestamp": "1772442000"}, BODY),
-        (signing.sign(SETTINGS, BODY, NOW) | {"x-hansard-timestamp": "1772442001"}, BODY),
-        (signing.sign(SETTINGS, BODY, NOW) | {"x-hansard-timestamp": "٣"}, BODY),
-        (signing.sign(SETTINGS, BODY, NOW) | {"x-hansard-timestamp": ""}, BODY),
-        (signing.sign(SETTINGS, BODY, NOW) | {"x-hansard-timestamp": "9" * 400}, BODY),
+        ({"x-sessionary-signature": "sha256=é", "x-sessionary-timestamp": "1772442000"}, BODY),
+        (signing.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "1772442001"}, BODY),
+        (signing.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "٣"}, BODY),
+        (signing.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": ""}, BODY),
+        (signing.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "9" * 400}, BODY),
     ],
 )
 def test_nothing_else_is_believed(headers: dict[str, str], body: bytes) -> None:

@@ -7,24 +7,24 @@ from typing import Any
 import httpx2
 import pytest
 
-from hansard.actions import deliver, listing, read
-from hansard.channels import registry
-from hansard.channels.whatsapp import build, check, inbound, outbound
-from hansard.channels.whatsapp.adapter import WhatsAppAdapter
-from hansard.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
-from hansard.clock import Occasion
-from hansard.config.table import Table
-from hansard.errors import BadInput, HansardError, NotAllowed, RetryLater, Unreachable
-from hansard.model.delivery import DeliveryState
-from hansard.model.entry import Message
-from hansard.model.key import key_for
-from hansard.model.part import Attachment, Text, Unknown
-from hansard.model.place import Channel
-from hansard.store import deliveries
-from hansard.store.database import Store, Tx
-from hansard.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
-from hansard.testing.clock import START, SequentialIds
-from hansard.testing.fake_whatsapp import (
+from sessionary.actions import deliver, listing, read
+from sessionary.channels import registry
+from sessionary.channels.whatsapp import build, check, inbound, outbound
+from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
+from sessionary.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
+from sessionary.clock import Occasion
+from sessionary.config.table import Table
+from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
+from sessionary.model.delivery import DeliveryState
+from sessionary.model.entry import Message
+from sessionary.model.key import key_for
+from sessionary.model.part import Attachment, Text, Unknown
+from sessionary.model.place import Channel
+from sessionary.store import deliveries
+from sessionary.store.database import Store, Tx
+from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from sessionary.testing.clock import START, SequentialIds
+from sessionary.testing.fake_whatsapp import (
     APP_SECRET,
     KNOWN,
     NUMBER,
@@ -36,9 +36,9 @@ from hansard.testing.fake_whatsapp import (
     payload,
     signed,
 )
-from hansard.testing.http_server import Response
-from hansard.web.app import create_app
-from hansard.web.parts import WebParts
+from sessionary.testing.http_server import Response
+from sessionary.web.app import create_app
+from sessionary.web.parts import WebParts
 
 HOOK = "http://localhost/api/v1/channels/whatsapp/webhook"
 
@@ -325,7 +325,7 @@ async def test_typing_is_shown_under_the_latest_message(platform: FakeWhatsApp) 
     ],
 )
 async def test_a_code_of_whatsapp_says_what_to_do(
-    platform: FakeWhatsApp, code: int, status: int, kind: type[HansardError], words: str
+    platform: FakeWhatsApp, code: int, status: int, kind: type[SessionaryError], words: str
 ) -> None:
     adapter = platform.adapter()
     platform.refuse_with(code, status)
@@ -341,10 +341,10 @@ async def test_a_code_of_whatsapp_says_what_to_do(
 async def test_an_error_of_a_proxy_leaves_it_unclear(platform: FakeWhatsApp) -> None:
     platform.refuse_as(Response(502, b"<html>"))
 
-    with pytest.raises(HansardError) as caught:
+    with pytest.raises(SessionaryError) as caught:
         await platform.adapter().send(delivery_to(platform.chat, "hello"))
 
-    assert (type(caught.value), caught.value.committed) == (HansardError, "unknown")
+    assert (type(caught.value), caught.value.committed) == (SessionaryError, "unknown")
 
 
 async def test_a_long_delivery_goes_on_where_it_stopped(platform: FakeWhatsApp) -> None:
@@ -422,7 +422,7 @@ async def test_a_token_that_is_refused_later_stops_the_channel(
 async def test_the_check_names_the_number(platform: FakeWhatsApp) -> None:
     adapter = registry.build("whatsapp", _settings(base_url=platform.url), _environ())
 
-    assert await check(adapter) == "WhatsApp knows this number as Hansard (+1 555-078-3881)."
+    assert await check(adapter) == "WhatsApp knows this number as Sessionary (+1 555-078-3881)."
     await adapter.close()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hansard.cli import main
+from sessionary.cli import main
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Answer:
 
 
 class Program:
-    """`hansard` with a home of its own."""
+    """`sessionary` with a home of its own."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
 
     @property
     def database(self) -> Path:
-        return self.home / "hansard.db"
+        return self.home / "sessionary.db"
 
     def __call__(self, *args: str, stdin: bytes = b"") -> Answer:
         """Call it in this process: quick."""
@@ -68,9 +68,9 @@ class Program:
     ) -> Answer:
         """Call it as a process of its own: real."""
         done = subprocess.run(
-            [sys.executable, "-m", "hansard", *args],
+            [sys.executable, "-m", "sessionary", *args],
             input=stdin,
-            env={**os.environ, "HANSARD_HOME": str(self.home), **(environ or {})},
+            env={**os.environ, "SESSIONARY_HOME": str(self.home), **(environ or {})},
             capture_output=True,
             check=False,
             **more,
@@ -97,5 +97,5 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 @pytest.fixture
-def hansard(tmp_path: Path) -> Program:
+def sessionary(tmp_path: Path) -> Program:
     return Program(tmp_path / "home")

@@ -1,4 +1,4 @@
-"""`hansard channels`: what there is, and what is missing."""
+"""`sessionary channels`: what there is, and what is missing."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.testing.fake_telegram import TOKEN, FakeTelegram
+from sessionary.testing.fake_telegram import TOKEN, FakeTelegram
 from tests.cli.conftest import Program
 
 
@@ -29,42 +29,42 @@ async def _opened() -> FakeTelegram:
     return await FakeTelegram().__aenter__()
 
 
-def configure(hansard: Program, fake: FakeTelegram, secret: Path) -> None:
+def configure(sessionary: Program, fake: FakeTelegram, secret: Path) -> None:
     secret.write_text(TOKEN)
-    hansard.home.mkdir(exist_ok=True)
-    (hansard.home / "hansard.toml").write_text(
+    sessionary.home.mkdir(exist_ok=True)
+    (sessionary.home / "sessionary.toml").write_text(
         "[channels.telegram]\n"
         f'token_file = "{secret}"\n'
         f'base_url = "{fake.base_url.removesuffix("/bot")}"\n'
     )
 
 
-def test_every_channel_is_listed(hansard: Program) -> None:
-    listed = hansard("channels", "list", "--json").json["items"]
+def test_every_channel_is_listed(sessionary: Program) -> None:
+    listed = sessionary("channels", "list", "--json").json["items"]
 
     assert {"telegram", "webhook"} <= {item["name"] for item in listed}
     assert not any(item["configured"] for item in listed)
 
 
 def test_a_check_says_who_the_bot_is_and_that_nobody_may_use_it(
-    hansard: Program, telegram: FakeTelegram, tmp_path: Path
+    sessionary: Program, telegram: FakeTelegram, tmp_path: Path
 ) -> None:
-    configure(hansard, telegram, tmp_path / "token")
+    configure(sessionary, telegram, tmp_path / "token")
 
-    answer = hansard("channels", "check", "telegram")
+    answer = sessionary("channels", "check", "telegram")
 
     assert answer.code == 0, answer.err
     assert "@clerk_bot (4242)" in answer.out
-    assert "hansard access allow telegram" in answer.out
+    assert "sessionary access allow telegram" in answer.out
 
 
 def test_a_token_that_is_refused_is_one_line_that_says_what_to_do(
-    hansard: Program, telegram: FakeTelegram, tmp_path: Path
+    sessionary: Program, telegram: FakeTelegram, tmp_path: Path
 ) -> None:
-    configure(hansard, telegram, tmp_path / "token")
+    configure(sessionary, telegram, tmp_path / "token")
     telegram.revoke()
 
-    answer = hansard("channels", "check", "telegram")
+    answer = sessionary("channels", "check", "telegram")
 
     assert answer.code == 1
     assert "@BotFather" in answer.line
@@ -72,15 +72,15 @@ def test_a_token_that_is_refused_is_one_line_that_says_what_to_do(
 
 
 def test_when_nobody_answers_one_line_says_what_to_look_at(
-    hansard: Program, tmp_path: Path
+    sessionary: Program, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text(TOKEN)
-    hansard.home.mkdir()
-    (hansard.home / "hansard.toml").write_text(
+    sessionary.home.mkdir()
+    (sessionary.home / "sessionary.toml").write_text(
         f'[channels.telegram]\ntoken_file = "{tmp_path / "token"}"\nbase_url = "http://127.0.0.1:9"\n'
     )
 
-    answer = hansard("channels", "check", "telegram")
+    answer = sessionary("channels", "check", "telegram")
 
     assert answer.code == 1
     assert (
@@ -91,8 +91,10 @@ def test_when_nobody_answers_one_line_says_what_to_look_at(
 @pytest.mark.parametrize(
     ("name", "words"), [("pigeon", "Known: telegram"), ("telegram", "docs/channels/telegram.md")]
 )
-def test_a_channel_that_is_not_there_is_explained(hansard: Program, name: str, words: str) -> None:
-    answer = hansard("channels", "check", name)
+def test_a_channel_that_is_not_there_is_explained(
+    sessionary: Program, name: str, words: str
+) -> None:
+    answer = sessionary("channels", "check", name)
 
     assert answer.code == 1
     assert words in answer.line
@@ -108,22 +110,22 @@ def test_a_channel_that_is_not_there_is_explained(hansard: Program, name: str, w
     ],
 )
 def test_a_check_of_the_configuration_looks_at_every_channel_and_secret(
-    hansard: Program, text: str, said: str
+    sessionary: Program, text: str, said: str
 ) -> None:
-    hansard.home.mkdir()
-    (hansard.home / "hansard.toml").write_text(text)
+    sessionary.home.mkdir()
+    (sessionary.home / "sessionary.toml").write_text(text)
 
-    answer = hansard("config", "check")
+    answer = sessionary("config", "check")
 
     assert answer.code == 1
     assert said in answer.line
 
 
-def test_a_check_of_the_configuration_calls_nobody(hansard: Program, tmp_path: Path) -> None:
+def test_a_check_of_the_configuration_calls_nobody(sessionary: Program, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
-    hansard.home.mkdir()
-    (hansard.home / "hansard.toml").write_text(
+    sessionary.home.mkdir()
+    (sessionary.home / "sessionary.toml").write_text(
         f'[channels.telegram]\ntoken_file = "{tmp_path / "token"}"\nbase_url = "http://127.0.0.1:9"\n'
     )
 
-    assert "sound" in hansard("config", "check").out
+    assert "sound" in sessionary("config", "check").out

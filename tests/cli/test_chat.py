@@ -1,4 +1,4 @@
-"""`hansard chat`, as a person or a script calls it."""
+"""`sessionary chat`, as a person or a script calls it."""
 
 import os
 import signal
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import routing, turns
-from hansard.actions.turns import Claim
-from hansard.app.house import House, open_house
-from hansard.app.talk import Talk
-from hansard.engine.ports import Event, Step, TurnRequest
-from hansard.model.entry import message
-from hansard.model.key import key_for
-from hansard.model.turn import Lease
-from hansard.store.database import Tx
+from sessionary.actions import routing, turns
+from sessionary.actions.turns import Claim
+from sessionary.app.house import House, open_house
+from sessionary.app.talk import Talk
+from sessionary.engine.ports import Event, Step, TurnRequest
+from sessionary.model.entry import message
+from sessionary.model.key import key_for
+from sessionary.model.turn import Lease
+from sessionary.store.database import Tx
 from tests.cli.conftest import Program
 
 PATIENCE_SECONDS = 60
@@ -47,10 +47,10 @@ def slow(_: TurnRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def talking(hansard: Program) -> Program:
-    hansard.home.mkdir(mode=0o700)
-    (hansard.home / "hansard.toml").write_text(AGENTS)
-    return hansard
+def talking(sessionary: Program) -> Program:
+    sessionary.home.mkdir(mode=0o700)
+    (sessionary.home / "sessionary.toml").write_text(AGENTS)
+    return sessionary
 
 
 def test_the_reply_is_printed_also_by_an_agent_that_streams_nothing(talking: Program) -> None:
@@ -102,15 +102,15 @@ def test_a_refusal_leaves_the_conversation_as_it_is(
     assert talking("sessions", "list", "--json").out == before
 
 
-def test_a_call_that_makes_no_sense_makes_no_store(hansard: Program) -> None:
-    assert hansard("chat").code == 2
-    assert not hansard.home.exists()
+def test_a_call_that_makes_no_sense_makes_no_store(sessionary: Program) -> None:
+    assert sessionary("chat").code == 2
+    assert not sessionary.home.exists()
 
 
 def start(program: Program, *args: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "hansard", "chat", *args],
-        env={**os.environ, "HANSARD_HOME": str(program.home)},
+        [sys.executable, "-m", "sessionary", "chat", *args],
+        env={**os.environ, "SESSIONARY_HOME": str(program.home)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -148,7 +148,7 @@ def test_who_presses_ctrl_c_twice_does_not_wait_for_a_turn_elsewhere(talking: Pr
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=PATIENCE_SECONDS)
 
-    assert (process.returncode, err) == (130, "hansard: Interrupted.\n")
+    assert (process.returncode, err) == (130, "sessionary: Interrupted.\n")
 
 
 def _run_elsewhere(tx: Tx, house: House) -> Lease:

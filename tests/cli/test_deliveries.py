@@ -1,18 +1,18 @@
-"""`hansard deliveries`: what could not be delivered is seen, and gets another way out."""
+"""`sessionary deliveries`: what could not be delivered is seen, and gets another way out."""
 
 from typing import Any
 
 import pytest
 
-from hansard.actions import deliver
-from hansard.app.house import open_house
-from hansard.model.part import Text
-from hansard.model.place import Channel, Source
+from sessionary.actions import deliver
+from sessionary.app.house import open_house
+from sessionary.model.part import Text
+from sessionary.model.place import Channel, Source
 from tests.cli.conftest import Program
 
 
-def abandoned(hansard: Program, text: str = "hello", chat: str = "gone") -> str:
-    with open_house(home=str(hansard.home), create=True) as house:
+def abandoned(sessionary: Program, text: str = "hello", chat: str = "gone") -> str:
+    with open_house(home=str(sessionary.home), create=True) as house:
         given: dict[str, Any] = {"profile": house.profile, "when": house.occasion()}
         id = house.writing(
             deliver.enqueue, Channel("telegram", chat), (Text(text),), **given
@@ -22,13 +22,13 @@ def abandoned(hansard: Program, text: str = "hello", chat: str = "gone") -> str:
 
 
 @pytest.fixture
-def telegram(hansard: Program) -> Program:
+def telegram(sessionary: Program) -> Program:
     """A program with a Telegram channel, and a chat there that has talked with the agent."""
-    hansard.home.mkdir()
-    (hansard.home / "hansard.toml").write_text("[channels.telegram]\ntoken_env = 'T'\n")
-    with open_house(home=str(hansard.home), create=True) as house:
+    sessionary.home.mkdir()
+    (sessionary.home / "sessionary.toml").write_text("[channels.telegram]\ntoken_env = 'T'\n")
+    with open_house(home=str(sessionary.home), create=True) as house:
         house.session(Source("telegram", "42", user_id="7")).append("user", "hi")
-    return hansard
+    return sessionary
 
 
 def test_what_was_abandoned_is_listed_shown_and_redirected(telegram: Program) -> None:
@@ -87,7 +87,7 @@ def test_a_refusal_is_one_line(
 def test_the_doctor_names_the_command(telegram: Program) -> None:
     abandoned(telegram)
 
-    assert "hansard deliveries list --state abandoned" in telegram("doctor").out
+    assert "sessionary deliveries list --state abandoned" in telegram("doctor").out
 
 
 def test_a_beginning_that_two_deliveries_have_is_ambiguous(telegram: Program) -> None:

@@ -1,19 +1,19 @@
-"""`hansard export --as`: a session for another tool."""
+"""`sessionary export --as`: a session for another tool."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from hansard.model.handover.forms import FORMS
+from sessionary.model.handover.forms import FORMS
 from tests.cli.conftest import Program
 
 
 @pytest.fixture
-def talking(hansard: Program) -> Program:
-    hansard.append("new", "hello", "--title", "Capitals")
-    hansard.append("Capitals", "hi", "--role", "assistant")
-    return hansard
+def talking(sessionary: Program) -> Program:
+    sessionary.append("new", "hello", "--title", "Capitals")
+    sessionary.append("Capitals", "hi", "--role", "assistant")
+    return sessionary
 
 
 @pytest.mark.parametrize("tool", list(FORMS))

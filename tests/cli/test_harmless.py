@@ -15,12 +15,12 @@ STEERING += ["\u202e", "\u2066", "\u200f"]
 
 
 @pytest.fixture
-def infected(hansard: Program) -> Program:
-    hansard.append("new", EVIL, "--title", f"Evil {EVIL}", "--source", f"web{EVIL}")
-    hansard.append(hansard.ids()[0], EVIL, "--person", EVIL, "--model", EVIL)
-    hansard("projects", "add", f"Project {EVIL}")
-    hansard("sessions", "move", hansard.ids()[0], "Project owned2Jred31m back over")
-    return hansard
+def infected(sessionary: Program) -> Program:
+    sessionary.append("new", EVIL, "--title", f"Evil {EVIL}", "--source", f"web{EVIL}")
+    sessionary.append(sessionary.ids()[0], EVIL, "--person", EVIL, "--model", EVIL)
+    sessionary("projects", "add", f"Project {EVIL}")
+    sessionary("sessions", "move", sessionary.ids()[0], "Project owned2Jred31m back over")
+    return sessionary
 
 
 def assert_harmless(text: str) -> None:
@@ -91,31 +91,38 @@ def test_a_list_on_a_terminal_fits_it(infected: Program) -> None:
 
 @pytest.mark.parametrize("wish", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_a_plain_terminal_gets_nothing_but_letters(
-    hansard: Program, monkeypatch: pytest.MonkeyPatch, wish: dict[str, str]
+    sessionary: Program, monkeypatch: pytest.MonkeyPatch, wish: dict[str, str]
 ) -> None:
-    hansard.append("new", "the harbour", "--title", "Harbour")
+    sessionary.append("new", "the harbour", "--title", "Harbour")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    bold = on_a_terminal(hansard, "search", "harbour")
+    bold = on_a_terminal(sessionary, "search", "harbour")
     for name, value in wish.items():
         monkeypatch.setenv(name, value)
 
     assert "\x1b[1mHarbour\x1b[0m" in bold
-    assert_harmless(on_a_terminal(hansard, "search", "harbour"))
-    assert_harmless(on_a_terminal(hansard, "verify"))
+    assert_harmless(on_a_terminal(sessionary, "search", "harbour"))
+    assert_harmless(on_a_terminal(sessionary, "verify"))
 
 
 def on_a_terminal(program: Program, *args: str, columns: int = 80) -> str:
     """What the program writes to a terminal of its own."""
     outer, inner = pty.openpty()
     os.set_blocking(outer, True)
-    command = ["sh", "-c", f'stty cols {columns}; exec "$0" "$@"', sys.executable, "-m", "hansard"]
+    command = [
+        "sh",
+        "-c",
+        f'stty cols {columns}; exec "$0" "$@"',
+        sys.executable,
+        "-m",
+        "sessionary",
+    ]
     process = subprocess.Popen(
         [*command, *args],
         stdin=inner,
         stdout=inner,
         stderr=inner,
-        env={**os.environ, "HANSARD_HOME": str(program.home)},
+        env={**os.environ, "SESSIONARY_HOME": str(program.home)},
     )
     os.close(inner)
     pieces = []

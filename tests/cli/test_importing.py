@@ -1,4 +1,4 @@
-"""`hansard import`: what is on a machine, and how it comes over."""
+"""`sessionary import`: what is on a machine, and how it comes over."""
 
 import os
 import signal
@@ -39,51 +39,53 @@ def a_session(home: Path, *, days: float) -> Tape:
     return tape
 
 
-def test_without_arguments_it_says_what_is_on_the_machine(hansard: Program, machine: Path) -> None:
-    told = hansard("import")
-    found = hansard("import", "--json").json["items"]
+def test_without_arguments_it_says_what_is_on_the_machine(
+    sessionary: Program, machine: Path
+) -> None:
+    told = sessionary("import")
+    found = sessionary("import", "--json").json["items"]
 
-    assert "hansard import --all" in told.out
+    assert "sessionary import --all" in told.out
     assert "Claude Code will delete 1 new file within a week, the first in 4 days." in told.out
     assert [(each["tool"], each["units"], each["new_units"]) for each in found] == [
         ("claude-code", 1, 1),
         ("codex", 1, 1),
     ]
     assert found[0]["expiring"] == 1
-    assert not hansard.home.exists()
+    assert not sessionary.home.exists()
 
 
-def test_all_of_it_is_imported_once(hansard: Program, machine: Path) -> None:
-    looked = hansard("import", "--all", "--dry-run")
-    assert not hansard.home.exists()
-    first = hansard("import", "--all", "--json").json
-    again = hansard("import", "--all", "--json").json
-    told = hansard("import")
+def test_all_of_it_is_imported_once(sessionary: Program, machine: Path) -> None:
+    looked = sessionary("import", "--all", "--dry-run")
+    assert not sessionary.home.exists()
+    first = sessionary("import", "--all", "--json").json
+    again = sessionary("import", "--all", "--json").json
+    told = sessionary("import")
 
     assert "1 session would be added: 2 messages read. Nothing was changed." in looked.out
     assert (first["added"], first["messages"]) == (2, 3)
     assert (again["added"], again["extended"], again["messages"]) == (0, 0, 0)
     assert "All of it is here already." in told.out
-    assert len(hansard.ids()) == 2
+    assert len(sessionary.ids()) == 2
 
 
-def test_a_source_or_a_path_is_enough(hansard: Program, machine: Path, tmp_path: Path) -> None:
+def test_a_source_or_a_path_is_enough(sessionary: Program, machine: Path, tmp_path: Path) -> None:
     tape = a_session(tmp_path / "elsewhere", days=3)
 
-    by_path = hansard("import", str(tape.path), "--json").json
-    by_name = hansard("import", "codex", "--json").json
-    both = hansard("import", "claude-code", str(tmp_path / "elsewhere"), "--json").json
+    by_path = sessionary("import", str(tape.path), "--json").json
+    by_name = sessionary("import", "codex", "--json").json
+    both = sessionary("import", "claude-code", str(tmp_path / "elsewhere"), "--json").json
 
     assert [each["tool"] for each in by_path["tools"]] == ["claude-code"]
     assert (by_path["added"], by_name["added"], both["added"]) == (1, 1, 0)
 
 
-def test_what_could_not_be_read_is_told_with_its_place(hansard: Program, machine: Path) -> None:
+def test_what_could_not_be_read_is_told_with_its_place(sessionary: Program, machine: Path) -> None:
     tape = a_session(machine, days=2)
     with tape.path.open("ab") as file:
         file.write(b'{"broken\n')
 
-    answer = hansard("import", "claude-code")
+    answer = sessionary("import", "claude-code")
 
     assert answer.code == 0
     assert f"{tape.path}: line 3: not JSON" in answer.out
@@ -105,30 +107,30 @@ def test_what_could_not_be_read_is_told_with_its_place(hansard: Program, machine
     ],
 )
 def test_a_mistake_is_explained(
-    hansard: Program, machine: Path, tmp_path: Path, words: list[str], said: str
+    sessionary: Program, machine: Path, tmp_path: Path, words: list[str], said: str
 ) -> None:
     (tmp_path / "NOTES").write_text("dear diary\n")
     os.mkfifo(tmp_path / "PIPE")
     given = [str(tmp_path / word) if word.isupper() else word for word in words]
 
-    answer = hansard("import", *given)
+    answer = sessionary("import", *given)
 
     assert answer.code != 0
     assert said in answer.line
 
 
 def test_the_store_is_not_read_by_whatever_name(
-    hansard: Program, machine: Path, tmp_path: Path
+    sessionary: Program, machine: Path, tmp_path: Path
 ) -> None:
-    hansard.append("new", "hello")
+    sessionary.append("new", "hello")
     linked, pointed = tmp_path / "linked.jsonl", tmp_path / "pointed.jsonl"
-    os.link(hansard.database, linked)
-    pointed.symlink_to(hansard.database)
+    os.link(sessionary.database, linked)
+    pointed.symlink_to(sessionary.database)
 
     answers = [
-        hansard("import", str(linked)),
-        hansard("import", "claude-code", str(pointed)),
-        hansard("import", "codex", str(hansard.home)),
+        sessionary("import", str(linked)),
+        sessionary("import", "claude-code", str(pointed)),
+        sessionary("import", "codex", str(sessionary.home)),
     ]
 
     assert [answer.code for answer in answers] == [1, 1, 1]
@@ -137,10 +139,10 @@ def test_the_store_is_not_read_by_whatever_name(
     assert "The store itself is in" in answers[2].line
 
 
-def test_it_goes_on_importing_until_it_is_told_to_stop(hansard: Program, machine: Path) -> None:
+def test_it_goes_on_importing_until_it_is_told_to_stop(sessionary: Program, machine: Path) -> None:
     watching = subprocess.Popen(
-        [sys.executable, "-m", "hansard", "import", "claude-code", "--watch"],
-        env={**os.environ, "HANSARD_HOME": str(hansard.home)},
+        [sys.executable, "-m", "sessionary", "import", "claude-code", "--watch"],
+        env={**os.environ, "SESSIONARY_HOME": str(sessionary.home)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -160,49 +162,49 @@ def test_it_goes_on_importing_until_it_is_told_to_stop(hansard: Program, machine
     assert "1 extended: 1 new message" in third
     assert watching.returncode == 0
     assert "Stopped; what was read is here." in told
-    assert len(hansard.ids()) == 2
+    assert len(sessionary.ids()) == 2
 
 
 def test_a_place_without_any_of_a_tools_records_is_said_to_have_none(
-    hansard: Program, tmp_path: Path
+    sessionary: Program, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
 
-    told = hansard("import", "goose", str(tmp_path / "empty"))
+    told = sessionary("import", "goose", str(tmp_path / "empty"))
 
     assert told.code == 1
     assert f"There is no record of Goose in {tmp_path / 'empty'}; nothing was" in told.line
 
 
 def test_a_fault_names_its_file_once(
-    hansard: Program, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sessionary: Program, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = tmp_path / "goose" / "sessions.db"
     database.parent.mkdir()
     database.write_bytes(b"SQLite format 3\x00" + b"\x00" * 5_000)
 
-    told = hansard("import", "goose", str(database.parent))
+    told = sessionary("import", "goose", str(database.parent))
 
     assert told.code == 1
     assert told.err.count(str(database)) == 1
 
 
 def test_a_file_of_another_tool_is_refused_and_said_to_be_whose_it_is(
-    hansard: Program, machine: Path
+    sessionary: Program, machine: Path
 ) -> None:
     [rollout] = (machine / ".codex").rglob("rollout-*")
 
-    file = hansard("import", "claude-code", str(rollout))
-    folder = hansard("import", "claude-code", str(machine / ".codex"))
+    file = sessionary("import", "claude-code", str(rollout))
+    folder = sessionary("import", "claude-code", str(machine / ".codex"))
 
     assert (file.code, folder.code) == (1, 1)
     assert f"{rollout} is a record of Codex, not of Claude Code; nothing was imported." in file.line
-    assert f"hansard import codex {rollout}" in file.line
+    assert f"sessionary import codex {rollout}" in file.line
     assert "it has files of other tools: 1 of Codex." in folder.line
 
 
 def test_a_folder_of_several_tools_is_read_as_what_it_is(
-    hansard: Program, machine: Path, tmp_path: Path
+    sessionary: Program, machine: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "mixed"
     folder.mkdir()
@@ -210,23 +212,25 @@ def test_a_folder_of_several_tools_is_read_as_what_it_is(
         path.rename(folder / path.name)
     (folder / "junk.jsonl").write_text('{"event":"start"}\n' * 100)
 
-    told = hansard("import", str(folder))
-    shown = hansard("import", str(folder), "--json").json
+    told = sessionary("import", str(folder))
+    shown = sessionary("import", str(folder), "--json").json
 
     assert told.code == 0
     assert "Claude Code: 1 session added, 0 extended: 2 new messages." in told.out
     assert "Codex: 1 session added, 0 extended: 1 new message." in told.out
     assert f"1 file in {folder} left alone, no record of a known tool: junk.jsonl" in told.out
     assert shown["unknown"] == [{"place": str(folder), "count": 1, "names": ["junk.jsonl"]}]
-    assert len(hansard.ids()) == 2
+    assert len(sessionary.ids()) == 2
 
 
-def test_a_record_that_brings_nothing_says_so_and_fails(hansard: Program, tmp_path: Path) -> None:
+def test_a_record_that_brings_nothing_says_so_and_fails(
+    sessionary: Program, tmp_path: Path
+) -> None:
     path = tmp_path / f"{new_uuid()}.jsonl"
     path.write_text('{"type":"teleported-from","sessionId":"s","remoteSessionId":"r"}\n')
 
-    first = hansard("import", str(path))
-    again = hansard("import", str(path), "--json")
+    first = sessionary("import", str(path))
+    again = sessionary("import", str(path), "--json")
 
     assert (first.code, again.code) == (1, 1)
     assert (
@@ -235,11 +239,11 @@ def test_a_record_that_brings_nothing_says_so_and_fails(hansard: Program, tmp_pa
     assert again.json["tools"][0]["omissions"] == [
         {"unit": str(path), "reason": "nothing in it is part of a conversation"}
     ]
-    assert hansard.ids() == []
+    assert sessionary.ids() == []
 
 
 def test_a_place_that_may_not_be_read_is_told_and_holds_up_no_other(
-    hansard: Program, machine: Path
+    sessionary: Program, machine: Path
 ) -> None:
     closed = machine / ".claude" / "projects"
     index = machine / ".codex" / "session_index.jsonl"
@@ -247,10 +251,10 @@ def test_a_place_that_may_not_be_read_is_told_and_holds_up_no_other(
     index.chmod(0)
     closed.chmod(0)
     try:
-        looked = hansard.run("import", preexec_fn=obey_permissions)
-        told = hansard.run("import", "--all", preexec_fn=obey_permissions)
-        alone = hansard.run("import", "claude-code", preexec_fn=obey_permissions)
-        dry = hansard.run("import", "--all", "--dry-run", preexec_fn=obey_permissions)
+        looked = sessionary.run("import", preexec_fn=obey_permissions)
+        told = sessionary.run("import", "--all", preexec_fn=obey_permissions)
+        alone = sessionary.run("import", "claude-code", preexec_fn=obey_permissions)
+        dry = sessionary.run("import", "--all", "--dry-run", preexec_fn=obey_permissions)
     finally:
         closed.chmod(0o700)
 
@@ -260,16 +264,16 @@ def test_a_place_that_may_not_be_read_is_told_and_holds_up_no_other(
     assert "Codex: 1 session added" in told.out
     assert alone.code == 1
     assert f"{closed} cannot be read (Permission denied)" in alone.line
-    assert hansard("import", "--all", "--json").json["added"] == 1
+    assert sessionary("import", "--all", "--json").json["added"] == 1
 
 
-def test_a_folder_that_may_not_be_read_is_told(hansard: Program, machine: Path) -> None:
+def test_a_folder_that_may_not_be_read_is_told(sessionary: Program, machine: Path) -> None:
     """Whoever calls a tool as root leaves such folders behind."""
     closed = machine / ".claude" / "projects" / "-root"
     closed.mkdir(mode=0)
 
-    told = hansard.run("import", "--all", preexec_fn=obey_permissions)
-    found = hansard.run("import", "claude-code", "--json", preexec_fn=obey_permissions)
+    told = sessionary.run("import", "--all", preexec_fn=obey_permissions)
+    found = sessionary.run("import", "claude-code", "--json", preexec_fn=obey_permissions)
 
     assert told.code == found.code == 0
     assert f"{closed}: it cannot be read (Permission denied); it was left alone" in told.out
@@ -278,14 +282,14 @@ def test_a_folder_that_may_not_be_read_is_told(hansard: Program, machine: Path) 
 
 
 def test_a_file_that_may_not_be_read_is_told_and_read_when_it_may(
-    hansard: Program, machine: Path
+    sessionary: Program, machine: Path
 ) -> None:
     tape = a_session(machine, days=1)
     tape.path.chmod(0)
 
-    told = hansard.run("import", "--all", preexec_fn=obey_permissions)
+    told = sessionary.run("import", "--all", preexec_fn=obey_permissions)
     tape.path.chmod(0o600)
-    later = hansard("import", "--all", "--json").json
+    later = sessionary("import", "--all", "--json").json
 
     assert told.code == 0
     assert f"{tape.path} cannot be read (Permission denied); it was left alone." in told.out
@@ -294,10 +298,10 @@ def test_a_file_that_may_not_be_read_is_told_and_read_when_it_may(
 
 
 def test_a_file_that_ends_in_rubbish_says_that_some_of_it_was_imported(
-    hansard: Program, tmp_path: Path
+    sessionary: Program, tmp_path: Path
 ) -> None:
-    hansard.append("new", "hello", "--title", "Capitals")
-    lines = hansard("export", "--all").out
+    sessionary.append("new", "hello", "--title", "Capitals")
+    lines = sessionary("export", "--all").out
     (tmp_path / "half.jsonl").write_text(lines + "rubbish\n")
     (tmp_path / "none.jsonl").write_text(lines.partition("\n")[0] + "\nrubbish\n")
     elsewhere = Program(tmp_path / "elsewhere")
@@ -312,14 +316,14 @@ def test_a_file_that_ends_in_rubbish_says_that_some_of_it_was_imported(
 
 
 def test_an_imported_session_says_its_tool_folder_and_branch(
-    hansard: Program, machine: Path
+    sessionary: Program, machine: Path
 ) -> None:
-    hansard("import", "codex")
-    [id] = hansard.ids()
+    sessionary("import", "codex")
+    [id] = sessionary.ids()
 
-    shown = hansard("sessions", "show", id)
+    shown = sessionary("sessions", "show", id)
     told = [
-        hansard("sessions", "show", id, *more, "--json").json["session"]
+        sessionary("sessions", "show", id, *more, "--json").json["session"]
         for more in ((), ("--all",), ("--raw",))
     ]
 
@@ -330,7 +334,7 @@ def test_an_imported_session_says_its_tool_folder_and_branch(
 
 
 def test_an_answer_that_may_still_grow_is_told_with_the_time_to_come_again(
-    hansard: Program, machine: Path
+    sessionary: Program, machine: Path
 ) -> None:
     rollout = Rollout(machine / ".codex")
     rollout.turn("And bed 5?")
@@ -338,8 +342,8 @@ def test_an_answer_that_may_still_grow_is_told_with_the_time_to_come_again(
     path = rollout.write()
     os.utime(path)
 
-    told = hansard("import", "codex")
-    shown = hansard("import", "codex", "--json").json["tools"][0]
+    told = sessionary("import", "codex")
+    shown = sessionary("import", "codex", "--json").json["tools"][0]
 
     when = datetime.fromtimestamp(path.stat().st_mtime).astimezone() + timedelta(minutes=3)
     assert (

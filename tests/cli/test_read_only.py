@@ -30,11 +30,11 @@ def locked(program: Program) -> Iterator[None]:
 
 
 @pytest.fixture(params=["with an index", "without an index"])
-def filled(hansard: Program, request: pytest.FixtureRequest) -> Program:
-    hansard.append("new", "the harbour is closed", "--title", "Harbours")
+def filled(sessionary: Program, request: pytest.FixtureRequest) -> Program:
+    sessionary.append("new", "the harbour is closed", "--title", "Harbours")
     if request.param == "with an index":
-        assert hansard("search", "harbour").code == 0
-    return hansard
+        assert sessionary("search", "harbour").code == 0
+    return sessionary
 
 
 def test_what_is_there_can_be_listed_shown_searched_and_exported(filled: Program) -> None:
@@ -61,10 +61,10 @@ def test_a_server_serves_reads_and_refuses_writes(filled: Program) -> None:
 
     with locked(filled):
         process = subprocess.Popen(
-            [sys.executable, "-m", "hansard", "serve", "--port", "0", "--json"],
+            [sys.executable, "-m", "sessionary", "serve", "--port", "0", "--json"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "HANSARD_HOME": str(filled.home)},
+            env={**os.environ, "SESSIONARY_HOME": str(filled.home)},
             preexec_fn=obey_permissions,  # noqa: PLW1509  # nothing else runs in this process
         )
         try:
@@ -84,7 +84,7 @@ def test_a_server_serves_reads_and_refuses_writes(filled: Program) -> None:
     assert found[1]["total"] >= 1
     status, problem = refused
     assert (status, problem["committed"]) == (503, "no")
-    assert problem["type"] == "urn:hansard:problem:store-read-only"
+    assert problem["type"] == "urn:sessionary:problem:store-read-only"
     assert process.returncode == 0
     # Nothing was begun that would fail every second.
     assert log.decode().count("cannot be written to") == 1

@@ -17,15 +17,15 @@ CAP_DAC_READ_SEARCH = 2
 
 
 @pytest.fixture
-def filled(hansard: Program) -> Program:
-    hansard.append("new", "hello", "--title", "Capitals")
-    hansard.append("new", "hello", "--title", "Rivers")
-    return hansard
+def filled(sessionary: Program) -> Program:
+    sessionary.append("new", "hello", "--title", "Capitals")
+    sessionary.append("new", "hello", "--title", "Rivers")
+    return sessionary
 
 
-def digest(hansard: Program) -> str:
+def digest(sessionary: Program) -> str:
     """All that the store says, to be compared."""
-    return hansard("export", "--all").out
+    return sessionary("export", "--all").out
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_refusal_is_one_line_and_changes_nothing(
     program = filled("sessions", *args, "--json")
 
     assert (people.code, people.out) == (code, "")
-    assert people.line.startswith("hansard: ")
+    assert people.line.startswith("sessionary: ")
     assert says in people.line
     assert program.code == code
     assert set(program.json["error"]) == {"type", "message", "committed"}
@@ -88,22 +88,22 @@ def test_a_refusal_is_one_line_and_changes_nothing(
     ],
 )
 def test_what_only_reads_makes_no_store_and_says_how_to_begin_one(
-    hansard: Program, args: list[str]
+    sessionary: Program, args: list[str]
 ) -> None:
-    answer = hansard(*args)
+    answer = sessionary(*args)
 
     assert answer.code == 3
     assert "There is no store at" in answer.line
-    assert "Begin one with: hansard sessions append new" in answer.line
-    assert not hansard.home.exists()
+    assert "Begin one with: sessionary sessions append new" in answer.line
+    assert not sessionary.home.exists()
 
 
 def test_a_database_in_a_directory_that_is_not_there_is_refused(
-    hansard: Program, tmp_path: Path
+    sessionary: Program, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'missing' / 'h.db'}"
 
-    answer = hansard("sessions", "append", "new", "hi", "--database", url)
+    answer = sessionary("sessions", "append", "new", "hi", "--database", url)
 
     assert answer.code == 1
     assert "There is no directory" in answer.line
@@ -112,22 +112,22 @@ def test_a_database_in_a_directory_that_is_not_there_is_refused(
 
 @pytest.mark.parametrize("command", [["list"], ["append", "new", "hi"]])
 def test_a_file_that_is_no_database_is_left_as_it_is(
-    hansard: Program, tmp_path: Path, command: list[str]
+    sessionary: Program, tmp_path: Path, command: list[str]
 ) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("these are my notes\n" * 100)
     before = file.read_bytes()
 
-    answer = hansard("sessions", *command, "--database", str(file))
+    answer = sessionary("sessions", *command, "--database", str(file))
 
     assert answer.code == 1
-    assert "is not a Hansard store; it was left as it is" in answer.line
+    assert "is not a Sessionary store; it was left as it is" in answer.line
     assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize("command", [["list"], ["append", "new", "hi"]])
 def test_the_database_of_another_program_is_left_as_it_is(
-    hansard: Program, tmp_path: Path, command: list[str]
+    sessionary: Program, tmp_path: Path, command: list[str]
 ) -> None:
     file = tmp_path / "other.db"
     other = sqlite3.connect(file)
@@ -136,15 +136,15 @@ def test_the_database_of_another_program_is_left_as_it_is(
     other.close()
     before = file.read_bytes()
 
-    answer = hansard("sessions", *command, "--database", str(file))
+    answer = sessionary("sessions", *command, "--database", str(file))
 
     assert answer.code == 1
-    assert "not a Hansard store" in answer.line
+    assert "not a Sessionary store" in answer.line
     assert file.read_bytes() == before
 
 
-def test_an_unknown_kind_of_database_is_refused(hansard: Program) -> None:
-    answer = hansard("sessions", "list", "--database", "mysql://localhost/x")
+def test_an_unknown_kind_of_database_is_refused(sessionary: Program) -> None:
+    answer = sessionary("sessions", "list", "--database", "mysql://localhost/x")
 
     assert answer.code == 1
     assert "use sqlite:///path or postgresql://" in answer.line
@@ -160,11 +160,13 @@ def test_a_store_of_a_newer_program_is_left_as_it_is(filled: Program) -> None:
         answer = filled("sessions", *command)
 
         assert answer.code == 1
-        assert "made by a newer Hansard (it has 9999_future); it was left as it is" in answer.line
+        assert (
+            "made by a newer Sessionary (it has 9999_future); it was left as it is" in answer.line
+        )
 
 
 def test_a_store_that_is_gone_is_not_made_anew(filled: Program) -> None:
-    for file in filled.home.glob("hansard.db*"):
+    for file in filled.home.glob("sessionary.db*"):
         if not file.name.endswith("-identity"):
             file.unlink()
 
@@ -263,19 +265,19 @@ def test_a_full_disk_refuses_the_write_and_reading_goes_on(filled: Program) -> N
 
 
 def test_an_unexpected_failure_is_one_line_and_a_traceback_only_with_debug(
-    hansard: Program, tmp_path: Path
+    sessionary: Program, tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import hansard.cli.serve as s\n"
+        "import sessionary.cli.serve as s\n"
         "def boom(*a, **k): raise RuntimeError('boom \\x1b[31m')\n"
         "s.shown_url = boom\n"
     )
     environ = {"PYTHONPATH": str(tmp_path)}
 
-    quiet = hansard.run("serve", "--json", environ=environ)
-    loud = hansard.run("serve", "--debug", environ=environ)
+    quiet = sessionary.run("serve", "--json", environ=environ)
+    loud = sessionary.run("serve", "--debug", environ=environ)
 
     assert quiet.code == loud.code == 1
-    assert "fault of Hansard, not yours (RuntimeError: boom \u241b[31m)" in quiet.line
+    assert "fault of Sessionary, not yours (RuntimeError: boom \u241b[31m)" in quiet.line
     assert quiet.json["error"]["type"] == "our-fault"
     assert "Traceback" in loud.err

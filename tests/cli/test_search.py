@@ -1,10 +1,10 @@
-"""`hansard search`: what a person reads, what a program reads, and what is said beside."""
+"""`sessionary search`: what a person reads, what a program reads, and what is said beside."""
 
 from pathlib import Path
 
 import pytest
 
-from hansard.app.house import open_house
+from sessionary.app.house import open_house
 from tests.cli.conftest import Program
 from tests.cli.test_start import loaded
 
@@ -12,14 +12,14 @@ HIT = {"session", "id", "seq", "role", "snippet", "text", "at", "score", "before
 
 
 @pytest.fixture
-def fruit(hansard: Program) -> Program:
-    hansard.append("new", "where does a pineapple grow?", "--title", "Fruit")
-    hansard.append("Fruit", "In the tropics.", "--role", "assistant")
-    with open_house(home=str(hansard.home)) as house:
+def fruit(sessionary: Program) -> Program:
+    sessionary.append("new", "where does a pineapple grow?", "--title", "Fruit")
+    sessionary.append("Fruit", "In the tropics.", "--role", "assistant")
+    with open_house(home=str(sessionary.home)) as house:
         result = {"type": "tool_result", "call_id": "c", "content": "pineapple: 3 results"}
         house.find("Fruit").append("tool", [result])
-    hansard.append("new", "a pineapple \x1b[31mred\x1b[0m \u202egnirts", "--title", "Colours")
-    return hansard
+    sessionary.append("new", "a pineapple \x1b[31mred\x1b[0m \u202egnirts", "--title", "Colours")
+    return sessionary
 
 
 def test_a_hit_shows_session_words_and_how_to_read_on(fruit: Program) -> None:
@@ -28,7 +28,7 @@ def test_a_hit_shows_session_words_and_how_to_read_on(fruit: Program) -> None:
     first, second, third, *_ = answer.out.splitlines()
     assert first.startswith("Fruit  terminal, ")
     assert second == "  assistant: In the ⟦tropics⟧."
-    assert third.startswith("  hansard sessions show ")
+    assert third.startswith("  sessionary sessions show ")
     shown = fruit(*third.split()[1:])
     assert "In the tropics." in shown.out
     assert answer.err == "1 hit: tropics.\n"
@@ -91,9 +91,9 @@ def test_options_narrow(fruit: Program) -> None:
     assert fruit("search", "pineapple", "--session", "Nobody").code == 3
 
 
-def test_a_search_never_makes_a_store(hansard: Program) -> None:
-    assert hansard("search", "anything").code == 3
-    assert not hansard.home.exists()
+def test_a_search_never_makes_a_store(sessionary: Program) -> None:
+    assert sessionary("search", "anything").code == 3
+    assert not sessionary.home.exists()
 
 
 def test_a_damaged_index_is_seen_and_made_again(fruit: Program) -> None:
@@ -119,4 +119,4 @@ def test_a_search_loads_nothing_that_it_does_not_use(fruit: Program) -> None:
     unwanted = {"asyncio", "fastapi", "psycopg", "pydantic_ai", "genai_prices", "uvicorn", "rich"}
 
     assert loaded(fruit, "search", "pineapple") & unwanted == set()
-    assert "hansard.model.words" not in loaded(fruit, "sessions", "list")
+    assert "sessionary.model.words" not in loaded(fruit, "sessions", "list")

@@ -8,11 +8,11 @@ from tests.model.test_secret import SECRETS
 KEY = SECRETS["GitHub token"]
 
 
-def test_a_secret_is_found_and_shown_only_in_part(hansard: Program) -> None:
-    hansard.append("new", f"my token is {KEY}", "--title", "Deploy")
-    hansard.append("new", "nothing here", "--title", "Other")
+def test_a_secret_is_found_and_shown_only_in_part(sessionary: Program) -> None:
+    sessionary.append("new", f"my token is {KEY}", "--title", "Deploy")
+    sessionary.append("new", "nothing here", "--title", "Other")
 
-    told, items = hansard("scan-secrets"), hansard("scan-secrets", "--json").json["items"]
+    told, items = sessionary("scan-secrets"), sessionary("scan-secrets", "--json").json["items"]
 
     assert told.code == 0
     assert "GitHub token" in told.out
@@ -20,23 +20,23 @@ def test_a_secret_is_found_and_shown_only_in_part(hansard: Program) -> None:
     assert [(item["seq"], item["role"], item["kind"]) for item in items] == [
         (1, "user", "GitHub token")
     ]
-    assert hansard("scan-secrets", "Other").line == "Nothing that looks like a secret was found."
+    assert sessionary("scan-secrets", "Other").line == "Nothing that looks like a secret was found."
 
 
-def test_an_export_can_leave_secrets_out(hansard: Program) -> None:
-    hansard.append("new", f"my token is {KEY}", "--title", "Deploy")
+def test_an_export_can_leave_secrets_out(sessionary: Program) -> None:
+    sessionary.append("new", f"my token is {KEY}", "--title", "Deploy")
 
     for form in ("jsonl", "md", "html"):
-        plain = hansard("export", "Deploy", "--format", form).out
-        masked = hansard("export", "Deploy", "--format", form, "--mask-secrets").out
+        plain = sessionary("export", "Deploy", "--format", form).out
+        masked = sessionary("export", "Deploy", "--format", form, "--mask-secrets").out
         assert KEY in plain
         assert KEY not in masked
         assert "[secret]" in masked
 
 
-def test_what_was_masked_can_be_imported(hansard: Program, tmp_path: Path) -> None:
-    hansard.append("new", f"my token is {KEY}", "--title", "Deploy")
-    given_away = hansard("export", "Deploy", "--mask-secrets").out.encode()
+def test_what_was_masked_can_be_imported(sessionary: Program, tmp_path: Path) -> None:
+    sessionary.append("new", f"my token is {KEY}", "--title", "Deploy")
+    given_away = sessionary("export", "Deploy", "--mask-secrets").out.encode()
     other = Program(tmp_path / "other")
     other.home.mkdir()
 

@@ -1,4 +1,4 @@
-"""`hansard serve`, as a process of its own."""
+"""`sessionary serve`, as a process of its own."""
 
 import json
 import os
@@ -24,10 +24,10 @@ def serving(
     """A server on a free port, and what it says of itself."""
     limited = [] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
     process = subprocess.Popen(
-        [*limited, sys.executable, "-m", "hansard", "serve", "--port", "0", "--json", *args],
+        [*limited, sys.executable, "-m", "sessionary", "serve", "--port", "0", "--json", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "HANSARD_HOME": str(program.home)},
+        env={**os.environ, "SESSIONARY_HOME": str(program.home)},
     )
     assert process.stdout is not None
     try:
@@ -47,11 +47,11 @@ def get(address: str, path: str, token: str | None = None) -> tuple[int, Any]:
         return error.code, json.loads(error.read() or b"null")
 
 
-def test_it_answers_who_has_a_token_and_nobody_else(hansard: Program) -> None:
-    token = hansard("tokens", "add", "--json").json["token"]
-    hansard.append("new", "hello", "--title", "Capitals")
+def test_it_answers_who_has_a_token_and_nobody_else(sessionary: Program) -> None:
+    token = sessionary("tokens", "add", "--json").json["token"]
+    sessionary.append("new", "hello", "--title", "Capitals")
 
-    with serving(hansard) as (_, said):
+    with serving(sessionary) as (_, said):
         refused = get(said["address"], "/api/v1/sessions")
         listed = get(said["address"], "/api/v1/sessions", token)
 
@@ -59,8 +59,8 @@ def test_it_answers_who_has_a_token_and_nobody_else(hansard: Program) -> None:
     assert [item["title"] for item in listed[1]["items"]] == ["Capitals"]
 
 
-def test_it_ends_when_it_is_asked_to(hansard: Program) -> None:
-    with serving(hansard) as (process, _):
+def test_it_ends_when_it_is_asked_to(sessionary: Program) -> None:
+    with serving(sessionary) as (process, _):
         process.send_signal(signal.SIGTERM)
         code = process.wait(timeout=60)
 
@@ -69,28 +69,28 @@ def test_it_ends_when_it_is_asked_to(hansard: Program) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1"])
 def test_it_refuses_an_address_that_others_reach_without_a_password(
-    hansard: Program, host: str
+    sessionary: Program, host: str
 ) -> None:
-    answer = hansard("serve", "--host", host, "--port", "0")
+    answer = sessionary("serve", "--host", host, "--port", "0")
 
     assert answer.code == 1
-    assert "hansard password set" in answer.line
+    assert "sessionary password set" in answer.line
 
 
-def test_it_names_a_channel_that_it_does_not_know(hansard: Program) -> None:
-    hansard.home.mkdir()
-    (hansard.home / "hansard.toml").write_text("[channels.telegraph]\n")
+def test_it_names_a_channel_that_it_does_not_know(sessionary: Program) -> None:
+    sessionary.home.mkdir()
+    (sessionary.home / "sessionary.toml").write_text("[channels.telegraph]\n")
 
-    answer = hansard("serve", "--port", "0")
+    answer = sessionary("serve", "--port", "0")
 
     assert answer.code == 1
     assert "telegraph" in answer.line
 
 
-def test_a_link_from_the_command_line_lets_a_browser_in_once(hansard: Program) -> None:
-    hansard.append("new", "hello")
-    with serving(hansard) as (_, said):
-        answer = hansard("password", "link", "--address", said["address"], "--json")
+def test_a_link_from_the_command_line_lets_a_browser_in_once(sessionary: Program) -> None:
+    sessionary.append("new", "hello")
+    with serving(sessionary) as (_, said):
+        answer = sessionary("password", "link", "--address", said["address"], "--json")
         link = answer.json["login_link"]
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
 
@@ -106,10 +106,10 @@ def test_a_link_from_the_command_line_lets_a_browser_in_once(hansard: Program) -
     assert again.value.code == 403
 
 
-def test_a_flood_of_connections_does_not_use_up_the_files(hansard: Program) -> None:
-    hansard.append("new", "hello")
+def test_a_flood_of_connections_does_not_use_up_the_files(sessionary: Program) -> None:
+    sessionary.append("new", "hello")
     with ExitStack() as ending:
-        process, said = ending.enter_context(serving(hansard, files=400))
+        process, said = ending.enter_context(serving(sessionary, files=400))
         for _ in range(600):
             flooding = ending.enter_context(socket.socket())
             flooding.setblocking(False)

@@ -5,8 +5,8 @@ import pytest
 from tests.cli.conftest import Program
 
 
-def test_a_first_message_makes_a_private_home_and_a_session(hansard: Program) -> None:
-    made = hansard.append("new", "hello")
+def test_a_first_message_makes_a_private_home_and_a_session(sessionary: Program) -> None:
+    made = sessionary.append("new", "hello")
 
     assert made == {
         "id": f"{made['session_id']}-1",
@@ -14,56 +14,58 @@ def test_a_first_message_makes_a_private_home_and_a_session(hansard: Program) ->
         "seq": 1,
         "repeated": False,
     }
-    assert hansard.home.stat().st_mode & 0o777 == 0o700
-    assert hansard.database.stat().st_mode & 0o777 == 0o600
+    assert sessionary.home.stat().st_mode & 0o777 == 0o700
+    assert sessionary.database.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_message_is_appended_by_title_by_id_and_by_the_beginning_of_an_id(
-    hansard: Program,
+    sessionary: Program,
 ) -> None:
-    first = hansard.append("new", "one", "--title", "Capitals")
+    first = sessionary.append("new", "one", "--title", "Capitals")
 
     seqs = [
-        hansard.append(ref, "more")["seq"]
+        sessionary.append(ref, "more")["seq"]
         for ref in ("Capitals", first["session_id"], first["session_id"][:20])
     ]
 
     assert seqs == [2, 3, 4]
 
 
-def test_the_same_idempotency_key_twice_adds_one_message(hansard: Program) -> None:
-    first = hansard.append("new", "hello", "--idempotency-key", "k")
-    again = hansard.append("new", "hello", "--idempotency-key", "k")
+def test_the_same_idempotency_key_twice_adds_one_message(sessionary: Program) -> None:
+    first = sessionary.append("new", "hello", "--idempotency-key", "k")
+    again = sessionary.append("new", "hello", "--idempotency-key", "k")
 
     assert (again["id"], again["repeated"]) == (first["id"], True)
-    assert hansard.ids() == [first["session_id"]]
+    assert sessionary.ids() == [first["session_id"]]
 
 
-def test_text_comes_from_standard_input_byte_for_byte(hansard: Program) -> None:
+def test_text_comes_from_standard_input_byte_for_byte(sessionary: Program) -> None:
     text = "two\nlines, \u00e9\u4e2d\U0001f600 \x1b[31m\n"
-    made = hansard("sessions", "append", "new", "-", "--json", stdin=text.encode()).json
+    made = sessionary("sessions", "append", "new", "-", "--json", stdin=text.encode()).json
 
-    shown = hansard("sessions", "show", made["session_id"], "--json").json
+    shown = sessionary("sessions", "show", made["session_id"], "--json").json
 
     assert shown["items"][0]["text"] == text
 
 
-def test_text_that_begins_with_a_dash_follows_two(hansard: Program) -> None:
-    made = hansard("sessions", "append", "new", "--json", "--", "--limit").json
+def test_text_that_begins_with_a_dash_follows_two(sessionary: Program) -> None:
+    made = sessionary("sessions", "append", "new", "--json", "--", "--limit").json
 
-    assert hansard("sessions", "show", made["session_id"], "--json").json["items"][0]["text"] == (
-        "--limit"
-    )
+    assert sessionary("sessions", "show", made["session_id"], "--json").json["items"][0][
+        "text"
+    ] == ("--limit")
 
 
-def test_tokens_of_an_append_are_in_the_usage_report(hansard: Program) -> None:
-    hansard.append(
+def test_tokens_of_an_append_are_in_the_usage_report(sessionary: Program) -> None:
+    sessionary.append(
         "new", "hi", "--role", "assistant", "--model", "gpt-5-mini", "--output-tokens", "7"
     )
-    hansard.append("new", "hi", "--role", "assistant", "--model", "no-such-model")
+    sessionary.append("new", "hi", "--role", "assistant", "--model", "no-such-model")
 
-    rows = {row["group"]: row for row in hansard("usage", "--by", "model", "--json").json["items"]}
-    people = hansard("usage", "--by", "model")
+    rows = {
+        row["group"]: row for row in sessionary("usage", "--by", "model", "--json").json["items"]
+    }
+    people = sessionary("usage", "--by", "model")
 
     assert rows["gpt-5-mini"]["output_tokens"] == 7
     assert rows["gpt-5-mini"]["cost_microusd"] > 0
@@ -71,79 +73,83 @@ def test_tokens_of_an_append_are_in_the_usage_report(hansard: Program) -> None:
     assert "1 of 2 calls (50%) have no known price" in people.err
 
 
-def test_a_list_has_the_newest_first_and_pages_by_cursor(hansard: Program) -> None:
-    ids = [hansard.append("new", f"number {number}")["session_id"] for number in range(5)]
+def test_a_list_has_the_newest_first_and_pages_by_cursor(sessionary: Program) -> None:
+    ids = [sessionary.append("new", f"number {number}")["session_id"] for number in range(5)]
 
-    first = hansard("sessions", "list", "--limit", "3", "--json").json
-    second = hansard("sessions", "list", "--limit", "3", "--cursor", first["next"], "--json").json
+    first = sessionary("sessions", "list", "--limit", "3", "--json").json
+    second = sessionary(
+        "sessions", "list", "--limit", "3", "--cursor", first["next"], "--json"
+    ).json
 
     assert [item["id"] for item in first["items"] + second["items"]] == ids[::-1]
     assert second["next"] is None
 
 
-def test_a_list_is_sorted_by_title_when_asked_for(hansard: Program) -> None:
+def test_a_list_is_sorted_by_title_when_asked_for(sessionary: Program) -> None:
     for title in ("Pear", "apple", "Quince"):
-        hansard.append("new", "hello", "--title", title)
+        sessionary.append("new", "hello", "--title", title)
 
-    items = hansard("sessions", "list", "--sort", "title", "--json").json["items"]
-    refused = hansard("sessions", "list", "--sort", "title", "--pinned-first")
+    items = sessionary("sessions", "list", "--sort", "title", "--json").json["items"]
+    refused = sessionary("sessions", "list", "--sort", "title", "--pinned-first")
 
     assert [head["title"] for head in items] == ["apple", "Pear", "Quince"]
     assert (refused.code, "--pinned-first" in refused.err) == (2, True)
 
 
-def test_pinned_sessions_come_first_when_asked_for_and_only_once(hansard: Program) -> None:
-    ids = [hansard.append("new", f"number {number}")["session_id"] for number in range(5)]
+def test_pinned_sessions_come_first_when_asked_for_and_only_once(sessionary: Program) -> None:
+    ids = [sessionary.append("new", f"number {number}")["session_id"] for number in range(5)]
     for pinned in (ids[0], ids[2]):
-        hansard("sessions", "pin", pinned)
+        sessionary("sessions", "pin", pinned)
 
     seen: list[str] = []
     cursor: list[str] = []
     for _ in range(4):
-        page = hansard("sessions", "list", "--pinned-first", "--limit", "2", "--json", *cursor).json
+        page = sessionary(
+            "sessions", "list", "--pinned-first", "--limit", "2", "--json", *cursor
+        ).json
         seen += [item["id"] for item in page["items"]]
         if page["next"] is None:
             break
         cursor = ["--cursor", page["next"]]
 
     assert seen == [ids[2], ids[0], ids[4], ids[3], ids[1]]
-    assert hansard.ids("--pinned") == [ids[2], ids[0]]
+    assert sessionary.ids("--pinned") == [ids[2], ids[0]]
 
 
-def test_filters_narrow_a_list(hansard: Program) -> None:
-    web = hansard.append("new", "from the web", "--source", "web")["session_id"]
-    done = hansard.append("new", "it is over")["session_id"]
-    hansard("sessions", "end", done)
+def test_filters_narrow_a_list(sessionary: Program) -> None:
+    web = sessionary.append("new", "from the web", "--source", "web")["session_id"]
+    done = sessionary.append("new", "it is over")["session_id"]
+    sessionary("sessions", "end", done)
 
-    assert hansard.ids("--source", "web") == [web]
-    assert hansard.ids("--ended") == [done]
-    assert hansard.ids("--open") == [web]
-    assert hansard.ids("--text", "OVER") == [done]
-    assert hansard.ids("--since", "1h", "--until", "today") == [done, web]
-    assert hansard.ids("--until", "1h") == []
+    assert sessionary.ids("--source", "web") == [web]
+    assert sessionary.ids("--ended") == [done]
+    assert sessionary.ids("--open") == [web]
+    assert sessionary.ids("--text", "OVER") == [done]
+    assert sessionary.ids("--since", "1h", "--until", "today") == [done, web]
+    assert sessionary.ids("--until", "1h") == []
 
 
-def test_automation_is_listed_apart_and_its_number_is_told(hansard: Program) -> None:
-    chat = hansard.append("new", "hello")["session_id"]
-    job = hansard.append("new", "every morning", "--kind", "job")["session_id"]
+def test_automation_is_listed_apart_and_its_number_is_told(sessionary: Program) -> None:
+    chat = sessionary.append("new", "hello")["session_id"]
+    job = sessionary.append("new", "every morning", "--kind", "job")["session_id"]
 
-    people = hansard("sessions", "list")
+    people = sessionary("sessions", "list")
 
     assert job not in people.out
     assert people.line == "1 automation session not shown; see them with --automation."
-    assert hansard.ids() == [chat]
-    assert hansard.ids("--automation") == hansard.ids("--kind", "job") == [job]
+    assert sessionary.ids() == [chat]
+    assert sessionary.ids("--automation") == sessionary.ids("--kind", "job") == [job]
 
 
 def test_archived_sessions_are_counted_among_those_not_shown_within_the_filter(
-    hansard: Program,
+    sessionary: Program,
 ) -> None:
-    put_away = hansard.append("new", "roses", "--source", "web")["session_id"]
-    hansard.append("new", "every morning", "--kind", "job")
-    hansard("sessions", "archive", put_away)
+    put_away = sessionary.append("new", "roses", "--source", "web")["session_id"]
+    sessionary.append("new", "every morning", "--kind", "job")
+    sessionary("sessions", "archive", put_away)
 
-    told = hansard("sessions", "list").err
-    narrowed = hansard("sessions", "list", "--source", "web").err
+    told = sessionary("sessions", "list").err
+    narrowed = sessionary("sessions", "list", "--source", "web").err
 
     assert told.splitlines()[-1] == (
         "1 automation session and 1 archived session not shown; "
@@ -152,31 +158,31 @@ def test_archived_sessions_are_counted_among_those_not_shown_within_the_filter(
     assert narrowed.splitlines()[-1] == "1 archived session not shown; see them with --archived."
 
 
-def test_archive_and_trash_have_lists_of_their_own(hansard: Program) -> None:
-    put_away = hansard.append("new", "one")["session_id"]
-    thrown = hansard.append("new", "two")["session_id"]
-    hansard("sessions", "archive", put_away)
-    hansard("sessions", "trash", thrown)
+def test_archive_and_trash_have_lists_of_their_own(sessionary: Program) -> None:
+    put_away = sessionary.append("new", "one")["session_id"]
+    thrown = sessionary.append("new", "two")["session_id"]
+    sessionary("sessions", "archive", put_away)
+    sessionary("sessions", "trash", thrown)
 
-    assert hansard.ids() == []
-    assert hansard.ids("--archived") == [put_away]
-    assert hansard.ids("--trash") == [thrown]
+    assert sessionary.ids() == []
+    assert sessionary.ids("--archived") == [put_away]
+    assert sessionary.ids("--trash") == [thrown]
 
-    hansard("sessions", "unarchive", put_away)
-    hansard("sessions", "restore", thrown)
+    sessionary("sessions", "unarchive", put_away)
+    sessionary("sessions", "restore", thrown)
 
-    assert sorted(hansard.ids()) == sorted([put_away, thrown])
+    assert sorted(sessionary.ids()) == sorted([put_away, thrown])
 
 
-def test_the_last_messages_are_shown_and_the_rest_is_a_flag_away(hansard: Program) -> None:
-    made = hansard.append("new", "message 1", "--title", "Long")
+def test_the_last_messages_are_shown_and_the_rest_is_a_flag_away(sessionary: Program) -> None:
+    made = sessionary.append("new", "message 1", "--title", "Long")
     for number in range(2, 8):
-        hansard.append("Long", f"message {number}")
+        sessionary.append("Long", f"message {number}")
 
-    last = hansard("sessions", "show", "Long", "--limit", "2")
-    pages = hansard("sessions", "show", "Long", "--limit", "2", "--json").json
-    before = hansard("sessions", "show", "Long", "--before", pages["next"], "--json").json
-    everything = hansard("sessions", "show", "Long", "--all", "--json").json
+    last = sessionary("sessions", "show", "Long", "--limit", "2")
+    pages = sessionary("sessions", "show", "Long", "--limit", "2", "--json").json
+    before = sessionary("sessions", "show", "Long", "--before", pages["next"], "--json").json
+    everything = sessionary("sessions", "show", "Long", "--all", "--json").json
 
     assert "message 7" in last.out
     assert "message 5" not in last.out
@@ -186,91 +192,93 @@ def test_the_last_messages_are_shown_and_the_rest_is_a_flag_away(hansard: Progra
     assert everything["session"]["id"] == made["session_id"]
 
 
-def test_undo_takes_back_and_the_raw_log_keeps(hansard: Program) -> None:
-    hansard.append("new", "keep", "--title", "Undone")
-    hansard.append("Undone", "take back")
-    hansard("sessions", "undo", "Undone")
+def test_undo_takes_back_and_the_raw_log_keeps(sessionary: Program) -> None:
+    sessionary.append("new", "keep", "--title", "Undone")
+    sessionary.append("Undone", "take back")
+    sessionary("sessions", "undo", "Undone")
 
-    shown = hansard("sessions", "show", "Undone", "--json").json["items"]
-    raw = hansard("sessions", "show", "Undone", "--raw", "--json").json["items"]
-    context = hansard("sessions", "show", "Undone", "--context", "--json").json["items"]
+    shown = sessionary("sessions", "show", "Undone", "--json").json["items"]
+    raw = sessionary("sessions", "show", "Undone", "--raw", "--json").json["items"]
+    context = sessionary("sessions", "show", "Undone", "--context", "--json").json["items"]
 
     assert [item["text"] for item in shown] == ["keep"]
     assert [item["kind"] for item in raw] == ["message", "message", "retraction"]
     assert context == [{"role": "user", "content": "keep"}]
 
 
-def test_a_fork_has_the_history_up_to_its_entry(hansard: Program) -> None:
-    hansard.append("new", "one", "--title", "Tree")
-    hansard.append("Tree", "two")
+def test_a_fork_has_the_history_up_to_its_entry(sessionary: Program) -> None:
+    sessionary.append("new", "one", "--title", "Tree")
+    sessionary.append("Tree", "two")
 
-    fork = hansard("sessions", "fork", "Tree", "--at", "1", "--json").json
+    fork = sessionary("sessions", "fork", "Tree", "--at", "1", "--json").json
 
     assert (fork["title"], fork["lineage"], fork["message_count"]) == ("Tree #2", "fork", 1)
 
 
-def test_an_ended_session_takes_no_message_until_it_is_reopened(hansard: Program) -> None:
-    hansard.append("new", "one", "--title", "Over")
-    hansard("sessions", "end", "Over")
+def test_an_ended_session_takes_no_message_until_it_is_reopened(sessionary: Program) -> None:
+    sessionary.append("new", "one", "--title", "Over")
+    sessionary("sessions", "end", "Over")
 
-    refused = hansard("sessions", "append", "Over", "two")
-    hansard("sessions", "reopen", "Over")
+    refused = sessionary("sessions", "append", "Over", "two")
+    sessionary("sessions", "reopen", "Over")
 
     assert refused.code == 1
     assert "has ended (closed); nothing was changed. Reopen it first." in refused.line
-    assert hansard.append("Over", "two")["seq"] == 2
+    assert sessionary.append("Over", "two")["seq"] == 2
 
 
-def test_a_purge_wants_a_yes_and_then_nothing_is_left(hansard: Program) -> None:
-    made = hansard.append("new", "secret", "--title", "Gone")
+def test_a_purge_wants_a_yes_and_then_nothing_is_left(sessionary: Program) -> None:
+    made = sessionary.append("new", "secret", "--title", "Gone")
 
-    asked = hansard("sessions", "purge", "Gone")
-    done = hansard("sessions", "purge", "Gone", "--yes", "--json")
+    asked = sessionary("sessions", "purge", "Gone")
+    done = sessionary("sessions", "purge", "Gone", "--yes", "--json")
 
     assert asked.code == 1
     assert asked.line.endswith("Nothing was changed. Add --yes to do it.")
     assert done.json["entries"] == 1
-    assert hansard("sessions", "show", made["session_id"]).code == 3
+    assert sessionary("sessions", "show", made["session_id"]).code == 3
 
 
-def test_a_session_moves_into_a_project_that_can_go_without_it(hansard: Program) -> None:
-    hansard("projects", "add", "Places", "--colour", "#3366cc")
-    hansard.append("new", "one", "--title", "Lisbon")
+def test_a_session_moves_into_a_project_that_can_go_without_it(sessionary: Program) -> None:
+    sessionary("projects", "add", "Places", "--colour", "#3366cc")
+    sessionary.append("new", "one", "--title", "Lisbon")
 
-    assert hansard("sessions", "move", "Lisbon", "Places", "--json").json["project"] == "Places"
-    assert len(hansard.ids("--project", "Places")) == 1
-    hansard("projects", "rename", "Places", "Cities")
-    hansard("projects", "colour", "Cities", "#000000")
-    assert hansard("projects", "list", "--json").json["items"][0]["sessions"] == 1
-    hansard("projects", "remove", "Cities")
-    assert hansard("sessions", "show", "Lisbon", "--json").json["session"]["project"] is None
+    assert sessionary("sessions", "move", "Lisbon", "Places", "--json").json["project"] == "Places"
+    assert len(sessionary.ids("--project", "Places")) == 1
+    sessionary("projects", "rename", "Places", "Cities")
+    sessionary("projects", "colour", "Cities", "#000000")
+    assert sessionary("projects", "list", "--json").json["items"][0]["sessions"] == 1
+    sessionary("projects", "remove", "Cities")
+    assert sessionary("sessions", "show", "Lisbon", "--json").json["session"]["project"] is None
 
 
 @pytest.mark.parametrize("where", ["before", "after", "between"])
-def test_global_options_may_stand_before_or_after_the_command(hansard: Program, where: str) -> None:
-    hansard.append("new", "hello", "--profile", "other")
+def test_global_options_may_stand_before_or_after_the_command(
+    sessionary: Program, where: str
+) -> None:
+    sessionary.append("new", "hello", "--profile", "other")
     words = {
         "before": ["--json", "--profile", "other", "sessions", "list"],
         "between": ["sessions", "--json", "--profile", "other", "list"],
         "after": ["sessions", "list", "--json", "--profile", "other"],
     }[where]
 
-    assert len(hansard(*words).json["items"]) == 1
-    assert hansard.ids() == []
+    assert len(sessionary(*words).json["items"]) == 1
+    assert sessionary.ids() == []
 
 
-def test_a_session_is_held_shown_and_released(hansard: Program) -> None:
+def test_a_session_is_held_shown_and_released(sessionary: Program) -> None:
     """R-5"""
-    hansard.append("new", "hello", "--title", "Capitals")
+    sessionary.append("new", "hello", "--title", "Capitals")
 
-    made = hansard("sessions", "hold", "Capitals", "--reason", "the build", "--until", "2h")
-    audit = hansard("sessions", "hold", "Capitals", "--reason", "audit", "--json").json
-    shown = hansard("sessions", "show", "Capitals")
-    listed = hansard("sessions", "show", "Capitals", "--json").json["holds"]
-    one = hansard("sessions", "release", "Capitals", "--reason", "audit")
-    wrong = hansard("sessions", "release", "Capitals", "--reason", "audit")
-    rest = hansard("sessions", "release", "Capitals", "--json").json["items"]
-    past = hansard("sessions", "hold", "Capitals", "--reason", "x", "--until", "2001-01-01")
+    made = sessionary("sessions", "hold", "Capitals", "--reason", "the build", "--until", "2h")
+    audit = sessionary("sessions", "hold", "Capitals", "--reason", "audit", "--json").json
+    shown = sessionary("sessions", "show", "Capitals")
+    listed = sessionary("sessions", "show", "Capitals", "--json").json["holds"]
+    one = sessionary("sessions", "release", "Capitals", "--reason", "audit")
+    wrong = sessionary("sessions", "release", "Capitals", "--reason", "audit")
+    rest = sessionary("sessions", "release", "Capitals", "--json").json["items"]
+    past = sessionary("sessions", "hold", "Capitals", "--reason", "x", "--until", "2001-01-01")
 
     assert made.code == 0, made.err
     assert "is held until" in made.out

@@ -11,9 +11,9 @@ HEAVY = {
     "apsw",
     "fastapi",
     "genai_prices",
-    "hansard.app.session",
-    "hansard.model.words",
-    "hansard.prices",
+    "sessionary.app.session",
+    "sessionary.model.words",
+    "sessionary.prices",
     "httpx",
     "logging",
     "mcp",
@@ -33,18 +33,18 @@ HEAVY = {
     "zstandard",
 }
 PROGRAM = (
-    "import json, sys; from hansard.cli import main; main(sys.argv[1:]); "
+    "import json, sys; from sessionary.cli import main; main(sys.argv[1:]); "
     "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
 )
 
 
-def loaded(hansard: Program, *args: str) -> set[str]:
+def loaded(sessionary: Program, *args: str) -> set[str]:
     """The modules in memory after a command."""
     import subprocess
     import sys
 
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "--home", str(hansard.home), *args],
+        [sys.executable, "-c", PROGRAM, "--home", str(sessionary.home), *args],
         capture_output=True,
         check=True,
         text=True,
@@ -53,33 +53,35 @@ def loaded(hansard: Program, *args: str) -> set[str]:
 
 
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["sessions", "--help"]])
-def test_help_loads_no_store_and_no_command(hansard: Program, args: list[str]) -> None:
-    modules = loaded(hansard, *args)
+def test_help_loads_no_store_and_no_command(sessionary: Program, args: list[str]) -> None:
+    modules = loaded(sessionary, *args)
 
     assert modules & HEAVY == set()
-    assert [name for name in modules if name.startswith(("hansard.store", "hansard.actions"))] == []
+    assert [
+        name for name in modules if name.startswith(("sessionary.store", "sessionary.actions"))
+    ] == []
 
 
 @pytest.mark.parametrize(
     "args", [["sessions", "list"], ["sessions", "list", "--json"], ["sessions", "show", "Capitals"]]
 )
-def test_a_reading_command_loads_nothing_heavy(hansard: Program, args: list[str]) -> None:
-    hansard.append("new", "hello", "--title", "Capitals")
+def test_a_reading_command_loads_nothing_heavy(sessionary: Program, args: list[str]) -> None:
+    sessionary.append("new", "hello", "--title", "Capitals")
 
-    assert loaded(hansard, *args) & HEAVY == {"apsw"}
+    assert loaded(sessionary, *args) & HEAVY == {"apsw"}
 
 
-def test_a_search_loads_the_words_and_little_else(hansard: Program) -> None:
-    hansard.append("new", "hello", "--title", "Capitals")
+def test_a_search_loads_the_words_and_little_else(sessionary: Program) -> None:
+    sessionary.append("new", "hello", "--title", "Capitals")
 
-    assert loaded(hansard, "search", "hello") & HEAVY == {"apsw", "hansard.model.words"}
+    assert loaded(sessionary, "search", "hello") & HEAVY == {"apsw", "sessionary.model.words"}
 
 
 def test_the_package_gives_its_public_names_and_no_others() -> None:
-    import hansard
+    import sessionary
 
-    for name in hansard.__all__:
-        assert getattr(hansard, name) is not None
-    assert set(hansard.__all__) <= set(dir(hansard))
+    for name in sessionary.__all__:
+        assert getattr(sessionary, name) is not None
+    assert set(sessionary.__all__) <= set(dir(sessionary))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        _ = hansard.nothing
+        _ = sessionary.nothing

@@ -13,10 +13,10 @@ from tests.cli.conftest import Program
 Process = subprocess.Popen[bytes]
 
 
-def start(hansard: Program, *args: str, stdout: int = subprocess.PIPE) -> Process:
+def start(sessionary: Program, *args: str, stdout: int = subprocess.PIPE) -> Process:
     return subprocess.Popen(
-        [sys.executable, "-m", "hansard", *args],
-        env={**os.environ, "HANSARD_HOME": str(hansard.home), "PYTHONUNBUFFERED": ""},
+        [sys.executable, "-m", "sessionary", *args],
+        env={**os.environ, "SESSIONARY_HOME": str(sessionary.home), "PYTHONUNBUFFERED": ""},
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.PIPE,
@@ -35,11 +35,11 @@ def said(process: Process) -> str:
     return process.stderr.read().decode()
 
 
-def test_a_pipe_that_closes_early_ends_it_quietly(hansard: Program) -> None:
-    hansard.append("new", "x" * 1000, "--title", "Long")
+def test_a_pipe_that_closes_early_ends_it_quietly(sessionary: Program) -> None:
+    sessionary.append("new", "x" * 1000, "--title", "Long")
     for _ in range(3):
-        hansard.append("Long", "y" * 100_000)
-    with start(hansard, "sessions", "show", "Long", "--all") as process:
+        sessionary.append("Long", "y" * 100_000)
+    with start(sessionary, "sessions", "show", "Long", "--all") as process:
         assert process.stdout is not None
         process.stdout.close()
 
@@ -48,39 +48,39 @@ def test_a_pipe_that_closes_early_ends_it_quietly(hansard: Program) -> None:
 
 
 @pytest.mark.parametrize("args", [["sessions", "list", "--json"], ["sessions", "append", "L", "x"]])
-def test_an_answer_that_cannot_be_written_is_told(hansard: Program, args: list[str]) -> None:
-    hansard.append("new", "one", "--title", "L")
-    with Path("/dev/full").open("wb") as full, start(hansard, *args, stdout=full.fileno()) as it:
+def test_an_answer_that_cannot_be_written_is_told(sessionary: Program, args: list[str]) -> None:
+    sessionary.append("new", "one", "--title", "L")
+    with Path("/dev/full").open("wb") as full, start(sessionary, *args, stdout=full.fileno()) as it:
         assert said(it) == (
-            "hansard: The answer could not be written: No space left on device. "
+            "sessionary: The answer could not be written: No space left on device. "
             "What was asked for was done.\n"
         )
         assert it.wait() == 1
 
 
-def test_ctrl_c_ends_it_with_one_line(hansard: Program) -> None:
-    with start(hansard, "sessions", "append", "new", "-") as process:
+def test_ctrl_c_ends_it_with_one_line(sessionary: Program) -> None:
+    with start(sessionary, "sessions", "append", "new", "-") as process:
         _wait_until_it_reads(process)
         process.send_signal(signal.SIGINT)
 
-        assert said(process) == "hansard: Interrupted.\n"
+        assert said(process) == "sessionary: Interrupted.\n"
         assert process.wait() == 130
-    assert not hansard.home.exists()
+    assert not sessionary.home.exists()
 
 
 def test_ctrl_c_while_it_is_being_loaded_shows_no_traceback(
-    hansard: Program, tmp_path: Path
+    sessionary: Program, tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal, sys\n"
         "class Pressed:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'hansard.cli.entry':\n"
+        "        if name == 'sessionary.cli.entry':\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Pressed())\n"
     )
 
-    answer = hansard.run(
+    answer = sessionary.run(
         "sessions", "list", environ={"PYTHONPATH": str(tmp_path)}, preexec_fn=_hear_ctrl_c
     )
 
@@ -93,10 +93,10 @@ def _wait_until_it_reads(process: Process) -> None:
         assert process.poll() is None
 
 
-def test_a_terminal_without_letters_gets_escapes(hansard: Program) -> None:
-    hansard.append("new", "caf\u00e9 \u4e2d", "--title", "caf\u00e9")
+def test_a_terminal_without_letters_gets_escapes(sessionary: Program) -> None:
+    sessionary.append("new", "caf\u00e9 \u4e2d", "--title", "caf\u00e9")
 
-    answer = hansard.run("sessions", "show", "caf\u00e9", environ={"PYTHONIOENCODING": "ascii"})
+    answer = sessionary.run("sessions", "show", "caf\u00e9", environ={"PYTHONIOENCODING": "ascii"})
 
     assert answer.code == 0
     assert "caf\\xe9 \\u4e2d" in answer.out
@@ -113,13 +113,13 @@ def test_a_terminal_without_letters_gets_escapes(hansard: Program) -> None:
     ],
 )
 def test_streams_that_were_closed_before_it_began_are_no_fault(
-    hansard: Program, args: list[str], code: int
+    sessionary: Program, args: list[str], code: int
 ) -> None:
-    hansard.append("new", "one", "--title", "L")
+    sessionary.append("new", "one", "--title", "L")
 
     for closed in range(3):
-        done = hansard.run(*args, preexec_fn=lambda number=closed: os.close(number))
+        done = sessionary.run(*args, preexec_fn=lambda number=closed: os.close(number))
         assert done.code == code
-        assert "fault of Hansard" not in done.err
+        assert "fault of Sessionary" not in done.err
         assert "Traceback" not in done.err
-    assert hansard("verify").code == 0
+    assert sessionary("verify").code == 0

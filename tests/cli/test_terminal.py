@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hansard.agents.command import CommandOptions, CommandRunner
-from hansard.cli import markdown
-from hansard.engine.ports import Event, Step, TurnRequest
-from hansard.errors import BadInput
-from hansard.model.entry import Message, Role, message
-from hansard.model.part import ToolCall, ToolResult
+from sessionary.agents.command import CommandOptions, CommandRunner
+from sessionary.cli import markdown
+from sessionary.engine.ports import Event, Step, TurnRequest
+from sessionary.errors import BadInput
+from sessionary.model.entry import Message, Role, message
+from sessionary.model.part import ToolCall, ToolResult
 from tests.cli.conftest import Program
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -49,10 +49,10 @@ def at_terminal(program: Program, *args: str, **environ: str) -> str:
     """Run a command with a terminal on its three streams; what the terminal was sent."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 200, 80, 0, 0))
-    env = {**os.environ, "HANSARD_HOME": str(program.home), "TERM": "xterm", "PAGER": "cat"}
+    env = {**os.environ, "SESSIONARY_HOME": str(program.home), "TERM": "xterm", "PAGER": "cat"}
     env.pop("NO_COLOR", None)
     process = subprocess.Popen(
-        [sys.executable, "-m", "hansard", *args],
+        [sys.executable, "-m", "sessionary", *args],
         stdin=follower,
         stdout=follower,
         stderr=follower,
@@ -75,56 +75,58 @@ def at_terminal(program: Program, *args: str, **environ: str) -> str:
 
 
 @pytest.fixture
-def talking(hansard: Program) -> Program:
-    hansard.home.mkdir(mode=0o700)
-    (hansard.home / "hansard.toml").write_text(AGENTS)
-    return hansard
+def talking(sessionary: Program) -> Program:
+    sessionary.home.mkdir(mode=0o700)
+    (sessionary.home / "sessionary.toml").write_text(AGENTS)
+    return sessionary
 
 
 @pytest.mark.parametrize("args", [["-h"], ["sessions", "-h"], ["sessions", "list", "-h"]])
-def test_a_short_flag_shows_the_help(hansard: Program, args: list[str]) -> None:
-    answer = hansard(*args)
+def test_a_short_flag_shows_the_help(sessionary: Program, args: list[str]) -> None:
+    answer = sessionary(*args)
 
     assert answer.code == 0
     assert answer.out.startswith("Usage: ")
 
 
-def test_a_short_flag_prints_the_version(hansard: Program) -> None:
-    assert hansard("-V").out == hansard("--version").out
+def test_a_short_flag_prints_the_version(sessionary: Program) -> None:
+    assert sessionary("-V").out == sessionary("--version").out
 
 
-def test_ls_and_show_are_short_for_sessions_list_and_show(hansard: Program) -> None:
-    hansard.append("new", "hello", "--role", "user", "--title", "Capitals")
+def test_ls_and_show_are_short_for_sessions_list_and_show(sessionary: Program) -> None:
+    sessionary.append("new", "hello", "--role", "user", "--title", "Capitals")
 
-    assert hansard("ls", "--json").json == hansard("sessions", "list", "--json").json
-    assert hansard("sessions", "ls").out == hansard("ls").out
-    assert hansard("show", "Capitals").out == hansard("sessions", "show", "Capitals").out
+    assert sessionary("ls", "--json").json == sessionary("sessions", "list", "--json").json
+    assert sessionary("sessions", "ls").out == sessionary("ls").out
+    assert sessionary("show", "Capitals").out == sessionary("sessions", "show", "Capitals").out
 
 
-def test_a_title_is_found_in_other_capitals(hansard: Program) -> None:
-    made = hansard.append("new", "hello", "--role", "user", "--title", "Größen der Städte")
+def test_a_title_is_found_in_other_capitals(sessionary: Program) -> None:
+    made = sessionary.append("new", "hello", "--role", "user", "--title", "Größen der Städte")
 
-    found = hansard("show", "GRÖSSEN der städte", "--json")
+    found = sessionary("show", "GRÖSSEN der städte", "--json")
 
     assert found.code == 0, found.err
     assert found.json["session"]["id"] == made["session_id"]
 
 
 def test_two_titles_that_differ_in_capitals_are_ambiguous_but_each_is_found_as_written(
-    hansard: Program,
+    sessionary: Program,
 ) -> None:
-    first = hansard.append("new", "hello", "--role", "user", "--title", "Capitals")
-    second = hansard.append("new", "hello", "--role", "user", "--title", "CAPITALS")
+    first = sessionary.append("new", "hello", "--role", "user", "--title", "Capitals")
+    second = sessionary.append("new", "hello", "--role", "user", "--title", "CAPITALS")
 
-    assert hansard("show", "capitals").code == 4
-    assert hansard("show", "Capitals", "--json").json["session"]["id"] == first["session_id"]
-    assert hansard("show", "CAPITALS", "--json").json["session"]["id"] == second["session_id"]
+    assert sessionary("show", "capitals").code == 4
+    assert sessionary("show", "Capitals", "--json").json["session"]["id"] == first["session_id"]
+    assert sessionary("show", "CAPITALS", "--json").json["session"]["id"] == second["session_id"]
 
 
-def test_a_misspelt_title_is_refused_with_the_one_that_was_perhaps_meant(hansard: Program) -> None:
-    hansard.append("new", "hello", "--role", "user", "--title", "Capitals of Europe")
+def test_a_misspelt_title_is_refused_with_the_one_that_was_perhaps_meant(
+    sessionary: Program,
+) -> None:
+    sessionary.append("new", "hello", "--role", "user", "--title", "Capitals of Europe")
 
-    answer = hansard("show", "Captals of Europe")
+    answer = sessionary("show", "Captals of Europe")
 
     assert answer.code == 3
     assert "Did you mean “Capitals of Europe”?" in answer.line
@@ -133,104 +135,104 @@ def test_a_misspelt_title_is_refused_with_the_one_that_was_perhaps_meant(hansard
 @pytest.mark.parametrize(
     "shown", ["Where is the harbour of Lisbon?", "where is the HARBOUR of lis…", "* Where is the…"]
 )
-def test_what_a_list_shows_as_the_title_names_the_session(hansard: Program, shown: str) -> None:
-    made = hansard.append("new", "Where is the harbour of Lisbon?", "--role", "user")
-    hansard.append("new", "Where was it?", "--role", "user")
+def test_what_a_list_shows_as_the_title_names_the_session(sessionary: Program, shown: str) -> None:
+    made = sessionary.append("new", "Where is the harbour of Lisbon?", "--role", "user")
+    sessionary.append("new", "Where was it?", "--role", "user")
 
-    found = hansard("show", shown, "--json")
+    found = sessionary("show", shown, "--json")
 
     assert found.code == 0, found.err
     assert found.json["session"]["id"] == made["session_id"]
 
 
-def test_beginnings_that_several_sessions_share_are_ambiguous(hansard: Program) -> None:
-    hansard.append("new", "hello there", "--role", "user")
-    hansard.append("new", "hello there", "--role", "user")
+def test_beginnings_that_several_sessions_share_are_ambiguous(sessionary: Program) -> None:
+    sessionary.append("new", "hello there", "--role", "user")
+    sessionary.append("new", "hello there", "--role", "user")
 
-    assert hansard("show", "hello there").code == 4
+    assert sessionary("show", "hello there").code == 4
 
 
-def test_a_terminal_shows_roles_in_colour_and_renders_markdown(hansard: Program) -> None:
-    hansard.append("new", "some **bold** words", "--role", "user", "--title", "Notes")
+def test_a_terminal_shows_roles_in_colour_and_renders_markdown(sessionary: Program) -> None:
+    sessionary.append("new", "some **bold** words", "--role", "user", "--title", "Notes")
 
-    shown = at_terminal(hansard, "show", "Notes")
+    shown = at_terminal(sessionary, "show", "Notes")
 
     assert "\x1b[1;32muser\x1b[0m" in shown
     assert "some \x1b[1mbold\x1b[0m words" in shown
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_a_plain_terminal_gets_no_styles(hansard: Program, environ: dict[str, str]) -> None:
-    hansard.append("new", "some **bold** words", "--role", "user", "--title", "Notes")
+def test_a_plain_terminal_gets_no_styles(sessionary: Program, environ: dict[str, str]) -> None:
+    sessionary.append("new", "some **bold** words", "--role", "user", "--title", "Notes")
 
-    shown = at_terminal(hansard, "show", "Notes", **environ)
+    shown = at_terminal(sessionary, "show", "Notes", **environ)
 
     assert "\x1b" not in shown
     assert "some **bold** words" in shown
 
 
-def test_a_pipe_gets_the_text_as_it_was_written(hansard: Program) -> None:
-    hansard.append("new", "some **bold** words", "--role", "user", "--title", "Notes")
+def test_a_pipe_gets_the_text_as_it_was_written(sessionary: Program) -> None:
+    sessionary.append("new", "some **bold** words", "--role", "user", "--title", "Notes")
 
-    answer = hansard.run("show", "Notes")
+    answer = sessionary.run("show", "Notes")
 
     assert "some **bold** words" in answer.out
     assert "\x1b" not in answer.out
 
 
-def test_what_a_message_brings_along_steers_no_terminal(hansard: Program) -> None:
-    hansard.append(
+def test_what_a_message_brings_along_steers_no_terminal(sessionary: Program) -> None:
+    sessionary.append(
         "new", "red \x1b[31m, title \x1b]0;owned\x07", "--role", "user", "--title", "Bad"
     )
 
-    shown = STYLE.sub("", at_terminal(hansard, "show", "Bad"))
+    shown = STYLE.sub("", at_terminal(sessionary, "show", "Bad"))
 
     assert "\x1b" not in shown
     assert "\x07" not in shown
 
 
-def test_a_long_transcript_goes_through_the_pager(hansard: Program, tmp_path: Path) -> None:
-    hansard.append("new", "hello", "--role", "user", "--title", "Notes")
+def test_a_long_transcript_goes_through_the_pager(sessionary: Program, tmp_path: Path) -> None:
+    sessionary.append("new", "hello", "--role", "user", "--title", "Notes")
     pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\nsed 's/^/| /'\n")
     pager.chmod(0o755)
 
-    shown = at_terminal(hansard, "show", "Notes", HANSARD_PAGER=str(pager), NO_COLOR="1")
+    shown = at_terminal(sessionary, "show", "Notes", SESSIONARY_PAGER=str(pager), NO_COLOR="1")
 
     assert "| Notes\n" in shown
     assert "| hello\n" in shown
 
 
-def test_a_pager_that_is_left_early_is_no_failure(hansard: Program, tmp_path: Path) -> None:
-    made = hansard.append("new", "hello", "--role", "user", "--title", "Notes")
+def test_a_pager_that_is_left_early_is_no_failure(sessionary: Program, tmp_path: Path) -> None:
+    made = sessionary.append("new", "hello", "--role", "user", "--title", "Notes")
     for _ in range(3):
-        hansard.append(made["session_id"], "x" * 100_000, "--role", "user")
+        sessionary.append(made["session_id"], "x" * 100_000, "--role", "user")
     pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\nhead -n 1\n")
     pager.chmod(0o755)
 
-    shown = at_terminal(hansard, "show", "Notes", HANSARD_PAGER=str(pager), NO_COLOR="1")
+    shown = at_terminal(sessionary, "show", "Notes", SESSIONARY_PAGER=str(pager), NO_COLOR="1")
 
     assert shown == "Notes\n"
 
 
-def test_times_are_shown_in_the_zone_of_the_machine_or_in_utc(hansard: Program) -> None:
-    hansard.append("new", "hello", "--role", "user", "--title", "Notes")
+def test_times_are_shown_in_the_zone_of_the_machine_or_in_utc(sessionary: Program) -> None:
+    sessionary.append("new", "hello", "--role", "user", "--title", "Notes")
     tokyo = {"TZ": "Asia/Tokyo"}
 
-    local = hansard.run("show", "Notes", environ=tokyo)
-    in_utc = hansard.run("show", "Notes", "--utc", environ=tokyo)
+    local = sessionary.run("show", "Notes", environ=tokyo)
+    in_utc = sessionary.run("show", "Notes", "--utc", environ=tokyo)
 
     assert " JST" in local.out
     assert " UTC" not in local.out
     assert " UTC" in in_utc.out
 
 
-def test_the_configured_zone_comes_before_that_of_the_machine(hansard: Program) -> None:
-    hansard.append("new", "hello", "--role", "user", "--title", "Notes")
-    (hansard.home / "hansard.toml").write_text('zone = "Asia/Kolkata"\n')
+def test_the_configured_zone_comes_before_that_of_the_machine(sessionary: Program) -> None:
+    sessionary.append("new", "hello", "--role", "user", "--title", "Notes")
+    (sessionary.home / "sessionary.toml").write_text('zone = "Asia/Kolkata"\n')
 
-    assert " IST" in hansard.run("show", "Notes", environ={"TZ": "Asia/Tokyo"}).out
+    assert " IST" in sessionary.run("show", "Notes", environ={"TZ": "Asia/Tokyo"}).out
 
 
 def test_chat_shows_what_tools_do(talking: Program) -> None:
@@ -276,34 +278,36 @@ def test_a_very_long_text_is_shown_as_it_was_written() -> None:
     assert markdown.render(text, width=80) == text
 
 
-def test_a_token_is_revoked_by_its_name(hansard: Program) -> None:
-    made = hansard("tokens", "add", "--name", "grafana", "--json").json
+def test_a_token_is_revoked_by_its_name(sessionary: Program) -> None:
+    made = sessionary("tokens", "add", "--name", "grafana", "--json").json
 
-    gone = hansard("tokens", "revoke", "grafana", "--json")
+    gone = sessionary("tokens", "revoke", "grafana", "--json")
 
     assert gone.json["id"] == made["id"]
     assert gone.json["revoked_at"] is not None
-    assert hansard("tokens", "revoke", "grafana").code == 3
+    assert sessionary("tokens", "revoke", "grafana").code == 3
 
 
-def test_a_name_that_two_good_tokens_share_is_ambiguous(hansard: Program) -> None:
+def test_a_name_that_two_good_tokens_share_is_ambiguous(sessionary: Program) -> None:
     for _ in range(2):
-        hansard("tokens", "add", "--name", "grafana")
+        sessionary("tokens", "add", "--name", "grafana")
 
-    assert hansard("tokens", "revoke", "grafana").code == 4
+    assert sessionary("tokens", "revoke", "grafana").code == 4
 
 
-def settings(hansard: Program, text: str, **files: str) -> None:
-    hansard.home.mkdir(mode=0o700, exist_ok=True)
-    (hansard.home / "hansard.toml").write_text(text)
+def settings(sessionary: Program, text: str, **files: str) -> None:
+    sessionary.home.mkdir(mode=0o700, exist_ok=True)
+    (sessionary.home / "sessionary.toml").write_text(text)
     for name, content in files.items():
-        (hansard.home / f"{name}.py").write_text(content)
+        (sessionary.home / f"{name}.py").write_text(content)
 
 
-def test_a_check_of_the_configuration_finds_a_program_that_is_not_there(hansard: Program) -> None:
-    settings(hansard, '[agents.prog]\nkind = "command"\ncommand = ["no-such-program"]\n')
+def test_a_check_of_the_configuration_finds_a_program_that_is_not_there(
+    sessionary: Program,
+) -> None:
+    settings(sessionary, '[agents.prog]\nkind = "command"\ncommand = ["no-such-program"]\n')
 
-    answer = hansard("config", "check")
+    answer = sessionary("config", "check")
 
     assert answer.code == 1
     assert "no-such-program cannot be started" in answer.line
@@ -320,14 +324,14 @@ def test_a_program_is_looked_for_as_the_system_does_when_it_starts_it(tmp_path: 
     runner.check()
 
 
-def test_the_module_of_an_agent_is_found_beside_the_configuration(hansard: Program) -> None:
+def test_the_module_of_an_agent_is_found_beside_the_configuration(sessionary: Program) -> None:
     settings(
-        hansard,
+        sessionary,
         '[agents.bot]\nkind = "python"\nfunction = "my_own_bot:answer"\n',
         my_own_bot="def answer(request):\n    return 'beside it'\n",
     )
 
-    assert hansard.run("chat", "hello").out == "beside it\n"
+    assert sessionary.run("chat", "hello").out == "beside it\n"
 
 
 @pytest.mark.parametrize(
@@ -339,26 +343,26 @@ def test_the_module_of_an_agent_is_found_beside_the_configuration(hansard: Progr
     ],
 )
 def test_a_module_that_cannot_be_loaded_is_told_in_one_line(
-    hansard: Program, text: str, says: str
+    sessionary: Program, text: str, says: str
 ) -> None:
     function = 'kind = "python"\nfunction = "broken_bot:answer"\n'
-    settings(hansard, f"[agents.bot]\n{function}", broken_bot=text)
+    settings(sessionary, f"[agents.bot]\n{function}", broken_bot=text)
 
-    answer = hansard.run("config", "check")
+    answer = sessionary.run("config", "check")
 
     assert answer.code == 1
     assert says in answer.line
 
 
-def test_the_traceback_of_an_agent_is_shown_when_it_is_asked_for(hansard: Program) -> None:
+def test_the_traceback_of_an_agent_is_shown_when_it_is_asked_for(sessionary: Program) -> None:
     settings(
-        hansard,
+        sessionary,
         '[agents.bot]\nkind = "python"\nfunction = "failing_bot:answer"\n',
         failing_bot="def answer(request):\n    raise ValueError('two\\nlines')\n",
     )
 
-    told = hansard.run("chat", "hello")
-    debugged = hansard.run("chat", "hello", "--debug")
+    told = sessionary.run("chat", "hello")
+    debugged = sessionary.run("chat", "hello", "--debug")
 
     assert told.code == 1
     assert told.line == "(failed: ValueError: two lines; /retry asks again)"
@@ -366,10 +370,10 @@ def test_the_traceback_of_an_agent_is_shown_when_it_is_asked_for(hansard: Progra
     assert "failing_bot.py" in debugged.err
 
 
-def test_the_prices_of_the_demo_are_those_of_the_price_table(hansard: Program) -> None:
-    hansard("demo", "--sessions", "20")
+def test_the_prices_of_the_demo_are_those_of_the_price_table(sessionary: Program) -> None:
+    sessionary("demo", "--sessions", "20")
 
-    rows = hansard("usage", "--by", "model", "--json").json["items"]
+    rows = sessionary("usage", "--by", "model", "--json").json["items"]
 
     assert {row["group"] for row in rows} == {"claude-sonnet-4-5", "gpt-5-mini", "gemini-2.5-pro"}
     assert all(row["cost_microusd"] and not row["unknown_cost_calls"] for row in rows)

@@ -11,12 +11,12 @@ from typing import Any
 import click
 import pytest
 
-from hansard.actions import access, deliver
-from hansard.app.house import open_house
-from hansard.cli.root import root
-from hansard.model.part import Text
-from hansard.model.place import Channel, Person
-from hansard.model.surroundings import HomeChannel
+from sessionary.actions import access, deliver
+from sessionary.app.house import open_house
+from sessionary.cli.root import root
+from sessionary.model.part import Text
+from sessionary.model.place import Channel, Person
+from sessionary.model.surroundings import HomeChannel
 from tests.cli.conftest import Program
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.py"
@@ -32,102 +32,102 @@ def _docs() -> ModuleType:
 
 
 LEAVES = dict(_docs().leaves())
-GROUPS = ["hansard", *sorted({path.rpartition(" ")[0] for path in LEAVES} - {"hansard"})]
+GROUPS = ["sessionary", *sorted({path.rpartition(" ")[0] for path in LEAVES} - {"sessionary"})]
 
 # What makes each command do its work in a store with a session «Capitals» and a project «Places».
 WORK = {
-    "hansard sessions list": [],
-    "hansard sessions show": ["Capitals"],
-    "hansard sessions append": ["Capitals", "hi"],
-    "hansard sessions rename": ["Capitals", "Rivers"],
-    "hansard sessions pin": ["Capitals"],
-    "hansard sessions unpin": ["Capitals"],
-    "hansard sessions archive": ["Capitals"],
-    "hansard sessions unarchive": ["Capitals"],
-    "hansard sessions trash": ["Capitals"],
-    "hansard sessions restore": ["Capitals"],
-    "hansard sessions purge": ["Capitals", "--yes"],
-    "hansard sessions fork": ["Capitals"],
-    "hansard sessions end": ["Capitals"],
-    "hansard sessions reopen": ["Capitals"],
-    "hansard sessions hold": ["Capitals", "--reason", "build"],
-    "hansard sessions release": ["Capitals"],
-    "hansard sessions move": ["Capitals", "Places"],
-    "hansard sessions undo": ["Capitals"],
-    "hansard export": ["Capitals"],
-    "hansard import": ["FILE"],
-    "hansard prune": [],
-    "hansard pack": [],
-    "hansard erase": ["telegram", "5"],
-    "hansard erasures": [],
-    "hansard search": ["hello"],
-    "hansard demo": ["--sessions", "3", "--home", "OTHER"],
-    "hansard usage": [],
-    "hansard scan-secrets": [],
-    "hansard chat": ["hello"],
-    "hansard schedule add": ["other", "every 1h", "hello"],
-    "hansard schedule list": [],
-    "hansard schedule runs": ["daily"],
-    "hansard schedule run": ["daily"],
-    "hansard schedule pause": ["daily"],
-    "hansard schedule resume": ["daily"],
-    "hansard schedule remove": ["daily"],
-    "hansard access list": [],
-    "hansard access approve": ["CODE"],
-    "hansard access allow": ["telegram", "6"],
-    "hansard access revoke": ["telegram", "5"],
-    "hansard deliveries list": [],
-    "hansard deliveries show": ["DELIVERY"],
-    "hansard deliveries retry": ["DELIVERY"],
-    "hansard deliveries redirect": ["DELIVERY", "webhook:home"],
-    "hansard deliveries abandon": ["DELIVERY"],
-    "hansard channels list": [],
-    "hansard channels check": ["webhook"],
-    "hansard agents list": [],
-    "hansard config check": [],
-    "hansard password set": [],
-    "hansard password clear": [],
-    "hansard password link": [],
-    "hansard password hash": [],
-    "hansard tokens add": [],
-    "hansard tokens list": [],
-    "hansard tokens revoke": ["TOKEN"],
-    "hansard route explain": ["--platform", "telegram", "--chat", "5"],
-    "hansard bindings list": [],
-    "hansard bindings reset": ["main/web/dm/chat=a"],
-    "hansard bindings switch": ["main/web/dm/chat=a", "Capitals"],
-    "hansard projects list": [],
-    "hansard projects add": ["Other"],
-    "hansard projects rename": ["Places", "Other"],
-    "hansard projects colour": ["Places", "#000000"],
-    "hansard projects remove": ["Places"],
-    "hansard verify": [],
-    "hansard rebuild": [],
-    "hansard doctor": [],
-    "hansard backup": ["COPY"],
-    "hansard restore": ["COPY", "--yes"],
-    "hansard migrate": ["--to", "COPY"],
-    "hansard stats": [],
-    "hansard bench": ["open", "--scale", "tiny"],
-    "hansard completion": ["bash"],
+    "sessionary sessions list": [],
+    "sessionary sessions show": ["Capitals"],
+    "sessionary sessions append": ["Capitals", "hi"],
+    "sessionary sessions rename": ["Capitals", "Rivers"],
+    "sessionary sessions pin": ["Capitals"],
+    "sessionary sessions unpin": ["Capitals"],
+    "sessionary sessions archive": ["Capitals"],
+    "sessionary sessions unarchive": ["Capitals"],
+    "sessionary sessions trash": ["Capitals"],
+    "sessionary sessions restore": ["Capitals"],
+    "sessionary sessions purge": ["Capitals", "--yes"],
+    "sessionary sessions fork": ["Capitals"],
+    "sessionary sessions end": ["Capitals"],
+    "sessionary sessions reopen": ["Capitals"],
+    "sessionary sessions hold": ["Capitals", "--reason", "build"],
+    "sessionary sessions release": ["Capitals"],
+    "sessionary sessions move": ["Capitals", "Places"],
+    "sessionary sessions undo": ["Capitals"],
+    "sessionary export": ["Capitals"],
+    "sessionary import": ["FILE"],
+    "sessionary prune": [],
+    "sessionary pack": [],
+    "sessionary erase": ["telegram", "5"],
+    "sessionary erasures": [],
+    "sessionary search": ["hello"],
+    "sessionary demo": ["--sessions", "3", "--home", "OTHER"],
+    "sessionary usage": [],
+    "sessionary scan-secrets": [],
+    "sessionary chat": ["hello"],
+    "sessionary schedule add": ["other", "every 1h", "hello"],
+    "sessionary schedule list": [],
+    "sessionary schedule runs": ["daily"],
+    "sessionary schedule run": ["daily"],
+    "sessionary schedule pause": ["daily"],
+    "sessionary schedule resume": ["daily"],
+    "sessionary schedule remove": ["daily"],
+    "sessionary access list": [],
+    "sessionary access approve": ["CODE"],
+    "sessionary access allow": ["telegram", "6"],
+    "sessionary access revoke": ["telegram", "5"],
+    "sessionary deliveries list": [],
+    "sessionary deliveries show": ["DELIVERY"],
+    "sessionary deliveries retry": ["DELIVERY"],
+    "sessionary deliveries redirect": ["DELIVERY", "webhook:home"],
+    "sessionary deliveries abandon": ["DELIVERY"],
+    "sessionary channels list": [],
+    "sessionary channels check": ["webhook"],
+    "sessionary agents list": [],
+    "sessionary config check": [],
+    "sessionary password set": [],
+    "sessionary password clear": [],
+    "sessionary password link": [],
+    "sessionary password hash": [],
+    "sessionary tokens add": [],
+    "sessionary tokens list": [],
+    "sessionary tokens revoke": ["TOKEN"],
+    "sessionary route explain": ["--platform", "telegram", "--chat", "5"],
+    "sessionary bindings list": [],
+    "sessionary bindings reset": ["main/web/dm/chat=a"],
+    "sessionary bindings switch": ["main/web/dm/chat=a", "Capitals"],
+    "sessionary projects list": [],
+    "sessionary projects add": ["Other"],
+    "sessionary projects rename": ["Places", "Other"],
+    "sessionary projects colour": ["Places", "#000000"],
+    "sessionary projects remove": ["Places"],
+    "sessionary verify": [],
+    "sessionary rebuild": [],
+    "sessionary doctor": [],
+    "sessionary backup": ["COPY"],
+    "sessionary restore": ["COPY", "--yes"],
+    "sessionary migrate": ["--to", "COPY"],
+    "sessionary stats": [],
+    "sessionary bench": ["open", "--scale", "tiny"],
+    "sessionary completion": ["bash"],
 }
 
 
 @pytest.mark.parametrize("path", LEAVES)
-def test_every_command_has_help_with_an_example(hansard: Program, path: str) -> None:
-    answer = hansard(*path.split()[1:], "--help")
+def test_every_command_has_help_with_an_example(sessionary: Program, path: str) -> None:
+    answer = sessionary(*path.split()[1:], "--help")
 
     assert answer.code == 0
     assert f"\n  {path}" in answer.out.partition("Example")[2]
     assert "Options of every command:" in answer.out
-    assert not hansard.home.exists()
+    assert not sessionary.home.exists()
 
 
 @pytest.mark.parametrize("path", GROUPS)
 def test_a_group_says_of_each_command_what_the_command_says_itself(
-    hansard: Program, path: str
+    sessionary: Program, path: str
 ) -> None:
-    answer = hansard(*path.split()[1:])
+    answer = sessionary(*path.split()[1:])
     said = answer.out.partition("Commands:\n")[2].partition("\n\n")[0]
     command: click.Command = root
     ctx = click.Context(root)
@@ -149,24 +149,24 @@ def test_the_page_about_the_command_line_is_what_the_commands_say() -> None:
 
 
 def test_the_manual_page_is_what_the_commands_say() -> None:
-    page = DOCS.with_name("hansard.1").read_text(encoding="utf-8")
+    page = DOCS.with_name("sessionary.1").read_text(encoding="utf-8")
 
     assert page == _docs().man_page(), "make it again: .venv/bin/python docs/cli.py"
 
 
 @pytest.fixture
-def working(hansard: Program, tmp_path: Path) -> Program:
-    hansard.append("new", "hello", "--title", "Capitals")
-    hansard("projects", "add", "Places")
-    hansard("bindings", "switch", "main/web/dm/chat=a", "Capitals")
-    hansard("export", "Capitals", "-o", str(tmp_path / "export.jsonl"))
-    hansard("schedule", "add", "daily", "@daily", "hello")
-    hansard("access", "allow", "telegram", "5")
+def working(sessionary: Program, tmp_path: Path) -> Program:
+    sessionary.append("new", "hello", "--title", "Capitals")
+    sessionary("projects", "add", "Places")
+    sessionary("bindings", "switch", "main/web/dm/chat=a", "Capitals")
+    sessionary("export", "Capitals", "-o", str(tmp_path / "export.jsonl"))
+    sessionary("schedule", "add", "daily", "@daily", "hello")
+    sessionary("access", "allow", "telegram", "5")
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
     table = f"[channels.webhook]\nsecret_file = {str(secret)!r}\n"
-    (hansard.home / "hansard.toml").write_text(table, encoding="utf-8")
-    return hansard
+    (sessionary.home / "sessionary.toml").write_text(table, encoding="utf-8")
+    return sessionary
 
 
 def _asks_with_a_code(home: Path) -> str:
@@ -193,12 +193,12 @@ def _delivery(home: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in LEAVES if path not in ("hansard serve", "hansard mcp")]
+    "path", [path for path in LEAVES if path not in ("sessionary serve", "sessionary mcp")]
 )
 def test_every_command_prints_exactly_one_json_document(
     working: Program, tmp_path: Path, path: str
 ) -> None:
-    if path == "hansard restore":
+    if path == "sessionary restore":
         working("backup", str(tmp_path / "copy.db"))
     words = {"FILE": str(tmp_path / "export.jsonl"), "COPY": str(tmp_path / "copy.db")}
     words["OTHER"] = str(tmp_path / "other")
@@ -219,38 +219,38 @@ def test_every_command_prints_exactly_one_json_document(
 
 
 @pytest.mark.parametrize("path", [*LEAVES, *GROUPS])
-def test_wrong_usage_is_one_json_document_too(hansard: Program, path: str) -> None:
-    answer = hansard(*path.split()[1:], "--json", "--no-such-option")
+def test_wrong_usage_is_one_json_document_too(sessionary: Program, path: str) -> None:
+    answer = sessionary(*path.split()[1:], "--json", "--no-such-option")
 
     assert answer.code == 2
     assert answer.json["error"]["type"] == "usage"
-    assert answer.line.startswith("hansard: No such option")
+    assert answer.line.startswith("sessionary: No such option")
 
 
-def test_the_version_is_printed(hansard: Program) -> None:
-    assert hansard("--version").out.startswith("hansard 0.")
-    assert set(hansard("--version", "--json").json) == {"version"}
+def test_the_version_is_printed(sessionary: Program) -> None:
+    assert sessionary("--version").out.startswith("sessionary 0.")
+    assert set(sessionary("--version", "--json").json) == {"version"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_its_completion_script(hansard: Program, shell: str) -> None:
-    assert "_HANSARD_COMPLETE" in hansard("completion", shell).out
+def test_a_shell_gets_its_completion_script(sessionary: Program, shell: str) -> None:
+    assert "_SESSIONARY_COMPLETE" in sessionary("completion", shell).out
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("hansard se", ["sessions"]),
-        ("hansard sessions un", ["unpin", "unarchive", "undo"]),
-        ("hansard sessions show C", ["Capitals"]),
-        ("hansard sessions list --pinned", ["--pinned", "--pinned-first"]),
+        ("sessionary se", ["sessions"]),
+        ("sessionary sessions un", ["unpin", "unarchive", "undo"]),
+        ("sessionary sessions show C", ["Capitals"]),
+        ("sessionary sessions list --pinned", ["--pinned", "--pinned-first"]),
     ],
 )
 def test_a_shell_completes_commands_options_and_titles(
     working: Program, words: str, expected: list[str]
 ) -> None:
     environ = {
-        "_HANSARD_COMPLETE": "bash_complete",
+        "_SESSIONARY_COMPLETE": "bash_complete",
         "COMP_WORDS": words,
         "COMP_CWORD": str(len(words.split()) - 1),
     }
@@ -261,35 +261,35 @@ def test_a_shell_completes_commands_options_and_titles(
     assert [name for name in found if name in expected] == expected
 
 
-def test_completion_in_a_fresh_home_offers_nothing_and_makes_nothing(hansard: Program) -> None:
+def test_completion_in_a_fresh_home_offers_nothing_and_makes_nothing(sessionary: Program) -> None:
     environ = {
-        "_HANSARD_COMPLETE": "bash_complete",
-        "COMP_WORDS": "hansard sessions show x",
+        "_SESSIONARY_COMPLETE": "bash_complete",
+        "COMP_WORDS": "sessionary sessions show x",
         "COMP_CWORD": "3",
     }
 
-    answer = hansard.run(environ=environ)
+    answer = sessionary.run(environ=environ)
 
     assert (answer.out.strip(), answer.err) == ("", "")
-    assert not hansard.home.exists()
+    assert not sessionary.home.exists()
 
 
-def test_bash_gets_a_title_as_one_word(hansard: Program) -> None:
-    hansard.append("new", "hello", "--title", "Capitals of * Europe")
-    bin_folder = hansard.home.parent / "bin"
+def test_bash_gets_a_title_as_one_word(sessionary: Program) -> None:
+    sessionary.append("new", "hello", "--title", "Capitals of * Europe")
+    bin_folder = sessionary.home.parent / "bin"
     bin_folder.mkdir()
-    program = bin_folder / "hansard"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m hansard "$@"\n')
+    program = bin_folder / "sessionary"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m sessionary "$@"\n')
     program.chmod(0o700)
-    script = hansard("completion", "bash").out
-    script += "COMP_WORDS=(hansard sessions show 'Capitals\\ o'); COMP_CWORD=3\n"
-    script += '_hansard_completion hansard; printf "%s\\n" "${COMPREPLY[@]}"\n'
+    script = sessionary("completion", "bash").out
+    script += "COMP_WORDS=(sessionary sessions show 'Capitals\\ o'); COMP_CWORD=3\n"
+    script += '_sessionary_completion sessionary; printf "%s\\n" "${COMPREPLY[@]}"\n'
 
     done = subprocess.run(
         ["bash", "-c", script],
         env={
             **os.environ,
-            "HANSARD_HOME": str(hansard.home),
+            "SESSIONARY_HOME": str(sessionary.home),
             "PATH": f"{bin_folder}:/usr/bin:/bin",
         },
         capture_output=True,

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.house import open_house
-from hansard.model.place import Source
+from sessionary.app.house import open_house
+from sessionary.model.place import Source
 from tests.cli.conftest import Program
 
 
 @pytest.fixture
-def filled(hansard: Program) -> Program:
-    hansard.append("new", "hello", "--title", "Capitals")
-    hansard.append("Capitals", "hi", "--role", "assistant", "--model", "gpt-5-mini")
-    return hansard
+def filled(sessionary: Program) -> Program:
+    sessionary.append("new", "hello", "--title", "Capitals")
+    sessionary.append("Capitals", "hi", "--role", "assistant", "--model", "gpt-5-mini")
+    return sessionary
 
 
-def meddle(hansard: Program, statement: str) -> None:
+def meddle(sessionary: Program, statement: str) -> None:
     """Change the file behind the program's back."""
-    store = sqlite3.connect(hansard.database)
+    store = sqlite3.connect(sessionary.database)
     store.execute(statement)
     store.commit()
     store.close()
@@ -113,7 +113,7 @@ def test_usage_is_csv_that_a_spreadsheet_does_not_run(filled: Program) -> None:
 
 
 def test_a_route_is_explained_and_followed(filled: Program, tmp_path: Path) -> None:
-    (filled.home / "hansard.toml").write_text('[reset.platform.telegram]\nmode = "idle"\n')
+    (filled.home / "sessionary.toml").write_text('[reset.platform.telegram]\nmode = "idle"\n')
     where = ["--platform", "telegram", "--type", "group", "--chat", "-100", "--person", "7"]
 
     value = filled("route", "explain", *where, "--json").json
@@ -146,7 +146,7 @@ def test_what_is_exported_can_be_imported_and_exported_again(
 
     looked = other("import", str(file), "--dry-run")
     assert not other.home.exists()
-    first = other("import", "hansard", str(file), "--json").json
+    first = other("import", "sessionary", str(file), "--json").json
     again = other("import", "-", "--json", stdin=file.read_bytes()).json
 
     assert "1 session would be added" in looked.out
@@ -232,7 +232,7 @@ def test_what_is_no_backup_is_not_restored(filled: Program, tmp_path: Path) -> N
     written_over = filled("backup", str(tmp_path / "notes.txt"))
 
     assert (missing.code, wrong.code, written_over.code) == (3, 1, 1)
-    assert "not a Hansard store" in wrong.line
+    assert "not a Sessionary store" in wrong.line
     assert "already; it was left as it is" in written_over.line
     assert filled("export", "--all").out == before
 
@@ -314,25 +314,25 @@ def test_stats_tell_counts_and_room_apart(filled: Program) -> None:
 
 
 def test_the_demo_says_where_else_it_could_go(filled: Program) -> None:
-    assert "hansard --home DIR demo" in filled("demo").line
+    assert "sessionary --home DIR demo" in filled("demo").line
 
 
-def test_the_demo_says_how_to_look_at_what_it_made(hansard: Program) -> None:
-    told = hansard("demo", "--sessions", "1").out
+def test_the_demo_says_how_to_look_at_what_it_made(sessionary: Program) -> None:
+    told = sessionary("demo", "--sessions", "1").out
 
-    assert f"hansard --home {hansard.home} serve" in told
+    assert f"sessionary --home {sessionary.home} serve" in told
 
 
 def test_backups_by_the_clock_keep_the_newest_and_touch_no_other_file(
     filled: Program, tmp_path: Path
 ) -> None:
-    for name in ("hansard-20250101T000000Z.db", "hansard-20250102T000000Z.db", "notes.db"):
+    for name in ("sessionary-20250101T000000Z.db", "sessionary-20250102T000000Z.db", "notes.db"):
         (tmp_path / name).write_bytes(b"")
 
     made = filled("backup", "--into", str(tmp_path), "--keep", "2", "--json").json
 
-    assert made["deleted"] == ["hansard-20250101T000000Z.db"]
-    assert len(list(tmp_path.glob("hansard-*.db"))) == 2
+    assert made["deleted"] == ["sessionary-20250101T000000Z.db"]
+    assert len(list(tmp_path.glob("sessionary-*.db"))) == 2
     assert (tmp_path / "notes.db").exists()
     assert filled("sessions", "list", "--database", f"sqlite:///{made['file']}").code == 0
     assert filled("backup").code == filled("backup", "x.db", "--keep", "1").code == 2

@@ -1,4 +1,4 @@
-"""hansard.toml: every setting is read, a wrong one is named, a secret is never printed."""
+"""sessionary.toml: every setting is read, a wrong one is named, a secret is never printed."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from hansard import config
-from hansard.app.engine import engine_settings
-from hansard.config.engine import EngineSettings, read
-from hansard.config.table import Table
-from hansard.engine.settings import Budget, Settings, Strangers, WhileRunning
-from hansard.errors import BadInput
+from sessionary import config
+from sessionary.app.engine import engine_settings
+from sessionary.config.engine import EngineSettings, read
+from sessionary.config.table import Table
+from sessionary.engine.settings import Budget, Settings, Strangers, WhileRunning
+from sessionary.errors import BadInput
 from tests.house.code import ROOT
 
-EXAMPLE = ROOT / "hansard.example.toml"
+EXAMPLE = ROOT / "sessionary.example.toml"
 
 
 def loaded(folder: Path, text: str) -> EngineSettings:
@@ -177,7 +177,7 @@ def test_what_is_secret_is_not_printed_with_the_configuration(tmp_path: Path, te
 )
 def test_an_error_does_not_repeat_what_may_be_secret(name: str, value: Any) -> None:
     """S3."""
-    table = Table({name: value}, "hansard.toml")
+    table = Table({name: value}, "sessionary.toml")
 
     with pytest.raises(BadInput) as caught:
         table.flag(name, default=False)

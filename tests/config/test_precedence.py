@@ -1,4 +1,4 @@
-"""A flag overrides the environment, which overrides hansard.toml, which overrides the default."""
+"""A flag overrides the environment, which overrides sessionary.toml, which overrides the default."""
 
 import json
 import shutil
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hansard import config
-from hansard.cli.root import root
+from sessionary import config
+from sessionary.cli.root import root
 
-EXAMPLE = Path(__file__).parents[2] / "hansard.example.toml"
+EXAMPLE = Path(__file__).parents[2] / "sessionary.example.toml"
 
 # Every key that a flag or a variable can override: its line in the file, and how to read it back.
 KEYS: dict[str, Callable[[config.Config], str]] = {
@@ -27,7 +27,7 @@ VALUES = {
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for key in KEYS:
-        monkeypatch.delenv(f"HANSARD_{key.upper()}", raising=False)
+        monkeypatch.delenv(f"SESSIONARY_{key.upper()}", raising=False)
     return tmp_path
 
 
@@ -49,7 +49,7 @@ def test_flag_then_environment_then_file_then_default(
     write_example(home, key, in_file)
     assert KEYS[key](config.load(home=str(home))) == in_file
 
-    monkeypatch.setenv(f"HANSARD_{key.upper()}", variable)
+    monkeypatch.setenv(f"SESSIONARY_{key.upper()}", variable)
     assert KEYS[key](config.load(home=str(home))) == variable
 
     assert KEYS[key](config.load(home=str(home), **{key: flag})) == flag
@@ -69,7 +69,7 @@ def test_every_command_line_flag_works_beside_the_shipped_example(home: Path, ke
     )
 
     assert json.loads(listed.output)["items"]
-    assert (home / ("other.db" if key == "database" else "hansard.db")).exists()
+    assert (home / ("other.db" if key == "database" else "sessionary.db")).exists()
 
 
 def test_a_misspelt_key_is_still_refused_when_flags_override_the_others(home: Path) -> None:

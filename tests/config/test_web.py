@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hansard import config
-from hansard.actions import logins
-from hansard.config.web import WebTable, read
-from hansard.errors import BadInput
+from sessionary import config
+from sessionary.actions import logins
+from sessionary.config.web import WebTable, read
+from sessionary.errors import BadInput
 from tests.house.code import ROOT
 
-EXAMPLE = ROOT / "hansard.example.toml"
+EXAMPLE = ROOT / "sessionary.example.toml"
 HASH = logins.hash_password("correct horse battery", bytes(16))
 
 
@@ -67,7 +67,7 @@ def test_the_hash_may_stand_in_a_file_or_a_variable(tmp_path: Path) -> None:
         ("trusted_proxies = ['proxy.example']", "'proxy.example' is no address and no network"),
         ("trusted_proxies = ['10.0.0.1/8']", "no network"),
         ("trusted_proxies = '127.0.0.1'", "must be a list of texts"),
-        ("password_hash = 'correct horse battery'", "hansard password hash"),
+        ("password_hash = 'correct horse battery'", "sessionary password hash"),
         ("password_hash_env = 'NONE'", "no variable NONE"),
         ("webhook_port = 70000", "at most 65535"),
         ("webhook_port = 0", "a whole number above 0"),

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from hansard.errors import StoreUnavailable
-from hansard.store.database import Listener, Store
-from hansard.store.pending import Pending
+from sessionary.errors import StoreUnavailable
+from sessionary.store.database import Listener, Store
+from sessionary.store.pending import Pending
 
 
 class AwayStore:

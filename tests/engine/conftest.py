@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from hansard.clock import RandomIds, SystemClock
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.testing.engine_world import EngineWorld
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.testing.engine_world import EngineWorld
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A fresh store of each kind."""
     is_file = request.param == "sqlite"
-    url = str(tmp_path / "hansard.db") if is_file else request.getfixturevalue("migrated_url")
+    url = str(tmp_path / "sessionary.db") if is_file else request.getfixturevalue("migrated_url")
     opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     yield opened
     opened.close()

@@ -7,22 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hansard.agents.echo import EchoRunner
-from hansard.clock import RandomIds, SystemClock
-from hansard.engine.engine import Engine
-from hansard.engine.parts import Parts
-from hansard.engine.ports import Event, Step, TurnRequest
-from hansard.engine.settings import Budget, Door, Settings
-from hansard.errors import RetryLater, StoreUnavailable
-from hansard.model.delivery import Delivery
-from hansard.model.entry import message
-from hansard.model.part import text_of
-from hansard.model.place import Source
-from hansard.model.usage import Usage
-from hansard.store.opening import open_store
-from hansard.testing.engine_world import assembled
-from hansard.testing.loopback import LoopbackAdapter
-from hansard.testing.scripted import ScriptedRunner, scripted_agent
+from sessionary.agents.echo import EchoRunner
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.engine.engine import Engine
+from sessionary.engine.parts import Parts
+from sessionary.engine.ports import Event, Step, TurnRequest
+from sessionary.engine.settings import Budget, Door, Settings
+from sessionary.errors import RetryLater, StoreUnavailable
+from sessionary.model.delivery import Delivery
+from sessionary.model.entry import message
+from sessionary.model.part import text_of
+from sessionary.model.place import Source
+from sessionary.model.usage import Usage
+from sessionary.store.opening import open_store
+from sessionary.testing.engine_world import assembled
+from sessionary.testing.loopback import LoopbackAdapter
+from sessionary.testing.scripted import ScriptedRunner, scripted_agent
 from tests.walks.writing_child import nurse
 
 SETTINGS = Settings(

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import access, stats
-from hansard.engine.settings import Budget, Door, Settings, Strangers
-from hansard.errors import RetryLater
-from hansard.model.entry import message
-from hansard.model.place import Person
-from hansard.store.database import Store
-from hansard.testing.clock import FakeClock, SequentialIds, occasion
-from hansard.testing.engine_world import QUICK, EngineWorld
+from sessionary.actions import access, stats
+from sessionary.engine.settings import Budget, Door, Settings, Strangers
+from sessionary.errors import RetryLater
+from sessionary.model.entry import message
+from sessionary.model.place import Person
+from sessionary.store.database import Store
+from sessionary.testing.clock import FakeClock, SequentialIds, occasion
+from sessionary.testing.engine_world import QUICK, EngineWorld
 
 CODE = access.code_of(12345)
 PAIRING = Door(strangers=Strangers.PAIR)

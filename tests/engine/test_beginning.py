@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from hansard.actions import stats
-from hansard.engine.engine import Engine
-from hansard.engine.ports import Agent, Event, Step, TurnRequest
-from hansard.engine.settings import Settings
-from hansard.errors import BadInput
-from hansard.model.entry import message
-from hansard.model.key import key_for
-from hansard.model.place import Source
-from hansard.model.turn import TurnState
-from hansard.store.database import Store
-from hansard.testing.engine_world import QUICK, EngineWorld
-from hansard.testing.scripted import ScriptedRunner
+from sessionary.actions import stats
+from sessionary.engine.engine import Engine
+from sessionary.engine.ports import Agent, Event, Step, TurnRequest
+from sessionary.engine.settings import Settings
+from sessionary.errors import BadInput
+from sessionary.model.entry import message
+from sessionary.model.key import key_for
+from sessionary.model.place import Source
+from sessionary.model.turn import TurnState
+from sessionary.store.database import Store
+from sessionary.testing.engine_world import QUICK, EngineWorld
+from sessionary.testing.scripted import ScriptedRunner
 
 # Nobody looks by itself: what runs was begun with its message, or after another turn's end.
 ALONE: Settings = replace(QUICK, poll_seconds=60, sweep_seconds=600)

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import access, stats, verify
-from hansard.actions.receive import receive
-from hansard.clock import RandomIds, SystemClock
-from hansard.engine import budgets, loop
-from hansard.engine.ports import Delta, Event, Step, TurnRequest
-from hansard.engine.settings import Budget
-from hansard.model.entry import message
-from hansard.model.turn import TurnState
-from hansard.model.usage import Usage
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.testing.engine_world import QUICK, EngineWorld
+from sessionary.actions import access, stats, verify
+from sessionary.actions.receive import receive
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.engine import budgets, loop
+from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.engine.settings import Budget
+from sessionary.model.entry import message
+from sessionary.model.turn import TurnState
+from sessionary.model.usage import Usage
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.testing.engine_world import QUICK, EngineWorld
 from tests.engine.engine_child import TOKENS_PER_TURN
 from tests.walks.nursery import Child, Nursery
 

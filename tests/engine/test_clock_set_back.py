@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from hansard.errors import RetryLater
-from hansard.model.delivery import Delivery
-from hansard.model.turn import TurnState
-from hansard.testing.engine_world import EngineWorld
+from sessionary.errors import RetryLater
+from sessionary.model.delivery import Delivery
+from sessionary.model.turn import TurnState
+from sessionary.testing.engine_world import EngineWorld
 from tests.engine.test_finalizers import dying_turn
 
 

@@ -6,16 +6,16 @@ from functools import partial
 
 import pytest
 
-from hansard.engine import engine as engine_module
-from hansard.engine import verbs
-from hansard.engine.commands import REGISTRY
-from hansard.model.session import Lineage
-from hansard.model.turn import TurnState
-from hansard.store.database import Store
-from hansard.testing.engine_world import PATIENCE_SECONDS, EngineWorld
-from hansard.testing.mortal import Fate
-from hansard.testing.scripted import scripted_agent
-from hansard.testing.unruly import UnrulyRunner
+from sessionary.engine import engine as engine_module
+from sessionary.engine import verbs
+from sessionary.engine.commands import REGISTRY
+from sessionary.model.session import Lineage
+from sessionary.model.turn import TurnState
+from sessionary.store.database import Store
+from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
+from sessionary.testing.mortal import Fate
+from sessionary.testing.scripted import scripted_agent
+from sessionary.testing.unruly import UnrulyRunner
 
 
 def _die(fate: Fate) -> None:
@@ -36,7 +36,7 @@ def test_the_registry_has_every_command_of_the_rule() -> None:
     [
         ("/new", ("new", "")),
         ("  /NEW  My plan ", ("new", "My plan")),
-        ("/new@hansard_bot plan", ("new", "plan")),
+        ("/new@sessionary_bot plan", ("new", "plan")),
         ("/resume\nsecond line", ("resume", "second line")),
     ],
 )

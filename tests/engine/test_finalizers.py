@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from hansard.actions import sweep, turns
-from hansard.engine.engine import Engine
-from hansard.model.entry import message
-from hansard.model.key import key_for
-from hansard.model.reset import ResetPolicy
-from hansard.store.database import Store
-from hansard.testing.clock import occasion
-from hansard.testing.engine_world import QUICK, EngineWorld
+from sessionary.actions import sweep, turns
+from sessionary.engine.engine import Engine
+from sessionary.model.entry import message
+from sessionary.model.key import key_for
+from sessionary.model.reset import ResetPolicy
+from sessionary.store.database import Store
+from sessionary.testing.clock import occasion
+from sessionary.testing.engine_world import QUICK, EngineWorld
 from tests.engine import finalizers
 
 

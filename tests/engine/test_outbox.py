@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from hansard.errors import NotAllowed, RetryLater
-from hansard.model.delivery import Delivery
-from hansard.testing.engine_world import EngineWorld
+from sessionary.errors import NotAllowed, RetryLater
+from sessionary.model.delivery import Delivery
+from sessionary.testing.engine_world import EngineWorld
 
 OUTAGE = timedelta(minutes=10)
 

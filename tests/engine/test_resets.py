@@ -6,17 +6,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hansard.actions import schedule, sessions, sweep
-from hansard.actions.schedule import Plan
-from hansard.engine.engine import Engine
-from hansard.model.part import text_of
-from hansard.model.reset import Policies, ResetMode, ResetPolicy
-from hansard.model.schedule import Timing
-from hansard.model.session import EndReason
-from hansard.store.database import Store
-from hansard.testing.clock import occasion
-from hansard.testing.engine_world import EngineWorld
-from hansard.testing.mortal import Fate
+from sessionary.actions import schedule, sessions, sweep
+from sessionary.actions.schedule import Plan
+from sessionary.engine.engine import Engine
+from sessionary.model.part import text_of
+from sessionary.model.reset import Policies, ResetMode, ResetPolicy
+from sessionary.model.schedule import Timing
+from sessionary.model.session import EndReason
+from sessionary.store.database import Store
+from sessionary.testing.clock import occasion
+from sessionary.testing.engine_world import EngineWorld
+from sessionary.testing.mortal import Fate
 
 BERLIN = ZoneInfo("Europe/Berlin")
 IDLE = ResetPolicy(mode=ResetMode.IDLE, idle=timedelta(minutes=60))

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from hansard.engine import lease, turn
-from hansard.engine.ports import Delta, Event, Step, TurnRequest
-from hansard.engine.settings import Settings, WhileRunning
-from hansard.errors import BadInput
-from hansard.model.entry import Message, message
-from hansard.model.turn import Turn, TurnState
-from hansard.store.database import Store
-from hansard.testing.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
-from hansard.testing.unruly import UnrulyRunner
+from sessionary.engine import lease, turn
+from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.engine.settings import Settings, WhileRunning
+from sessionary.errors import BadInput
+from sessionary.model.entry import Message, message
+from sessionary.model.turn import Turn, TurnState
+from sessionary.store.database import Store
+from sessionary.testing.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
+from sessionary.testing.unruly import UnrulyRunner
 
 AFTERWARDS = "Your message is kept. Send /retry to try again."
 

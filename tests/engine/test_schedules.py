@@ -10,22 +10,22 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hansard.actions import access, schedule
-from hansard.actions.schedule import Plan
-from hansard.engine.engine import Engine
-from hansard.engine.ports import Event, Step, TurnRequest
-from hansard.engine.settings import Budget
-from hansard.errors import BadInput, Conflict
-from hansard.model.entry import message
-from hansard.model.place import Source
-from hansard.model.schedule import Run, RunState, Timing
-from hansard.model.session import Kind, Shelf
-from hansard.model.surroundings import HomeChannel
-from hansard.store.database import Store
-from hansard.testing.clock import occasion
-from hansard.testing.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
-from hansard.testing.mortal import Fate
-from hansard.testing.unruly import UnrulyRunner
+from sessionary.actions import access, schedule
+from sessionary.actions.schedule import Plan
+from sessionary.engine.engine import Engine
+from sessionary.engine.ports import Event, Step, TurnRequest
+from sessionary.engine.settings import Budget
+from sessionary.errors import BadInput, Conflict
+from sessionary.model.entry import message
+from sessionary.model.place import Source
+from sessionary.model.schedule import Run, RunState, Timing
+from sessionary.model.session import Kind, Shelf
+from sessionary.model.surroundings import HomeChannel
+from sessionary.store.database import Store
+from sessionary.testing.clock import occasion
+from sessionary.testing.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
+from sessionary.testing.mortal import Fate
+from sessionary.testing.unruly import UnrulyRunner
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

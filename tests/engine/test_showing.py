@@ -3,12 +3,12 @@
 import asyncio
 from contextlib import suppress
 
-from hansard.engine.ports import Capabilities
-from hansard.errors import Unreachable
-from hansard.model.place import Channel
-from hansard.testing.engine_world import EngineWorld
-from hansard.testing.growing_suite import SlowRunner
-from hansard.testing.loopback import LoopbackAdapter
+from sessionary.engine.ports import Capabilities
+from sessionary.errors import Unreachable
+from sessionary.model.place import Channel
+from sessionary.testing.engine_world import EngineWorld
+from sessionary.testing.growing_suite import SlowRunner
+from sessionary.testing.loopback import LoopbackAdapter
 
 
 class Shy(LoopbackAdapter):

@@ -8,14 +8,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hansard.actions import deliver, schedule, stats
-from hansard.actions.schedule import Plan
-from hansard.engine.engine import Engine
-from hansard.model.part import Text
-from hansard.model.schedule import RunState, Timing
-from hansard.store.database import Tx
-from hansard.testing.clock import occasion
-from hansard.testing.engine_world import PATIENCE_SECONDS, EngineWorld
+from sessionary.actions import deliver, schedule, stats
+from sessionary.actions.schedule import Plan
+from sessionary.engine.engine import Engine
+from sessionary.model.part import Text
+from sessionary.model.schedule import RunState, Timing
+from sessionary.store.database import Tx
+from sessionary.testing.clock import occasion
+from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
 
 
 class Held:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import deliver
-from hansard.engine import budgets
-from hansard.model.turn import TurnState
-from hansard.store.database import Store, Tx
-from hansard.testing.engine_world import PATIENCE_SECONDS, EngineWorld
+from sessionary.actions import deliver
+from sessionary.engine import budgets
+from sessionary.model.turn import TurnState
+from sessionary.store.database import Store, Tx
+from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
 from tests.engine.away import AwayStore
 
 ANSWERED = ["hello", "", "", "re: hello"]

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import listing, read, stats, verify
-from hansard.actions.receive import platform_idem
-from hansard.clock import RandomIds, SystemClock
-from hansard.model.entry import Message, Role
-from hansard.model.session import SessionHead, Shelf
-from hansard.store import arrivals as inbox
-from hansard.store.database import Store, Tx
-from hansard.store.opening import open_store
+from sessionary.actions import listing, read, stats, verify
+from sessionary.actions.receive import platform_idem
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.model.entry import Message, Role
+from sessionary.model.session import SessionHead, Shelf
+from sessionary.store import arrivals as inbox
+from sessionary.store.database import Store, Tx
+from sessionary.store.opening import open_store
 from tests.engine.engine_child import source_of
 from tests.walks.nursery import Child, Nursery
 

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from hansard.actions import deliver, verify
-from hansard.engine.engine import Engine
-from hansard.errors import RetryLater, Unreachable
-from hansard.model.delivery import Delivery
-from hansard.model.part import Text
-from hansard.testing.clock import occasion
-from hansard.testing.engine_world import PATIENCE_SECONDS, EngineWorld
-from hansard.testing.mortal import Died, Fate
+from sessionary.actions import deliver, verify
+from sessionary.engine.engine import Engine
+from sessionary.errors import RetryLater, Unreachable
+from sessionary.model.delivery import Delivery
+from sessionary.model.part import Text
+from sessionary.testing.clock import occasion
+from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
+from sessionary.testing.mortal import Died, Fate
 
 ANSWERED = ["hello", "", "", "re: hello"]
 

@@ -1,4 +1,4 @@
-"""How long the faults go on: a few in every run, many with HANSARD_TEST_LONG=1."""
+"""How long the faults go on: a few in every run, many with SESSIONARY_TEST_LONG=1."""
 
 import os
 
@@ -10,4 +10,4 @@ SHORT, LONG = 5, 100
 @pytest.fixture
 def kills() -> int:
     """How often something is killed in one test."""
-    return LONG if os.environ.get("HANSARD_TEST_LONG") else SHORT
+    return LONG if os.environ.get("SESSIONARY_TEST_LONG") else SHORT

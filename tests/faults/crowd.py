@@ -5,7 +5,7 @@ import random
 import threading
 import time
 
-from hansard.testing.history import Attempt, History, Outcome
+from sessionary.testing.history import Attempt, History, Outcome
 from tests.faults.serving import Gone, Served
 
 CHATS = 10

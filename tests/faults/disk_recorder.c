@@ -22,8 +22,8 @@ static const char *below;
 
 static void begin(void) {
     if (journal >= 0) return;
-    const char *name = getenv("HANSARD_TEST_JOURNAL");
-    below = getenv("HANSARD_TEST_BELOW");
+    const char *name = getenv("SESSIONARY_TEST_JOURNAL");
+    below = getenv("SESSIONARY_TEST_BELOW");
     if (!name || !below) return;
     journal = syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
@@ -61,7 +61,7 @@ static void note(char what, const char *path, uint64_t offset, const void *data,
 
 /* While the file of this name is there, the disk fails to sync. */
 static int is_failing(void) {
-    const char *name = getenv("HANSARD_TEST_FAILING");
+    const char *name = getenv("SESSIONARY_TEST_FAILING");
     return name && access(name, F_OK) == 0;
 }
 

@@ -4,18 +4,18 @@ import json
 import sys
 from pathlib import Path
 
-import hansard
+import sessionary
 
 
 def main(home: Path) -> None:
     failing = home.parent / "failing"
-    with hansard.open(f"sqlite:///{home / 'hansard.db'}") as house:
-        chat = house.session(hansard.Source(platform="web", chat_id="chat"))
+    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as house:
+        chat = house.session(sessionary.Source(platform="web", chat_id="chat"))
 
         def say(text: str) -> str:
             try:
                 chat.append("user", text, idempotency_key=text)
-            except hansard.HansardError as error:
+            except sessionary.SessionaryError as error:
                 return str(getattr(error, "committed", "?"))
             return "yes"
 

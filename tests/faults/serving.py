@@ -1,4 +1,4 @@
-"""`hansard serve` as a process that can be killed, stopped and started again, and its clients."""
+"""`sessionary serve` as a process that can be killed, stopped and started again, and its clients."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from hansard.testing.history import Line, Reading
+from sessionary.testing.history import Line, Reading
 
 CONFIGURATION = """
 [agents.echo]
@@ -34,7 +34,7 @@ class Served:
     def __init__(self, home: Path, url: str) -> None:
         self.home, self.url = home, url
         home.mkdir(parents=True, exist_ok=True)
-        (home / "hansard.toml").write_text(CONFIGURATION)
+        (home / "sessionary.toml").write_text(CONFIGURATION)
         # Kept for as long as this object lives, also while no server runs: see `_reserved_port`.
         self._reservation = _reserved_port()
         self.port: int = self._reservation.getsockname()[1]
@@ -46,7 +46,7 @@ class Served:
     def command(self, *args: str) -> str:
         """What a command on the same store prints."""
         done = subprocess.run(
-            [sys.executable, "-m", "hansard", "--database", self.url, *args],
+            [sys.executable, "-m", "sessionary", "--database", self.url, *args],
             env=self._environ(),
             capture_output=True,
             check=False,
@@ -59,7 +59,7 @@ class Served:
         """Run it, and wait until it answers."""
         arguments = ["--database", self.url, "serve", "--port", str(self.port), "--json"]
         self._process = subprocess.Popen(
-            [*before, sys.executable, "-m", "hansard", *arguments],
+            [*before, sys.executable, "-m", "sessionary", *arguments],
             env=self._environ(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -141,7 +141,7 @@ class Served:
         return frozenset((hit["session"]["id"], hit["seq"]) for hit in page["items"])
 
     def _environ(self) -> dict[str, str]:
-        return {**os.environ, "HANSARD_HOME": str(self.home)}
+        return {**os.environ, "SESSIONARY_HOME": str(self.home)}
 
 
 def _reserved_port() -> socket.socket:

@@ -15,15 +15,15 @@ import apsw
 import httpx2
 import pytest
 
-import hansard
-from hansard.actions import read, search, tokens
-from hansard.actions.listing import Filters, listing
-from hansard.actions.tokens import Scope
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import Damaged
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.testing.world import World
+import sessionary
+from sessionary.actions import read, search, tokens
+from sessionary.actions.listing import Filters, listing
+from sessionary.actions.tokens import Scope
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import Damaged
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.testing.world import World
 from tests.cli.conftest import Program
 from tests.cli.test_serve import serving as serving_process
 from tests.store.raw import execute
@@ -32,7 +32,7 @@ from tests.web.conftest import API, served
 SECRET = tokens.secret(bytes(tokens.SECRET_BYTES))
 SESSIONS = 12
 MESSAGES = 40
-DAMAGED = "urn:hansard:problem:damaged"
+DAMAGED = "urn:sessionary:problem:damaged"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -65,10 +65,10 @@ class Template:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        store = opened(f"sqlite:///{folder}/hansard.db")
+        store = opened(f"sqlite:///{folder}/sessionary.db")
         self.ids = fill(store)
         store.close()
-        file = apsw.Connection(str(folder / "hansard.db"))
+        file = apsw.Connection(str(folder / "sessionary.db"))
         self.page_size: int = file.pragma("page_size")
         rows = file.execute("SELECT name, pageno FROM dbstat ORDER BY pageno").fetchall()
         file.close()
@@ -80,7 +80,7 @@ class Template:
         """A copy with one page replaced, as a failing disk leaves it."""
         shutil.rmtree(home, ignore_errors=True)
         shutil.copytree(self.folder, home)
-        with open(home / "hansard.db", "r+b") as file:
+        with open(home / "sessionary.db", "r+b") as file:
             file.seek((page - 1) * self.page_size)
             before = file.read(self.page_size)
             file.seek((page - 1) * self.page_size)
@@ -123,7 +123,7 @@ def over_python(home: Path, ids: list[str]) -> Iterator[Any]:
         except Damaged:
             return Damaged
 
-    with hansard.open(f"sqlite:///{home}/hansard.db", create=False) as house:
+    with sessionary.open(f"sqlite:///{home}/sessionary.db", create=False) as house:
         yield asked(lambda: [head.id for head in house.sessions(limit=100).items])
         for id in ids:
             yield asked(lambda id=id: house.find(id).messages())  # type: ignore[misc]
@@ -149,7 +149,7 @@ def over_the_command_line(home: Path, ids: list[str]) -> Iterator[Any]:
 
 @asynccontextmanager
 async def serving(home: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    store = opened(f"sqlite:///{home}/hansard.db")
+    store = opened(f"sqlite:///{home}/sessionary.db")
     try:
         async with served(store, with_engine=False) as server:
             server.http.headers["Authorization"] = f"Bearer {SECRET}"
@@ -249,7 +249,7 @@ LOSSES = {
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/hansard.db"
+        return f"sqlite:///{tmp_path}/sessionary.db"
     made: str = request.getfixturevalue("migrated_url")
     return made
 
@@ -303,12 +303,12 @@ def test_a_server_that_was_not_stopped_cleanly_looks_for_damage_by_itself(
     home = tmp_path / "crashed"
     shutil.copytree(template.folder, tmp_path / "running")
     # Copied while a program has it open: what it wrote last is only in the WAL.
-    file = apsw.Connection(str(tmp_path / "running" / "hansard.db"))
+    file = apsw.Connection(str(tmp_path / "running" / "sessionary.db"))
     file.execute("INSERT INTO meta (name, value) VALUES ('x', 'y')")
     shutil.copytree(tmp_path / "running", home)
     file.close()
     page = template.pages["entries"][-1]
-    with open(home / "hansard.db", "r+b") as damaged:
+    with open(home / "sessionary.db", "r+b") as damaged:
         damaged.seek((page - 1) * template.page_size)
         damaged.write(bytes(template.page_size))
 

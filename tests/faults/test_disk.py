@@ -9,10 +9,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-import hansard
-from hansard.actions import exporting, verify
-from hansard.errors import StoreUnavailable
-from hansard.store import filesystem, sqlite_file
+import sessionary
+from sessionary.actions import exporting, verify
+from sessionary.errors import StoreUnavailable
+from sessionary.store import filesystem, sqlite_file
 from tests.faults.recorded_disk import build
 
 MOUNTS = """\
@@ -29,9 +29,9 @@ def test_a_disk_that_fails_to_sync_is_not_trusted(tmp_path: Path) -> None:
     home.mkdir()
     environ = os.environ | {
         "LD_PRELOAD": str(build(tmp_path)),
-        "HANSARD_TEST_JOURNAL": str(tmp_path / "journal"),
-        "HANSARD_TEST_BELOW": str(home),
-        "HANSARD_TEST_FAILING": str(tmp_path / "failing"),
+        "SESSIONARY_TEST_JOURNAL": str(tmp_path / "journal"),
+        "SESSIONARY_TEST_BELOW": str(home),
+        "SESSIONARY_TEST_FAILING": str(tmp_path / "failing"),
     }
     program = Path(__file__).with_name("failing_child.py")
     done = subprocess.run(
@@ -43,8 +43,8 @@ def test_a_disk_that_fails_to_sync_is_not_trusted(tmp_path: Path) -> None:
     assert told[0] == ["before", "yes"]
     assert {answer for _, answer in told[1:3]} <= {"unknown", "no"}
     assert told[3:] == [["while", "yes"], ["after", "yes"]]
-    with hansard.open(f"sqlite:///{home / 'hansard.db'}") as house:
-        chat = house.session(hansard.Source(platform="web", chat_id="chat"))
+    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as house:
+        chat = house.session(sessionary.Source(platform="web", chat_id="chat"))
         texts = [message["content"] for message in chat.context()]
         assert verify.verify(house.store).broken == ()
     assert [text for text in texts if text != "still"] == ["before", "while", "after"]
@@ -78,7 +78,7 @@ def test_an_sqlite_that_can_corrupt_a_store_opens_none(
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.40.1")
 
     with pytest.raises(StoreUnavailable, match=r"3\.40\.1 can corrupt a store; nothing was opened"):
-        hansard.open(f"sqlite:///{tmp_path / 'hansard.db'}")
+        sessionary.open(f"sqlite:///{tmp_path / 'sessionary.db'}")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -86,7 +86,7 @@ def test_an_sqlite_that_can_corrupt_a_store_opens_none(
 @pytest.mark.parametrize(
     ("path", "kind", "shared"),
     [
-        ("/var/lib/hansard", "ext4", False),
+        ("/var/lib/sessionary", "ext4", False),
         ("/home/eva/data", "nfs4", True),
         ("/home/evander", "ext4", False),
         ("/mnt/my disk/x", "ext4", False),
@@ -107,9 +107,9 @@ def test_a_file_system_of_other_machines_is_known(
 
 def test_a_reader_that_takes_its_time_does_not_let_the_journal_grow(tmp_path: Path) -> None:
     """F21: an export is read in pages, never with one open cursor."""
-    path = tmp_path / "hansard.db"
-    with hansard.open(f"sqlite:///{path}") as house:
-        chat = house.session(hansard.Source(platform="web", chat_id="chat"))
+    path = tmp_path / "sessionary.db"
+    with sessionary.open(f"sqlite:///{path}") as house:
+        chat = house.session(sessionary.Source(platform="web", chat_id="chat"))
         for number in range(300):
             chat.append("user", f"{number}")
         slow = exporting.export_jsonl(house.store, profile="main")

@@ -5,19 +5,19 @@ import time
 from collections.abc import Callable
 from urllib.parse import quote
 
-import hansard
-from hansard.actions import verify
-from hansard.testing.history import History, Line, Outcome, Reading, judge
-from hansard.testing.postgres import PostgresServer
-from hansard.testing.standby import Standby
+import sessionary
+from sessionary.actions import verify
+from sessionary.testing.history import History, Line, Outcome, Reading, judge
+from sessionary.testing.postgres import PostgresServer
+from sessionary.testing.standby import Standby
 
 WRITERS = 3
 
 
-def write(house: hansard.House, history: History, number: int, stop: threading.Event) -> None:
+def write(house: sessionary.House, history: History, number: int, stop: threading.Event) -> None:
     """Append messages; what got no answer is asked again with the same key."""
     place = f"chat-{number}"
-    chat = house.session(hansard.Source(platform="web", chat_id=place))
+    chat = house.session(sessionary.Source(platform="web", chat_id=place))
     count = 0
     while not stop.is_set():
         count += 1
@@ -26,11 +26,11 @@ def write(house: hansard.House, history: History, number: int, stop: threading.E
             time.sleep(0.1)
 
 
-def sent(chat: hansard.Session, history: History, token: str, place: str) -> bool:
+def sent(chat: sessionary.Session, history: History, token: str, place: str) -> bool:
     with history.attempt(token, place) as attempt:
         try:
             done = chat.append("user", f"{token} hello", idempotency_key=token)
-        except hansard.HansardError as error:
+        except sessionary.SessionaryError as error:
             if getattr(error, "committed", None) == "no":
                 attempt.refused()
             return False
@@ -38,7 +38,7 @@ def sent(chat: hansard.Session, history: History, token: str, place: str) -> boo
     return True
 
 
-def read(house: hansard.House) -> Reading:
+def read(house: sessionary.House) -> Reading:
     heads = house.sessions(limit=100).items
     lines = {
         head.id: [
@@ -56,15 +56,15 @@ def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
     """F23, with a synchronous standby."""
     primary = postgres_to_break
     url = primary.create_database()
-    hansard.open(url).close()
+    sessionary.open(url).close()
     standby = Standby(primary)
     standby.start()
     try:
         name = url.split("@/", 1)[1].split("?", 1)[0]
         hosts = quote(f"{primary.home},{standby.home}", safe=",/")
-        both = f"postgresql://hansard@/{name}?host={hosts}&target_session_attrs=read-write"
+        both = f"postgresql://sessionary@/{name}?host={hosts}&target_session_attrs=read-write"
         history, stop = History(), threading.Event()
-        with hansard.open(both) as house:
+        with sessionary.open(both) as house:
             writers = [
                 threading.Thread(target=write, args=(house, history, number, stop))
                 for number in range(WRITERS)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.testing.history import Outcome, judge
-from hansard.testing.postgres import Server
+from sessionary.testing.history import Outcome, judge
+from sessionary.testing.postgres import Server
 from tests.faults.crowd import Crowd
 from tests.faults.serving import Served, wait_until
 
@@ -20,7 +20,7 @@ SEED = 20260302
 @pytest.fixture(params=("sqlite", "postgres"))
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     if request.param == "sqlite":
-        made = Served(tmp_path / "home", f"sqlite:///{tmp_path / 'home' / 'hansard.db'}")
+        made = Served(tmp_path / "home", f"sqlite:///{tmp_path / 'home' / 'sessionary.db'}")
         yield made
         made.close()
     else:

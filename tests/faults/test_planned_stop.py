@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.testing.postgres import PostgresServer
+from sessionary.testing.postgres import PostgresServer
 from tests.faults.serving import Gone, Served
 
 PROMISED_SECONDS = 20
@@ -23,7 +23,7 @@ command = ["sleep", "60"]
 @pytest.fixture
 def server(postgres_to_break: PostgresServer, tmp_path: Path) -> Iterator[Served]:
     made = Served(tmp_path / "home", postgres_to_break.create_database())
-    (made.home / "hansard.toml").write_text(SLOW_AGENT)
+    (made.home / "sessionary.toml").write_text(SLOW_AGENT)
     yield made
     made.close()
 

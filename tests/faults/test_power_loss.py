@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import hansard
-from hansard.actions import verify
+import sessionary
+from sessionary.actions import verify
 from tests.faults.recorded_disk import Deed, Disk, build, deeds
 from tests.faults.writing_child import EACH, THREADS
 
@@ -26,8 +26,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Deed]
     home.mkdir()
     environ = os.environ | {
         "LD_PRELOAD": str(build(folder)),
-        "HANSARD_TEST_JOURNAL": str(journal),
-        "HANSARD_TEST_BELOW": str(home),
+        "SESSIONARY_TEST_JOURNAL": str(journal),
+        "SESSIONARY_TEST_BELOW": str(home),
     }
     program = Path(__file__).with_name("writing_child.py")
     subprocess.run([sys.executable, program, home], env=environ, check=True, timeout=100)
@@ -43,7 +43,7 @@ def after_cut(home: Path, done: list[Deed], folder: Path, chance: random.Random)
     """Cut the power, start again, and read what is there."""
     folder.mkdir()
     Disk(done, chance).write(home, folder)
-    with hansard.open(f"sqlite:///{folder / 'hansard.db'}") as house:
+    with sessionary.open(f"sqlite:///{folder / 'sessionary.db'}") as house:
         assert verify.verify(house.store).broken == ()
         found = [
             message["content"].split()[0]
@@ -87,7 +87,7 @@ def test_without_its_syncs_the_same_store_would_lose(
     for cut in range(5):
         try:
             found = after_cut(home, unsynced, tmp_path / str(cut), chance)
-        except (hansard.HansardError, AssertionError):
+        except (sessionary.SessionaryError, AssertionError):
             lost = True
         else:
             lost = lost or bool(acknowledged(unsynced) - found)

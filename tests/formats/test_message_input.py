@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from hansard.errors import BadInput
-from hansard.formats.message_input import File, read_message
-from hansard.model.entry import Entry, Message
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from hansard.model.transcript import context
-from hansard.testing.clock import FakeClock
+from sessionary.errors import BadInput
+from sessionary.formats.message_input import File, read_message
+from sessionary.model.entry import Entry, Message
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.transcript import context
+from sessionary.testing.clock import FakeClock
 
 PIXEL = b"\x89PNG\r\n\x1a\n not much of a picture"
 BASE64 = base64.b64encode(PIXEL).decode()

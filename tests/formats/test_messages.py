@@ -3,8 +3,8 @@
 import base64
 from typing import Any
 
-from hansard.formats import anthropic_blocks, openai_items
-from hansard.formats.content import Content
+from sessionary.formats import anthropic_blocks, openai_items
+from sessionary.formats.content import Content
 
 PIXEL = b"\x89PNG\r\n\x1a\n not much of a picture"
 PIXEL_TEXT = base64.b64encode(PIXEL).decode()

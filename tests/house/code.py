@@ -1,4 +1,4 @@
-"""The source of Hansard as values that the rules can look at."""
+"""The source of Sessionary as values that the rules can look at."""
 
 import ast
 import functools
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "hansard"
+PACKAGE = ROOT / "src" / "sessionary"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -8,39 +8,39 @@ from tests.house.code import Module
 
 # Modules that may import inside a function, and what: heavy or optional things, loaded on use.
 MAY_IMPORT_LATE: dict[str, set[str]] = {
-    "hansard.agents.model": {"hansard.agents.provider", "hansard.agents.tool_calls"},
-    "hansard.cli.console": {"subprocess"},
-    "hansard.cli.markdown": {"rich"},
-    "hansard.agents.tool_calls": {"hansard.agents.mcp_tools"},
-    "hansard.app.session": {"hansard.formats.message_input"},
-    "hansard.app.engine": {"hansard"},
-    "hansard.app.import_port": {"hansard.app"},
-    "hansard.app.mcp": {"hansard.app"},
-    "hansard.model.page": {"markdown_it"},
-    "hansard.telemetry.taking": {"hansard"},
-    "hansard.testing.postgres": {"psycopg"},
+    "sessionary.agents.model": {"sessionary.agents.provider", "sessionary.agents.tool_calls"},
+    "sessionary.cli.console": {"subprocess"},
+    "sessionary.cli.markdown": {"rich"},
+    "sessionary.agents.tool_calls": {"sessionary.agents.mcp_tools"},
+    "sessionary.app.session": {"sessionary.formats.message_input"},
+    "sessionary.app.engine": {"sessionary"},
+    "sessionary.app.import_port": {"sessionary.app"},
+    "sessionary.app.mcp": {"sessionary.app"},
+    "sessionary.model.page": {"markdown_it"},
+    "sessionary.telemetry.taking": {"sessionary"},
+    "sessionary.testing.postgres": {"psycopg"},
 }
 
 # The three places that may swallow any exception, because they record and log it: a turn, a
-# delivery, a sweep. Written as `hansard.engine.loop:Class.method`.
+# delivery, a sweep. Written as `sessionary.engine.loop:Class.method`.
 SUPERVISORS: frozenset[str] = frozenset(
     {
-        "hansard.engine.outbox:Outbox._send",
-        "hansard.engine.sweeper:Sweeper._run_finalizer",
+        "sessionary.engine.outbox:Outbox._send",
+        "sessionary.engine.sweeper:Sweeper._run_finalizer",
     }
 )
 
 # Modules that catch any exception in one thread to raise it in another: nothing is swallowed.
 MESSENGERS: frozenset[str] = frozenset(
     {
-        "hansard.agents.python",
-        "hansard.engine.thread",
-        "hansard.store.listeners",
-        "hansard.store.postgres",
-        "hansard.store.postgres_writer",
-        "hansard.store.sqlite",
-        "hansard.store.sqlite_index",
-        "hansard.store.sqlite_writer",
+        "sessionary.agents.python",
+        "sessionary.engine.thread",
+        "sessionary.store.listeners",
+        "sessionary.store.postgres",
+        "sessionary.store.postgres_writer",
+        "sessionary.store.sqlite",
+        "sessionary.store.sqlite_index",
+        "sessionary.store.sqlite_writer",
     }
 )
 

@@ -56,7 +56,7 @@ def test_every_exception_to_a_rule_is_still_needed() -> None:
     ],
 )
 def test_a_rule_sees_what_breaks_it(rule: Rule, text: str) -> None:
-    assert list(rule(Module("hansard.sample", text)))
+    assert list(rule(Module("sessionary.sample", text)))
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_a_rule_sees_what_breaks_it(rule: Rule, text: str) -> None:
     ],
 )
 def test_a_rule_does_not_see_what_is_fine(rule: Rule, text: str) -> None:
-    assert list(rule(Module("hansard.sample", text))) == []
+    assert list(rule(Module("sessionary.sample", text))) == []
 
 
 def test_a_place_is_named_by_its_class_and_function() -> None:
-    module = Module("hansard.sample", "class A:\n    def f(self):\n        return 1")
+    module = Module("sessionary.sample", "class A:\n    def f(self):\n        return 1")
 
     assert "A.f" in {place for place, node in module.qualified() if isinstance(node, ast.Return)}

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from docs import schema
 
-from hansard import errors
-from hansard.clock import RandomIds, SystemClock
-from hansard.model.arrival import ArrivalState
-from hansard.model.delivery import DeliveryState
-from hansard.model.turn import TurnState
-from hansard.store import migrate
-from hansard.store.database import Tx
-from hansard.store.opening import open_store
+from sessionary import errors
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.model.arrival import ArrivalState
+from sessionary.model.delivery import DeliveryState
+from sessionary.model.turn import TurnState
+from sessionary.store import migrate
+from sessionary.store.database import Tx
+from sessionary.store.opening import open_store
 from tests.house.code import PACKAGE, ROOT
 from tests.house.test_repository import NAMED, is_there
 
@@ -127,8 +127,8 @@ def test_every_state_is_in_a_diagram(state: str) -> None:
     "page", [DOCS / "python.md", ROOT / "README.md"], ids=lambda page: page.name
 )
 def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HANSARD_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("HANSARD_DATABASE", raising=False)
+    monkeypatch.setenv("SESSIONARY_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SESSIONARY_DATABASE", raising=False)
     names: dict[str, object] = {"__name__": "example"}
 
     examples = EXAMPLE.findall(page.read_text(encoding="utf-8"))
@@ -168,7 +168,7 @@ def test_a_decision_says_what_was_rejected_on_one_page(page: Path) -> None:
 
 
 def test_every_error_is_explained() -> None:
-    direct = errors.HansardError.__subclasses__()
+    direct = errors.SessionaryError.__subclasses__()
     tree = [*direct, *(below for one in direct for below in one.__subclasses__())]
     explained = {(row[0], row[1]) for row in rows("operate.md")}
 
@@ -179,7 +179,7 @@ def test_every_error_is_explained() -> None:
 
 def test_every_limit_is_as_the_code_has_it() -> None:
     limits = LIMIT.findall(read("operate.md"))
-    modules = {path: f"hansard.{path.replace('/', '.')}" for path, _, _ in limits}
+    modules = {path: f"sessionary.{path.replace('/', '.')}" for path, _, _ in limits}
 
     said = {(path, name): value for path, name, value in limits}
     real = {

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 from docs import benchmarks, scale
 
-from hansard.bench.command import NAMES
+from sessionary.bench.command import NAMES
 from tests.house.code import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"

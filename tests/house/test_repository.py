@@ -106,7 +106,7 @@ def test_every_file_that_the_walk_names_exists() -> None:
 
 
 def test_the_walk_may_name_a_file_a_module_or_a_function() -> None:
-    text = "`src/hansard/__init__.py`, `testing/postgres`, `testing/postgres.start_server`"
+    text = "`src/sessionary/__init__.py`, `testing/postgres`, `testing/postgres.start_server`"
 
     assert [is_there(name) for name in NAMED.findall(text)] == [True, True, True]
     assert not is_there("testing/nothing")

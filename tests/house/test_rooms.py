@@ -38,7 +38,7 @@ def lint(source: Path) -> subprocess.CompletedProcess[str]:
 
 def house_with(tmp_path: Path, **files: str) -> Path:
     """A small package with the name of ours, made of `room="its text"`."""
-    package = tmp_path / "hansard"
+    package = tmp_path / "sessionary"
     package.mkdir()
     (package / "__init__.py").touch()
     for room, text in files.items():
@@ -53,21 +53,21 @@ def test_a_room_imports_only_rooms_below_it() -> None:
 
 
 def test_an_import_upwards_is_seen(tmp_path: Path) -> None:
-    house = house_with(tmp_path, model="import hansard.store", store="")
+    house = house_with(tmp_path, model="import sessionary.store", store="")
 
-    assert "hansard.model is not allowed to import hansard.store" in lint(house).stdout
+    assert "sessionary.model is not allowed to import sessionary.store" in lint(house).stdout
 
 
 def test_an_edge_that_imports_another_is_seen(tmp_path: Path) -> None:
-    house = house_with(tmp_path, web="import hansard.mcp", mcp="")
+    house = house_with(tmp_path, web="import sessionary.mcp", mcp="")
 
-    assert "hansard.web is not allowed to import hansard.mcp" in lint(house).stdout
+    assert "sessionary.web is not allowed to import sessionary.mcp" in lint(house).stdout
 
 
 def test_a_leaf_that_imports_a_room_is_seen(tmp_path: Path) -> None:
-    house = house_with(tmp_path, errors="import hansard.model", model="")
+    house = house_with(tmp_path, errors="import sessionary.model", model="")
 
-    assert "hansard.errors is not allowed to import hansard.model" in lint(house).stdout
+    assert "sessionary.errors is not allowed to import sessionary.model" in lint(house).stdout
 
 
 def test_a_part_of_the_package_that_is_no_room_is_seen(tmp_path: Path) -> None:

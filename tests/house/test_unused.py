@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from hansard.store import queries
+from sessionary.store import queries
 from tests.house.code import modules
 
 FOLDER = Path(queries.__file__).parent / "sql" / "queries"

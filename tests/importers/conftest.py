@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.importers.target import Target
-from hansard.store.database import Store
-from hansard.store.opening import open_store
+from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.importers.target import Target
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
 from tests.importers.reading import Archive
 
 
@@ -16,7 +16,7 @@ from tests.importers.reading import Archive
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store of each kind."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'hansard.db'}"
+        url = f"sqlite:///{tmp_path / 'sessionary.db'}"
         opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
         yield opened
         opened.close()

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hansard.errors import BadInput
-from hansard.importers.base import Begin, Branch, Event, Importer, Said, Skipped, Unit
+from sessionary.errors import BadInput
+from sessionary.importers.base import Begin, Branch, Event, Importer, Said, Skipped, Unit
 from tests.importers import (
     test_claude_code,
     test_codex,

@@ -5,8 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from hansard.errors import BadInput
-from hansard.importers import registry
+from sessionary.errors import BadInput
+from sessionary.importers import registry
 
 
 def main(root: Path, names: list[str]) -> None:

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hansard.actions import verify
-from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.importers import driver
-from hansard.importers.base import Importer, Unit
-from hansard.importers.driver import Report
-from hansard.importers.target import Target
-from hansard.model import transcript
-from hansard.model.entry import Entry, Message
-from hansard.model.session import SessionHead
-from hansard.store import entries, imports, sessions
-from hansard.store.database import Store, Tx
+from sessionary.actions import verify
+from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.importers import driver
+from sessionary.importers.base import Importer, Unit
+from sessionary.importers.driver import Report
+from sessionary.importers.target import Target
+from sessionary.model import transcript
+from sessionary.model.entry import Entry, Message
+from sessionary.model.session import SessionHead
+from sessionary.store import entries, imports, sessions
+from sessionary.store.database import Store, Tx
 
 
 class Archive:

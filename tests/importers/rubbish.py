@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hansard.errors import BadInput
-from hansard.importers.base import Branch, Event, Importer, Said
-from hansard.importers.bodies import body_text
-from hansard.model import part
-from hansard.model.entry import Role
-from hansard.store.blobs import hash_of
+from sessionary.errors import BadInput
+from sessionary.importers.base import Branch, Event, Importer, Said
+from sessionary.importers.bodies import body_text
+from sessionary.model import part
+from sessionary.model.entry import Role
+from sessionary.store.blobs import hash_of
 
 DEEP: Any = []
 for _ in range(150):

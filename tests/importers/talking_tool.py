@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from hansard.formats import parts
-from hansard.importers import files, json_lines
-from hansard.importers.base import (
+from sessionary.formats import parts
+from sessionary.importers import files, json_lines
+from sessionary.importers.base import (
     Begin,
     Branch,
     End,
@@ -20,7 +20,7 @@ from hansard.importers.base import (
     Unit,
     Where,
 )
-from hansard.model.usage import Usage
+from sessionary.model.usage import Usage
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOKENS = 7

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.aider import IMPORTER
-from hansard.importers.base import Where
-from hansard.model.entry import Role
+from sessionary.importers.aider import IMPORTER
+from sessionary.importers.base import Where
+from sessionary.model.entry import Role
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_aider import FIRST, SECOND

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hansard.errors import BadInput
-from hansard.importers import registry, zips
-from hansard.importers.chatgpt import IMPORTER
-from hansard.importers.claude_ai import IMPORTER as CLAUDE
-from hansard.importers.driver import Report
-from hansard.model.entry import Message
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.errors import BadInput
+from sessionary.importers import registry, zips
+from sessionary.importers.chatgpt import IMPORTER
+from sessionary.importers.claude_ai import IMPORTER as CLAUDE
+from sessionary.importers.driver import Report
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
 from tests.importers import write_exports as write
 from tests.importers.reading import Archive
 from tests.importers.rubbish import survives
@@ -174,7 +174,7 @@ def test_names_in_a_zip_lead_nowhere(archive: Archive, tmp_path: Path) -> None:
 
     assert archive.session("chatgpt", "conv-1").title == "Capitals"
     new = [each for each in sorted(tmp_path.rglob("*")) if each not in before]
-    assert [each for each in new if not each.name.startswith("hansard.db")] == []
+    assert [each for each in new if not each.name.startswith("sessionary.db")] == []
 
 
 def test_a_directory_too_large_for_memory_is_refused(

@@ -4,11 +4,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from hansard.importers import registry
-from hansard.importers.claude_ai import IMPORTER
-from hansard.importers.driver import Report
-from hansard.model.entry import Message
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.importers import registry
+from sessionary.importers.claude_ai import IMPORTER
+from sessionary.importers.driver import Report
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
 from tests.importers import write_exports as write
 from tests.importers.reading import Archive
 from tests.importers.rubbish import survives

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.base import Event, Mark, Resume, Said, Unit, Where
-from hansard.importers.claude_code import ClaudeCode
-from hansard.model.entry import Compaction, Role
-from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
-from hansard.model.session import Kind, Lineage
-from hansard.store.blobs import hash_of
-from hansard.testing.clock import FakeClock
+from sessionary.importers.base import Event, Mark, Resume, Said, Unit, Where
+from sessionary.importers.claude_code import ClaudeCode
+from sessionary.model.entry import Compaction, Role
+from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.session import Kind, Lineage
+from sessionary.store.blobs import hash_of
+from sessionary.testing.clock import FakeClock
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_claude_code import (

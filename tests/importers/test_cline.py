@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.cline import IMPORTER
-from hansard.model.entry import Compaction, Role
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from hansard.model.session import Kind, Lineage
-from hansard.store.blobs import hash_of
+from sessionary.importers.cline import IMPORTER
+from sessionary.model.entry import Compaction, Role
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.session import Kind, Lineage
+from sessionary.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_cline import PICTURE, Task, a_day_at_the_mill, words, write_session

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from hansard.importers.base import Event, Resume, Unit, Where
-from hansard.importers.codex import Codex
-from hansard.model.entry import Compaction
-from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
-from hansard.model.session import Kind, Lineage
-from hansard.model.usage import CostStatus
-from hansard.store.blobs import hash_of
-from hansard.testing.clock import FakeClock
+from sessionary.importers.base import Event, Resume, Unit, Where
+from sessionary.importers.codex import Codex
+from sessionary.model.entry import Compaction
+from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.session import Kind, Lineage
+from sessionary.model.usage import CostStatus
+from sessionary.store.blobs import hash_of
+from sessionary.testing.clock import FakeClock
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_codex import LONG_AGO, MODEL, NOON, Rollout

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers import registry
-from hansard.importers.copilot import IMPORTER
-from hansard.model.entry import Compaction, Message
-from hansard.model.part import Reasoning, Text, ToolCall, ToolResult
+from sessionary.importers import registry
+from sessionary.importers.copilot import IMPORTER
+from sessionary.model.entry import Compaction, Message
+from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_copilot import (

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.errors import BadInput
-from hansard.formats import parts
-from hansard.importers import driver, files, weaver
-from hansard.importers.base import (
+from sessionary.errors import BadInput
+from sessionary.formats import parts
+from sessionary.importers import driver, files, weaver
+from sessionary.importers.base import (
     Begin,
     Branch,
     Compacted,
@@ -30,12 +30,12 @@ from hansard.importers.base import (
     Unit,
     Where,
 )
-from hansard.importers.driver import WORDLESS
-from hansard.model import transcript
-from hansard.model.entry import Compaction
-from hansard.model.session import Kind, Lineage
-from hansard.store import transfer
-from hansard.store.database import Tx
+from sessionary.importers.driver import WORDLESS
+from sessionary.model import transcript
+from sessionary.model.entry import Compaction
+from sessionary.model.session import Kind, Lineage
+from sessionary.store import transfer
+from sessionary.store.database import Tx
 from tests.importers.reading import Archive
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

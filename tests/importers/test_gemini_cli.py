@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.gemini_cli import IMPORTER
-from hansard.model.entry import Compaction, Message, Role
-from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
-from hansard.model.session import Kind, Lineage
-from hansard.store.blobs import hash_of
+from sessionary.importers.gemini_cli import IMPORTER
+from sessionary.model.entry import Compaction, Message, Role
+from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.session import Kind, Lineage
+from sessionary.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_gemini_cli import (

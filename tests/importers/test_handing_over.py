@@ -10,16 +10,16 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from hansard.actions import handing_over
-from hansard.errors import BadInput
-from hansard.importers import registry
-from hansard.importers.base import Begin, Compacted, Facts, Said
-from hansard.model.entry import Message, Role
-from hansard.model.extent import Extent
-from hansard.model.handover.forms import FORMS
-from hansard.model.handover.passage import Passage
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
-from hansard.store.blobs import hash_of
+from sessionary.actions import handing_over
+from sessionary.errors import BadInput
+from sessionary.importers import registry
+from sessionary.importers.base import Begin, Compacted, Facts, Said
+from sessionary.model.entry import Message, Role
+from sessionary.model.extent import Extent
+from sessionary.model.handover.forms import FORMS
+from sessionary.model.handover.passage import Passage
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.store.blobs import hash_of
 from tests.importers.reading import Archive
 from tests.importers.test_driver import Scripted, touched
 from tests.importers.write_exports import PIXEL

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from hansard.importers.driver import Report
-from hansard.importers.hermes import IMPORTER
-from hansard.model.entry import Compaction, Message
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
-from hansard.model.session import Kind, Lineage
-from hansard.model.usage import CostStatus
-from hansard.store import ledger, transfer
+from sessionary.importers.driver import Report
+from sessionary.importers.hermes import IMPORTER
+from sessionary.model.entry import Compaction, Message
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.session import Kind, Lineage
+from sessionary.model.usage import CostStatus
+from sessionary.store import ledger, transfer
 from tests.importers import write_hermes as write
 from tests.importers.reading import Archive
 from tests.importers.write_hermes import NOON, StateDb, message

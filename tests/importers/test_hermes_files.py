@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app import imports
-from hansard.app.house import open_house
-from hansard.importers.base import Where
-from hansard.importers.hermes import IMPORTER, Hermes
-from hansard.model.entry import Compaction, Message
+from sessionary.app import imports
+from sessionary.app.house import open_house
+from sessionary.importers.base import Where
+from sessionary.importers.hermes import IMPORTER, Hermes
+from sessionary.model.entry import Compaction, Message
 from tests.importers import write_hermes as write
 from tests.importers.reading import Archive
 from tests.importers.rubbish import survives
@@ -178,7 +178,7 @@ def test_its_web_interface_is_found_also_from_a_home_that_is_a_link(
     (tmp_path / "mia").symlink_to(real)
     where = Where(tmp_path / "mia", {"HERMES_WEBUI_STATE_DIR": str(tmp_path / "elsewhere")})
 
-    with open_house(home=str(tmp_path / "hansard")) as house:
+    with open_house(home=str(tmp_path / "sessionary")) as house:
         [done] = imports.run(house, imports.default_wishes(where, ["hermes"])).outcomes
 
     assert (done.added, done.messages) == (1, 2)

@@ -15,11 +15,11 @@ from types import FrameType
 
 import pytest
 
-from hansard.actions import exporting
-from hansard.clock import RandomIds, SystemClock
-from hansard.importers import registry
-from hansard.store.database import Store
-from hansard.store.opening import open_store
+from sessionary.actions import exporting
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.importers import registry
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
 from tests.importers import corpus, rubbish
 from tests.importers.corpus import Heard, files_of
 from tests.importers.reading import Archive
@@ -42,7 +42,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def store(tmp_path: Path) -> Iterator[Store]:
     folder = tmp_path / "store"
     folder.mkdir()
-    url = f"sqlite:///{folder / 'hansard.db'}"
+    url = f"sqlite:///{folder / 'sessionary.db'}"
     opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     yield opened
     opened.close()
@@ -265,7 +265,7 @@ def test_a_turn_may_have_any_name(archive: Archive, tmp_path: Path) -> None:
 
 def test_the_stores_own_file_is_left_alone(name: str, archive: Archive, tmp_path: Path) -> None:
     importer = registry.importer(name)
-    own = tmp_path / "store" / "hansard.db"
+    own = tmp_path / "store" / "sessionary.db"
     place = corpus.sample(name, tmp_path / "sample")
     names = [path.relative_to(place) for path in files_of(place)]
     for each in names:

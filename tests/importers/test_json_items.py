@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.errors import BadInput
-from hansard.formats import json_text
-from hansard.importers import documents, json_items, json_lines
+from sessionary.errors import BadInput
+from sessionary.formats import json_text
+from sessionary.importers import documents, json_items, json_lines
 
 texts = st.text(alphabet='ab"\\[]{},é\u2028 \n', max_size=8)
 values: st.SearchStrategy[Any] = st.recursive(

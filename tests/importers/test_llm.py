@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.llm import IMPORTER
-from hansard.model.entry import Message, Role
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
-from hansard.store.blobs import hash_of
+from sessionary.importers.llm import IMPORTER
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_llm import (

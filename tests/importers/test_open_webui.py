@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.open_webui import IMPORTER
-from hansard.model.entry import Message
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
-from hansard.store.blobs import hash_of
+from sessionary.importers.open_webui import IMPORTER
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_open_webui import BEGAN, PICTURE, a_day_at_the_mill, put, row

@@ -3,10 +3,10 @@
 import sqlite3
 from pathlib import Path
 
-from hansard.importers.openai_agents import IMPORTER
-from hansard.model.entry import Message, Role
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from hansard.store.blobs import hash_of
+from sessionary.importers.openai_agents import IMPORTER
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_openai_agents import PICTURE, a_day_at_the_mill, add, branch, reply, user

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.openclaw import IMPORTER
-from hansard.model.session import Kind, Lineage
+from sessionary.importers.openclaw import IMPORTER
+from sessionary.model.session import Kind, Lineage
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_openclaw import State

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.pi import IMPORTER
-from hansard.model.entry import Compaction, Role
-from hansard.model.part import Attachment, Reasoning, ToolCall, ToolResult
-from hansard.model.session import Lineage
-from hansard.store.blobs import hash_of
+from sessionary.importers.pi import IMPORTER
+from sessionary.model.entry import Compaction, Role
+from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.session import Lineage
+from sessionary.store.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_pi import PICTURE, PiSession, a_day_at_the_mill, words

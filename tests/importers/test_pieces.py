@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hansard.importers import calls, times
-from hansard.model.usage import CostStatus
+from sessionary.importers import calls, times
+from sessionary.model.usage import CostStatus
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers.qwen_code import IMPORTER
-from hansard.model.entry import Compaction, Message, Role
-from hansard.model.part import Reasoning, Text, ToolCall, ToolResult
-from hansard.model.session import Kind, Lineage
+from sessionary.importers.qwen_code import IMPORTER
+from sessionary.model.entry import Compaction, Message, Role
+from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.session import Kind, Lineage
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_qwen_code import QwenSession, a_day_at_the_mill, text

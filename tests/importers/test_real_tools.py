@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import exporting
-from hansard.importers import registry
+from sessionary.actions import exporting
+from sessionary.importers import registry
 from tests.importers.reading import Archive
 from tests.real_tools.comparing import Talk, differences, imported
 from tests.real_tools.keeping import RECORDS, bring_back

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app import imports
-from hansard.app.house import House, open_house
-from hansard.app.imports import ImportResult, Wish
-from hansard.errors import BadInput
-from hansard.importers import recognition, registry
-from hansard.importers.recognition import Recogniser
+from sessionary.app import imports
+from sessionary.app.house import House, open_house
+from sessionary.app.imports import ImportResult, Wish
+from sessionary.errors import BadInput
+from sessionary.importers import recognition, registry
+from sessionary.importers.recognition import Recogniser
 from tests.importers import corpus, write_hermes, write_pi
 from tests.importers.reading import Archive
 

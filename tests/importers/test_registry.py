@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.importers import registry
-from hansard.importers.base import Where
+from sessionary.importers import registry
+from sessionary.importers.base import Where
 from tests.importers import (
     write_aider,
     write_cline,

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from hansard.actions import exporting, importing
-from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.importers import registry
-from hansard.store.opening import open_store
+from sessionary.actions import exporting, importing
+from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.importers import registry
+from sessionary.store.opening import open_store
 from tests.importers import corpus
 from tests.importers.reading import Archive
 

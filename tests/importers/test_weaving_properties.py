@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.importers import driver, weaver
-from hansard.importers.base import Unit
-from hansard.importers.target import Target
-from hansard.model.entry import Message
-from hansard.store import imports, ledger
-from hansard.store.database import Store
+from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.importers import driver, weaver
+from sessionary.importers.base import Unit
+from sessionary.importers.target import Target
+from sessionary.model.entry import Message
+from sessionary.store import imports, ledger
+from sessionary.store.database import Store
 from tests.importers.reading import Archive
 from tests.importers.talking_tool import TOKENS, Line, Talk, TalkingTool
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.house import House, open_house
-from hansard.testing.child import ServerUnavailable
-from hansard.testing.environment import installed
-from hansard.testing.model_server import ModelServer
-from hansard.testing.postgres import Server
+from sessionary.app.house import House, open_house
+from sessionary.testing.child import ServerUnavailable
+from sessionary.testing.environment import installed
+from sessionary.testing.model_server import ModelServer
+from sessionary.testing.postgres import Server
 from tests.emptying import empty
 from tests.integrations.driving import ROOT, Urls, weather_model
 
@@ -45,7 +45,7 @@ def shared(postgres: Server, migrated: str) -> Iterator[str]:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store on each database."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/hansard.db"
+        return f"sqlite:///{tmp_path}/sessionary.db"
     return empty(request.getfixturevalue("shared"))
 
 
@@ -70,7 +70,7 @@ async def model() -> AsyncIterator[ModelServer]:
 
 @pytest.fixture(scope="session")
 def adk_python() -> Path:
-    """An interpreter that has the kit and what Hansard itself needs."""
+    """An interpreter that has the kit and what Sessionary itself needs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["google-adk"], *extras["postgres"]]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hansard.actions import verify
-from hansard.app.house import House, open_house
-from hansard.model.entry import Message
-from hansard.testing.model_script import Answer, Call, Reply
-from hansard.testing.model_server import Ask, ModelServer
+from sessionary.actions import verify
+from sessionary.app.house import House, open_house
+from sessionary.model.entry import Message
+from sessionary.testing.model_script import Answer, Call, Reply
+from sessionary.testing.model_server import Ask, ModelServer
 
 ROOT = Path(__file__).parents[2]
 MODEL = "gpt-4o-mini"
@@ -63,7 +63,7 @@ def _heard(message: dict[str, Any]) -> str:
 
 def environ() -> dict[str, str]:
     """What a program may know of the machine: nothing of who runs the tests."""
-    known = ("PATH", "LANG", "HANSARD_HOME")
+    known = ("PATH", "LANG", "SESSIONARY_HOME")
     kept = {each: os.environ[each] for each in known if each in os.environ}
     return kept | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))}
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from agent_framework import AgentResponse, AgentSession, Content, Message, SessionContext
 
-from hansard.app.house import House
-from hansard.errors import BadInput, StoreUnavailable
-from hansard.integrations.agent_framework import HansardHistoryProvider
-from hansard.testing.model_server import ModelServer
+from sessionary.app.house import House
+from sessionary.errors import BadInput, StoreUnavailable
+from sessionary.integrations.agent_framework import SessionaryHistoryProvider
+from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
 
 SAID = [
@@ -33,8 +33,8 @@ SAID = [
 
 
 @pytest.fixture
-def provider(house: House) -> HansardHistoryProvider:
-    return HansardHistoryProvider(house, model=MODEL)
+def provider(house: House) -> SessionaryHistoryProvider:
+    return SessionaryHistoryProvider(house, model=MODEL)
 
 
 async def test_an_agent_that_is_killed_goes_on_in_another_process(
@@ -62,7 +62,7 @@ async def test_an_agent_that_is_killed_goes_on_in_another_process(
 
 
 async def test_messages_come_back_as_they_were_and_people_read_them(
-    house: House, provider: HansardHistoryProvider
+    house: House, provider: SessionaryHistoryProvider
 ) -> None:
     await provider.save_messages("s", SAID)
 
@@ -77,7 +77,7 @@ async def test_messages_come_back_as_they_were_and_people_read_them(
 
 
 async def test_what_a_person_adds_in_the_workbench_the_agent_reads(
-    house: House, provider: HansardHistoryProvider
+    house: House, provider: SessionaryHistoryProvider
 ) -> None:
     await provider.save_messages("s", SAID[:2])
     chat = house.find(house.sessions().items[0].id)
@@ -90,7 +90,7 @@ async def test_what_a_person_adds_in_the_workbench_the_agent_reads(
 
 
 async def test_two_runs_and_a_cancelled_one_lose_nothing(
-    house: House, provider: HansardHistoryProvider
+    house: House, provider: SessionaryHistoryProvider
 ) -> None:
     await asyncio.gather(*(provider.save_messages("s", SAID) for _ in range(10)))
     for number in range(10):
@@ -107,7 +107,7 @@ async def test_two_runs_and_a_cancelled_one_lose_nothing(
 
 
 async def test_a_recorder_of_what_others_keep_only_writes(house: House) -> None:
-    recorder = HansardHistoryProvider(house, "audit", load_messages=False, store_inputs=False)
+    recorder = SessionaryHistoryProvider(house, "audit", load_messages=False, store_inputs=False)
     context = SessionContext(session_id="s", input_messages=[Message("user", ["hello"])])
     used: Any = {
         "input_token_count": 100,
@@ -131,18 +131,18 @@ async def test_a_recorder_of_what_others_keep_only_writes(house: House) -> None:
 
 
 async def test_a_run_without_a_session_is_refused_in_one_line(
-    provider: HansardHistoryProvider,
+    provider: SessionaryHistoryProvider,
 ) -> None:
     with pytest.raises(BadInput, match="needs a session"):
         await provider.get_messages(None)
 
 
 async def test_messages_that_a_compaction_excluded_are_left_out_on_demand(house: House) -> None:
-    provider = HansardHistoryProvider(house)
+    provider = SessionaryHistoryProvider(house)
     old = Message("user", ["old"], additional_properties={"_excluded": True})
     await provider.save_messages("s", [old, Message("user", ["new"])])
 
-    shorter = HansardHistoryProvider(house, skip_excluded=True)
+    shorter = SessionaryHistoryProvider(house, skip_excluded=True)
 
     assert [each.text for each in await provider.get_messages("s")] == ["old", "new"]
     assert [each.text for each in await shorter.get_messages("s")] == ["new"]
@@ -150,12 +150,12 @@ async def test_messages_that_a_compaction_excluded_are_left_out_on_demand(house:
 
 
 async def test_only_the_latest_messages_are_read_and_no_result_without_its_call(
-    house: House, provider: HansardHistoryProvider
+    house: House, provider: SessionaryHistoryProvider
 ) -> None:
     await provider.save_messages("s", SAID)
 
     async def read(limit: int) -> list[str]:
-        few = HansardHistoryProvider(house, max_messages=limit)
+        few = SessionaryHistoryProvider(house, max_messages=limit)
         return [str(each.role) for each in await few.get_messages("s")]
 
     assert await read(1) == ["assistant"]
@@ -163,11 +163,11 @@ async def test_only_the_latest_messages_are_read_and_no_result_without_its_call(
     assert await read(3) == ["assistant", "tool", "assistant"]
     assert await read(100) == [str(each.role) for each in SAID]
     with pytest.raises(BadInput, match="max_messages"):
-        HansardHistoryProvider(house, max_messages=0)
+        SessionaryHistoryProvider(house, max_messages=0)
 
 
 async def test_a_history_is_cleared_and_stays_in_the_log(
-    house: House, provider: HansardHistoryProvider
+    house: House, provider: SessionaryHistoryProvider
 ) -> None:
     await provider.save_messages("s", SAID)
 
@@ -181,7 +181,7 @@ async def test_a_history_is_cleared_and_stays_in_the_log(
 
 
 async def test_the_sessions_of_the_framework_are_listed(
-    house: House, provider: HansardHistoryProvider
+    house: House, provider: SessionaryHistoryProvider
 ) -> None:
     assert await provider.list_sessions() == []
     for name in ("b", "a/b c", "é"):
@@ -192,7 +192,7 @@ async def test_the_sessions_of_the_framework_are_listed(
 
 
 async def test_a_store_that_is_closed_is_said_to_be(
-    house: House, provider: HansardHistoryProvider
+    house: House, provider: SessionaryHistoryProvider
 ) -> None:
     house.close()
 

@@ -12,13 +12,13 @@ from claude_agent_sdk import (
 )
 from claude_agent_sdk.testing import run_session_store_conformance
 
-from hansard.actions import exporting
-from hansard.app.house import House, open_house
-from hansard.integrations.claude_agent_sdk import HansardSessionStore
-from hansard.model.entry import Message
-from hansard.model.part import Attachment, Reasoning, ToolResult
-from hansard.model.session import Lineage, Shelf
-from hansard.testing.model_server import ModelServer
+from sessionary.actions import exporting
+from sessionary.app.house import House, open_house
+from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment, Reasoning, ToolResult
+from sessionary.model.session import Lineage, Shelf
+from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import Urls, broken, kept, tell_kill_and_continue
 
 PROJECT = "-home-ada-code"
@@ -62,14 +62,16 @@ LINES: list[Any] = [
 
 
 @pytest.fixture
-def store(house: House) -> HansardSessionStore:
-    return HansardSessionStore(house)
+def store(house: House) -> SessionarySessionStore:
+    return SessionarySessionStore(house)
 
 
 async def test_the_sdks_own_suite_passes(house: House) -> None:
     profiles = iter(f"p{number}" for number in range(1000))
 
-    await run_session_store_conformance(lambda: HansardSessionStore(house, profile=next(profiles)))
+    await run_session_store_conformance(
+        lambda: SessionarySessionStore(house, profile=next(profiles))
+    )
 
     assert broken(house) == []
 
@@ -94,7 +96,7 @@ async def test_an_agent_that_is_killed_goes_on_in_another_process(
 
 
 async def test_a_transcript_is_a_session_that_people_read(
-    house: House, store: HansardSessionStore
+    house: House, store: SessionarySessionStore
 ) -> None:
     await store.append(KEY, LINES)
 
@@ -112,7 +114,7 @@ async def test_a_transcript_is_a_session_that_people_read(
 
 
 async def test_a_picture_in_a_line_is_an_attachment(
-    house: House, store: HansardSessionStore
+    house: House, store: SessionarySessionStore
 ) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
     lines = [user(1, [{"type": "text", "text": "Look."}, {"type": "image", "source": source}])]
@@ -126,7 +128,7 @@ async def test_a_picture_in_a_line_is_an_attachment(
 
 
 async def test_a_picture_that_a_tool_gives_stands_beside_its_words(
-    house: House, store: HansardSessionStore
+    house: House, store: SessionarySessionStore
 ) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
     given = [{"type": "text", "text": "ships"}, {"type": "image", "source": source}]
@@ -145,7 +147,7 @@ async def test_a_picture_that_a_tool_gives_stands_beside_its_words(
     assert await store.load(KEY) == lines
 
 
-async def test_a_batch_that_comes_again_adds_nothing(store: HansardSessionStore) -> None:
+async def test_a_batch_that_comes_again_adds_nothing(store: SessionarySessionStore) -> None:
     named = [each for each in LINES if "uuid" in each]
     await store.append(KEY, named[:4])
     await store.append(KEY, named[:4])
@@ -154,7 +156,7 @@ async def test_a_batch_that_comes_again_adds_nothing(store: HansardSessionStore)
     assert await store.load(KEY) == named
 
 
-async def test_lines_without_a_uuid_are_always_added(store: HansardSessionStore) -> None:
+async def test_lines_without_a_uuid_are_always_added(store: SessionarySessionStore) -> None:
     mode = {"type": "mode", "mode": "normal"}
     for _ in range(3):
         await store.append(KEY, [mode])
@@ -163,7 +165,7 @@ async def test_lines_without_a_uuid_are_always_added(store: HansardSessionStore)
 
 
 async def test_a_call_told_of_in_several_batches_is_counted_once_and_whole(
-    house: House, store: HansardSessionStore
+    house: House, store: SessionarySessionStore
 ) -> None:
     block = {"type": "text", "text": "x"}
     await store.append(KEY, [assistant(1, block, output=1)])
@@ -177,7 +179,7 @@ async def test_two_processes_that_send_the_same_lines_store_them_once(
     url: str, house: House
 ) -> None:
     with open_house(url) as other:
-        stores = [HansardSessionStore(house), HansardSessionStore(other)]
+        stores = [SessionarySessionStore(house), SessionarySessionStore(other)]
         lines = [user(number, f"line {number}") for number in range(1, 40)]
         await asyncio.gather(
             *(one.append(KEY, lines[at : at + 5]) for at in range(0, 40, 3) for one in stores)
@@ -190,7 +192,7 @@ async def test_two_processes_that_send_the_same_lines_store_them_once(
 
 
 async def test_a_cancelled_append_is_whole_or_not_there(
-    store: HansardSessionStore, house: House
+    store: SessionarySessionStore, house: House
 ) -> None:
     for number in range(20):
         key: Any = {**KEY, "session_id": f"s{number}"}
@@ -207,7 +209,7 @@ async def test_a_cancelled_append_is_whole_or_not_there(
 
 
 async def test_a_subagent_is_a_session_of_its_own_below_the_main_one(
-    house: House, store: HansardSessionStore
+    house: House, store: SessionarySessionStore
 ) -> None:
     await store.append(KEY, LINES[:2])
     await store.append(SUB, [user(20, "Count the ships.")])
@@ -219,7 +221,7 @@ async def test_a_subagent_is_a_session_of_its_own_below_the_main_one(
 
 
 async def test_a_deleted_transcript_lies_in_the_trash_and_its_name_is_free(
-    house: House, store: HansardSessionStore
+    house: House, store: SessionarySessionStore
 ) -> None:
     await store.append(KEY, LINES)
     await delete_session_via_store(store, ID, directory="/home/ada/code")
@@ -231,7 +233,7 @@ async def test_a_deleted_transcript_lies_in_the_trash_and_its_name_is_free(
     assert len(house.sessions(shelf=Shelf.TRASH).items) == 1
 
 
-async def test_the_sdks_readers_read_it(store: HansardSessionStore) -> None:
+async def test_the_sdks_readers_read_it(store: SessionarySessionStore) -> None:
     await store.append(KEY, LINES)
 
     (info,) = await list_sessions_from_store(store, directory="/home/ada/code")
@@ -243,7 +245,7 @@ async def test_the_sdks_readers_read_it(store: HansardSessionStore) -> None:
 
 
 async def test_names_that_could_be_taken_for_others_are_kept_apart(
-    store: HansardSessionStore,
+    store: SessionarySessionStore,
 ) -> None:
     names = [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("a", "b"), ("ä:", "=/thread=x")]
     for number, (project, session) in enumerate(names, 1):

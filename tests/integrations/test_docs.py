@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.house import open_house
-from hansard.testing.model_server import ModelServer
+from sessionary.app.house import open_house
+from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import ROOT, environ
 
 PAGE = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integrations.driving import ROOT
 
-PACKAGE = ROOT / "src" / "hansard" / "integrations"
+PACKAGE = ROOT / "src" / "sessionary" / "integrations"
 # Each integration, the package that it needs, and the extra that brings it.
 INTEGRATIONS = {
     "openai_agents": ("agents", "openai-agents"),
@@ -28,7 +28,7 @@ class Without(importlib.abc.MetaPathFinder):
         if name == {package!r} or name.startswith({package!r} + "."):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Without())
-import hansard.integrations.{module}
+import sessionary.integrations.{module}
 """
 
 
@@ -38,17 +38,17 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_importing_hansard_loads_no_sdk() -> None:
+def test_importing_sessionary_loads_no_sdk() -> None:
     program = """
-import sys, hansard, hansard.integrations
-from hansard import House, Session, Source, Usage, open
+import sys, sessionary, sessionary.integrations
+from sessionary import House, Session, Source, Usage, open
 open("sqlite::memory:").close()
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
     loaded = set(run(program).stdout.split())
 
     sdks = {package.partition(".")[0] for package, _ in INTEGRATIONS.values()}
-    assert "hansard" in loaded
+    assert "sessionary" in loaded
     assert loaded & (sdks | {"google", "langgraph", "openai", "anthropic", "pydantic"}) == set()
 
 
@@ -61,8 +61,8 @@ def test_without_its_extra_an_integration_says_one_clear_line(module: str) -> No
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     wanted = {extra, "langchain"} if module == "langgraph" else {extra}
-    assert re.match(r"ImportError: .+ needs an extra: install hansard\[([\w-]+)\]", last)
-    assert re.findall(r"hansard\[([\w-]+)\]", last)[0] in wanted
+    assert re.match(r"ImportError: .+ needs an extra: install sessionary\[([\w-]+)\]", last)
+    assert re.findall(r"sessionary\[([\w-]+)\]", last)[0] in wanted
     assert "During handling" not in done.stderr
 
 
@@ -75,4 +75,4 @@ def test_every_integration_is_here_and_has_its_extra() -> None:
 
 
 def _offers_a_class(file: Path) -> bool:
-    return "\nclass Hansard" in file.read_text(encoding="utf-8")
+    return "\nclass Sessionary" in file.read_text(encoding="utf-8")

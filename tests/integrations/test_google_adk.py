@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.house import open_house
-from hansard.testing.model_server import ModelServer
-from hansard.testing.postgres import Server
+from sessionary.app.house import open_house
+from sessionary.testing.model_server import ModelServer
+from sessionary.testing.postgres import Server
 from tests.integrations.driving import ROOT, Urls, environ, kept, tell_kill_and_continue
 
 CHECKS = re.findall(
@@ -26,7 +26,7 @@ def outcomes(
 ) -> Iterator[dict[str, str]]:
     """What became of every check, on both databases."""
     url = postgres.create_database(template=migrated)
-    file = tmp_path_factory.mktemp("adk") / "hansard.db"
+    file = tmp_path_factory.mktemp("adk") / "sessionary.db"
     done = subprocess.run(
         [adk_python, "-m", "tests.integrations.programs.adk_checks", f"sqlite:///{file}", url],
         cwd=ROOT,

@@ -17,12 +17,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
-from hansard.app.house import House, open_house
-from hansard.errors import StoreUnavailable
-from hansard.integrations.langchain import HansardChatMessageHistory
-from hansard.integrations.langchain_messages import usage_of
-from hansard.integrations.langgraph import HansardRecorder
-from hansard.testing.model_server import ModelServer
+from sessionary.app.house import House, open_house
+from sessionary.errors import StoreUnavailable
+from sessionary.integrations.langchain import SessionaryChatMessageHistory
+from sessionary.integrations.langchain_messages import usage_of
+from sessionary.integrations.langgraph import SessionaryRecorder
+from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
 
 USED: Any = {
@@ -85,12 +85,12 @@ async def test_a_graph_that_is_killed_goes_on_and_its_record_is_whole(
 
 
 async def test_messages_come_back_as_they_were_and_people_read_them(house: House) -> None:
-    history = HansardChatMessageHistory("s", house)
+    history = SessionaryChatMessageHistory("s", house)
     history.add_messages(SAID[:2])
     await history.aadd_messages(SAID[2:])
 
     assert history.messages == SAID
-    assert await HansardChatMessageHistory("s", house).aget_messages() == SAID
+    assert await SessionaryChatMessageHistory("s", house).aget_messages() == SAID
     (head,) = house.sessions().items
     assert (head.preview, head.tool_call_count) == ("Where is this?", 1)
     assert (head.usage.input_tokens, head.usage.cache_read_tokens) == (70, 30)
@@ -101,7 +101,7 @@ async def test_messages_come_back_as_they_were_and_people_read_them(house: House
 
 
 async def test_a_cleared_history_begins_afresh(house: House) -> None:
-    history = HansardChatMessageHistory("s", house)
+    history = SessionaryChatMessageHistory("s", house)
     history.add_messages(SAID)
     history.clear()
     await history.aclear()
@@ -114,7 +114,7 @@ async def test_a_cleared_history_begins_afresh(house: House) -> None:
 
 
 async def test_what_a_person_adds_in_the_workbench_the_chain_reads(house: House) -> None:
-    history = HansardChatMessageHistory("s", house)
+    history = SessionaryChatMessageHistory("s", house)
     history.add_messages(SAID[:1])
     chat = house.find(house.sessions().items[0].id)
     chat.append("user", "hello")
@@ -132,7 +132,7 @@ async def test_what_a_person_adds_in_the_workbench_the_chain_reads(house: House)
 
 
 async def test_histories_written_at_once_or_cancelled_lose_nothing(house: House) -> None:
-    one = HansardChatMessageHistory("s", house)
+    one = SessionaryChatMessageHistory("s", house)
     await asyncio.gather(*(one.aadd_messages(SAID) for _ in range(10)))
     for number in range(10):
         task = asyncio.create_task(one.aadd_messages(SAID))
@@ -173,15 +173,15 @@ def graph(*answers: str) -> Any:
     return plan.compile(checkpointer=InMemorySaver())
 
 
-def where(recorder: HansardRecorder, name: str = "t") -> Any:
+def where(recorder: SessionaryRecorder, name: str = "t") -> Any:
     return {"configurable": {"thread_id": name}, "callbacks": [recorder]}
 
 
 async def test_a_recorder_writes_each_message_of_a_thread_once(url: str, house: House) -> None:
     speaking = graph("one", "two")
-    speaking.invoke({"messages": [HumanMessage("hello")]}, where(HansardRecorder(house)))
+    speaking.invoke({"messages": [HumanMessage("hello")]}, where(SessionaryRecorder(house)))
     # Another recorder, as in another process: it knows nothing of what was written.
-    await speaking.ainvoke({"messages": [HumanMessage("again")]}, where(HansardRecorder(house)))
+    await speaking.ainvoke({"messages": [HumanMessage("again")]}, where(SessionaryRecorder(house)))
 
     (head,) = house.sessions().items
     window = house.find(head.id).messages()
@@ -194,7 +194,7 @@ async def test_a_recorder_writes_each_message_of_a_thread_once(url: str, house: 
 def test_threads_are_sessions_of_their_own_and_runs_without_one_are_left_alone(
     house: House,
 ) -> None:
-    recorder = HansardRecorder(house)
+    recorder = SessionaryRecorder(house)
     for name in ("a", "b"):
         graph("one").invoke({"messages": [HumanMessage(name)]}, where(recorder, name))
     plain: Any = RunnableLambda(lambda said: {"messages": said})
@@ -209,9 +209,9 @@ def test_a_record_that_cannot_be_written_fails_the_run_unless_that_is_not_wanted
     asked = {"messages": [HumanMessage("hello")]}
 
     with pytest.raises(StoreUnavailable, match="closed"):
-        graph("one").invoke(asked, where(HansardRecorder(closed)))
+        graph("one").invoke(asked, where(SessionaryRecorder(closed)))
 
-    lenient = HansardRecorder(closed, raise_error=False)
+    lenient = SessionaryRecorder(closed, raise_error=False)
     assert graph("one").invoke(asked, where(lenient))["messages"]
 
 

@@ -23,16 +23,16 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from hansard.actions import exporting, importing, turns
-from hansard.app.house import House, open_house
-from hansard.errors import BadInput, Conflict, StoreUnavailable, TurnLost
-from hansard.integrations.openai_agents import About, HansardSession
-from hansard.model.entry import Message
-from hansard.model.part import Attachment
-from hansard.model.place import Person
-from hansard.store import blobs
-from hansard.testing.http_server import HttpServer, Request, Response, json_response
-from hansard.testing.model_server import ModelServer
+from sessionary.actions import exporting, importing, turns
+from sessionary.app.house import House, open_house
+from sessionary.errors import BadInput, Conflict, StoreUnavailable, TurnLost
+from sessionary.integrations.openai_agents import About, SessionarySession
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment
+from sessionary.model.place import Person
+from sessionary.store import blobs
+from sessionary.testing.http_server import HttpServer, Request, Response, json_response
+from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
 
 # As the Responses interface has them; the odd numbers and orders are meant.
@@ -62,8 +62,8 @@ ITEMS: list[Any] = [
 ]
 
 
-def session(house: House, name: str = "alice", **options: Any) -> HansardSession:
-    return HansardSession(name, house, **options)
+def session(house: House, name: str = "alice", **options: Any) -> SessionarySession:
+    return SessionarySession(name, house, **options)
 
 
 @pytest.fixture

@@ -28,11 +28,11 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from hansard.app.house import House, open_house
-from hansard.integrations.pydantic_ai import HansardConversationStore
-from hansard.model.entry import Message
-from hansard.model.session import Lineage, Shelf
-from hansard.testing.model_server import ModelServer
+from sessionary.app.house import House, open_house
+from sessionary.integrations.pydantic_ai import SessionaryConversationStore
+from sessionary.model.entry import Message
+from sessionary.model.session import Lineage, Shelf
+from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
 
 EVERYTHING: list[ModelMessage] = [
@@ -66,8 +66,8 @@ def says(*texts: str) -> list[ModelMessage]:
 
 
 @pytest.fixture
-def store(house: House) -> HansardConversationStore:
-    return HansardConversationStore(house)
+def store(house: House) -> SessionaryConversationStore:
+    return SessionaryConversationStore(house)
 
 
 async def grown(store: ConversationStore, id: str, *texts: str) -> Conversation:
@@ -108,7 +108,7 @@ async def test_an_agent_that_is_killed_goes_on_in_another_process(
         assert (found.tool_calls, found.found >= 3) == (1, True)
 
 
-async def test_messages_come_back_as_they_were(store: HansardConversationStore) -> None:
+async def test_messages_come_back_as_they_were(store: SessionaryConversationStore) -> None:
     await store.save(Conversation(conversation_id="a", messages=EVERYTHING))
 
     found = await store.load("a")
@@ -118,7 +118,7 @@ async def test_messages_come_back_as_they_were(store: HansardConversationStore) 
 
 
 async def test_a_conversation_is_a_session_that_people_read(
-    house: House, store: HansardConversationStore
+    house: House, store: SessionaryConversationStore
 ) -> None:
     await store.save(Conversation(conversation_id="a", messages=EVERYTHING), scope="ada")
 
@@ -136,7 +136,7 @@ async def test_a_conversation_is_a_session_that_people_read(
 
 
 async def test_a_save_over_someone_elses_is_a_conflict_and_loses_nothing(
-    house: House, store: HansardConversationStore
+    house: House, store: SessionaryConversationStore
 ) -> None:
     await grown(store, "a", "one")
     mine, theirs = await store.load("a"), await store.load("a")
@@ -157,7 +157,7 @@ async def test_a_save_over_someone_elses_is_a_conflict_and_loses_nothing(
 
 async def test_of_many_saves_at_once_one_wins(url: str, house: House) -> None:
     with open_house(url) as other:
-        stores = [HansardConversationStore(each) for each in (house, other)]
+        stores = [SessionaryConversationStore(each) for each in (house, other)]
         outcomes = await asyncio.gather(
             *(
                 stores[number % 2].save(
@@ -175,7 +175,7 @@ async def test_of_many_saves_at_once_one_wins(url: str, house: House) -> None:
 
 
 async def test_a_cancelled_save_is_whole_or_not_there(
-    house: House, store: HansardConversationStore
+    house: House, store: SessionaryConversationStore
 ) -> None:
     for number in range(20):
         conversation = Conversation(conversation_id=f"c{number}", messages=says("one", "two"))
@@ -189,7 +189,7 @@ async def test_a_cancelled_save_is_whole_or_not_there(
 
 
 async def test_a_branch_is_what_people_read_and_the_left_one_can_be_had_again(
-    house: House, store: HansardConversationStore
+    house: House, store: SessionaryConversationStore
 ) -> None:
     await grown(store, "a", "one", "two", "three")
     entries = await store.load_entries("a")
@@ -213,7 +213,7 @@ async def test_a_branch_is_what_people_read_and_the_left_one_can_be_had_again(
 
 
 async def test_a_fork_is_a_fork_and_outlives_what_it_came_from(
-    house: House, store: HansardConversationStore
+    house: House, store: SessionaryConversationStore
 ) -> None:
     await grown(store, "a", "one", "two", "three")
     await store.fork("a", at=2, new_conversation_id="b")
@@ -234,7 +234,7 @@ async def test_a_fork_is_a_fork_and_outlives_what_it_came_from(
 
 
 async def test_a_fork_of_what_is_gone_is_a_conflict(
-    house: House, store: HansardConversationStore
+    house: House, store: SessionaryConversationStore
 ) -> None:
     await grown(store, "a", "one")
     record = await store.read_record("a")
@@ -249,7 +249,7 @@ async def test_a_fork_of_what_is_gone_is_a_conflict(
 
 
 async def test_what_a_person_takes_back_in_the_workbench_the_agent_does_not_read(
-    house: House, store: HansardConversationStore
+    house: House, store: SessionaryConversationStore
 ) -> None:
     loaded = await grown(store, "a", "one", "two")
     house.find(house.sessions().items[0].id).undo()
@@ -261,7 +261,7 @@ async def test_what_a_person_takes_back_in_the_workbench_the_agent_does_not_read
 
 
 async def test_a_conversation_without_messages_is_kept_too(
-    house: House, store: HansardConversationStore
+    house: House, store: SessionaryConversationStore
 ) -> None:
     await store.save(Conversation(conversation_id="a"))
 
@@ -272,7 +272,7 @@ async def test_a_conversation_without_messages_is_kept_too(
     assert await texts(store, "a") == ["one"]
 
 
-async def test_only_the_last_messages_are_loaded(store: HansardConversationStore) -> None:
+async def test_only_the_last_messages_are_loaded(store: SessionaryConversationStore) -> None:
     await grown(store, "a", *(f"number {n}" for n in range(50)))
 
     assert await texts(store, "a", limit=2) == ["number 48", "number 49"]
@@ -280,7 +280,7 @@ async def test_only_the_last_messages_are_loaded(store: HansardConversationStore
 
 
 async def test_an_entry_that_is_not_there_is_a_lookup_error(
-    store: HansardConversationStore,
+    store: SessionaryConversationStore,
 ) -> None:
     with pytest.raises(LookupError):
         await store.read_entry("nowhere")
@@ -335,7 +335,7 @@ async def _step(store: ConversationStore, number: int, what: str, name: str, arg
 def test_it_does_what_the_store_in_memory_does(steps: list[tuple[str, str, Any]]) -> None:
     async def play() -> None:
         with open_house("sqlite::memory:") as house:
-            ours, theirs = HansardConversationStore(house), InMemoryConversationStore()
+            ours, theirs = SessionaryConversationStore(house), InMemoryConversationStore()
             for number, (what, name, arg) in enumerate(steps):
                 told = [await _step(each, number, what, name, arg) for each in (ours, theirs)]
                 assert told[0] == told[1]

@@ -8,15 +8,15 @@ from urllib.parse import quote
 
 import aiohttp
 
-from hansard.testing import fake_discord, fake_signal, fake_slack, fake_telegram, fake_whatsapp
-from hansard.testing.fake_discord import FakeDiscord
-from hansard.testing.fake_program import SECRET, FakeProgram
-from hansard.testing.fake_signal import FakeSignal
-from hansard.testing.fake_slack import FakeSlack
-from hansard.testing.fake_telegram import FakeTelegram
-from hansard.testing.fake_whatsapp import FakeWhatsApp
-from hansard.testing.homeserver import MatrixPlatform
-from hansard.testing.mailbox import DOMAIN, MailPlatform
+from sessionary.testing import fake_discord, fake_signal, fake_slack, fake_telegram, fake_whatsapp
+from sessionary.testing.fake_discord import FakeDiscord
+from sessionary.testing.fake_program import SECRET, FakeProgram
+from sessionary.testing.fake_signal import FakeSignal
+from sessionary.testing.fake_slack import FakeSlack
+from sessionary.testing.fake_telegram import FakeTelegram
+from sessionary.testing.fake_whatsapp import FakeWhatsApp
+from sessionary.testing.homeserver import MatrixPlatform
+from sessionary.testing.mailbox import DOMAIN, MailPlatform
 
 Heard = tuple[str, str]
 _NOT_TAKEN = 503

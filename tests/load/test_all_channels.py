@@ -1,4 +1,4 @@
-"""One `hansard serve` with every channel on, and 500 people who write 5,000 messages."""
+"""One `sessionary serve` with every channel on, and 500 people who write 5,000 messages."""
 
 import asyncio
 import contextlib
@@ -15,21 +15,21 @@ from typing import IO
 import aiohttp
 import pytest
 
-from hansard.actions import listing, read, stats
-from hansard.app.house import open_house
-from hansard.model.entry import Message
-from hansard.model.session import SessionHead
-from hansard.store.database import Store
-from hansard.testing.dovecot import Dovecot
-from hansard.testing.fake_discord import FakeDiscord
-from hansard.testing.fake_program import FakeProgram
-from hansard.testing.fake_signal import FakeSignal
-from hansard.testing.fake_slack import FakeSlack
-from hansard.testing.fake_telegram import FakeTelegram
-from hansard.testing.fake_whatsapp import FakeWhatsApp
-from hansard.testing.homeserver import MatrixPlatform
-from hansard.testing.mailbox import MailPlatform
-from hansard.testing.synapse import Synapse
+from sessionary.actions import listing, read, stats
+from sessionary.app.house import open_house
+from sessionary.model.entry import Message
+from sessionary.model.session import SessionHead
+from sessionary.store.database import Store
+from sessionary.testing.dovecot import Dovecot
+from sessionary.testing.fake_discord import FakeDiscord
+from sessionary.testing.fake_program import FakeProgram
+from sessionary.testing.fake_signal import FakeSignal
+from sessionary.testing.fake_slack import FakeSlack
+from sessionary.testing.fake_telegram import FakeTelegram
+from sessionary.testing.fake_whatsapp import FakeWhatsApp
+from sessionary.testing.homeserver import MatrixPlatform
+from sessionary.testing.mailbox import MailPlatform
+from sessionary.testing.synapse import Synapse
 from tests.load import places
 from tests.load.places import HouseDoor, Matrix, Place
 
@@ -105,15 +105,15 @@ async def inhabited(synapse: Synapse, dovecot: Dovecot) -> AsyncIterator[list[Pl
 
 @contextlib.contextmanager
 def serving(home: Path, town: list[Place], log: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """`hansard serve` with all channels on; its process and its address."""
+    """`sessionary serve` with all channels on; its process and its address."""
     home.mkdir()
-    (home / "hansard.toml").write_text(places.toml(town))
+    (home / "sessionary.toml").write_text(places.toml(town))
     secrets = {name: value for place in town for name, value in place.environ.items()}
     process = subprocess.Popen(
-        [sys.executable, "-m", "hansard", "serve", "--port", "0", "--json"],
+        [sys.executable, "-m", "sessionary", "serve", "--port", "0", "--json"],
         stdout=subprocess.PIPE,
         stderr=log,
-        env={**os.environ, **secrets, "HANSARD_HOME": str(home)},
+        env={**os.environ, **secrets, "SESSIONARY_HOME": str(home)},
     )
     assert process.stdout is not None
     try:

@@ -12,21 +12,21 @@ import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 
-from hansard.actions import compact, log, tokens
-from hansard.actions.tokens import Scope
-from hansard.app.house import House, open_house
-from hansard.app.session import Session
-from hansard.clock import SystemClock
-from hansard.mcp import server
-from hansard.mcp.bounds import MOST_TOKENS
-from hansard.mcp.tools import Tools
-from hansard.model.entry import message
-from hansard.model.part import Text, ToolCall, ToolResult
-from hansard.model.place import Source
-from hansard.model.tokens import estimate
-from hansard.model.usage import Usage
-from hansard.testing.child import free_port
 from mcp import Client
+from sessionary.actions import compact, log, tokens
+from sessionary.actions.tokens import Scope
+from sessionary.app.house import House, open_house
+from sessionary.app.session import Session
+from sessionary.clock import SystemClock
+from sessionary.mcp import server
+from sessionary.mcp.bounds import MOST_TOKENS
+from sessionary.mcp.tools import Tools
+from sessionary.model.entry import message
+from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.place import Source
+from sessionary.model.tokens import estimate
+from sessionary.model.usage import Usage
+from sessionary.testing.child import free_port
 from tests.mcp.test_server import asked
 
 # A program on a busy machine; nothing waits for so long.
@@ -72,7 +72,7 @@ async def test_a_task_is_found_once_however_often_it_was_forked(house: House) ->
 
 async def test_earlier_searches_for_the_same_are_not_found(house: House) -> None:
     session(house, "true", "where is the lighthouse?", "The lighthouse stands on the pier.")
-    for number, name in enumerate(("mcp__hansard__search_sessions", "search_sessions")):
+    for number, name in enumerate(("mcp__sessionary__search_sessions", "search_sessions")):
         chat = house.new_session(Source("web", f"agent {number}"))
         chat.append("user", "find it")
         call = ToolCall("c1", name, {"query": "lighthouse"})
@@ -152,7 +152,7 @@ async def test_a_list_that_does_not_fit_goes_on_behind_what_was_shown(
 ) -> None:
     for number in range(30):
         session(house, f"s{number}", "hello")
-    monkeypatch.setattr("hansard.mcp.bounds.MOST_TOKENS", 400)
+    monkeypatch.setattr("sessionary.mcp.bounds.MOST_TOKENS", 400)
     seen: list[str] = []
     cursor: str | None = None
     async with client(house) as caller:
@@ -171,7 +171,7 @@ async def test_usage_is_summed_page_by_page(house: House, monkeypatch: pytest.Mo
     for number in range(20):
         used = Usage(model=f"m{number:02}", input_tokens=1, cost_microusd=1)
         chat.append("assistant", "x", usage=used)
-    monkeypatch.setattr("hansard.mcp.bounds.MOST_TOKENS", 300)
+    monkeypatch.setattr("sessionary.mcp.bounds.MOST_TOKENS", 300)
     seen: list[str] = []
     cursor: str | None = None
     async with client(house) as caller:
@@ -234,7 +234,7 @@ async def test_a_message_names_the_tools_it_calls_and_shows_what_they_said(house
 
 
 class Served:
-    """`hansard mcp --http` as a process of its own, with tokens for it."""
+    """`sessionary mcp --http` as a process of its own, with tokens for it."""
 
     def __init__(self, port: int, tokens: dict[str, str]) -> None:
         self.address = f"http://127.0.0.1:{port}/mcp"
@@ -281,8 +281,8 @@ async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
                 ).result()
             if who == "reader":
                 session(house, "Harbour", "hello harbour")
-    program = [sys.executable, "-m", "hansard", "mcp", "--write", "--http", f"127.0.0.1:{port}"]
-    environ = {**os.environ, "HANSARD_HOME": str(tmp_path)}
+    program = [sys.executable, "-m", "sessionary", "mcp", "--write", "--http", f"127.0.0.1:{port}"]
+    environ = {**os.environ, "SESSIONARY_HOME": str(tmp_path)}
     process = await asyncio.create_subprocess_exec(*program, env=environ)
     try:
         await _listening(port)

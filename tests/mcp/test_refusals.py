@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from hansard.app.house import House, open_house
-from hansard.mcp import server, standard_input
-from hansard.mcp.bounds import MOST_TOKENS
-from hansard.mcp.tools import LONGEST_TRANSCRIPT, Tools
-from hansard.model.place import Source
-from hansard.model.tokens import estimate
 from mcp import Client
+from sessionary.app.house import House, open_house
+from sessionary.mcp import server, standard_input
+from sessionary.mcp.bounds import MOST_TOKENS
+from sessionary.mcp.tools import LONGEST_TRANSCRIPT, Tools
+from sessionary.model.place import Source
+from sessionary.model.tokens import estimate
 
 # A program on a busy machine; nothing waits for so long.
 PATIENCE_SECONDS = 60
@@ -107,7 +107,7 @@ async def test_numbers_may_be_anything(home: Path, number: int) -> None:
     async with client(home) as caller:
         for tool, given in calls:
             answer = await caller.call_tool(tool, given)
-            assert "fault of Hansard" not in str(answer.content), (tool, given)
+            assert "fault of Sessionary" not in str(answer.content), (tool, given)
 
 
 _PLACES = ("around", "before", "after", "limit")
@@ -247,7 +247,7 @@ async def test_ctrl_c_ends_the_server_with_one_line(home: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
 
-    assert (process.returncode, err) == (130, b"hansard: Interrupted.\n")
+    assert (process.returncode, err) == (130, b"sessionary: Interrupted.\n")
 
 
 async def test_a_client_that_no_longer_reads_ends_the_server_quietly(home: Path) -> None:
@@ -273,7 +273,7 @@ async def test_a_port_that_is_taken_is_told_in_one_line(home: Path) -> None:
             _, err = await process.communicate()
 
     assert process.returncode == 1
-    assert err.startswith(f"hansard: Port {address.rpartition(':')[2]} of 127.0.0.1 ".encode())
+    assert err.startswith(f"sessionary: Port {address.rpartition(':')[2]} of 127.0.0.1 ".encode())
     assert err.count(b"\n") == 1
 
 
@@ -293,8 +293,8 @@ async def _program(
     home: Path, *args: str, stdout: int = asyncio.subprocess.PIPE
 ) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "hansard", "mcp", *args),
-        env={**os.environ, "HANSARD_HOME": str(home)},
+        *(sys.executable, "-m", "sessionary", "mcp", *args),
+        env={**os.environ, "SESSIONARY_HOME": str(home)},
         stdin=asyncio.subprocess.PIPE,
         stdout=stdout,
         stderr=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The MCP server, driven by the real client; once over the real `hansard mcp`."""
+"""The MCP server, driven by the real client; once over the real `sessionary mcp`."""
 
 import os
 import sys
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from hansard.app.house import open_house
-from hansard.errors import BadInput
-from hansard.mcp import server
-from hansard.mcp.server import check_address
-from hansard.mcp.tools import Tools
-from hansard.model.place import Source
 from mcp import Client, StdioServerParameters
+from sessionary.app.house import open_house
+from sessionary.errors import BadInput
+from sessionary.mcp import server
+from sessionary.mcp.server import check_address
+from sessionary.mcp.tools import Tools
+from sessionary.model.place import Source
 
 READ_ONLY = {
     "search_sessions",
@@ -58,8 +58,8 @@ async def asked(caller: Client, tool: str, /, **arguments: Any) -> Any:
 async def test_the_program_speaks_over_standard_input_and_output(home: Path) -> None:
     program = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "hansard", "mcp"],
-        env={**os.environ, "HANSARD_HOME": str(home)},
+        args=["-m", "sessionary", "mcp"],
+        env={**os.environ, "SESSIONARY_HOME": str(home)},
     )
 
     async with Client(program) as session:

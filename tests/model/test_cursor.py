@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.errors import BadInput
-from hansard.model.cursor import Cursor
+from sessionary.errors import BadInput
+from sessionary.model.cursor import Cursor
 
 TIMES = st.integers(-(2**62), 2**62)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.model import document
+from sessionary.model import document
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None, exclude_categories=()))
 SURROGATES = st.text(st.sampled_from('a\x00é\ud800\udbff\udc00\udfff🫠\\"\u2028'))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.errors import BadInput
-from hansard.model import document, entry
-from hansard.model.entry import Body, Compaction, Entry, Message, Retraction, Role, message
-from hansard.model.part import Text, ToolCall, Unknown
-from hansard.model.place import Person
+from sessionary.errors import BadInput
+from sessionary.model import document, entry
+from sessionary.model.entry import Body, Compaction, Entry, Message, Retraction, Role, message
+from sessionary.model.part import Text, ToolCall, Unknown
+from sessionary.model.place import Person
 from tests.model.test_part import JSON, PARTS, TEXT
 
 PEOPLE = st.builds(

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hansard.model.entry import Compaction, Entry, Message, Role
-from hansard.model.extent import WHOLE, Extent, entry_within, is_empty
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from hansard.model.place import Person, Source
+from sessionary.model.entry import Compaction, Entry, Message, Role
+from sessionary.model.extent import WHOLE, Extent, entry_within, is_empty
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.place import Person, Source
 
 SOURCE = Source("signal", "+49 170 1234567", user_id="uuid-1234-5678", user_name="+49 170 1234567")
 ADA = Person("uuid-1234-5678", name="Ada")

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hansard.model import record
-from hansard.model.record import BindingFact, CloseLine, Header, ProjectFact
+from sessionary.model import record
+from sessionary.model.record import BindingFact, CloseLine, Header, ProjectFact
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 LINES = (

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.errors import BadInput
-from hansard.model.key import (
+from sessionary.errors import BadInput
+from sessionary.model.key import (
     Isolation,
     SessionKey,
     explain,
@@ -13,7 +13,7 @@ from hansard.model.key import (
     key_for,
     validate_profile,
 )
-from hansard.model.place import Source
+from sessionary.model.place import Source
 
 any_text = st.text(
     st.characters(exclude_categories=()) | st.sampled_from("/=:%\x00\n \u202e\ud800é語57"),

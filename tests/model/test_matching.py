@@ -2,8 +2,8 @@
 
 import pytest
 
-from hansard.model.matching import matches
-from hansard.model.query import parse
+from sessionary.model.matching import matches
+from sessionary.model.query import parse
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hansard.model import page
-from hansard.model.entry import Compaction, Entry, Message, Role
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from hansard.model.place import Person, Source
-from hansard.model.session import Kind, SessionHead, Shelf
-from hansard.model.usage import UsageTotal
+from sessionary.model import page
+from sessionary.model.entry import Compaction, Entry, Message, Role
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.place import Person, Source
+from sessionary.model.session import Kind, SessionHead, Shelf
+from sessionary.model.usage import UsageTotal
 from tests.model.hostile import CORPUS
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

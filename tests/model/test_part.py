@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.errors import BadInput
-from hansard.model import part
-from hansard.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.errors import BadInput
+from sessionary.model import part
+from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
 
 TEXT = st.text(max_size=8)
 JSON: st.SearchStrategy[Any] = st.recursive(

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hansard.model.query import Filters, literal, parse
+from sessionary.model.query import Filters, literal, parse
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.model import document
-from hansard.model.entry import Entry, Message, Role, body_from_json, body_to_json
-from hansard.model.part import Reasoning, Text, ToolCall
-from hansard.model.place import Person, Source, source_as_stored
-from hansard.model.reading import message_entry, reader
-from hansard.model.session import SessionHead
-from hansard.model.twin import twin_of
-from hansard.model.usage import UsageTotal
+from sessionary.model import document
+from sessionary.model.entry import Entry, Message, Role, body_from_json, body_to_json
+from sessionary.model.part import Reasoning, Text, ToolCall
+from sessionary.model.place import Person, Source, source_as_stored
+from sessionary.model.reading import message_entry, reader
+from sessionary.model.session import SessionHead
+from sessionary.model.twin import twin_of
+from sessionary.model.usage import UsageTotal
 
 AT = datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 words = st.text(st.characters(codec="utf-8"), max_size=30)

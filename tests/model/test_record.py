@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.errors import BadInput
-from hansard.model import record
-from hansard.model.entry import Compaction, Entry, Message, Retraction, Role
-from hansard.model.part import Text, Unknown
-from hansard.model.place import Person
-from hansard.model.usage import CostStatus, Usage
+from sessionary.errors import BadInput
+from sessionary.model import record
+from sessionary.model.entry import Compaction, Entry, Message, Retraction, Role
+from sessionary.model.part import Text, Unknown
+from sessionary.model.place import Person
+from sessionary.model.usage import CostStatus, Usage
 
 AT = datetime(2026, 1, 1, 12, 30, 15, 123456, tzinfo=UTC)
 

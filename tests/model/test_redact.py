@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.model.place import Source
-from hansard.model.redact import redact_chat_id, redact_name, redact_source, redact_user_id
+from sessionary.model.place import Source
+from sessionary.model.redact import redact_chat_id, redact_name, redact_source, redact_user_id
 
 any_text = st.text(st.characters(exclude_categories=()), min_size=1, max_size=12)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.errors import BadInput
-from hansard.model.place import Source
-from hansard.model.reset import Policies, ResetMode, ResetPolicy, ResetReason
+from sessionary.errors import BadInput
+from sessionary.model.place import Source
+from sessionary.model.reset import Policies, ResetMode, ResetPolicy, ResetReason
 
 TICK = timedelta(microseconds=1)
 NOON = datetime(2026, 6, 10, 12, tzinfo=UTC)

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from hansard.model import search_text
-from hansard.model.search_text import SAID, STEPS, Origin, facet, is_facet
+from sessionary.model import search_text
+from sessionary.model.search_text import SAID, STEPS, Origin, facet, is_facet
 
 ORIGIN = Origin("main", "telegram", 7, datetime(2026, 3, 2, tzinfo=UTC))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.model.secret import MASK, masked, masked_json, secrets_in
+from sessionary.model.secret import MASK, masked, masked_json, secrets_in
 
 # Written in pieces, so that no scanner takes this file for a leak.
 SECRETS = {

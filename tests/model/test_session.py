@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from hansard.model.session import Kind, Lineage, Shelf, shelf_of
+from sessionary.model.session import Kind, Lineage, Shelf, shelf_of
 
 
 @pytest.mark.parametrize("kind", Kind)

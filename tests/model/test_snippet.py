@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.model.query import parse
-from hansard.model.snippet import CLOSE, OPEN, snippet, spans_in
+from sessionary.model.query import parse
+from sessionary.model.snippet import CLOSE, OPEN, snippet, spans_in
 
 
 @pytest.mark.parametrize(

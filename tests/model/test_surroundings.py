@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.model.place import Source
-from hansard.model.redact import redact_chat_id, redact_user_id
-from hansard.model.reset import ResetReason
-from hansard.model.surroundings import HomeChannel, Surroundings, render
-from hansard.model.terminal import is_hidden
+from sessionary.model.place import Source
+from sessionary.model.redact import redact_chat_id, redact_user_id
+from sessionary.model.reset import ResetReason
+from sessionary.model.surroundings import HomeChannel, Surroundings, render
+from sessionary.model.terminal import is_hidden
 
 hostile = st.text(
     st.characters(exclude_categories=())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.model.terminal import display_width, fit, is_hidden, one_line, safe_terminal
+from sessionary.model.terminal import display_width, fit, is_hidden, one_line, safe_terminal
 
 JOINERS = "\u200c\u200d"
 any_text = st.text(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.errors import BadInput
-from hansard.model.terminal import is_hidden
-from hansard.model.title import (
+from sessionary.errors import BadInput
+from sessionary.model.terminal import is_hidden
+from sessionary.model.title import (
     MAX_PREVIEW,
     MAX_TITLE,
     beginnings,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.model.tokens import estimate
+from sessionary.model.tokens import estimate
 
 
 @given(st.text(), st.text())

@@ -6,10 +6,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.model.entry import Body, Compaction, Entry, Message, Retraction, Role, message
-from hansard.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
-from hansard.model.place import Person
-from hansard.model.transcript import (
+from sessionary.model.entry import Body, Compaction, Entry, Message, Retraction, Role, message
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.place import Person
+from sessionary.model.transcript import (
     NO_RESULT,
     SUMMARY_HEADING,
     among_several,

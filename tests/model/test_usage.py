@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hansard.errors import BadInput
-from hansard.model.usage import (
+from sessionary.errors import BadInput
+from sessionary.model.usage import (
     MAX_COST_MICROUSD,
     MAX_TOKENS,
     TOKEN_FIELDS,

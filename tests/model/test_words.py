@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hansard.model import words
-from hansard.model.words import GAP
+from sessionary.model import words
+from sessionary.model.words import GAP
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from tests.house.code import ROOT
 
-DIST = "hansard/web/dist"
+DIST = "sessionary/web/dist"
 
 
 def hook(root: Path) -> ModuleType:
@@ -30,7 +30,7 @@ def test_the_wheel_carries_the_workbench_and_nothing_that_builds_it(built: Path)
     assert f"{DIST}/index.html" in names
     assert any(name.startswith(f"{DIST}/assets/") and name.endswith(".js.br") for name in names)
     assert [name for name in names if name.endswith((".svelte", ".ts"))] == []
-    assert [name for name in names if not name.startswith(("hansard/", "hansard-"))] == []
+    assert [name for name in names if not name.startswith(("sessionary/", "sessionary-"))] == []
 
 
 def test_a_wheel_is_made_from_the_sdist_without_node(built: Path, tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_wheel_is_made_from_the_sdist_without_node(built: Path, tmp_path: Path
     made = hook(root)
 
     assert made.is_fresh(root)
-    for name in ("hansard.example.toml", "CONTRIBUTING.md", "dev", "requirements.lock"):
+    for name in ("sessionary.example.toml", "CONTRIBUTING.md", "dev", "requirements.lock"):
         assert (root / name).is_file(), name
 
 

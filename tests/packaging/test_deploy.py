@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hansard.cli.root import root
+from sessionary.cli.root import root
 from tests.cli.conftest import Program
 from tests.house.code import ROOT
 
@@ -18,15 +18,17 @@ UNITS = sorted([*DEPLOY.glob("*.service"), *DEPLOY.glob("*.timer")])
 
 
 def commands() -> list[str]:
-    """Every call of `hansard` in the units, the container file and the code of the page."""
-    found = [line.split("bin/hansard ")[1] for unit in UNITS for line in _starts(unit)]
+    """Every call of `sessionary` in the units, the container file and the code of the page."""
+    found = [line.split("bin/sessionary ")[1] for unit in UNITS for line in _starts(unit)]
     container = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     found += [" ".join(re.findall(r'"([^"]+)"', line)) for line in _lines(container, 'CMD ["serve')]
     for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         for line in block.splitlines():
-            calls = re.findall(r"(?:^|&& |exec hansard |/data )hansard ([a-z].*?)(?= &&|$)", line)
+            calls = re.findall(
+                r"(?:^|&& |exec sessionary |/data )sessionary ([a-z].*?)(?= &&|$)", line
+            )
             found += [re.sub(r"\s+#.*", "", call) for call in calls]
-    found += re.findall(r"`hansard ([a-z][^`…]*)`", PAGE.read_text(encoding="utf-8"))
+    found += re.findall(r"`sessionary ([a-z][^`…]*)`", PAGE.read_text(encoding="utf-8"))
     return found
 
 
@@ -48,7 +50,7 @@ def test_there_is_something_to_check() -> None:
 def test_a_command_and_its_options_exist(text: str) -> None:
     rest = shlex.split(text)
     found: click.Command | None = root
-    name = "hansard"
+    name = "sessionary"
     while isinstance(found, click.Group):
         name = rest.pop(0)
         found = found.get_command(click.Context(found), name)
@@ -64,22 +66,22 @@ def test_a_unit_can_be_read(unit: Path) -> None:
     parser.read_string(unit.read_text(encoding="utf-8"))
 
     assert parser.has_section("Unit")
-    assert "Timer" in parser or parser["Service"]["User"] == "hansard"
+    assert "Timer" in parser or parser["Service"]["User"] == "sessionary"
 
 
 def test_the_settings_of_the_page_are_accepted(tmp_path: Path) -> None:
-    hansard = Program(tmp_path / "home")
+    sessionary = Program(tmp_path / "home")
     blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
-    hansard.home.mkdir()
+    sessionary.home.mkdir()
     for block in blocks:
-        (hansard.home / "hansard.toml").write_text(block, encoding="utf-8")
-        answer = hansard("config", "check")
+        (sessionary.home / "sessionary.toml").write_text(block, encoding="utf-8")
+        answer = sessionary("config", "check")
         assert answer.code == 0, answer.err
 
 
 def test_the_proxies_lead_to_the_ports_that_are_served() -> None:
-    serve = next(line for line in _starts(DEPLOY / "hansard.service") if " serve " in line)
+    serve = next(line for line in _starts(DEPLOY / "sessionary.service") if " serve " in line)
     served = re.findall(r"--port (\d+)", serve)
     webhooks = re.findall(r"webhook_port = (\d+)", PAGE.read_text(encoding="utf-8"))
     for name in ("nginx.conf", "Caddyfile"):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import hansard
-from hansard.testing.environment import installed
+import sessionary
+from sessionary.testing.environment import installed
 from tests.conftest import TOOLS
 from tests.house.code import ROOT
 
@@ -35,16 +35,16 @@ sys.addaudithook(told)
 
 
 class Installation:
-    """`hansard` as someone has it who typed `pip install hansard`."""
+    """`sessionary` as someone has it who typed `pip install sessionary`."""
 
     def __init__(self, python: Path, home: Path) -> None:
-        self._program = python.with_name("hansard")
+        self._program = python.with_name("sessionary")
         self.asked = home.with_name("asked.txt")
         self.asked.touch()
         self.environ = {
             "PATH": str(python.parent),
             "HOME": str(home),
-            "HANSARD_HOME": str(home / "hansard"),
+            "SESSIONARY_HOME": str(home / "sessionary"),
             "ASKED_FILE": str(self.asked),
             "LC_ALL": "C.UTF-8",
         }
@@ -85,7 +85,7 @@ def get(address: str) -> tuple[int, str]:
 
 
 def test_it_says_its_version(installation: Installation) -> None:
-    assert installation.run("--version").split()[-1] == hansard.__version__
+    assert installation.run("--version").split()[-1] == sessionary.__version__
 
 
 def test_it_is_tried_and_served_without_node_and_without_a_network(

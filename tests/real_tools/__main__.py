@@ -149,12 +149,12 @@ def taken(tool: Tool, scratch: Path) -> Iterator[str]:
     """Import what a tool recorded, as a person would, and export it."""
     folder = scratch / "records" / tool.program
     shutil.rmtree(folder / "store", ignore_errors=True)
-    hansard = [sys.executable, "-m", "hansard"]
+    sessionary = [sys.executable, "-m", "sessionary"]
     place = folder / "home" / tool.record
-    command = [*hansard, "import", tool.importer, place, "--home", folder / "store"]
+    command = [*sessionary, "import", tool.importer, place, "--home", folder / "store"]
     _check(command, "it could not be imported")
     exported = subprocess.run(
-        [*hansard, "export", "--all", "--home", folder / "store"],
+        [*sessionary, "export", "--all", "--home", folder / "store"],
         check=True,
         capture_output=True,
         text=True,

@@ -29,7 +29,7 @@ class Talk:
 
 
 def imported(lines: Iterable[str]) -> Talk:
-    """What an export in Hansard's own format says."""
+    """What an export in Sessionary's own format says."""
     talk = Talk()
     for line in lines:
         entry = json.loads(line)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions.hits import Hit
-from hansard.actions.search import Found, Wish, search
-from hansard.model.entry import message
-from hansard.store.database import Store
-from hansard.testing.postgres import Server
-from hansard.testing.world import World
+from sessionary.actions.hits import Hit
+from sessionary.actions.search import Found, Wish, search
+from sessionary.model.entry import message
+from sessionary.store.database import Store
+from sessionary.testing.postgres import Server
+from sessionary.testing.world import World
 from tests.store.conftest import (  # noqa: F401
     KINDS,
     _url,
@@ -79,7 +79,7 @@ def make_library(
                 ending.callback(server.drop_database, url)
             elif kind == "sqlite-file":
                 folder: Path = tmp_path_factory.mktemp("library")
-                url = f"sqlite:///{folder}/hansard.db"
+                url = f"sqlite:///{folder}/sessionary.db"
             else:
                 url = "sqlite::memory:"
             made = opened(url)

@@ -2,7 +2,7 @@
 
 import sys
 
-from hansard.testing.world import World
+from sessionary.testing.world import World
 from tests.search.conftest import Library
 from tests.store.conftest import opened
 

@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from hansard.actions.finding import squeezed
-from hansard.model import query as queries
-from hansard.model.matching import matches
+from sessionary.actions.finding import squeezed
+from sessionary.model import query as queries
+from sessionary.model.matching import matches
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 

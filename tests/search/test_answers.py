@@ -4,12 +4,12 @@ from datetime import datetime
 
 import pytest
 
-from hansard.actions import finding, projects, sessions
-from hansard.errors import BadInput
-from hansard.model.entry import Message, Role, message
-from hansard.model.part import Reasoning, Text, ToolCall, ToolResult
-from hansard.model.place import Source
-from hansard.model.snippet import CLOSE, OPEN
+from sessionary.actions import finding, projects, sessions
+from sessionary.errors import BadInput
+from sessionary.model.entry import Message, Role, message
+from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.place import Source
+from sessionary.model.snippet import CLOSE, OPEN
 from tests.search.conftest import Library
 
 WEB = Source("web", "web-chat", user_id="ann")
@@ -278,8 +278,8 @@ def test_a_wish_that_makes_no_sense_is_refused(library: Library, wish: dict[str,
 
 
 def _many(tx, session: str, count: int) -> None:  # type: ignore[no-untyped-def]
-    from hansard.actions import log
-    from hansard.testing.clock import START
+    from sessionary.actions import log
+    from sessionary.testing.clock import START
 
     for number in range(count):
         log.append(tx, session, message("user", f"grape {number}"), profile="main", at=START)

@@ -48,7 +48,7 @@ MESSAGES = (
     "e=mc^2; 10^-3",
     "tab\tseparated\nnew line",
     "50,000 items at 99.9% uptime",
-    "~/.config/hansard.toml or %APPDATA%\\hansard",
+    "~/.config/sessionary.toml or %APPDATA%\\sessionary",
 )
 
 # What is typed, and which message it is in.
@@ -120,8 +120,8 @@ QUERIES = (
     ("e=mc^2", 40),
     ("separated new", 41),
     ("99.9%", 42),
-    ("~/.config/hansard.toml", 43),
-    ("%APPDATA%\\hansard", 43),
+    ("~/.config/sessionary.toml", 43),
+    ("%APPDATA%\\sessionary", 43),
 )
 
 

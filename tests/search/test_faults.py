@@ -14,10 +14,10 @@ import apsw
 import psycopg
 import pytest
 
-from hansard.actions import hits, verify
-from hansard.errors import HansardError, StoreUnavailable
-from hansard.store import sqlite_file
-from hansard.store.index_file import IndexFile
+from sessionary.actions import hits, verify
+from sessionary.errors import SessionaryError, StoreUnavailable
+from sessionary.store import sqlite_file
+from sessionary.store.index_file import IndexFile
 from tests.search.conftest import Library, opened
 from tests.store.conftest import Opener
 from tests.store.raw import execute
@@ -37,7 +37,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def filled(folder: Path) -> Path:
     """A store whose index is complete, closed."""
-    path = folder / "hansard.db"
+    path = folder / "sessionary.db"
     library = Library(opened(f"sqlite:///{path}"))
     library.session(*TEXTS)
     assert library.find("walrus", all_hits=True).total == len(TEXTS)
@@ -298,8 +298,8 @@ import os, sys
 from tests.search.conftest import Library
 from tests.store.conftest import opened
 os.setgid({NOBODY}); os.setuid({NOBODY})
-from hansard.clock import RandomIds, SystemClock
-from hansard.store.opening import open_store
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.opening import open_store
 store = open_store("sqlite:///{path}", create=False, clock=SystemClock(), ids=RandomIds())
 try:
     found = Library(store).find({query!r}, all_hits=True)
@@ -390,7 +390,7 @@ def test_an_engine_that_fails_is_an_error_and_not_an_empty_answer(on_postgres: L
     library.session("walrus")
     with psycopg.connect(library.store.url, autocommit=True) as connection:
         connection.execute("ALTER TABLE search_docs RENAME TO hidden_docs")
-        with pytest.raises(HansardError):
+        with pytest.raises(SessionaryError):
             library.find("walrus")
         library.session("another walrus")
         connection.execute("ALTER TABLE hidden_docs RENAME TO search_docs")

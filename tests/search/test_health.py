@@ -6,11 +6,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hansard.actions import verify
-from hansard.store import checksums
-from hansard.store.index_health import IndexHealth, examine
-from hansard.store.opening import sqlite_path
-from tests.cli.conftest import Program, hansard  # noqa: F401
+from sessionary.actions import verify
+from sessionary.store import checksums
+from sessionary.store.index_health import IndexHealth, examine
+from sessionary.store.opening import sqlite_path
+from tests.cli.conftest import Program, sessionary  # noqa: F401
 from tests.search.conftest import Library
 from tests.store.conftest import Opener
 from tests.store.raw import execute
@@ -101,7 +101,7 @@ def test_an_index_that_lacks_messages_is_named_and_made_again(
     assert says in (health(library).problem or "")
     [what] = broken(library)
     assert "damaged" in what
-    assert "hansard rebuild --index" in what
+    assert "sessionary rebuild --index" in what
 
     library.store.rebuild_index().result()
     assert library.find("walrus").total
@@ -129,41 +129,41 @@ def flipped(page: bytes) -> bytes:
 
 @pytest.mark.parametrize("damage", [zeros, flipped])
 def test_every_damaged_page_of_the_index_is_seen(
-    hansard: Program,  # noqa: F811
+    sessionary: Program,  # noqa: F811
     damage: Callable[[bytes], bytes],
 ) -> None:
     for name in range(30):
-        hansard.append("new", f"walrus {name} in the harbour")
-    assert hansard("search", "walrus").code == 0
-    index = Path(f"{hansard.database}-search")
+        sessionary.append("new", f"walrus {name} in the harbour")
+    assert sessionary("search", "walrus").code == 0
+    index = Path(f"{sessionary.database}-search")
     whole = index.read_bytes()
 
     for first in range(0, len(whole), PAGE):
         index.write_bytes(
             whole[:first] + damage(whole[first : first + PAGE]) + whole[first + PAGE :]
         )
-        doctor, verified = hansard("doctor", "--json"), hansard("verify", "--json")
+        doctor, verified = sessionary("doctor", "--json"), sessionary("verify", "--json")
         [finding] = [each for each in doctor.json["findings"] if each["name"] == "search index"]
 
         assert (doctor.code, doctor.json["ok"], finding["status"]) == (1, False, "bad"), first
-        assert "hansard rebuild --index" in finding["do"]
+        assert "sessionary rebuild --index" in finding["do"]
         assert (verified.code, verified.json["ok"]) == (1, False), first
-        assert "hansard rebuild --index" in verified.json["broken"][0]["what"]
+        assert "sessionary rebuild --index" in verified.json["broken"][0]["what"]
 
-    assert hansard("rebuild", "--index").code == 0
-    assert hansard("doctor").code == hansard("verify").code == 0
-    assert hansard("search", "walrus", "--json").json["total"] == 30
+    assert sessionary("rebuild", "--index").code == 0
+    assert sessionary("doctor").code == sessionary("verify").code == 0
+    assert sessionary("search", "walrus", "--json").json["total"] == 30
 
 
 @pytest.mark.parametrize("content", [b"", b"no database at all" * 500], ids=["empty", "junk"])
 def test_a_file_that_is_no_index_is_seen(
-    hansard: Program,  # noqa: F811
+    sessionary: Program,  # noqa: F811
     content: bytes,
 ) -> None:
-    hansard.append("new", "a walrus")
-    assert hansard("search", "walrus").code == 0
-    Path(f"{hansard.database}-search").write_bytes(content)
+    sessionary.append("new", "a walrus")
+    assert sessionary("search", "walrus").code == 0
+    Path(f"{sessionary.database}-search").write_bytes(content)
 
-    assert hansard("doctor").code == hansard("verify").code == 1
-    assert hansard("rebuild", "--index").code == 0
-    assert hansard("doctor").code == hansard("verify").code == 0
+    assert sessionary("doctor").code == sessionary("verify").code == 1
+    assert sessionary("rebuild", "--index").code == 0
+    assert sessionary("doctor").code == sessionary("verify").code == 0

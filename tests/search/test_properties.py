@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansard.model import query as queries
-from hansard.model.query import Filters
+from sessionary.model import query as queries
+from sessionary.model.query import Filters
 from tests.search import oracle
 from tests.search.conftest import KINDS, Library, Maker
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import log, projects
-from hansard.model.entry import message
-from hansard.model.place import Source
-from hansard.model.session import Opening
-from hansard.store import sessions, sqlite_shards, stretches
-from hansard.store.database import Tx
-from hansard.testing.clock import START
+from sessionary.actions import log, projects
+from sessionary.model.entry import message
+from sessionary.model.place import Source
+from sessionary.model.session import Opening
+from sessionary.store import sessions, sqlite_shards, stretches
+from sessionary.store.database import Tx
+from sessionary.testing.clock import START
 from tests.search.conftest import Library, opened
 
 DAYS = 200
@@ -25,7 +25,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library
     for module in (sqlite_shards, stretches):
         monkeypatch.setattr(module, "BLOCK_BITS", 4)
     monkeypatch.setattr(sqlite_shards, "SHARD_BITS", 8)
-    store = opened(f"sqlite:///{tmp_path}/hansard.db")
+    store = opened(f"sqlite:///{tmp_path}/sessionary.db")
     library = Library(store)
     for name in ("Even", "Third"):
         library.write(projects.add, name, profile="main", when=library.when())

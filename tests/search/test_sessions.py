@@ -1,7 +1,7 @@
 """Search follows what happens to sessions: trash, purge, forks, profiles, other processes."""
 
-from hansard.actions import sessions
-from hansard.store.database import Store
+from sessionary.actions import sessions
+from sessionary.store.database import Store
 from tests.search.conftest import Library
 from tests.store.conftest import Opener
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hansard.actions import compact
-from hansard.model.entry import Message, Role, message
-from hansard.model.part import Text, ToolCall, ToolResult
-from hansard.model.place import Person
-from hansard.model.query import parse
+from sessionary.actions import compact
+from sessionary.model.entry import Message, Role, message
+from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.place import Person
+from sessionary.model.query import parse
 from tests.search.conftest import Library
 
 

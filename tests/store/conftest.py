@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 pytest.register_assert_rewrite(
-    "hansard.testing.suite",
+    "sessionary.testing.suite",
     *(
-        f"hansard.testing.store_{subject}"
+        f"sessionary.testing.store_{subject}"
         for subject in ("folds", "lists", "log", "outbox", "routing", "sessions", "turns")
     ),
 )
 
-from hansard.clock import RandomIds, SystemClock  # noqa: E402
-from hansard.store.database import Store  # noqa: E402
-from hansard.store.opening import open_store  # noqa: E402
-from hansard.testing.postgres import Server  # noqa: E402
-from hansard.testing.world import World  # noqa: E402
+from sessionary.clock import RandomIds, SystemClock  # noqa: E402
+from sessionary.store.database import Store  # noqa: E402
+from sessionary.store.opening import open_store  # noqa: E402
+from sessionary.testing.postgres import Server  # noqa: E402
+from sessionary.testing.world import World  # noqa: E402
 from tests.emptying import empty  # noqa: E402
 
 KINDS = ("sqlite-memory", "sqlite-file", "postgres")
@@ -72,6 +72,6 @@ def _url(request: pytest.FixtureRequest, folder: Path, kind: str) -> str:
     if kind == "sqlite-memory":
         return "sqlite::memory:"
     if kind == "sqlite-file":
-        return f"sqlite:///{folder}/hansard.db"
+        return f"sqlite:///{folder}/sessionary.db"
     url: str = request.getfixturevalue("emptied")()
     return url

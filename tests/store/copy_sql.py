@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from hansard.clock import RandomIds, SystemClock
-from hansard.store import copying
-from hansard.store.database import Tx
-from hansard.store.opening import open_store
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store import copying
+from sessionary.store.database import Tx
+from sessionary.store.opening import open_store
 
 FILE = Path(copying.__file__).parent / "sql" / "queries" / "copy.sql"
 HEAD = """\

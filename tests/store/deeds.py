@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from typing import Any
 
-from hansard.actions import (
+from sessionary.actions import (
     access,
     compact,
     deliver,
@@ -21,19 +21,19 @@ from hansard.actions import (
     turns,
     usage,
 )
-from hansard.actions.listing import Filters, listing
-from hansard.actions.turns import Begun, Ending, Reply
-from hansard.errors import HansardError
-from hansard.model.entry import Message, Role, message
-from hansard.model.part import Text, ToolCall, ToolResult
-from hansard.model.place import Channel, ChatType, Source
-from hansard.model.reset import Policies, ResetMode, ResetPolicy
-from hansard.model.session import Kind, Shelf, TitleBy
-from hansard.model.surroundings import HomeChannel
-from hansard.model.usage import Usage
-from hansard.store import deliveries
-from hansard.store.database import Tx
-from hansard.testing.world import World
+from sessionary.actions.listing import Filters, listing
+from sessionary.actions.turns import Begun, Ending, Reply
+from sessionary.errors import SessionaryError
+from sessionary.model.entry import Message, Role, message
+from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.place import Channel, ChatType, Source
+from sessionary.model.reset import Policies, ResetMode, ResetPolicy
+from sessionary.model.session import Kind, Shelf, TitleBy
+from sessionary.model.surroundings import HomeChannel
+from sessionary.model.usage import Usage
+from sessionary.store import deliveries
+from sessionary.store.database import Tx
+from sessionary.testing.world import World
 
 SOURCES = (
     Source("telegram", "1", user_id="ann"),
@@ -376,7 +376,7 @@ def do(story: Story, deed: Callable[[Story, int, int], Any], a: int, b: int) -> 
     """Do it, and tell what came of it in a form that can be compared."""
     try:
         return plain(deed(story, a, b))
-    except HansardError as error:
+    except SessionaryError as error:
         return type(error), str(error), error.committed
 
 

@@ -4,16 +4,16 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hansard.actions import verify
-from hansard.errors import HansardError
-from hansard.testing.world import World
+from sessionary.actions import verify
+from sessionary.errors import SessionaryError
+from sessionary.testing.world import World
 
 T = TypeVar("T")
 ROUNDS = 8
 _NOTHING = object()
 
 
-def at_once(*acts: Callable[[], T]) -> list[T | HansardError]:
+def at_once(*acts: Callable[[], T]) -> list[T | SessionaryError]:
     """Run the acts in threads that start together; what each came to."""
     barrier = threading.Barrier(len(acts))
     outcomes: list[Any] = [_NOTHING] * len(acts)
@@ -22,7 +22,7 @@ def at_once(*acts: Callable[[], T]) -> list[T | HansardError]:
         barrier.wait()
         try:
             outcomes[number] = act()
-        except HansardError as error:
+        except SessionaryError as error:
             outcomes[number] = error
 
     threads = [threading.Thread(target=run, args=each) for each in enumerate(acts)]

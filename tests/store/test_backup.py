@@ -11,22 +11,22 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hansard.actions import verify
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import (
+from sessionary.actions import verify
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import (
     BadInput,
     Conflict,
     Damaged,
-    HansardError,
     NotFound,
+    SessionaryError,
     StoreUnavailable,
 )
-from hansard.store import copying, identity
-from hansard.store.backup import BackupReport, backup, inspect
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.store.restore import RestoreReport, restore
-from hansard.testing.world import World
+from sessionary.store import copying, identity
+from sessionary.store.backup import BackupReport, backup, inspect
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.store.restore import RestoreReport, restore
+from sessionary.testing.world import World
 from tests.transfer import exported, fill
 
 CLOCK, IDS = SystemClock(), RandomIds()
@@ -54,16 +54,17 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def live(home: Path) -> Iterator[Store]:
     """A store in a file, in use."""
-    store = opened(f"sqlite:///{home}/hansard.db")
+    store = opened(f"sqlite:///{home}/sessionary.db")
     yield store
     store.close()
 
 
 @pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgres"])
 def any_store(request: pytest.FixtureRequest, home: Path) -> Iterator[Store]:
-    url = {"sqlite-file": f"sqlite:///{home}/hansard.db", "sqlite-memory": "sqlite::memory:"}.get(
-        request.param
-    )
+    url = {
+        "sqlite-file": f"sqlite:///{home}/sessionary.db",
+        "sqlite-memory": "sqlite::memory:",
+    }.get(request.param)
     store = opened(url or request.getfixturevalue("migrated_url"))
     yield store
     store.close()
@@ -127,13 +128,13 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(
 
 def test_the_store_itself_is_no_target(live: Store, home: Path, folder: Path) -> None:
     World(live).session("hello")
-    os.link(home / "hansard.db", folder / "link.db")
-    os.symlink(home / "hansard.db", folder / "symlink.db")
-    for target in (home / "hansard.db", folder / "link.db", folder / "symlink.db"):
+    os.link(home / "sessionary.db", folder / "link.db")
+    os.symlink(home / "sessionary.db", folder / "symlink.db")
+    for target in (home / "sessionary.db", folder / "link.db", folder / "symlink.db"):
         with pytest.raises(BadInput, match="itself"):
             backed_up(live, target, overwrite=True)
     with pytest.raises(BadInput, match="itself"):
-        backed_up(live, home / "hansard.db-wal", overwrite=True)
+        backed_up(live, home / "sessionary.db-wal", overwrite=True)
     assert verify.verify(live).broken == ()
 
 
@@ -167,10 +168,10 @@ def test_a_bad_target_is_refused(live: Store, folder: Path, target: str) -> None
 
 FULL = """
 import resource, signal, sys
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import HansardError
-from hansard.store.backup import backup
-from hansard.store.opening import open_store
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import SessionaryError
+from sessionary.store.backup import backup
+from sessionary.store.opening import open_store
 
 store = open_store(sys.argv[1], create=False, clock=SystemClock(), ids=RandomIds())
 store.read(lambda tx: tx.one("count_running")).result()
@@ -178,7 +179,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:
     backup(store, sys.argv[2], clock=SystemClock(), ids=RandomIds())
-except HansardError as error:
+except SessionaryError as error:
     print(type(error).__name__, error)
 """
 
@@ -188,7 +189,7 @@ def test_a_backup_that_finds_no_room_leaves_nothing_behind(
 ) -> None:
     fill(World(live))
     done = subprocess.run(
-        [sys.executable, "-c", FULL, f"sqlite:///{home}/hansard.db", str(folder / "b.db")],
+        [sys.executable, "-c", FULL, f"sqlite:///{home}/sessionary.db", str(folder / "b.db")],
         capture_output=True,
         text=True,
         check=True,
@@ -207,7 +208,7 @@ def test_a_restore_brings_the_backup_back_and_keeps_the_old_store(
     backed_up(live, folder / "b.db")
     lost = World(live).session("to be undone")
     live.close()
-    path = home / "hansard.db"
+    path = home / "sessionary.db"
     with pytest.raises(Conflict, match="There is a store"):
         restored(folder / "b.db", path)
     report = restored(folder / "b.db", path, force=True)
@@ -229,7 +230,7 @@ def test_each_restore_is_a_new_generation(live: Store, home: Path, folder: Path)
     backed_up(live, folder / "b.db")
     live.close()
     for generation in (1, 2, 3):
-        report = restored(folder / "b.db", home / "hansard.db", force=True)
+        report = restored(folder / "b.db", home / "sessionary.db", force=True)
         assert report.contents.generation == generation
 
 
@@ -238,14 +239,14 @@ def test_a_store_that_is_in_use_is_not_replaced(live: Store, home: Path, folder:
     backed_up(live, folder / "b.db")
     before = exported(live)
     with pytest.raises(Conflict, match="Another program uses"):
-        restored(folder / "b.db", home / "hansard.db", force=True)
+        restored(folder / "b.db", home / "sessionary.db", force=True)
     World(live).clock.tick(60)
     assert exported(live) == before
     world = World(live)
     world.clock.tick(3600)
     world.session("it goes on")
     assert verify.verify(live).broken == ()
-    assert identity.read(str(home / "hansard.db")) == inspect(folder / "b.db").store_id
+    assert identity.read(str(home / "sessionary.db")) == inspect(folder / "b.db").store_id
 
 
 def test_a_store_that_is_gone_comes_back_without_force(
@@ -254,13 +255,13 @@ def test_a_store_that_is_gone_comes_back_without_force(
     made = fill(World(live))
     backed_up(live, folder / "b.db")
     live.close()
-    for each in home.glob("hansard.db*"):
+    for each in home.glob("sessionary.db*"):
         if not each.name.endswith("identity"):
             each.unlink()
     with pytest.raises(StoreUnavailable, match="gone"):
-        opened(f"sqlite:///{home}/hansard.db")
-    assert restored(folder / "b.db", home / "hansard.db").kept is None
-    again = opened(f"sqlite:///{home}/hansard.db")
+        opened(f"sqlite:///{home}/sessionary.db")
+    assert restored(folder / "b.db", home / "sessionary.db").kept is None
+    again = opened(f"sqlite:///{home}/sessionary.db")
     assert World(again).texts(made["talk"])
     again.close()
 
@@ -268,7 +269,7 @@ def test_a_store_that_is_gone_comes_back_without_force(
 def test_a_damaged_store_is_replaced_and_kept(live: Store, home: Path, folder: Path) -> None:
     backed_up(live, folder / "b.db")
     live.close()
-    path = home / "hansard.db"
+    path = home / "sessionary.db"
     path.write_bytes(b"not a database at all" * 1000)
     report = restored(folder / "b.db", path, force=True)
     assert report.kept is not None
@@ -284,10 +285,10 @@ def test_a_backup_of_another_store_takes_its_place_when_that_is_meant(
     backed_up(other, folder / "b.db")
     other.close()
     live.close()
-    report = restored(folder / "b.db", home / "hansard.db", force=True)
-    again = opened(f"sqlite:///{home}/hansard.db")
+    report = restored(folder / "b.db", home / "sessionary.db", force=True)
+    again = opened(f"sqlite:///{home}/sessionary.db")
     again.close()
-    assert identity.read(str(home / "hansard.db")) == report.contents.store_id
+    assert identity.read(str(home / "sessionary.db")) == report.contents.store_id
 
 
 def damage(file: Path) -> None:
@@ -311,11 +312,11 @@ def test_a_bad_backup_is_refused_and_the_store_stays(live: Store, home: Path, fo
     foreign.close()
     names = [each.name for each in home.iterdir()]
     for name in ("b.db", "text.db", "empty.db", "foreign.db", "missing.db", "."):
-        with pytest.raises(HansardError) as refusal:
-            restored(folder / name, home / "hansard.db", force=True)
+        with pytest.raises(SessionaryError) as refusal:
+            restored(folder / name, home / "sessionary.db", force=True)
         assert "\n" not in str(refusal.value)
     assert sorted(names) == sorted(each.name for each in home.iterdir())
-    again = opened(f"sqlite:///{home}/hansard.db")
+    again = opened(f"sqlite:///{home}/sessionary.db")
     assert exported(again) == before
     again.close()
 
@@ -331,10 +332,10 @@ def test_damage_is_called_damage(live: Store, folder: Path) -> None:
 def test_the_store_is_not_its_own_backup(live: Store, home: Path) -> None:
     World(live).session("hello")
     with pytest.raises(Conflict, match="in use"):
-        restored(home / "hansard.db", home / "hansard.db", force=True)
+        restored(home / "sessionary.db", home / "sessionary.db", force=True)
     live.close()
     with pytest.raises(BadInput, match="itself"):
-        restored(home / "hansard.db", home / "hansard.db", force=True)
+        restored(home / "sessionary.db", home / "sessionary.db", force=True)
 
 
 def test_half_a_copy_is_no_backup(live: Store, folder: Path) -> None:
@@ -380,7 +381,7 @@ def test_a_backup_of_postgres_restores_to_a_file(
     before = exported(store)
     backed_up(store, folder / "b.db")
     store.close()
-    restored(folder / "b.db", home / "hansard.db")
-    again = opened(f"sqlite:///{home}/hansard.db")
+    restored(folder / "b.db", home / "sessionary.db")
+    again = opened(f"sqlite:///{home}/sessionary.db")
     assert exported(again) == before
     again.close()

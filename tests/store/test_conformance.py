@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hansard.testing.store_suite import StoreSuite
+from sessionary.testing.store_suite import StoreSuite
 
 
 class TestStore(StoreSuite): ...

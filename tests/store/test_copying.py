@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import verify
-from hansard.actions.listing import Filters, listing
-from hansard.actions.orders import Order
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import Conflict, StoreUnavailable
-from hansard.store import copying, identity
-from hansard.store.database import Row, Store
-from hansard.store.opening import open_store
-from hansard.testing.world import World
+from sessionary.actions import verify
+from sessionary.actions.listing import Filters, listing
+from sessionary.actions.orders import Order
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import Conflict, StoreUnavailable
+from sessionary.store import copying, identity
+from sessionary.store.database import Row, Store
+from sessionary.store.opening import open_store
+from sessionary.testing.world import World
 from tests.store import copy_sql
 from tests.transfer import exported, fill, imported
 
@@ -28,7 +28,7 @@ def opened(url: str, *, half_copied: bool = False) -> Store:
 @pytest.fixture(params=["sqlite to postgres", "postgres to sqlite"])
 def urls(request: pytest.FixtureRequest, migrated_url: str, tmp_path: Path) -> list[str]:
     """From here, to there."""
-    both = [f"sqlite:///{tmp_path}/hansard.db", migrated_url]
+    both = [f"sqlite:///{tmp_path}/sessionary.db", migrated_url]
     return both if request.param == "sqlite to postgres" else both[::-1]
 
 

@@ -4,13 +4,13 @@ import apsw
 import psycopg
 import pytest
 
-from hansard.actions import pack, sessions, sweep, verify
-from hansard.actions.listing import Filters, listing
-from hansard.actions.orders import Order
-from hansard.actions.verify import Broken
-from hansard.errors import Damaged
-from hansard.store.database import Store
-from hansard.testing.world import ANN, World
+from sessionary.actions import pack, sessions, sweep, verify
+from sessionary.actions.listing import Filters, listing
+from sessionary.actions.orders import Order
+from sessionary.actions.verify import Broken
+from sessionary.errors import Damaged
+from sessionary.store.database import Store
+from sessionary.testing.world import ANN, World
 from tests.store.conftest import Opener
 from tests.store.raw import execute
 from tests.transfer import exported, imported

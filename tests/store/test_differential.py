@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hansard.actions import verify
-from hansard.testing.world import World
+from sessionary.actions import verify
+from sessionary.testing.world import World
 from tests.store.conftest import opened
 from tests.store.deeds import DEEDS, Story, do, plain
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import compact, erase, search, verify
-from hansard.actions.search import Wish
-from hansard.actions.shares import Whom
-from hansard.model.entry import Message, Role
-from hansard.model.part import Attachment, Text
-from hansard.model.place import Person, Source
-from hansard.store import blobs
-from hansard.store.database import Store
-from hansard.testing.world import ANN, World
+from sessionary.actions import compact, erase, search, verify
+from sessionary.actions.search import Wish
+from sessionary.actions.shares import Whom
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Attachment, Text
+from sessionary.model.place import Person, Source
+from sessionary.store import blobs
+from sessionary.store.database import Store
+from sessionary.testing.world import ANN, World
 
 GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
 EVA, BEN = Person("ann", name="Ann"), Person("ben", name="Ben")

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hansard.actions import compact, erase, pack, requests, retract, routing, verify
-from hansard.actions.erase import Receipt
-from hansard.actions.shares import Whom
-from hansard.channels.observed import with_observed
-from hansard.clock import Occasion
-from hansard.errors import BadInput, Conflict
-from hansard.formats import parts
-from hansard.importers import driver, files
-from hansard.importers.base import Begin, Event, Said, Unit
-from hansard.importers.target import Target
-from hansard.model.entry import Message, Role
-from hansard.model.part import Attachment, Text
-from hansard.model.place import Person, Source
-from hansard.store import blobs, copying
-from hansard.store.database import Store
-from hansard.testing.world import ANN, World
+from sessionary.actions import compact, erase, pack, requests, retract, routing, verify
+from sessionary.actions.erase import Receipt
+from sessionary.actions.shares import Whom
+from sessionary.channels.observed import with_observed
+from sessionary.clock import Occasion
+from sessionary.errors import BadInput, Conflict
+from sessionary.formats import parts
+from sessionary.importers import driver, files
+from sessionary.importers.base import Begin, Event, Said, Unit
+from sessionary.importers.target import Target
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Attachment, Text
+from sessionary.model.place import Person, Source
+from sessionary.store import blobs, copying
+from sessionary.store.database import Store
+from sessionary.testing.world import ANN, World
 
 GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
 EVA, BEN = Person("ann", name="Ann"), Person("ben", name="Ben")

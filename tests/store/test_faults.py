@@ -14,24 +14,24 @@ from typing import Any
 import psycopg
 import pytest
 
-from hansard.actions import log
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import HansardError, RetryLater, StoreUnavailable
-from hansard.model.entry import message
-from hansard.store.database import Store, Tx
-from hansard.store.opening import open_store
-from hansard.store.postgres import PostgresStore
-from hansard.store.sqlite import SqliteStore
-from hansard.testing.postgres import PostgresServer
-from hansard.testing.world import World
+from sessionary.actions import log
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
+from sessionary.model.entry import message
+from sessionary.store.database import Store, Tx
+from sessionary.store.opening import open_store
+from sessionary.store.postgres import PostgresStore
+from sessionary.store.sqlite import SqliteStore
+from sessionary.testing.postgres import PostgresServer
+from sessionary.testing.world import World
 from tests.store.conftest import opened
 
 FILL = """
 import json, resource, sys
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import HansardError
-from hansard.store.opening import open_store
-from hansard.testing.world import World
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import SessionaryError
+from sessionary.store.opening import open_store
+from sessionary.testing.world import World
 
 world = World(open_store(sys.argv[1], create=True, clock=SystemClock(), ids=RandomIds()))
 session = world.session("first")
@@ -41,7 +41,7 @@ acked, refused = [], []
 for number in range(400):
     try:
         acked.append(world.say(session, f"{number} " + "x" * 9000).seq)
-    except HansardError as error:
+    except SessionaryError as error:
         refused.append((error.kind, error.committed))
         break
 readable = len(world.texts(session))
@@ -163,7 +163,7 @@ def appended(world: World, session: str, idem: str) -> Callable[[Tx], log.Append
 def outcome(act: Callable[[], Any]) -> tuple[str, str]:
     try:
         act()
-    except HansardError as error:
+    except SessionaryError as error:
         return error.kind, error.committed
     return "ok", "yes"
 
@@ -321,8 +321,8 @@ def killed_writer(tmp_path: Path) -> Iterator[Store]:
 
 HOLD_AND_WAIT = """
 import sys, time
-from hansard.clock import RandomIds, SystemClock
-from hansard.store.opening import open_store
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.opening import open_store
 store = open_store(sys.argv[1], create=False, clock=SystemClock(), ids=RandomIds())
 def hold(tx):
     tx.run("set_meta", name="half", value="done")

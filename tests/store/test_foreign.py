@@ -7,8 +7,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hansard.errors import BadInput
-from hansard.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.errors import BadInput
+from sessionary.store.foreign import ForeignDatabase, is_sqlite
 
 
 @pytest.fixture

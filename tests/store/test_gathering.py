@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from hansard.store import gathering as gathering_of
-from hansard.store.gathering import Gathering
-from hansard.store.workers import Workers
+from sessionary.store import gathering as gathering_of
+from sessionary.store.gathering import Gathering
+from sessionary.store.workers import Workers
 
 
 def queue_of(*jobs: str | None) -> "queue.SimpleQueue[str | None]":

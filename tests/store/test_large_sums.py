@@ -2,11 +2,11 @@
 
 import pytest
 
-from hansard.actions import access, exporting, importing, usage, verify
-from hansard.model.usage import MAX_COST_MICROUSD, MAX_TOKENS, TOKEN_FIELDS, Usage
-from hansard.store import ledger
-from hansard.store.database import Store
-from hansard.testing.world import World
+from sessionary.actions import access, exporting, importing, usage, verify
+from sessionary.model.usage import MAX_COST_MICROUSD, MAX_TOKENS, TOKEN_FIELDS, Usage
+from sessionary.store import ledger
+from sessionary.store.database import Store
+from sessionary.testing.world import World
 from tests.store.conftest import Opener, opened
 from tests.store.raw import execute
 

@@ -4,16 +4,16 @@ import sys
 
 import pytest
 
-from hansard.actions import log
-from hansard.actions.purge import NO_SOURCE
-from hansard.actions.search import Wish, search
-from hansard.clock import to_micros
-from hansard.model.entry import message
-from hansard.model.session import Lineage, Opening, Shelf
-from hansard.store import sessions
-from hansard.store.database import Store, Tx
-from hansard.store.sessions import Inheritance
-from hansard.testing.world import ANN, World
+from sessionary.actions import log
+from sessionary.actions.purge import NO_SOURCE
+from sessionary.actions.search import Wish, search
+from sessionary.clock import to_micros
+from sessionary.model.entry import message
+from sessionary.model.session import Lineage, Opening, Shelf
+from sessionary.store import sessions
+from sessionary.store.database import Store, Tx
+from sessionary.store.sessions import Inheritance
+from sessionary.testing.world import ANN, World
 
 LENGTH = sys.getrecursionlimit() + 100
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hansard.store import migrate
+from sessionary.store import migrate
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])

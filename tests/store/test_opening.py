@@ -11,13 +11,13 @@ import apsw
 import psycopg
 import pytest
 
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import BadInput, Damaged, HansardError, NotFound, StoreUnavailable
-from hansard.store import identity, migrate
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.testing.postgres import Server
-from hansard.testing.world import World
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import BadInput, Damaged, NotFound, SessionaryError, StoreUnavailable
+from sessionary.store import identity, migrate
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.testing.postgres import Server
+from sessionary.testing.world import World
 from tests.store.conftest import Opener, opened
 from tests.store.raw import execute
 
@@ -27,7 +27,7 @@ SEARCH_TABLES = {"search_docs", "search_state", "search_taken", "search_titles"}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "hansard.db"
+    return tmp_path / "sessionary.db"
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def listed(folder: Path) -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in folder.iterdir()}
 
 
-def refuse(url: str, *, create: bool = True) -> HansardError:
-    with pytest.raises(HansardError) as caught:
+def refuse(url: str, *, create: bool = True) -> SessionaryError:
+    with pytest.raises(SessionaryError) as caught:
         open_store(url, create=create, clock=SystemClock(), ids=RandomIds()).close()
     assert "\n" not in str(caught.value)
     assert caught.value.committed == "no"
@@ -100,7 +100,7 @@ def test_a_file_that_is_not_a_database_is_left_as_it_is(path: Path) -> None:
     error = refuse(f"sqlite:///{path}")
 
     assert type(error) is StoreUnavailable
-    assert "not a Hansard store" in str(error)
+    assert "not a Sessionary store" in str(error)
     assert listed(path.parent) == before
 
 
@@ -113,7 +113,7 @@ def test_another_program_s_database_is_left_as_it_is(path: Path) -> None:
     error = refuse(f"sqlite:///{path}")
 
     assert type(error) is StoreUnavailable
-    assert "not a Hansard store" in str(error)
+    assert "not a Sessionary store" in str(error)
     assert listed(path.parent) == before
 
 
@@ -175,7 +175,7 @@ def test_a_newer_schema_is_refused_untouched(open_again: Opener) -> None:
         execute(url, "DELETE FROM schema_migrations WHERE name = '9999_future'")
 
     assert type(error) is StoreUnavailable
-    assert "newer Hansard" in str(error)
+    assert "newer Sessionary" in str(error)
     assert "9999_future" in str(error)
     assert kept == [(1,)]
 
@@ -246,23 +246,23 @@ def test_a_migration_killed_half_way_has_not_happened(path: Path) -> None:
 
 KILLED_MIGRATION = """
 import os, signal, sys
-from hansard.clock import RandomIds, SystemClock
-from hansard.store import migrate
-from hansard.store.opening import open_store
-from hansard.store.sqlite_tx import SqliteTx
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store import migrate
+from sessionary.store.opening import open_store
+from sessionary.store.sqlite_tx import SqliteTx
 class Dying(SqliteTx):
     def script(self, text):
         super().script(text)
         os.kill(os.getpid(), signal.SIGKILL)
-import hansard.store.opening as opening
+import sessionary.store.opening as opening
 opening.SqliteTx = Dying
 open_store("sqlite:///" + sys.argv[1], create=True, clock=SystemClock(), ids=RandomIds())
 """
 
 OPEN_AT_ONCE = """
 import sys
-from hansard.clock import RandomIds, SystemClock
-from hansard.store.opening import open_store
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.opening import open_store
 print(flush=True)
 sys.stdin.readline()
 store = open_store(sys.argv[1], create=True, clock=SystemClock(), ids=RandomIds())
@@ -299,10 +299,10 @@ def test_programs_that_start_at_once_make_one_store(
 
 AS_SOMEONE_ELSE = """
 import os, sys
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import HansardError
-from hansard.store.opening import open_store
-from hansard.testing.world import World
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import SessionaryError
+from sessionary.store.opening import open_store
+from sessionary.testing.world import World
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
@@ -312,7 +312,7 @@ try:
     print(len(world.everything()), flush=True)
     world.session("b")
     print("wrote")
-except HansardError as error:
+except SessionaryError as error:
     print(type(error).__name__, error.committed, error)
 """
 

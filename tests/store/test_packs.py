@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from hansard.actions import erase, pack, read, search, verify
-from hansard.actions.search import Wish
-from hansard.actions.shares import Whom
-from hansard.errors import Damaged
-from hansard.model.entry import Message, Role
-from hansard.model.part import Attachment, Text, ToolCall, ToolResult
-from hansard.store import blobs
-from hansard.store.database import Row, Store, Tx
-from hansard.testing.world import ANN, World
+from sessionary.actions import erase, pack, read, search, verify
+from sessionary.actions.search import Wish
+from sessionary.actions.shares import Whom
+from sessionary.errors import Damaged
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
+from sessionary.store import blobs
+from sessionary.store.database import Row, Store, Tx
+from sessionary.testing.world import ANN, World
 from tests.transfer import HOSTILE, exported
 
 LARGE = "a large text with a wombat " * 3000

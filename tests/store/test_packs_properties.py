@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hansard.actions import pack, retract, search, verify
-from hansard.actions.search import Wish
-from hansard.clock import RandomIds, SystemClock
-from hansard.store import copying
-from hansard.store.database import Store, Tx
-from hansard.store.opening import open_store
-from hansard.testing.world import ANN, World
+from sessionary.actions import pack, retract, search, verify
+from sessionary.actions.search import Wish
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store import copying
+from sessionary.store.database import Store, Tx
+from sessionary.store.opening import open_store
+from sessionary.testing.world import ANN, World
 from tests.store.conftest import opened
 from tests.store.deeds import DEEDS, Story, do, plain
 from tests.transfer import exported

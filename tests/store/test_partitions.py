@@ -6,12 +6,12 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from hansard.actions import verify
-from hansard.bench import populate
-from hansard.store.database import Store
-from hansard.testing.postgres import Server
-from hansard.testing.store_lists import PurgeSuite
-from hansard.testing.store_log import LogSuite
+from sessionary.actions import verify
+from sessionary.bench import populate
+from sessionary.store.database import Store
+from sessionary.testing.postgres import Server
+from sessionary.testing.store_lists import PurgeSuite
+from sessionary.testing.store_log import LogSuite
 from tests.emptying import empty
 from tests.house.code import ROOT
 from tests.store.conftest import opened

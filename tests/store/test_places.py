@@ -5,16 +5,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hansard.actions import routing
-from hansard.actions.say import Saying, say_here
-from hansard.model.entry import message
-from hansard.model.key import key_for
-from hansard.model.place import Source
-from hansard.model.reset import ResetPolicy
-from hansard.model.session import EndReason
-from hansard.store import queries
-from hansard.store.database import Store, Tx
-from hansard.testing.world import World
+from sessionary.actions import routing
+from sessionary.actions.say import Saying, say_here
+from sessionary.model.entry import message
+from sessionary.model.key import key_for
+from sessionary.model.place import Source
+from sessionary.model.reset import ResetPolicy
+from sessionary.model.session import EndReason
+from sessionary.store import queries
+from sessionary.store.database import Store, Tx
+from sessionary.testing.world import World
 from tests.store.conftest import opened
 
 OPEN = {

@@ -8,7 +8,7 @@ import apsw
 import psycopg
 import pytest
 
-from hansard.store import queries
+from sessionary.store import queries
 from tests.store.conftest import opened
 
 # For each query what it may be found by; anything else would be a walk through a whole profile.

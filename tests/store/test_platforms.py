@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import hansard
-from hansard.store import filesystem
-from hansard.store.database import Tx
+import sessionary
+from sessionary.store import filesystem
+from sessionary.store.database import Tx
 from tests.store.conftest import opened
 
 # What macOS calls it, and no other system.
@@ -87,7 +87,7 @@ def test_elsewhere_fsync_does_it(monkeypatch: pytest.MonkeyPatch, synced: Calls)
 
 
 def test_sqlite_is_told_to_bring_commits_to_the_disk_itself(tmp_path: Path) -> None:
-    store = opened(f"sqlite:///{tmp_path}/hansard.db")
+    store = opened(f"sqlite:///{tmp_path}/sessionary.db")
 
     def pragmas(tx: Tx) -> list[Any]:
         connection: Any = tx
@@ -104,8 +104,8 @@ ON_WINDOWS = "import sys; sys.platform = 'win32'; "
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        ("from hansard.cli import main; main()", hansard.NOT_ON_WINDOWS),
-        ("import hansard; hansard.open()", f"StoreUnavailable: {hansard.NOT_ON_WINDOWS}"),
+        ("from sessionary.cli import main; main()", sessionary.NOT_ON_WINDOWS),
+        ("import sessionary; sessionary.open()", f"StoreUnavailable: {sessionary.NOT_ON_WINDOWS}"),
     ],
     ids=["the command", "Python"],
 )
@@ -121,5 +121,5 @@ def test_windows_is_told_in_one_line_what_to_do(program: str, told: str) -> None
 
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].endswith(told)
-    if program.startswith("from hansard.cli"):
+    if program.startswith("from sessionary.cli"):
         assert done.stderr.strip() == told

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 
-from hansard.actions import sessions
-from hansard.errors import BadInput, StoreUnavailable
-from hansard.store import postgres_writer
-from hansard.store.database import Store, Tx
-from hansard.store.postgres_writer import LANES
-from hansard.testing.world import World
+from sessionary.actions import sessions
+from sessionary.errors import BadInput, StoreUnavailable
+from sessionary.store import postgres_writer
+from sessionary.store.database import Store, Tx
+from sessionary.store.postgres_writer import LANES
+from sessionary.testing.world import World
 from tests.store.conftest import opened
 from tests.store.test_faults import ENDS_AT_COMMIT
 

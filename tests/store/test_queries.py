@@ -7,7 +7,7 @@ import apsw
 import psycopg
 import pytest
 
-from hansard.store import queries
+from sessionary.store import queries
 from tests.store.conftest import opened
 
 FOLDER = Path(queries.__file__).parent / "sql" / "queries"

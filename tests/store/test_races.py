@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hansard.actions import (
+from sessionary.actions import (
     log,
     read,
     routing,
@@ -16,15 +16,15 @@ from hansard.actions import (
     sweep,
     turns,
 )
-from hansard.actions.turns import Begun
-from hansard.errors import Conflict, HansardError, TurnLost
-from hansard.model.entry import message
-from hansard.model.place import Source
-from hansard.model.reset import Policies, ResetMode, ResetPolicy
-from hansard.model.schedule import RunState, Timing
-from hansard.model.session import SessionHead
-from hansard.store.database import Tx
-from hansard.testing.world import ANN, BOB, LEASE_SECONDS, World
+from sessionary.actions.turns import Begun
+from sessionary.errors import Conflict, SessionaryError, TurnLost
+from sessionary.model.entry import message
+from sessionary.model.place import Source
+from sessionary.model.reset import Policies, ResetMode, ResetPolicy
+from sessionary.model.schedule import RunState, Timing
+from sessionary.model.session import SessionHead
+from sessionary.store.database import Tx
+from sessionary.testing.world import ANN, BOB, LEASE_SECONDS, World
 from tests.store.racing import ROUNDS, at_once, clean
 
 
@@ -132,7 +132,7 @@ def test_a_stale_holder_loses_against_the_one_who_took_over(worlds: list[World])
 
         late, begun = at_once(lambda: one.finish(stale, "late"), take_over)  # noqa: B023
 
-        if isinstance(late, HansardError):
+        if isinstance(late, SessionaryError):
             assert type(late) is TurnLost
         assert isinstance(begun, Begun)
         two.finish(begun, "in time")
@@ -260,7 +260,7 @@ def test_an_append_and_an_end_come_one_after_the_other(worlds: list[World]) -> N
         assert isinstance(head, SessionHead)
         kept = one.texts(session)
         assert kept == (["a", "b"] if isinstance(done, log.Appended) else ["a"])
-        if isinstance(done, HansardError):
+        if isinstance(done, SessionaryError):
             assert type(done) is Conflict
     assert clean(one)
 

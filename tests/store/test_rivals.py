@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import (
+from sessionary.actions import (
     access,
     deliver,
     logins,
@@ -16,16 +16,16 @@ from hansard.actions import (
     titles,
     usage,
 )
-from hansard.errors import Conflict, HansardError, NotFound, RetryLater
-from hansard.model.delivery import Delivery
-from hansard.model.part import Text
-from hansard.model.place import Channel
-from hansard.model.session import SessionHead
-from hansard.model.surroundings import HomeChannel
-from hansard.model.usage import Usage
-from hansard.store import ledger
-from hansard.store.database import Tx
-from hansard.testing.world import World
+from sessionary.errors import Conflict, NotFound, RetryLater, SessionaryError
+from sessionary.model.delivery import Delivery
+from sessionary.model.part import Text
+from sessionary.model.place import Channel
+from sessionary.model.session import SessionHead
+from sessionary.model.surroundings import HomeChannel
+from sessionary.model.usage import Usage
+from sessionary.store import ledger
+from sessionary.store.database import Tx
+from sessionary.testing.world import World
 from tests.store.racing import ROUNDS, at_once, clean
 
 
@@ -40,7 +40,7 @@ def test_one_of_two_who_want_a_title_gets_it(worlds: list[World]) -> None:
             )
         )
 
-        refusals = [each for each in given if isinstance(each, HansardError)]
+        refusals = [each for each in given if isinstance(each, SessionaryError)]
         assert [type(each) for each in refusals] == [Conflict]
         assert any(each in str(refusals[0]) for each in ids)
 
@@ -246,7 +246,7 @@ def test_what_two_redirect_at_once_is_sent_once(worlds: list[World]) -> None:
 
         made = at_once(*(lambda w=w: elsewhere(w, id) for w in worlds))  # noqa: B023
 
-        assert [type(each) for each in made if isinstance(each, HansardError)] == [Conflict]
+        assert [type(each) for each in made if isinstance(each, SessionaryError)] == [Conflict]
         now = one.clock.tick()
         sent = one.write(deliver.claim, holder="a", seconds=9, now=now, platform="slack")
         assert [each.id for each in sent] == [each for each in made if isinstance(each, str)]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hansard.errors import Conflict
-from hansard.store.database import Store, Tx
-from hansard.testing.world import World
+from sessionary.errors import Conflict
+from sessionary.store.database import Store, Tx
+from sessionary.testing.world import World
 
 BROKEN = (
     "kind = 'talk'",

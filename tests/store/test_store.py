@@ -12,14 +12,14 @@ import apsw
 import psycopg
 import pytest
 
-from hansard.actions import log, read
-from hansard.errors import BadInput, Conflict, HansardError, StoreUnavailable
-from hansard.model.entry import message
-from hansard.store import sqlite_writer
-from hansard.store.database import RaceLost, Store, Tx
-from hansard.store.pending import Pending
-from hansard.store.postgres_writer import LANES
-from hansard.testing.world import World
+from sessionary.actions import log, read
+from sessionary.errors import BadInput, Conflict, SessionaryError, StoreUnavailable
+from sessionary.model.entry import message
+from sessionary.store import sqlite_writer
+from sessionary.store.database import RaceLost, Store, Tx
+from sessionary.store.pending import Pending
+from sessionary.store.postgres_writer import LANES
+from sessionary.testing.world import World
 from tests.store.conftest import Opener, opened
 
 
@@ -109,7 +109,7 @@ def test_what_is_told_as_done_is_there_even_when_a_failed_statement_was_passed_o
         return "done"
 
     pending = store.write(pass_over)
-    with suppress(HansardError):
+    with suppress(SessionaryError):
         pending.result(timeout=20)
 
     told = "x" if pending.error is None else getattr(pending.error, "committed", None)
@@ -249,7 +249,7 @@ def test_a_listener_that_fails_disturbs_no_one(store: Store) -> None:
 
 def test_who_reads_cannot_write(store: Store) -> None:
     """House: readers are read-only connections."""
-    with pytest.raises(HansardError) as caught:
+    with pytest.raises(SessionaryError) as caught:
         store.read(note, "sly").result()
 
     assert caught.value.committed == "no"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.store.stretches import BLOCK_BITS, MOST, Block, Stretch, between
+from sessionary.store.stretches import BLOCK_BITS, MOST, Block, Stretch, between
 
 SIZE = 1 << BLOCK_BITS
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import StoreUnavailable
-from hansard.store.opening import open_store
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import StoreUnavailable
+from sessionary.store.opening import open_store
 
 
 def test_a_file_that_is_not_yet_a_store_is_made_one(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_database_of_someone_else_is_left_as_it_is(tmp_path: Path) -> None:
     connection.close()
     before = path.read_bytes()
 
-    with pytest.raises(StoreUnavailable, match="not a Hansard store"):
+    with pytest.raises(StoreUnavailable, match="not a Sessionary store"):
         open_store(str(path), create=True, clock=SystemClock(), ids=RandomIds())
 
     assert path.read_bytes() == before

@@ -9,15 +9,15 @@ from typing import Any
 import apsw
 import pytest
 
-from hansard.actions import read, say, verify
-from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.errors import StoreUnavailable
-from hansard.model.entry import Message, message
-from hansard.model.place import Source
-from hansard.model.session import Opening
-from hansard.store import migrate, queries, sqlite_file
-from hansard.store.database import Store
-from hansard.store.opening import open_store
+from sessionary.actions import read, say, verify
+from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.errors import StoreUnavailable
+from sessionary.model.entry import Message, message
+from sessionary.model.place import Source
+from sessionary.model.session import Opening
+from sessionary.store import migrate, queries, sqlite_file
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
 
 KNOWN = migrate.known
 
@@ -33,7 +33,7 @@ def only_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "hansard.db"
+    path = tmp_path / "sessionary.db"
     with monkeypatch.context() as before:
         before.setattr(migrate, "known", lambda dialect: KNOWN(dialect)[:1])
         opened(path, create=True).close()
@@ -50,7 +50,7 @@ def test_an_old_store_is_upgraded_and_a_copy_of_it_kept(
     assert verify.verify(store).broken == ()
     store.close()
 
-    [copy] = old_store.parent.glob("hansard.db-before-*")
+    [copy] = old_store.parent.glob("sessionary.db-before-*")
     assert copy.stat().st_mode & 0o777 == 0o600
     only_the_first(monkeypatch)
     opened(copy).close()
@@ -63,14 +63,14 @@ def test_an_old_program_refuses_the_upgraded_store_and_leaves_it(
     bytes_before = old_store.stat().st_size
     only_the_first(monkeypatch)
 
-    with pytest.raises(StoreUnavailable, match="newer Hansard"):
+    with pytest.raises(StoreUnavailable, match="newer Sessionary"):
         opened(old_store)
 
     assert old_store.stat().st_size == bytes_before
 
 
 def test_a_new_store_needs_no_copy(tmp_path: Path) -> None:
-    opened(tmp_path / "hansard.db", create=True).close()
+    opened(tmp_path / "sessionary.db", create=True).close()
 
     assert list(tmp_path.glob("*-before-*")) == []
 

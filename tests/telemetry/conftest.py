@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import read, verify
-from hansard.clock import RandomIds, SystemClock
-from hansard.model.entry import Message
-from hansard.model.session import SessionHead
-from hansard.store import sessions
-from hansard.store.database import Store, Tx
-from hansard.telemetry.span import Span
-from hansard.telemetry.taking import SpanIntake
+from sessionary.actions import read, verify
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.model.entry import Message
+from sessionary.model.session import SessionHead
+from sessionary.store import sessions
+from sessionary.store.database import Store, Tx
+from sessionary.telemetry.span import Span
+from sessionary.telemetry.taking import SpanIntake
 from tests.store.conftest import emptied, opened  # noqa: F401
 
 TRACE = "a" * 32
@@ -109,7 +109,7 @@ class Taking:
 @pytest.fixture(params=["sqlite", "postgres"])
 def taking(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Taking]:
     url = (
-        f"sqlite:///{tmp_path}/hansard.db"
+        f"sqlite:///{tmp_path}/sessionary.db"
         if request.param == "sqlite"
         else request.getfixturevalue("emptied")()
     )

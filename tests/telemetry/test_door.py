@@ -19,12 +19,12 @@ from pydantic_ai import Agent, InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from hansard.actions import verify
-from hansard.actions.tokens import Scope
-from hansard.store import entries
-from hansard.store.database import Store
-from hansard.telemetry import wire
-from hansard.testing.model_server import Call, ModelServer, Reply, Tokens
+from sessionary.actions import verify
+from sessionary.actions.tokens import Scope
+from sessionary.store import entries
+from sessionary.store.database import Store
+from sessionary.telemetry import wire
+from sessionary.testing.model_server import Call, ModelServer, Reply, Tokens
 from tests.store.conftest import opened
 from tests.telemetry.conftest import Taking, span
 from tests.telemetry.test_wire import as_json
@@ -37,7 +37,7 @@ KINDS = ["sqlite", "postgres"]
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     url = (
-        f"sqlite:///{tmp_path}/hansard.db"
+        f"sqlite:///{tmp_path}/sessionary.db"
         if request.param == "sqlite"
         else request.getfixturevalue("emptied")()
     )
@@ -158,7 +158,7 @@ async def test_rubbish_is_refused_in_words_and_the_server_goes_on(
     for body, headers, status in attempts:
         response = await post(door, body, token=token, **headers)
         assert response.status_code == status, (body[:20], response.text)
-        assert response.json()["type"].startswith("urn:hansard:problem:")
+        assert response.json()["type"].startswith("urn:sessionary:problem:")
         assert "Traceback" not in response.text
     assert Taking(door.store).heads() == []
 

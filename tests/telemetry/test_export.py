@@ -11,24 +11,24 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from hansard import config
-from hansard.app import telemetry as app_telemetry
-from hansard.app.house import open_house
-from hansard.app.serving import Address, serve
-from hansard.config import telemetry
-from hansard.engine.ports import Receive, Sent
-from hansard.errors import BadInput, RetryLater
-from hansard.model.delivery import Delivery
-from hansard.model.entry import message
-from hansard.model.place import Source
-from hansard.model.session import SessionHead
-from hansard.telemetry import genai, wire
-from hansard.telemetry.span import Span
-from hansard.testing.http_server import HttpServer, Request, Response
-from hansard.testing.loopback import LoopbackAdapter
+from sessionary import config
+from sessionary.app import telemetry as app_telemetry
+from sessionary.app.house import open_house
+from sessionary.app.serving import Address, serve
+from sessionary.config import telemetry
+from sessionary.engine.ports import Receive, Sent
+from sessionary.errors import BadInput, RetryLater
+from sessionary.model.delivery import Delivery
+from sessionary.model.entry import message
+from sessionary.model.place import Source
+from sessionary.model.session import SessionHead
+from sessionary.telemetry import genai, wire
+from sessionary.telemetry.span import Span
+from sessionary.testing.http_server import HttpServer, Request, Response
+from sessionary.testing.loopback import LoopbackAdapter
 from tests.house.code import ROOT
 
-EXAMPLE = ROOT / "hansard.example.toml"
+EXAMPLE = ROOT / "sessionary.example.toml"
 
 
 def table(folder: Path, text: str, **environ: str) -> telemetry.TelemetryTable:
@@ -55,18 +55,18 @@ def test_the_example_says_the_defaults(tmp_path: Path) -> None:
 
 def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
     program = (
-        "import sys, hansard, hansard.app.serving, hansard.app.telemetry as t\n"
-        "from hansard.app.house import open_house\n"
+        "import sys, sessionary, sessionary.app.serving, sessionary.app.telemetry as t\n"
+        "from sessionary.app.house import open_house\n"
         "house = open_house()\n"
         "assert t.open_export(house) is None\n"
         "house.close()\n"
-        "ours = ('opentelemetry.sdk', 'opentelemetry.exporter', 'hansard.telemetry.watching')\n"
+        "ours = ('opentelemetry.sdk', 'opentelemetry.exporter', 'sessionary.telemetry.watching')\n"
         "print([name for name in sys.modules if name.startswith(ours)])\n"
     )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**environ, "HANSARD_HOME": str(tmp_path)},
+        env={**environ, "SESSIONARY_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,
@@ -78,9 +78,12 @@ def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
 def test_without_the_extra_the_message_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "hansard.telemetry.exporting", None)
+    monkeypatch.setitem(sys.modules, "sessionary.telemetry.exporting", None)
     (tmp_path / config.FILE).write_text("[telemetry]\nexport = true\n", encoding="utf-8")
-    with open_house(home=str(tmp_path)) as house, pytest.raises(BadInput, match=r"hansard\[otel\]"):
+    with (
+        open_house(home=str(tmp_path)) as house,
+        pytest.raises(BadInput, match=r"sessionary\[otel\]"),
+    ):
         app_telemetry.open_export(house)
     (tmp_path / config.FILE).write_text("", encoding="utf-8")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
@@ -158,19 +161,19 @@ async def test_turns_deliveries_and_transactions_are_told(tmp_path: Path) -> Non
     assert turn.attributes["gen_ai.operation.name"] == "invoke_agent"
     assert turn.attributes["gen_ai.agent.name"] == "parrot"
     assert turn.attributes["gen_ai.conversation.id"] == head.id
-    assert turn.attributes["hansard.turn.state"] == "done"
+    assert turn.attributes["sessionary.turn.state"] == "done"
     assert not any("ahoy" in str(each.attributes) for each in collector.spans)
     inside = {each.name for each in collector.spans if each.parent_id == turn.span_id}
     assert "store budgets.end" in inside
     sent = collector.named("send loopback")
     assert [each.error is None for each in sent] == [False, True]
     assert sent[0].attributes["error.type"] == "retry-later"
-    assert turn.service == "hansard"
+    assert turn.service == "sessionary"
     assert collector.metrics >= {
-        "hansard.turn.duration",
-        "hansard.delivery.duration",
-        "hansard.store.duration",
-        "hansard.store.wait",
+        "sessionary.turn.duration",
+        "sessionary.delivery.duration",
+        "sessionary.store.duration",
+        "sessionary.store.wait",
     }
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from hansard.model.entry import Message
-from hansard.model.part import Reasoning, Text, ToolCall, ToolResult
-from hansard.telemetry import genai, telling
-from hansard.telemetry.span import Span, SpanEvent
+from sessionary.model.entry import Message
+from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
+from sessionary.telemetry import genai, telling
+from sessionary.telemetry.span import Span, SpanEvent
 
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"q": 1}'}}]
 CHATS: list[dict[str, Any]] = [

@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 import pytest
 
-from hansard.actions import read, routing
-from hansard.actions.tokens import Scope
-from hansard.model.key import key_for
-from hansard.model.place import Source
-from hansard.model.session import SessionHead
-from hansard.testing.child import ServerUnavailable
-from hansard.testing.environment import installed
-from hansard.testing.model_server import Call, ModelServer, Reply, Tokens
+from sessionary.actions import read, routing
+from sessionary.actions.tokens import Scope
+from sessionary.model.key import key_for
+from sessionary.model.place import Source
+from sessionary.model.session import SessionHead
+from sessionary.testing.child import ServerUnavailable
+from sessionary.testing.environment import installed
+from sessionary.testing.model_server import Call, ModelServer, Reply, Tokens
 from tests.telemetry.conftest import Taking
 from tests.telemetry.test_door import door, store  # noqa: F401
 from tests.web.conftest import Served

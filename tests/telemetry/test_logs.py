@@ -9,8 +9,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValueList
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as ProtoRecord
 
-from hansard.telemetry import wire
-from hansard.telemetry.span import LogRecord
+from sessionary.telemetry import wire
+from sessionary.telemetry.span import LogRecord
 from tests.telemetry.conftest import BEGAN, TRACE, Taking, answer, span
 from tests.telemetry.test_wire import as_json
 

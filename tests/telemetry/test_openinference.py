@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from hansard.telemetry import wire
-from hansard.telemetry.span import Span
+from sessionary.telemetry import wire
+from sessionary.telemetry.span import Span
 from tests.telemetry.conftest import BEGAN, TRACE, Taking
 from tests.telemetry.test_wire import as_json
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import read, usage
-from hansard.actions import sessions as deeds
-from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.telemetry import genai
-from hansard.telemetry.span import Span
-from hansard.telemetry.taking import _priced, take, threads_of
+from sessionary.actions import read, usage
+from sessionary.actions import sessions as deeds
+from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.telemetry import genai
+from sessionary.telemetry.span import Span
+from sessionary.telemetry.taking import _priced, take, threads_of
 from tests.telemetry.conftest import TRACE, Taking, answer, call, result, span
 
 

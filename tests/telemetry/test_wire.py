@@ -18,9 +18,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from hansard.errors import BadInput
-from hansard.telemetry import protobuf, wire
-from hansard.telemetry.span import Span
+from sessionary.errors import BadInput
+from sessionary.telemetry import protobuf, wire
+from sessionary.telemetry.span import Span
 
 ATTRIBUTES: dict[str, Any] = {
     "text": "äöü ☃",

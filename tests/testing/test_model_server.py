@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from hansard.testing.model_server import Call, ModelServer, Refusal, Reply, Tokens
+from sessionary.testing.model_server import Call, ModelServer, Refusal, Reply, Tokens
 
 ASKED: Any = [{"role": "user", "content": "hello"}]
 ANSWER = Reply(

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hansard.testing import postgres as postgres_module
-from hansard.testing.postgres import (
+from sessionary.testing import postgres as postgres_module
+from sessionary.testing.postgres import (
     GivenServer,
     PostgresServer,
     PostgresUnavailable,
@@ -124,7 +124,7 @@ def test_a_stopped_server_leaves_nothing_behind() -> None:
 def test_a_test_run_that_is_killed_leaves_nothing_behind(how: signal.Signals) -> None:
     program = (
         "import signal, time\n"
-        "from hansard.testing.postgres import start_own_server\n"
+        "from sessionary.testing.postgres import start_own_server\n"
         # A shell starts what runs in its background with this signal ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "server = start_own_server()\n"
@@ -183,7 +183,7 @@ def test_a_machine_without_postgresql_is_told_what_to_do(monkeypatch: pytest.Mon
     monkeypatch.setattr(postgres_module, "_binaries_of_wheel", list)
     monkeypatch.setattr(postgres_module, "_binaries_of_system", list)
 
-    with pytest.raises(PostgresUnavailable, match=r"^no PostgreSQL .* HANSARD_TEST_POSTGRES"):
+    with pytest.raises(PostgresUnavailable, match=r"^no PostgreSQL .* SESSIONARY_TEST_POSTGRES"):
         start_own_server()
 
 
@@ -199,6 +199,6 @@ def test_programs_that_do_not_work_give_way_to_the_next(
 
 
 def test_importing_the_module_does_not_import_the_driver() -> None:
-    program = "import sys, hansard.testing.postgres; sys.exit('psycopg' in sys.modules)"
+    program = "import sys, sessionary.testing.postgres; sys.exit('psycopg' in sys.modules)"
 
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hansard.model.entry import Message
-from hansard.model.part import Text
-from hansard.model.session import Shelf
-from hansard.store import arrivals, deliveries, entries, ledger, sessions, turns
-from hansard.store.database import Tx
+from sessionary.model.entry import Message
+from sessionary.model.part import Text
+from sessionary.model.session import Shelf
+from sessionary.store import arrivals, deliveries, entries, ledger, sessions, turns
+from sessionary.store.database import Tx
 
 PROFILE = "main"
 Line = dict[str, Any]

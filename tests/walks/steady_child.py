@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hansard.actions import log
-from hansard.clock import RandomIds, SystemClock
-from hansard.model.entry import message
-from hansard.store.database import Store
-from hansard.store.opening import open_store
+from sessionary.actions import log
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.model.entry import message
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
 from tests.walks.writing_child import PROFILE, nurse, occasion, open_with_message
 
 

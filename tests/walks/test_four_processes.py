@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import verify
-from hansard.clock import RandomIds, SystemClock
-from hansard.model.entry import message
-from hansard.store.opening import open_store
+from sessionary.actions import verify
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.model.entry import message
+from sessionary.store.opening import open_store
 from tests.walks.history import read_all
 from tests.walks.nursery import Nursery
 from tests.walks.writing_child import occasion, open_with_message

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hansard.actions import receive, sweep, turns, verify
-from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.model.entry import message
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.testing.postgres import Server
+from sessionary.actions import receive, sweep, turns, verify
+from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.model.entry import message
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.testing.postgres import Server
 from tests.walks.history import History, Verdict, judge, read_all
 from tests.walks.nursery import Child, Nursery
 from tests.walks.writing_child import CHATS, NEVER, PROFILE, key_of, source_of

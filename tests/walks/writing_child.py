@@ -15,19 +15,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import hansard.store.postgres  # noqa: F401  # imported before the fork, like everything else
-from hansard.actions import log, receive, sessions, sweep, turns
-from hansard.clock import Occasion, RandomIds, SystemClock
-from hansard.errors import Conflict, HansardError
-from hansard.model.entry import Message, message
-from hansard.model.key import SessionKey, key_for
-from hansard.model.part import Text
-from hansard.model.place import Source
-from hansard.model.reset import ResetPolicy
-from hansard.model.session import Opening
-from hansard.model.usage import Usage
-from hansard.store.database import Store, Tx
-from hansard.store.opening import open_store
+import sessionary.store.postgres  # noqa: F401  # imported before the fork, like everything else
+from sessionary.actions import log, receive, sessions, sweep, turns
+from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.errors import Conflict, SessionaryError
+from sessionary.model.entry import Message, message
+from sessionary.model.key import SessionKey, key_for
+from sessionary.model.part import Text
+from sessionary.model.place import Source
+from sessionary.model.reset import ResetPolicy
+from sessionary.model.session import Opening
+from sessionary.model.usage import Usage
+from sessionary.store.database import Store, Tx
+from sessionary.store.opening import open_store
 
 PROFILE = "main"
 CHATS = 5
@@ -114,7 +114,7 @@ class Writer(threading.Thread):
         except Conflict as error:
             self._report.tell("no", token, op=op, error=type(error).__name__)
             return None
-        except HansardError as error:
+        except SessionaryError as error:
             self._report.tell("crash", token, op=op, error=repr(error))
             raise
         where = {}

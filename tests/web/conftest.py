@@ -9,16 +9,16 @@ from typing import Any
 import httpx2
 import pytest
 
-from hansard.actions import tokens
-from hansard.actions.tokens import Scope, Token
-from hansard.clock import RandomIds, SystemClock
-from hansard.engine.engine import Engine
-from hansard.model.reset import Policies
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.testing.engine_world import EngineWorld
-from hansard.web.parts import Limits, WebParts, WebSettings
-from hansard.web.server import Ready, serve
+from sessionary.actions import tokens
+from sessionary.actions.tokens import Scope, Token
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.engine.engine import Engine
+from sessionary.model.reset import Policies
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.testing.engine_world import EngineWorld
+from sessionary.web.parts import Limits, WebParts, WebSettings
+from sessionary.web.server import Ready, serve
 
 API = "/api/v1"
 QUICK = Limits(check_seconds=0.1, keep_alive_seconds=0.3, stream_stall_seconds=0.5)
@@ -145,7 +145,7 @@ async def served(
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     opened = open_store(
-        f"sqlite:///{tmp_path}/hansard.db", create=True, clock=SystemClock(), ids=RandomIds()
+        f"sqlite:///{tmp_path}/sessionary.db", create=True, clock=SystemClock(), ids=RandomIds()
     )
     yield opened
     opened.close()

@@ -6,11 +6,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from hansard.clock import RandomIds, SystemClock
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.web.app import create_app
-from hansard.web.parts import Challenge, WebParts
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.web.app import create_app
+from sessionary.web.parts import Challenge, WebParts
 
 HOOK = "/api/v1/channels/sample/webhook"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hansard.web.exports import Format, Tool
+from sessionary.web.exports import Format, Tool
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import routes
 

@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from hansard.actions.tokens import Scope
-from hansard.web import connections
-from hansard.web.connections import HEALTH_RESERVE
-from hansard.web.parts import Limits
+from sessionary.actions.tokens import Scope
+from sessionary.web import connections
+from sessionary.web.connections import HEALTH_RESERVE
+from sessionary.web.parts import Limits
 from tests.web.conftest import API, Client, Served
 from tests.web.test_events import listening
 
@@ -110,8 +110,8 @@ async def test_connections_that_wait_give_way_to_those_that_ask(servers: Any, sa
             assert (await stranger.get("/login")).status_code == 200
             assert (await client.call("GET", "/me")).status_code == 200
 
-        assert await metric(client, "hansard_connections_open") <= SLOW.connections
-        assert await metric(client, "hansard_connections_refused_total") > 0
+        assert await metric(client, "sessionary_connections_open") <= SLOW.connections
+        assert await metric(client, "sessionary_connections_refused_total") > 0
 
 
 async def test_an_open_event_stream_does_not_give_way(
@@ -331,7 +331,7 @@ async def test_a_response_that_nobody_reads_is_dropped(servers: Any) -> None:
         await reader.readuntil(b"\r\n")
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while await metric(client, "hansard_connections_open") > 1:
+            while await metric(client, "sessionary_connections_open") > 1:
                 pass
 
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from hansard.actions import deliver
-from hansard.actions.tokens import Scope
-from hansard.clock import Occasion
-from hansard.model.part import Text
-from hansard.model.place import Channel
-from hansard.store.database import Tx
+from sessionary.actions import deliver
+from sessionary.actions.tokens import Scope
+from sessionary.clock import Occasion
+from sessionary.model.part import Text
+from sessionary.model.place import Channel
+from sessionary.store.database import Tx
 from tests.web.conftest import Client, Served
 
 GONE = Channel("loopback", "gone")

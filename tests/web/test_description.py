@@ -21,9 +21,9 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from hansard.actions import tokens
-from hansard.actions.tokens import Scope
-from hansard.app.house import open_house
+from sessionary.actions import tokens
+from sessionary.actions.tokens import Scope
+from sessionary.app.house import open_house
 
 EXAMPLES = 25
 CHECKS = [
@@ -47,14 +47,14 @@ class Served(NamedTuple):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("described")
-    (home / "hansard.toml").write_text(AGENT)
+    (home / "sessionary.toml").write_text(AGENT)
     secret = tokens.secret(bytes(tokens.SECRET_BYTES))
     with open_house(home=str(home), create=True) as house:
         house.writing(
             tokens.add, secret, profile="main", scope=Scope.ADMIN, when=house.occasion()
         ).result()
         session_id = house.new_session(title="a session").append("user", "hello").session_id
-    command = [sys.executable, "-m", "hansard", "--home", str(home), "serve", "--port", "0"]
+    command = [sys.executable, "-m", "sessionary", "--home", str(home), "serve", "--port", "0"]
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())

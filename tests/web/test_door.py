@@ -12,19 +12,19 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
-from hansard.actions import logins
-from hansard.actions.tokens import Scope
-from hansard.clock import RandomIds, SystemClock
-from hansard.errors import BadInput, Conflict
-from hansard.store.opening import open_store
-from hansard.web import static
-from hansard.web.app import create_app
-from hansard.web.auth import CSRF_HEADER
-from hansard.web.described import PUBLIC
-from hansard.web.gate import is_known
-from hansard.web.login import offer_link
-from hansard.web.parts import LOOPBACK, WebParts
-from hansard.web.server import check_exposure, is_loopback, listen, serve
+from sessionary.actions import logins
+from sessionary.actions.tokens import Scope
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.errors import BadInput, Conflict
+from sessionary.store.opening import open_store
+from sessionary.web import static
+from sessionary.web.app import create_app
+from sessionary.web.auth import CSRF_HEADER
+from sessionary.web.described import PUBLIC
+from sessionary.web.gate import is_known
+from sessionary.web.login import offer_link
+from sessionary.web.parts import LOOPBACK, WebParts
+from sessionary.web.server import check_exposure, is_loopback, listen, serve
 from tests.web.conftest import API, Client, Served
 
 PASSWORD = "correct horse battery"
@@ -146,9 +146,11 @@ async def test_a_name_that_is_not_ours_is_refused_on_every_path(server: Served, 
 
 
 async def test_a_configured_name_is_ours(servers: Any) -> None:
-    server = await servers(allowed_hosts=frozenset({"hansard.example"}))
+    server = await servers(allowed_hosts=frozenset({"sessionary.example"}))
 
-    answer = await (await server.client()).call("GET", "/me", headers={"Host": "hansard.example"})
+    answer = await (await server.client()).call(
+        "GET", "/me", headers={"Host": "sessionary.example"}
+    )
 
     assert answer.status_code == 200
 
@@ -188,10 +190,11 @@ async def test_our_own_pages_may_change_things(server: Served, client: Client) -
 
 
 async def test_a_proxy_is_believed_only_if_it_is_configured(servers: Any) -> None:
-    claim = {"X-Forwarded-Host": "hansard.example", "Host": "inner.example"}
-    plain = await servers(allowed_hosts=frozenset({"hansard.example"}))
+    claim = {"X-Forwarded-Host": "sessionary.example", "Host": "inner.example"}
+    plain = await servers(allowed_hosts=frozenset({"sessionary.example"}))
     proxied = await servers(
-        allowed_hosts=frozenset({"hansard.example"}), trusted_proxies=(ip_network("127.0.0.0/8"),)
+        allowed_hosts=frozenset({"sessionary.example"}),
+        trusted_proxies=(ip_network("127.0.0.0/8"),),
     )
 
     outside = await plain.client()
@@ -271,7 +274,7 @@ async def test_the_cookie_cannot_be_read_or_sent_by_others(server: Served) -> No
     cookie = entered.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
-    assert f"hansard_{server.port}=" in cookie
+    assert f"sessionary_{server.port}=" in cookie
 
 
 async def test_a_cookie_alone_changes_nothing(server: Served) -> None:
@@ -364,7 +367,7 @@ async def test_wrong_passwords_lock_only_the_address_they_came_from(servers: Any
         told = await guess(browser, "203.0.113.9")
         if told.status_code == 429:
             waits.append(int(told.headers["retry-after"]))
-            assert "hansard password link" in told.json()["detail"]
+            assert "sessionary password link" in told.json()["detail"]
             server.world.clock.tick(waits[-1])
 
     locked = await guess(browser, "203.0.113.9", PASSWORD)

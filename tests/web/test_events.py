@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import feed
-from hansard.actions.tokens import Scope
-from hansard.clock import RandomIds, SystemClock
-from hansard.engine.bus import Live
-from hansard.engine.ports import Delta, Event, Step, TurnRequest
-from hansard.errors import Damaged, RetryLater, StoreUnavailable
-from hansard.model.entry import message
-from hansard.store import entries
-from hansard.store.opening import open_store
-from hansard.web import auth, stream
-from hansard.web.parts import Limits
-from hansard.web.reading_on import HOLE_SECONDS, FeedReader
+from sessionary.actions import feed
+from sessionary.actions.tokens import Scope
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.engine.bus import Live
+from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.errors import Damaged, RetryLater, StoreUnavailable
+from sessionary.model.entry import message
+from sessionary.store import entries
+from sessionary.store.opening import open_store
+from sessionary.web import auth, stream
+from sessionary.web.parts import Limits
+from sessionary.web.reading_on import HOLE_SECONDS, FeedReader
 from tests.web.conftest import API, Client, Served, served
 from tests.web.test_door import logged_in
 
@@ -133,7 +133,7 @@ async def test_who_comes_late_hears_what_was_said_so_far(server: Served, client:
 async def test_a_gap_is_answered_with_resync(
     client: Client, position: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hansard.web.reading_on.FAR_BEHIND", 0)
+    monkeypatch.setattr("sessionary.web.reading_on.FAR_BEHIND", 0)
     await opened(client)
     headers = {"Authorization": f"Bearer {client.token}"}
 
@@ -192,7 +192,7 @@ async def test_a_slow_client_is_dropped_and_slows_nobody(server: Served, client:
         await client.post(f"/sessions/{id}/turns", {"text": "flood"}, status=202)
         await server.settle()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while "hansard_streams_open 0" not in (await client.call("GET", "/metrics")).text:
+        while "sessionary_streams_open 0" not in (await client.call("GET", "/metrics")).text:
             pass
 
     window = await client.get(f"/sessions/{id}/entries?limit=1")
@@ -219,7 +219,7 @@ async def test_a_client_that_does_not_read_holds_no_turn_up(servers: Any) -> Non
             await client.post(f"/sessions/{id}/messages", {"role": "user", "text": "x"}, status=201)
             assert (await listener.until("entry"))[-1][1]["text"] == "x"
 
-    assert "hansard_streams_open 1" in (await client.call("GET", "/metrics")).text
+    assert "sessionary_streams_open 1" in (await client.call("GET", "/metrics")).text
     writer.close()
     await writer.wait_closed()
 

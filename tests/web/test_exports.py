@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import handing_over, read
-from hansard.actions.tokens import Scope
-from hansard.clock import RandomIds, SystemClock
-from hansard.model.handover.forms import FORMS
-from hansard.store.database import Store
-from hansard.store.opening import open_store
-from hansard.web.exports import Tool
+from sessionary.actions import handing_over, read
+from sessionary.actions.tokens import Scope
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.model.handover.forms import FORMS
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+from sessionary.web.exports import Tool
 from tests.transfer import imported
 from tests.web.conftest import Client, Served
 

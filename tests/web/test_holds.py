@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from hansard.actions.tokens import Scope
-from hansard.model.reset import Policies, ResetMode, ResetPolicy
-from hansard.model.view import time_text
+from sessionary.actions.tokens import Scope
+from sessionary.model.reset import Policies, ResetMode, ResetPolicy
+from sessionary.model.view import time_text
 from tests.web.conftest import Client, Served, Server
 
 SOURCE = {"platform": "api", "chat_id": "1", "user_id": "u"}

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hansard.actions.tokens import Scope
-from hansard.app.house import House
-from hansard.app.house import Machine as RealMachine
-from hansard.app.import_port import HouseImports
-from hansard.config import Config
-from hansard.errors import BadInput
+from sessionary.actions.tokens import Scope
+from sessionary.app.house import House
+from sessionary.app.house import Machine as RealMachine
+from sessionary.app.import_port import HouseImports
+from sessionary.config import Config
+from sessionary.errors import BadInput
 from tests.cli.test_importing import a_session
 from tests.web.conftest import Client, Served
 from tests.web.test_events import listening

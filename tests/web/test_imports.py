@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hansard.actions.tokens import Scope
-from hansard.errors import BadInput
-from hansard.store.database import Store
+from sessionary.actions.tokens import Scope
+from sessionary.errors import BadInput
+from sessionary.store.database import Store
 from tests.web.conftest import Client, served
 
 FOUND = {"tool": "notes", "title": "Notes", "place": "somewhere", "units": 2, "new_units": 2}
@@ -105,4 +105,4 @@ async def test_a_server_that_imports_nothing_says_so(client: Client) -> None:
     answer = await client.call("GET", "/imports")
 
     assert answer.status_code == 409
-    assert "hansard import" in answer.json()["detail"]
+    assert "sessionary import" in answer.json()["detail"]

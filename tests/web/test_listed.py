@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from hansard.actions import say, sessions
-from hansard.clock import Occasion
-from hansard.model.entry import message
-from hansard.model.place import Source
-from hansard.model.session import Kind, Opening
-from hansard.store.database import Tx
+from sessionary.actions import say, sessions
+from sessionary.clock import Occasion
+from sessionary.model.entry import message
+from sessionary.model.place import Source
+from sessionary.model.session import Kind, Opening
+from sessionary.store.database import Tx
 from tests.web.conftest import Client, Served
 from tests.web.test_sessions import begin_elsewhere, opened
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import counting, sessions
-from hansard.model.reset import Policies, ResetMode, ResetPolicy
-from hansard.web import heads
+from sessionary.actions import counting, sessions
+from sessionary.model.reset import Policies, ResetMode, ResetPolicy
+from sessionary.web import heads
 from tests.web.conftest import Client, Served
 from tests.web.test_arrivals import ADA
 from tests.web.test_sessions import opened

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from hansard.clock import RandomIds, SystemClock
-from hansard.store.opening import open_store
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.opening import open_store
 from tests.web.conftest import Client, Served, served
 from tests.web.test_arrivals import ADA
 from tests.web.test_events import listening

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from hansard.actions import turns
+from sessionary.actions import turns
 from tests.web.conftest import Client, Served
 from tests.web.test_arrivals import ADA
 from tests.web.test_events import listening

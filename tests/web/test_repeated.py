@@ -2,8 +2,8 @@
 
 import pytest
 
-from hansard.actions import access
-from hansard.model.place import Person
+from sessionary.actions import access
+from sessionary.model.place import Person
 from tests.web.conftest import API, Client, Served
 from tests.web.test_import_jobs import Machine
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hansard.clock import RandomIds, SystemClock
-from hansard.store.opening import open_store
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.opening import open_store
 from tests.web.conftest import Client, Served, served
 
 CHATS = 8
@@ -19,7 +19,7 @@ MESSAGES = 8
 @pytest.fixture(params=["sqlite", "postgres"])
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Served]:
     is_file = request.param == "sqlite"
-    url = str(tmp_path / "hansard.db") if is_file else request.getfixturevalue("migrated_url")
+    url = str(tmp_path / "sessionary.db") if is_file else request.getfixturevalue("migrated_url")
     store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     async with served(store) as made:
         yield made

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import purge, turns
+from sessionary.actions import purge, turns
 from tests.web.conftest import Client, Served
 
 

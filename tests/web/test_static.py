@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.web.pages import login_page, own_place
-from hansard.web.static import Bundle
+from sessionary.web.pages import login_page, own_place
+from sessionary.web.static import Bundle
 from tests.web.conftest import Served
 
 

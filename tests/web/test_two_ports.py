@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from hansard.actions import logins
-from hansard.web.app import create_app, create_webhook_app
+from sessionary.actions import logins
+from sessionary.web.app import create_app, create_webhook_app
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import routes_of
 

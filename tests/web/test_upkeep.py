@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import purge
-from hansard.actions.tokens import Scope
-from hansard.app.house import House, open_house
-from hansard.app.upkeep_port import HouseUpkeep
-from hansard.config.web import WebTable
-from hansard.store import backup
+from sessionary.actions import purge
+from sessionary.actions.tokens import Scope
+from sessionary.app.house import House, open_house
+from sessionary.app.upkeep_port import HouseUpkeep
+from sessionary.config.web import WebTable
+from sessionary.store import backup
 from tests.web.conftest import Client, Served, served
 from tests.web.test_sessions import opened
 
@@ -62,12 +62,12 @@ async def test_only_the_newest_are_kept_and_nothing_that_is_not_ours_goes(
     kept: Served, tmp_path: Path
 ) -> None:
     (tmp_path / "safe").mkdir()
-    for name in ("hansard-20200101T000000Z.db", "hansard-20200102T000000Z.db", "mine.db"):
+    for name in ("sessionary-20200101T000000Z.db", "sessionary-20200102T000000Z.db", "mine.db"):
         (tmp_path / "safe" / name).write_text("old")
 
     job = await done(await kept.client(), "backup")
 
-    assert job["outcome"]["deleted"] == ["hansard-20200101T000000Z.db"]
+    assert job["outcome"]["deleted"] == ["sessionary-20200101T000000Z.db"]
     assert (tmp_path / "safe" / "mine.db").exists()
 
 

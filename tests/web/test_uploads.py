@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import purge, uploads
-from hansard.model import media
-from hansard.web.parts import Limits
+from sessionary.actions import purge, uploads
+from sessionary.model import media
+from sessionary.web.parts import Limits
 from tests.web.conftest import Client, Served
 from tests.web.test_sessions import begin_elsewhere, end_elsewhere, opened
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from hansard.actions import deliver
-from hansard.actions.tokens import Scope
-from hansard.model.part import Text
-from hansard.model.place import Channel
-from hansard.web.auth import CSRF_HEADER
+from sessionary.actions import deliver
+from sessionary.actions.tokens import Scope
+from sessionary.model.part import Text
+from sessionary.model.place import Channel
+from sessionary.web.auth import CSRF_HEADER
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import Route, logged_in, routes
 from tests.web.test_import_jobs import Machine
@@ -67,7 +67,7 @@ def path_of(route: Route, known: dict[str, str] | None = None) -> str:
         {"Authorization": "Bearer hsd_" + "0" * 64},
         {"Authorization": "Basic YWRtaW46YWRtaW4="},
         {"Authorization": "Bearer null", "X-Forwarded-For": "127.0.0.1"},
-        {"Cookie": "hansard_{port}=" + "0" * 64, "X-CSRF-Token": "0" * 64},
+        {"Cookie": "sessionary_{port}=" + "0" * 64, "X-CSRF-Token": "0" * 64},
     ],
     ids=["nothing", "no token", "another token", "basic", "null", "another cookie"],
 )
@@ -300,4 +300,4 @@ async def test_no_wish_reaches_over_the_wall(server: Served, client: Client) -> 
         assert id not in answer.text.replace(f"There is no session {id}.", ""), path
 
     assert await record(client) == before
-    assert "hansard_streams_open" not in (await other.call("GET", "/metrics")).text
+    assert "sessionary_streams_open" not in (await other.call("GET", "/metrics")).text

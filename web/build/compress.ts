@@ -10,7 +10,7 @@ const SMALLEST = 512
 export function compress(limitBytes: number): Plugin {
   let out = ''
   return {
-    name: 'hansard-compress',
+    name: 'sessionary-compress',
     apply: 'build',
     configResolved(config) {
       out = resolve(config.root, config.build.outDir)

@@ -16,7 +16,7 @@ const NAMES = [
 
 export function icons(): Plugin {
   return {
-    name: 'hansard-icons',
+    name: 'sessionary-icons',
     configResolved(config) {
       const folder = join(config.root, 'src', 'generated')
       mkdirSync(folder, { recursive: true })

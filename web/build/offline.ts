@@ -10,7 +10,7 @@ export function offline(): Plugin {
   let root = ''
   let out = ''
   return {
-    name: 'hansard-offline',
+    name: 'sessionary-offline',
     apply: 'build',
     configResolved(config) {
       root = config.root

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from hansard.channels import registry
-from hansard.channels.api.adapter import ApiAdapter
-from hansard.errors import BadInput, RetryLater, Unreachable
-from hansard.model.delivery import Delivery, DeliveryState
-from hansard.model.part import Text
-from hansard.model.place import Channel
-from hansard.testing.clock import START, FakeClock
+from sessionary.channels import registry
+from sessionary.channels.api.adapter import ApiAdapter
+from sessionary.errors import BadInput, RetryLater, Unreachable
+from sessionary.model.delivery import Delivery, DeliveryState
+from sessionary.model.part import Text
+from sessionary.model.place import Channel
+from sessionary.testing.clock import START, FakeClock
 
 SECRET = b"a secret of some length"
 
@@ -79,8 +79,8 @@ async def test_a_call_back_carries_the_answer_and_proves_who_sent_it(program: Pr
     ((headers, raw),) = program.calls
     at = str(int(START.timestamp()))
     wanted = hmac.new(SECRET, at.encode() + b"." + raw, hashlib.sha256).hexdigest()
-    assert headers["X-Hansard-Signature"] == f"sha256={wanted}"
-    assert headers["X-Hansard-Timestamp"] == at
+    assert headers["X-Sessionary-Signature"] == f"sha256={wanted}"
+    assert headers["X-Sessionary-Timestamp"] == at
     body = json.loads(raw)
     assert (body["text"], body["session_id"], body["delivery_id"]) == ("the answer", "s1", "d1")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hansard.actions import verify
-from hansard.compat.hermes.state import SessionDB
+from sessionary.actions import verify
+from sessionary.compat.hermes.state import SessionDB
 from tests.store.conftest import emptied, opened  # noqa: F401
 
 KINDS = ("sqlite", "postgres")

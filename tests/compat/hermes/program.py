@@ -7,15 +7,15 @@ import json
 import sys
 from pathlib import Path
 
-from hansard.compat.hermes.config import GatewayConfig, HomeChannel, Platform, PlatformConfig
-from hansard.compat.hermes.session import (
+from sessionary.compat.hermes.config import GatewayConfig, HomeChannel, Platform, PlatformConfig
+from sessionary.compat.hermes.session import (
     SessionEntry,
     SessionSource,
     SessionStore,
     build_session_context,
     build_session_context_prompt,
 )
-from hansard.compat.hermes.state import SessionDB
+from sessionary.compat.hermes.state import SessionDB
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
 

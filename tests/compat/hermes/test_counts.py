@@ -2,13 +2,13 @@
 
 import pytest
 
-from hansard.actions import usage
-from hansard.compat.hermes.state import SessionDB
+from sessionary.actions import usage
+from sessionary.compat.hermes.state import SessionDB
 from tests.compat.hermes.test_sessions import row
 
 
 def reported(db: SessionDB) -> list[tuple[object, ...]]:
-    """What `hansard usage` would say."""
+    """What `sessionary usage` would say."""
     totals = db._opened.read(usage.report, "session", profile="main")
     return [(one.input_tokens, one.output_tokens, one.cost_microusd) for one in totals]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import time_machine
 
-from hansard.compat.hermes.state import SessionDB
+from sessionary.compat.hermes.state import SessionDB
 from tests.compat.hermes.test_sessions import row
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from hansard.compat.hermes.state import SessionDB
+from sessionary.compat.hermes.state import SessionDB
 from tests.compat.hermes.conftest import Opener
 from tests.compat.hermes.test_sessions import row
 from tests.house.code import ROOT

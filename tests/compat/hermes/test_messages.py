@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from hansard.actions import read
-from hansard.compat.hermes.state import SessionDB
-from hansard.errors import BadInput, NotFound
+from sessionary.actions import read
+from sessionary.compat.hermes.state import SessionDB
+from sessionary.errors import BadInput, NotFound
 from tests.compat.hermes.test_sessions import row
 
 COLUMNS = """

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from hansard.compat.hermes.config import (
+from sessionary.compat.hermes.config import (
     GatewayConfig,
     HomeChannel,
     Platform,
     PlatformConfig,
     SessionResetPolicy,
 )
-from hansard.compat.hermes.session import (
+from sessionary.compat.hermes.session import (
     SessionEntry,
     SessionSource,
     build_session_context,

@@ -1,4 +1,4 @@
-"""A program written for Hermes runs over Hansard, is killed, and goes on in another process."""
+"""A program written for Hermes runs over Sessionary, is killed, and goes on in another process."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hansard.actions import read
-from hansard.actions.listing import Filters, listing
+from sessionary.actions import read
+from sessionary.actions.listing import Filters, listing
 from tests.compat.hermes.conftest import Opener
 from tests.house.code import ROOT
 
@@ -30,7 +30,7 @@ class Talk:
 @contextmanager
 def running(address: str, home: Path) -> Iterator[Talk]:
     url = address if "://" in address else f"sqlite:///{address}"
-    environ = {**os.environ, "HANSARD_DATABASE": url, "HANSARD_HOME": str(home)}
+    environ = {**os.environ, "SESSIONARY_DATABASE": url, "SESSIONARY_HOME": str(home)}
     with subprocess.Popen(
         [sys.executable, "-m", "tests.compat.hermes.program"],
         cwd=ROOT,

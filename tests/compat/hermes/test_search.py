@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import time_machine
 
-from hansard.compat.hermes.state import SessionDB
+from sessionary.compat.hermes.state import SessionDB
 
 KEYS = "id session_id role snippet timestamp tool_name source model session_started context"
 

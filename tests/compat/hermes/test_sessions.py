@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import time_machine
 
-from hansard.actions import resolve
-from hansard.compat.hermes import state
-from hansard.compat.hermes.state import SCHEMA_VERSION, SessionDB
+from sessionary.actions import resolve
+from sessionary.compat.hermes import state
+from sessionary.compat.hermes.state import SCHEMA_VERSION, SessionDB
 from tests.compat.hermes.conftest import Opener
 
 COLUMNS = """
@@ -202,7 +202,7 @@ def test_without_a_path_the_record_is_the_configured_one(
 ) -> None:
     open_db().create_session("s1", "cli")
     url = address if "://" in address else f"sqlite:///{address}"
-    monkeypatch.setenv("HANSARD_DATABASE", url)
+    monkeypatch.setenv("SESSIONARY_DATABASE", url)
 
     found = SessionDB()
 

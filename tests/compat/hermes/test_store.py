@@ -8,14 +8,14 @@ import pytest
 import time_machine
 from time_machine import Traveller
 
-from hansard.compat.hermes.config import GatewayConfig, Platform, SessionResetPolicy
-from hansard.compat.hermes.session import (
+from sessionary.compat.hermes.config import GatewayConfig, Platform, SessionResetPolicy
+from sessionary.compat.hermes.session import (
     SessionEntry,
     SessionSource,
     SessionStore,
     build_session_key,
 )
-from hansard.compat.hermes.state import SessionDB
+from sessionary.compat.hermes.state import SessionDB
 from tests.compat.hermes.conftest import Opener
 
 ANN = SessionSource(Platform.TELEGRAM, "1", chat_name="Ann", user_id="1", user_name="Ann")

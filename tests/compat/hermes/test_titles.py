@@ -2,7 +2,7 @@
 
 import pytest
 
-from hansard.compat.hermes.state import SessionDB
+from sessionary.compat.hermes.state import SessionDB
 
 
 def test_a_title_is_cleaned_and_an_empty_one_is_none() -> None:

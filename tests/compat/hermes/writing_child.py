@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from hansard.compat.hermes.state import SessionDB
+from sessionary.compat.hermes.state import SessionDB
 
 THREADS = 3
 

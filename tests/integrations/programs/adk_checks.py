@@ -20,11 +20,11 @@ from google.adk.sessions.base_session_service import BaseSessionService, GetSess
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
-from hansard.actions import verify
-from hansard.app.house import House, open_house
-from hansard.integrations.google_adk import HansardSessionService
-from hansard.model.entry import Message
-from hansard.model.session import Shelf
+from sessionary.actions import verify
+from sessionary.app.house import House, open_house
+from sessionary.integrations.google_adk import SessionarySessionService
+from sessionary.model.entry import Message
+from sessionary.model.session import Shelf
 
 ADA: dict[str, Any] = {"app_name": "guide", "user_id": "ada"}
 
@@ -55,7 +55,7 @@ async def raises(kind: type[Exception], call: Awaitable[Any]) -> str:
 
 
 async def check_events_and_state_come_back_as_they_were(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     session = await service.create_session(**ADA, session_id="s", state={"mood": "good"})
     said = event("Hello", actions=changing(seen=1, user__name="Ada", app__open=True, temp__x=2))
     answer = Event(
@@ -100,7 +100,7 @@ async def check_events_and_state_come_back_as_they_were(house: House) -> None:
 
 
 async def check_state_belongs_to_whom_its_prefix_says(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     await service.create_session(
         **ADA,
         session_id="one",
@@ -121,7 +121,7 @@ async def check_state_belongs_to_whom_its_prefix_says(house: House) -> None:
 
 
 async def check_a_second_run_on_one_session_is_told_and_nothing_is_lost(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     await service.create_session(**ADA, session_id="s")
     mine = await service.get_session(**ADA, session_id="s")
     theirs = await service.get_session(**ADA, session_id="s")
@@ -138,7 +138,7 @@ async def check_a_second_run_on_one_session_is_told_and_nothing_is_lost(house: H
 
 
 async def check_a_session_built_by_hand_is_stale_only_when_it_is(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     made = await service.create_session(**ADA, session_id="s")
     await service.append_event(made, event("one"))
     copy = made.model_copy(deep=True)
@@ -150,7 +150,7 @@ async def check_a_session_built_by_hand_is_stale_only_when_it_is(house: House) -
 
 
 async def check_a_person_in_the_workbench_makes_no_session_stale(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     session = await service.create_session(**ADA, session_id="s")
     await service.append_event(session, event("one"))
     house.find(house.sessions().items[0].id).append("user", "a person was here")
@@ -159,7 +159,7 @@ async def check_a_person_in_the_workbench_makes_no_session_stale(house: House) -
 
 
 async def check_branches_of_one_invocation_append_at_once(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     session = await service.create_session(**ADA, session_id="s")
     await asyncio.gather(*(service.append_event(session, event(str(n))) for n in range(20)))
     found = await service.get_session(**ADA, session_id="s")
@@ -168,7 +168,7 @@ async def check_branches_of_one_invocation_append_at_once(house: House) -> None:
 
 
 async def check_an_event_that_comes_twice_is_there_once(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     session = await service.create_session(**ADA, session_id="s")
     one = event("one", actions=changing(n=1))
     await service.append_event(session, one)
@@ -180,7 +180,7 @@ async def check_an_event_that_comes_twice_is_there_once(house: House) -> None:
 
 
 async def check_a_cancelled_append_is_whole_or_not_there(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     for number in range(15):
         session = await service.create_session(**ADA, session_id=f"s{number}")
         task = asyncio.create_task(
@@ -195,14 +195,14 @@ async def check_a_cancelled_append_is_whole_or_not_there(house: House) -> None:
 
 
 async def check_a_partial_event_is_not_stored(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     session = await service.create_session(**ADA, session_id="s")
     await service.append_event(session, event("On", partial=True))
     assert (await service.get_session(**ADA, session_id="s")).events == []
 
 
 async def check_deleted_sessions_lie_in_the_trash(house: House) -> None:
-    service: Any = HansardSessionService(house)
+    service: Any = SessionarySessionService(house)
     session = await service.create_session(**ADA, session_id="s")
     await service.delete_session(**ADA, session_id="s")
     await service.delete_session(**ADA, session_id="never")
@@ -215,7 +215,7 @@ async def check_deleted_sessions_lie_in_the_trash(house: House) -> None:
 
 
 async def check_it_answers_as_the_service_in_memory_does(house: House) -> None:
-    ours = await _story(HansardSessionService(house))
+    ours = await _story(SessionarySessionService(house))
     theirs = await _story(InMemorySessionService())
     assert ours == theirs, f"{ours}\n{theirs}"
 

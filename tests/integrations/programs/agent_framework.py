@@ -3,8 +3,8 @@
 from agent_framework import Agent, AgentSession, tool
 from agent_framework_openai import OpenAIChatCompletionClient
 
-from hansard.app.house import House
-from hansard.integrations.agent_framework import HansardHistoryProvider
+from sessionary.app.house import House
+from sessionary.integrations.agent_framework import SessionaryHistoryProvider
 from tests.integrations.programs.common import MODEL, Task, main
 
 
@@ -18,7 +18,7 @@ async def converse(task: Task, house: House) -> list[str]:
         OpenAIChatCompletionClient(MODEL, api_key="none", base_url=f"{task.model}/v1"),
         instructions="You are a guide.",
         tools=[weather],
-        context_providers=[HansardHistoryProvider(house, model=MODEL)],
+        context_providers=[SessionaryHistoryProvider(house, model=MODEL)],
     )
     session = AgentSession(session_id=task.name)
     return [(await agent.run(prompt, session=session)).text for prompt in task.prompts]

@@ -19,8 +19,8 @@ from claude_agent_sdk import (
     tool,
 )
 
-from hansard.app.house import House
-from hansard.integrations.claude_agent_sdk import HansardSessionStore
+from sessionary.app.house import House
+from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
 from tests.integrations.programs.common import Task, main
 
 
@@ -35,7 +35,7 @@ async def converse(task: Task, house: House) -> list[str]:
     workplace.mkdir(exist_ok=True)
     home = tempfile.mkdtemp(dir=folder)
     id = str(uuid.uuid5(uuid.NAMESPACE_URL, task.name))
-    store = HansardSessionStore(house)
+    store = SessionarySessionStore(house)
     project = project_key_for_directory(str(workplace))
     is_known = any(each["session_id"] == id for each in await store.list_sessions(project))
     options = ClaudeAgentOptions(

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hansard.app.house import House, open_house
+from sessionary.app.house import House, open_house
 
 MODEL = "gpt-4o-mini"
 

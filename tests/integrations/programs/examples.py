@@ -12,7 +12,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     found: dict[str, str] = {}
     for name, (text, home) in json.loads(sys.stdin.read()).items():
-        os.environ["HANSARD_HOME"] = home
+        os.environ["SESSIONARY_HOME"] = home
         if name.startswith("OpenAI"):
             _speak_chat_completions()
         try:

@@ -6,8 +6,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from hansard.app.house import House
-from hansard.integrations.langchain import HansardChatMessageHistory
+from sessionary.app.house import House
+from sessionary.integrations.langchain import SessionaryChatMessageHistory
 from tests.integrations.programs.common import MODEL, Task, main
 
 with warnings.catch_warnings():
@@ -26,7 +26,7 @@ async def converse(task: Task, house: House) -> list[str]:
     model = ChatOpenAI(model=MODEL, api_key="none", base_url=f"{task.model}/v1")  # type: ignore[arg-type]
     chain = RunnableWithMessageHistory(
         model.bind_tools([weather]),
-        lambda session_id: HansardChatMessageHistory(session_id, house),
+        lambda session_id: SessionaryChatMessageHistory(session_id, house),
     )
     where = {"configurable": {"session_id": task.name}}
     answers = []

@@ -12,8 +12,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from hansard.app.house import House
-from hansard.integrations.langgraph import HansardRecorder
+from sessionary.app.house import House
+from sessionary.integrations.langgraph import SessionaryRecorder
 from tests.integrations.programs.common import MODEL, Task, main
 
 
@@ -43,7 +43,7 @@ async def converse(task: Task, house: House) -> list[str]:
         graph = plan.compile(checkpointer=saver)
         where: RunnableConfig = {
             "configurable": {"thread_id": task.name},
-            "callbacks": [HansardRecorder(house)],
+            "callbacks": [SessionaryRecorder(house)],
         }
         answers = []
         for prompt in task.prompts:

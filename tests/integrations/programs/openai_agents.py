@@ -9,8 +9,8 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from hansard.app.house import House
-from hansard.integrations.openai_agents import HansardSession
+from sessionary.app.house import House
+from sessionary.integrations.openai_agents import SessionarySession
 from tests.integrations.programs.common import MODEL, Task, main
 
 
@@ -24,7 +24,7 @@ async def converse(task: Task, house: House) -> list[str]:
         return await task.weather(city)
 
     agent = Agent(name="guide", model=OpenAIChatCompletionsModel(MODEL, client), tools=[weather])
-    session = HansardSession(task.name, house, model=MODEL)
+    session = SessionarySession(task.name, house, model=MODEL)
     return [
         str((await Runner.run(agent, prompt, session=session)).final_output)
         for prompt in task.prompts

@@ -5,8 +5,8 @@ from pydantic_ai.conversation import Conversation
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from hansard.app.house import House
-from hansard.integrations.pydantic_ai import HansardConversationStore
+from sessionary.app.house import House
+from sessionary.integrations.pydantic_ai import SessionaryConversationStore
 from tests.integrations.programs.common import MODEL, Task, main
 
 
@@ -19,7 +19,7 @@ async def converse(task: Task, house: House) -> list[str]:
         """The weather in a city."""
         return await task.weather(city)
 
-    store = HansardConversationStore(house)
+    store = SessionaryConversationStore(house)
     answers = []
     for prompt in task.prompts:
         known = await store.load(task.name)

@@ -98,7 +98,7 @@ export function problem(status: number, body: string): Problem {
   } catch {
     // Not ours: the number says what can be said.
   }
-  const kind = (said['type'] ?? '').replace('urn:hansard:problem:', '')
+  const kind = (said['type'] ?? '').replace('urn:sessionary:problem:', '')
   return new Problem(status, kind, said['detail'] ?? `The server, or what stands before it, answered ${status}.`, said['committed'])
 }
 

@@ -114,7 +114,7 @@ export class Draft {
 }
 
 function nameFor(sessionId: string | null): string {
-  return `hansard.draft.${sessionId ?? 'new'}`
+  return `sessionary.draft.${sessionId ?? 'new'}`
 }
 
 function keep(name: string, text: string): void {

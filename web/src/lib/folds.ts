@@ -1,5 +1,5 @@
 /** What is folded and what is open, for as long as the tab lives. */
-const NAME = 'hansard.folds'
+const NAME = 'sessionary.folds'
 const MOST = 400
 
 function read(): Map<string, boolean> {

@@ -2,7 +2,7 @@
 import { freshKey } from './api'
 import { Stream, type Told } from './stream'
 
-const LOCK = 'hansard-stream'
+const LOCK = 'sessionary-stream'
 
 interface Note {
   /** What the leader heard. */
@@ -15,7 +15,7 @@ interface Note {
 }
 
 export class Leader {
-  private readonly channel = new BroadcastChannel('hansard')
+  private readonly channel = new BroadcastChannel('sessionary')
   private readonly tab = freshKey()
   private wishes = new Map<string, string[]>()
   private mine: string[] = []

@@ -15,7 +15,7 @@ interface Kept {
   closedGroups: string[]
 }
 
-const NAME = 'hansard.view'
+const NAME = 'sessionary.view'
 const FIRST: Kept = {
   theme: 'system',
   size: 15,

@@ -6,7 +6,7 @@ import { toasts } from './toasts.svelte'
 import type { Head, Json } from './types'
 
 /** The kind of thing that a row is when it is dragged. */
-export const DRAGGED = 'application/x-hansard-sessions'
+export const DRAGGED = 'application/x-sessionary-sessions'
 
 type Change = Record<string, Json>
 

@@ -1,7 +1,7 @@
 // The shell of the workbench for a browser without a network. Nothing of the record is kept here:
 // what the server answers under /api, the login and every download go past this file.
 const SHELL = '{shell}'
-const CACHE = 'hansard-{version}'
+const CACHE = 'sessionary-{version}'
 
 self.addEventListener('install', (event) => {
   event.waitUntil(

@@ -1,8 +1,0 @@
-"""`python -m hansard` is `hansard`."""
-
-import sys
-
-from hansard.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,1 +1,0 @@
-"""The names that Hermes programs import, over a Hansard store: `state`, `session`, `config`."""

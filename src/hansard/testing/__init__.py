@@ -1,1 +1,0 @@
-"""What the tests of Hansard, of its extensions and of its users' programs share."""

@@ -1,0 +1,110 @@
+"""Which key is on which session, as a list, and when that ends by itself."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sessionary.clock import from_micros, to_micros
+from sessionary.errors import BadInput, NotFound
+from sessionary.model.key import key_for
+from sessionary.model.place import at_session
+from sessionary.model.redact import redact_key
+from sessionary.model.reset import Policies, ResetPolicy
+from sessionary.model.session import Lineage, SessionHead
+from sessionary.store import sessions
+from sessionary.store.database import Tx
+
+MAX_LIMIT = 1000
+# Behind every character that a key is printed with.
+_BEYOND = "\x7f"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A key and the session it is on."""
+
+    key: str
+    session: SessionHead
+    bound_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """One page of bindings, and where the next begins."""
+
+    items: tuple[Binding, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastReset:
+    """The session that was over before, and why."""
+
+    session_id: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """When a key's session ends by itself if nobody writes, and why the last one did."""
+
+    policy: ResetPolicy
+    resets_at: datetime | None
+    held: bool
+    last_reset: LastReset | None
+
+
+def listing(
+    tx: Tx,
+    *,
+    profile: str,
+    limit: int = 100,
+    cursor: str | None = None,
+    chats_only: bool = False,
+) -> Bindings:
+    """The keys of a profile in order, a page at a time; perhaps without who only named a session."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
+    named = str(key_for(at_session(""), profile=profile))
+    rows = tx.all(
+        "list_bindings",
+        profile=profile,
+        after=cursor or "",
+        named=named if chats_only else "",
+        beyond=named + _BEYOND if chats_only else "",
+        limit=limit + 1,
+    )
+    shown = rows[:limit]
+    items = tuple(
+        Binding(key, sessions.get_by_no(tx, no), from_micros(at)) for key, no, at in shown
+    )
+    return Bindings(items, shown[-1][0] if len(rows) > limit else None)
+
+
+def key_behind(tx: Tx, redacted: str, *, profile: str) -> str:
+    """Return the bound key that `redact_key` shortened to this, so that redacted keys can be used in requests."""
+    rows = tx.all(
+        "bindings_between", profile=profile, first=f"{profile}/", beyond=f"{profile}/{_BEYOND}"
+    )
+    for key, _ in rows:
+        if redact_key(key) == redacted:
+            return str(key)
+    raise NotFound("No chat has that key any more; nothing was written. Read the list again.")
+
+
+def outlook(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> Outlook:
+    """What will become of the session that a key is on, and what became of the one before it."""
+    policy = policies.choose(head.source)
+    due = policy.next_due(last_active=head.last_active_at) if head.is_open else None
+    held = head.running or tx.one("is_held", no=head.no, now=to_micros(now)) is not None
+    return Outlook(policy, due, held, _last_reset(tx, head))
+
+
+def _last_reset(tx: Tx, head: SessionHead) -> LastReset | None:
+    over: SessionHead | None = head
+    if head.is_open:
+        came = head.lineage is Lineage.RESET and head.parent_id is not None
+        over = sessions.get(tx, head.parent_id or "", profile=head.profile) if came else None
+    if over is None or over.ended_at is None or over.end_reason is None:
+        return None
+    return LastReset(over.id, over.end_reason, over.ended_at)

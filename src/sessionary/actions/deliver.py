@@ -1,0 +1,283 @@
+"""Out of the outbox: claimed, sent, marked; at least once, in order for each channel."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sessionary.actions import access, places
+from sessionary.clock import Occasion, to_micros
+from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
+from sessionary.model import document
+from sessionary.model.cursor import Cursor
+from sessionary.model.delivery import Delivery, DeliveryState
+from sessionary.model.part import Part
+from sessionary.model.place import Channel
+from sessionary.store import deliveries, sessions
+from sessionary.store.database import Tx
+
+GIVEN_UP = "given up by the owner"
+_LONGEST_REASON = 500
+_SHORTEST_REF = 4
+_CANDIDATES = 6
+_ID_LIKE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryCame:
+    """Published after a commit: something waits to be sent."""
+
+    profile: str
+    channel: str
+
+
+def enqueue(
+    tx: Tx,
+    channel: Channel,
+    parts: tuple[Part, ...],
+    *,
+    profile: str,
+    when: Occasion,
+    session_no: int | None = None,
+) -> str:
+    """Put something into the outbox; its id."""
+    id = when.new_id()
+    deliveries.insert(
+        tx, id, profile=profile, channel=channel, parts=parts, at=when.now, session_no=session_no
+    )
+    tx.after_commit(DeliveryCame(profile, str(channel)))
+    return id
+
+
+def claim(
+    tx: Tx,
+    *,
+    holder: str,
+    seconds: float,
+    now: datetime,
+    limit: int = 20,
+    platform: str | None = None,
+    profile: str | None = None,
+) -> list[Delivery]:
+    """Take what is due: the first open delivery of each channel.
+
+    A sender that died is overtaken, and that is noted. A profile speaks with its own account.
+    """
+    rows = tx.all(
+        "claim_deliveries",
+        holder=holder,
+        now=to_micros(now),
+        lease_until=to_micros(now + timedelta(seconds=seconds)),
+        limit=limit,
+        platform=platform,
+        profile=profile,
+    )
+    claimed = [deliveries.get_by_no(tx, row[0]) for row in sorted(rows)]
+    return [delivery for delivery in claimed if delivery is not None]
+
+
+def mark_sent(
+    tx: Tx, id: str, *, holder: str, at: datetime, platform_message_id: str | None = None
+) -> bool:
+    """Note that a delivery arrived; False when another sender has taken it over."""
+    return bool(
+        tx.run(
+            "mark_sent",
+            id=id,
+            holder=holder,
+            at=to_micros(at),
+            platform_message_id=sessions.column(platform_message_id),
+        )
+    )
+
+
+def mark_failed(
+    tx: Tx,
+    id: str,
+    *,
+    holder: str,
+    not_before: datetime,
+    reason: str,
+    unclear: bool = False,
+    counted: bool = True,
+) -> bool:
+    """Try again later. `unclear`: the person may have it already; not `counted`: as if not tried."""
+    return bool(
+        tx.run(
+            "mark_failed",
+            id=id,
+            holder=holder,
+            not_before=to_micros(not_before),
+            reason=sessions.column(reason),
+            unclear=int(unclear),
+            uncounted=int(not counted),
+        )
+    )
+
+
+def abandon(tx: Tx, id: str, *, reason: str, holder: str | None = None) -> bool:
+    """Give a delivery up, with a reason that people see.
+
+    False when it was sent, or when it is another sender's than the one named.
+    """
+    return bool(tx.run("mark_abandoned", id=id, reason=sessions.column(reason), holder=holder))
+
+
+def bounce(tx: Tx, id: str, *, profile: str, platform: str, reason: str) -> bool:
+    """The platform took a delivery and could not deliver it after all; it can be redirected."""
+    given = {"profile": profile, "platform": platform, "reason": sessions.column(reason)}
+    return bool(tx.run("mark_bounced", id=id, **given))
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPage:
+    """A page of the outbox, and the cursor of the next one."""
+
+    items: tuple[Delivery, ...]
+    next: str | None
+
+
+def listing(
+    tx: Tx,
+    *,
+    profile: str,
+    limit: int,
+    state: DeliveryState | None = None,
+    channel: str | None = None,
+    cursor: str | None = None,
+) -> DeliveryPage:
+    """A page of the outbox, newest first. `channel` is a platform, or `platform:chat[:thread]`."""
+    before = Cursor.first() if cursor is None else Cursor.parse(cursor)
+    is_platform = channel is not None and ":" not in channel
+    found = deliveries.listing(
+        tx,
+        profile=profile,
+        before=before.no,
+        limit=limit + 1,
+        state=state,
+        platform=sessions.column(channel) if is_platform else None,
+        channel=None if channel is None or is_platform else str(Channel.parse(channel)),
+    )
+    page = tuple(found[:limit])
+    following = str(Cursor.after(page[-1].no, page[-1].no)) if len(found) > limit else None
+    return DeliveryPage(page, following)
+
+
+def find(tx: Tx, ref: str, *, profile: str) -> Delivery:
+    """A delivery by its id, or by a beginning that only one id has."""
+    wanted = document.speakable(ref)
+    found = deliveries.get(tx, wanted, profile=profile)
+    if found is None and len(wanted) >= _SHORTEST_REF and _ID_LIKE.fullmatch(wanted):
+        beyond = wanted + "\U0010ffff"
+        rows = tx.all(
+            "deliveries_by_prefix", first=wanted, beyond=beyond, profile=profile, limit=_CANDIDATES
+        )
+        ids = [id for (id,) in rows]
+        if len(ids) > 1:
+            raise Ambiguous(
+                f"{wanted!r} is the beginning of several deliveries: {', '.join(ids)}.", ids
+            )
+        found = deliveries.get(tx, ids[0], profile=profile) if ids else None
+    if found is None:
+        raise NotFound(f"There is no delivery {wanted}.")
+    return found
+
+
+def retry(tx: Tx, ref: str, *, profile: str, when: Occasion) -> Delivery:
+    """Send what waits or was abandoned as soon as possible, under the same id.
+
+    It goes before what still waits for its channel, because it is older.
+    """
+    delivery = find(tx, ref, profile=profile)
+    _refuse_empty(delivery)
+    if not tx.run("retry_delivery", id=delivery.id, now=to_micros(when.now)):
+        raise _not_changed(tx, delivery)
+    tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
+    return find(tx, delivery.id, profile=profile)
+
+
+def abandon_by_owner(
+    tx: Tx, ref: str, *, profile: str, when: Occasion, reason: str = GIVEN_UP
+) -> Delivery:
+    """Give up what waits: it is not sent, and the next for its channel goes on."""
+    delivery = find(tx, ref, profile=profile)
+    said = sessions.column(" ".join(reason.split())[:_LONGEST_REASON] or GIVEN_UP)
+    now = to_micros(when.now)
+    if not tx.run("mark_abandoned_by_owner", id=delivery.id, reason=said, now=now):
+        raise _not_changed(tx, delivery)
+    tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
+    return find(tx, delivery.id, profile=profile)
+
+
+def redirect(
+    tx: Tx,
+    ref: str,
+    channel: Channel,
+    *,
+    profile: str,
+    when: Occasion,
+    platforms: Collection[str],
+) -> Delivery:
+    """Send what waits or was abandoned to another channel instead; the new delivery.
+
+    `platforms`: those that this installation delivers to. The channel must be a chat that has or had a conversation
+    in this profile, or its platform's home channel: a mistyped id must not send someone's words to a stranger.
+    """
+    delivery = find(tx, ref, profile=profile)
+    _check_target(tx, channel, profile=profile, platforms=platforms)
+    if channel == delivery.channel:
+        raise BadInput(f"Delivery {delivery.id} goes to {channel} already; retry it instead.")
+    _refuse_empty(delivery)
+    session = None
+    if delivery.session_id is not None:
+        session = sessions.get(tx, delivery.session_id, profile=profile)
+    no = None if session is None else session.no
+    made = when.new_id()
+    # The old delivery first: if it is being sent or was redirected already, nothing new must be created.
+    if not tx.run("mark_redirected", id=delivery.id, to=made, now=to_micros(when.now)):
+        raise _not_changed(tx, delivery)
+    deliveries.insert(
+        tx, made, profile=profile, channel=channel, parts=delivery.parts, at=when.now, session_no=no
+    )
+    tx.after_commit(DeliveryCame(profile, str(channel)))
+    # What waited behind it may go on.
+    tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
+    return find(tx, made, profile=profile)
+
+
+def _check_target(tx: Tx, channel: Channel, *, profile: str, platforms: Collection[str]) -> None:
+    if channel.platform not in platforms:
+        known = ", ".join(sorted(platforms)) or "none"
+        raise NotAllowed(
+            f"There is no channel {channel.platform!r} in this configuration (there are: {known}); "
+            "nothing was changed."
+        )
+    homes = access.homes(tx, profile=profile)
+    if any((home.platform, home.chat_id) == (channel.platform, channel.chat_id) for home in homes):
+        return
+    if not places.has_conversation(tx, channel, profile=profile):
+        raise NotAllowed(
+            f"Nobody has talked with the agent in {channel}, and it is no home channel; nothing was changed. "
+            "Write to the agent there, or send it /sethome there, and redirect again."
+        )
+
+
+def _refuse_empty(delivery: Delivery) -> None:
+    if not delivery.parts:
+        raise Conflict(
+            f"The session of delivery {delivery.id} was purged; there is nothing left to send."
+        )
+
+
+def _not_changed(tx: Tx, delivery: Delivery) -> Conflict:
+    now = deliveries.get(tx, delivery.id, profile=delivery.profile) or delivery
+    match now.state:
+        case DeliveryState.SENT:
+            why = "was sent already"
+        case DeliveryState.REDIRECTED:
+            why = f"was redirected already, as delivery {now.redirected_to}"
+        case DeliveryState.SENDING:
+            why = "is being sent now; look again in a minute"
+        case _:
+            why = f"is {now.state}"
+    return Conflict(f"Delivery {now.id} {why}. Nothing was changed.")

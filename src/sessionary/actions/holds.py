@@ -1,0 +1,86 @@
+"""Holds: reasons why a session must not be reset now (rule R-5)."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sessionary.actions import log, refusals
+from sessionary.actions.sessions import locked
+from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.errors import BadInput, NotFound
+from sessionary.model import document
+from sessionary.model.session import SessionHead
+from sessionary.store.database import Tx
+
+MAX_REASON = 200
+# How a hold without an end is stored.
+_FOR_EVER = datetime(9000, 1, 1, tzinfo=UTC)
+# Locks that other programs keep as holds; only they release them.
+_OF_PROGRAMS = "hermes/"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A reason not to reset a session, and until when it counts; None: until it is released."""
+
+    reason: str
+    until: datetime | None = None
+
+
+def hold(
+    tx: Tx, id: str, reason: str, *, profile: str, when: Occasion, until: datetime | None = None
+) -> Hold:
+    """Keep a session from being reset by its policy; the same reason again sets another end.
+
+    A person's wish (`/new`, a switch, `end`) still ends it.
+    """
+    name = _reason(reason)
+    if name.startswith(_OF_PROGRAMS):
+        raise BadInput(f"A reason that begins with {_OF_PROGRAMS!r} belongs to another program.")
+    if until is not None and until.tzinfo is None:
+        raise BadInput(f"The time {until} has no zone; give it one, such as datetime.UTC.")
+    if until is not None and until <= when.now:
+        raise BadInput("A hold must end in the future; nothing was changed.")
+    head = locked(tx, id, profile=profile)
+    if not head.is_open:
+        raise refusals.ended(head)
+    end = _FOR_EVER if until is None else min(until, _FOR_EVER)
+    tx.run("delete_expired_holds", no=head.no, now=to_micros(when.now))
+    tx.run("insert_hold", no=head.no, name=name, expires_at=to_micros(end))
+    log.tell(tx, head)
+    return Hold(name, None if end == _FOR_EVER else until)
+
+
+def release(
+    tx: Tx, id: str, reason: str | None = None, *, profile: str, when: Occasion
+) -> list[Hold]:
+    """Take a hold away, or all of them; those that were there. A reason that holds nothing is not found."""
+    head = locked(tx, id, profile=profile)
+    wanted = None if reason is None else _reason(reason)
+    gone = [
+        each
+        for each in of_session(tx, head, now=when.now)
+        if each.reason == wanted or (wanted is None and not each.reason.startswith(_OF_PROGRAMS))
+    ]
+    if wanted is not None and not gone:
+        raise NotFound(f"Session {head.id} is not held by {wanted!r}; nothing was changed.")
+    for each in gone:
+        tx.run("delete_hold", no=head.no, name=each.reason)
+    if gone:
+        log.tell(tx, head)
+    return gone
+
+
+def of_session(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
+    """The holds of a session that count now."""
+    rows = tx.all("holds_of_session", no=head.no)
+    found = [(name, from_micros(until)) for name, until in rows]
+    return [
+        Hold(name, None if until >= _FOR_EVER else until) for name, until in found if until > now
+    ]
+
+
+def _reason(text: str) -> str:
+    name = document.speakable(" ".join(text.split()))
+    if not name or len(name) > MAX_REASON:
+        raise BadInput(f"A hold has a reason of 1 to {MAX_REASON} characters.")
+    return name

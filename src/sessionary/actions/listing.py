@@ -1,0 +1,283 @@
+"""Lists of sessions: heads only, so that a list never reads a transcript."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from sessionary.actions.orders import Order
+from sessionary.clock import to_micros
+from sessionary.errors import BadInput, NotFound
+from sessionary.model import document
+from sessionary.model.cursor import Cursor
+from sessionary.model.session import Kind, SessionHead, Shelf
+from sessionary.store import sessions
+from sessionary.store.database import Tx
+
+MAX_LIMIT = 1000
+# Hidden sessions are counted no further than COUNTED, among the newest COUNT_SCANNED of a shelf:
+# the first page of a list must not wait for a count.
+COUNTED = 1000
+_COUNT_SCANNED = 5_000
+_SCANNED = 20_000
+_ORDERED = {
+    Order.CREATED: "list_by_creation",
+    Order.TITLE: "list_by_title",
+    Order.COST: "list_by_cost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What narrows a list of sessions."""
+
+    shelf: Shelf = Shelf.CHATS
+    platform: str | None = None
+    kind: Kind | None = None
+    project: str | None = None
+    model: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    is_open: bool | None = None
+    pinned: bool = False
+    text: str | None = None
+    platforms: tuple[str, ...] = ()
+    and_automation: bool = False
+    read_only: bool | None = None
+    label: str | None = None
+    order: Order = Order.ACTIVITY
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """How many sessions fit the filters of a list and are not in it, because of their shelf."""
+
+    automation: int = 0
+    archived: int = 0
+    # Whether counting stopped early: then there are as many, or more.
+    is_at_least: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many there are together."""
+        return self.automation + self.archived
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as the HTTP interface and `--json` give them, beside the items."""
+        return {
+            "hidden": self.total,
+            "hidden_by_shelf": {"automation": self.automation, "archive": self.archived},
+            "hidden_at_least": self.is_at_least,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list, where the next begins, and what the list leaves out."""
+
+    items: tuple[SessionHead, ...]
+    next: str | None
+    hidden: Hidden = field(default_factory=Hidden)
+
+
+def listing(
+    tx: Tx, filters: Filters, *, profile: str, limit: int = 50, cursor: str | None = None
+) -> Page:
+    """Newest activity first (or in another order), a page at a time.
+
+    A page costs the same in a store of any size. The first one says what the list leaves out.
+    """
+    found = page(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    if cursor is not None:
+        return found
+    return replace(found, hidden=hidden(tx, filters, profile=profile))
+
+
+def page(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | None) -> Page:
+    """A page of a list, without the count of what the list leaves out."""
+    check_limit(limit)
+    order = filters.order
+    if filters.pinned and order is not Order.ACTIVITY:
+        raise BadInput("Pinned sessions are listed by activity; leave the order out.")
+    at = order.begin(cursor, until=filters.until)
+    found: list[SessionHead] = []
+    scanned, exhausted = 0, False
+    while len(found) <= limit and scanned < _SCANNED and not exhausted:
+        rows = _rows(tx, filters, profile=profile, at=at, limit=limit + 1)
+        scanned, exhausted = scanned + len(rows), len(rows) <= limit
+        found.extend(row for row in rows if _fits(row, filters))
+        at = order.behind(rows[-1]) if rows else at
+    shown = found[:limit]
+    # A rare word may not fill a page within one search; the next page goes on from there.
+    more = order.behind(shown[-1]) if len(found) > limit else None if exhausted else at
+    return Page(tuple(shown), None if more is None else str(more))
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a page of no size, or of too much."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
+
+
+def _rows(tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int) -> list[SessionHead]:
+    """The next rows; several shelves or platforms are read one by one and merged."""
+    shelves = (filters.shelf, Shelf.AUTOMATION) if filters.and_automation else (filters.shelf,)
+    read = _stretch if filters.order is Order.ACTIVITY else _ordered
+    platforms = (filters.platforms if read is _stretch else ()) or (filters.platform,)
+    stretches = [
+        read(
+            tx,
+            replace(filters, shelf=shelf, platform=platform),
+            profile=profile,
+            at=at,
+            limit=limit,
+        )
+        for shelf in dict.fromkeys(shelves)
+        for platform in dict.fromkeys(platforms)
+    ]
+    return _merged(filters.order, stretches, limit)
+
+
+def _merged(order: Order, stretches: list[list[SessionHead]], limit: int) -> list[SessionHead]:
+    if len(stretches) == 1:
+        return stretches[0]
+    rows = [row for stretch in stretches for row in stretch]
+    order.sort(rows)
+    return rows[:limit]
+
+
+def _ordered(
+    tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int
+) -> list[SessionHead]:
+    """A stretch of a shelf in an order; what narrows it is looked at afterwards, see `_fits`.
+
+    A filter in the query could make it look through the whole shelf for a page.
+    """
+    if filters.project is not None:
+        _project_no(tx, filters.project, profile=profile)
+    rows = tx.all(
+        _ORDERED[filters.order],
+        profile=profile,
+        shelf=filters.shelf,
+        at=at.at,
+        no=at.no,
+        limit=limit,
+    )
+    return [sessions.head(row) for row in rows]
+
+
+def _stretch(
+    tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int
+) -> list[SessionHead]:
+    query = "list_by_activity"
+    params: dict[str, int | str | None] = {}
+    if filters.pinned:
+        query = "list_pinned"
+    elif filters.project is not None:
+        query = "list_by_project"
+        params["project_no"] = _project_no(tx, filters.project, profile=profile)
+    elif filters.platform is not None:
+        query = "list_by_platform"
+        params["platform"] = sessions.column(filters.platform)
+    rows = tx.all(
+        query,
+        profile=profile,
+        shelf=filters.shelf,
+        before_at=at.at,
+        before_no=at.no,
+        since=-(2**62) if filters.since is None else to_micros(filters.since),
+        kind=filters.kind,
+        model=sessions.column(filters.model),
+        only_platform=sessions.column(filters.platform),
+        only_open=None if filters.is_open is None else int(filters.is_open),
+        limit=limit,
+        **params,
+    )
+    return [sessions.head(row) for row in rows]
+
+
+def _project_no(tx: Tx, name: str, *, profile: str) -> int:
+    row = tx.one("get_project", profile=profile, name=sessions.column(name))
+    if row is None:
+        raise NotFound(f"There is no project {name!r}.")
+    return int(row[0])
+
+
+def _fits(head: SessionHead, filters: Filters) -> bool:
+    if filters.read_only is not None and head.read_only is not filters.read_only:
+        return False
+    if filters.label is not None and filters.label not in head.labels:
+        return False
+    if filters.order is not Order.ACTIVITY and not _fits_otherwise(head, filters):
+        return False
+    return _matches(filters.text, head.title, head.preview)
+
+
+def _fits_otherwise(head: SessionHead, filters: Filters) -> bool:
+    """What the queries of the order by activity look at themselves."""
+    platforms = filters.platforms or (() if filters.platform is None else (filters.platform,))
+    return not (
+        (platforms and sessions.column(head.source.platform) not in platforms)
+        or (filters.kind is not None and head.kind is not filters.kind)
+        or (filters.project is not None and head.project != filters.project)
+        or (filters.model is not None and head.model != filters.model)
+        or (filters.is_open is not None and head.is_open is not filters.is_open)
+        or (filters.since is not None and head.last_active_at < filters.since)
+        or (filters.until is not None and head.last_active_at >= filters.until)
+    )
+
+
+def hidden(tx: Tx, filters: Filters, *, profile: str) -> Hidden:
+    """Count what a list of chats leaves out: automation and archived sessions that fit its filters."""
+    if filters.shelf is not Shelf.CHATS:
+        return Hidden()
+    archived, is_more = _count(tx, replace(filters, shelf=Shelf.ARCHIVE), profile=profile)
+    if filters.and_automation:
+        return Hidden(archived=archived, is_at_least=is_more)
+    automation, are_more = _count(tx, replace(filters, shelf=Shelf.AUTOMATION), profile=profile)
+    return Hidden(automation, archived, is_at_least=is_more or are_more)
+
+
+def _count(tx: Tx, filters: Filters, *, profile: str) -> tuple[int, bool]:
+    """Count the sessions of a shelf that fit; True when there may be more than were looked at."""
+    platforms = filters.platforms or (() if filters.platform is None else (filters.platform,))
+    params: dict[str, int | str | None] = {
+        "profile": profile,
+        "shelf": filters.shelf,
+        "since": -(2**62) if filters.since is None else to_micros(filters.since),
+        "before": 2**62 if filters.until is None else to_micros(filters.until),
+        "scanned": _COUNT_SCANNED,
+        "kind": filters.kind,
+        "model": sessions.column(filters.model),
+        "only_open": None if filters.is_open is None else int(filters.is_open),
+        "only_pinned": 1 if filters.pinned else None,
+        "only_read_only": None if filters.read_only is None else int(filters.read_only),
+        "project_no": None
+        if filters.project is None
+        else _project_no(tx, filters.project, profile=profile),
+    }
+    count = 0
+    for platform in dict.fromkeys(platforms or (None,)):
+        params["only_platform"] = sessions.column(platform)
+        if filters.text or filters.label is not None:
+            rows = tx.all("texts_on_shelf", **params)
+            count += sum(
+                _has_words(filters, title=title, preview=preview, labels=labels)
+                for title, preview, labels in rows
+            )
+        else:
+            row = tx.one("count_on_shelf", **params, limit=COUNTED)
+            count += 0 if row is None else int(row[0])
+    if count >= COUNTED:
+        return COUNTED, True
+    looked_at = tx.one("count_shelf", profile=profile, shelf=filters.shelf, limit=_COUNT_SCANNED)
+    return count, looked_at is not None and looked_at[0] >= _COUNT_SCANNED
+
+
+def _has_words(filters: Filters, *, title: str | None, preview: str | None, labels: str) -> bool:
+    if filters.label is not None and filters.label not in document.decode(labels):
+        return False
+    return _matches(filters.text, title, preview)
+
+
+def _matches(text: str | None, title: str | None, preview: str | None) -> bool:
+    return not text or text.casefold() in f"{title or ''}\n{preview or ''}".casefold()

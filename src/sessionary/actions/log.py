@@ -1,0 +1,188 @@
+"""Appending to the log: the one place where an entry gets its number."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sessionary.actions import refusals
+from sessionary.clock import to_micros
+from sessionary.errors import BadInput, Conflict, NotFound
+from sessionary.model import document, title
+from sessionary.model.entry import Body, Compaction, Message, Retraction, Role, body_to_json
+from sessionary.model.session import Segment, SessionHead
+from sessionary.model.turn import Lease
+from sessionary.store import entries, sessions
+from sessionary.store.database import RaceLost, Row, Tx
+
+MAX_IDEM = 512
+_PREVIEWED = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an entry stands now. `repeated`: it was there already."""
+
+    session_id: str
+    session_no: int
+    seq: int
+    repeated: bool = False
+
+    @property
+    def id(self) -> str:
+        """The entry's name."""
+        return f"{self.session_id}-{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChanged:
+    """Published after a commit: something about a session is new."""
+
+    profile: str
+    session_id: str
+    seq: int | None = None
+
+
+def tell(tx: Tx, head: SessionHead) -> None:
+    """Let whoever looks at a session know that something about it is new."""
+    tx.run("insert_feed", session_no=head.no, seq=0, what="head")
+    tx.after_commit(SessionChanged(head.profile, head.id))
+
+
+def append(
+    tx: Tx,
+    session_id: str,
+    said: Message,
+    *,
+    profile: str,
+    at: datetime,
+    idem: str | None = None,
+    lease: Lease | None = None,
+) -> Appended:
+    """Add a message to an open session; exactly once for each idempotency key."""
+    if idem is not None:
+        earlier = find_repeat(tx, idem, profile=profile, said=said)
+        if earlier is not None:
+            return earlier
+    row = _advance(tx, session_id, said, profile=profile, at=at, lease=lease)
+    if row is None:
+        raise _refusal(tx, session_id, profile=profile, lease=lease)
+    no, seq, wants_preview = row
+    if wants_preview and (preview := preview_of(said)) is not None:
+        tx.run("set_preview", no=no, preview=preview)
+    if idem is not None and not tx.run(
+        "insert_receipt", profile=profile, idem=idem, session_no=no, seq=seq
+    ):
+        raise RaceLost  # someone else was first with this key; the next run finds theirs
+    tx.after_commit(SessionChanged(profile, session_id, seq))
+    return Appended(session_id, no, seq)
+
+
+def _advance(
+    tx: Tx, session_id: str, said: Message, *, profile: str, at: datetime, lease: Lease | None
+) -> Row | None:
+    """Fold a message into its head and write it; what `advance` says of the session."""
+    head = {
+        "id": document.speakable(session_id),
+        "profile": profile,
+        "turn_id": "" if lease is None else lease.turn_id,
+        # Only people and the agent are active; a tool's or the system's line is not.
+        "active_at": to_micros(at) if said.role in (Role.USER, Role.ASSISTANT) else 0,
+        "is_reply": int(said.role is Role.ASSISTANT),
+        "tool_calls": said.tool_calls,
+    }
+    text = document.encode(body_to_json(said))
+    if not entries.has_large(text):
+        row = tx.one("advance_with_entry", role=said.role, at=to_micros(at), body=text, **head)
+        if row is not None:
+            entries.check_seq(row[1])
+        return row
+    row = tx.one("advance", **head)
+    if row is not None:
+        turn_id = None if lease is None else lease.turn_id
+        entries.insert(tx, row[0], row[1], at=at, body=said, turn_id=turn_id)
+    return row
+
+
+def append_mark(
+    tx: Tx,
+    session_no: int,
+    mark: Compaction | Retraction,
+    *,
+    at: datetime,
+    turn_id: str | None = None,
+) -> int:
+    """Add a compaction or a retraction; its number. The caller keeps the head in step."""
+    row = tx.one("advance_mark", no=session_no, turn_id=turn_id or "")
+    if row is None:
+        raise Conflict(
+            "A turn is running in this session; nothing was changed. Wait for it or stop it."
+        )
+    seq: int = row[0]
+    entries.insert(tx, session_no, seq, at=at, body=mark, turn_id=turn_id)
+    return seq
+
+
+def find_repeat(tx: Tx, idem: str, *, profile: str, said: Message | None = None) -> Appended | None:
+    """What an earlier append with this idempotency key wrote.
+
+    Raises `Conflict` if it wrote another message than `said`. Of a purged message nothing is left
+    to compare with.
+    """
+    check_idem(idem)
+    row = tx.one("find_receipt", profile=profile, idem=idem)
+    if row is None:
+        return None
+    session_no, seq, session_id = row
+    if said is not None:
+        place = Segment(session_no, session_id or "", seq, seq)
+        try:
+            stored = entries.read(tx, place, limit=1)
+        except NotFound:
+            stored = []  # purged
+        if stored and not _says_the_same(stored[0].body, said):
+            raise Conflict(
+                f"The idempotency key {idem!r} belongs to another message, entry {seq} of session "
+                f"{session_id}; nothing was written. Choose a new key."
+            )
+    return Appended(session_id or "", session_no, seq, repeated=True)
+
+
+def _says_the_same(stored: Body, said: Message) -> bool:
+    if not isinstance(stored, Message) or stored.role is not said.role:
+        return False
+    if stored.parts == said.parts:
+        return True
+    # What the log writes down differs in form from what it was given: lists for tuples, and so on.
+    return _parts_text(stored) == _parts_text(said)
+
+
+def _parts_text(said: Message) -> str:
+    return document.encode(document.decode(document.encode(body_to_json(said)["parts"])))
+
+
+def check_idem(idem: str) -> None:
+    """Refuse a key that the record could not keep exactly."""
+    if not idem or len(idem) > MAX_IDEM or document.speakable(idem) != idem:
+        raise BadInput(f"An idempotency key is 1 to {MAX_IDEM} characters of plain text.")
+
+
+def preview_of(said: Message) -> str | None:
+    """The first words of a person's message, for the head."""
+    if said.role is not Role.USER:
+        return None
+    return title.preview(said.text[:_PREVIEWED]) or None
+
+
+def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> Exception:
+    """Find out why a session took no message."""
+    head = sessions.get(tx, session_id, profile=profile)
+    if lease is not None:
+        return refusals.lost(lease)
+    if head is None:
+        return NotFound(f"There is no session {session_id}.")
+    if head.read_only:
+        return refusals.read_only(session_id)
+    if head.running:
+        return refusals.running(session_id)
+    if not head.is_open:
+        return refusals.ended(head)
+    return RaceLost()

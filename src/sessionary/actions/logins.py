@@ -1,0 +1,177 @@
+"""Browsers that are let in: by a link that works once, or by a password."""
+
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sessionary.actions.tokens import AccessEnded, digest
+from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.errors import BadInput, NotFound, RetryLater
+from sessionary.model import document
+from sessionary.store.database import Row, Tx
+
+LIFE = timedelta(days=30)
+LINK_LIFE = timedelta(seconds=60)
+SHORTEST_PASSWORD = 10
+LONGEST_PASSWORD = 1024
+WRONG_PASSWORDS = 5
+# From all addresses together, before passwords of strangers are refused for a while.
+WRONG_ANYWHERE = 100
+LONGEST_LOCK = timedelta(minutes=15)
+# 16 MiB and some 50 ms for each guess.
+_COST, _BLOCK, _LANES = 2**14, 8, 1
+_SALT_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A browser that was let in."""
+
+    id: str
+    profile: str
+    began_at: datetime
+    expires_at: datetime
+
+
+def offer_link(tx: Tx, code: str, *, profile: str, when: Occasion) -> None:
+    """Let one browser in that shows this code within a minute."""
+    tx.run("delete_old_login_links", now=to_micros(when.now))
+    tx.run(
+        "insert_login_link",
+        hash=digest(code),
+        profile=profile,
+        expires_at=to_micros(when.now + LINK_LIFE),
+    )
+
+
+def enter_by_link(tx: Tx, code: str, cookie: str, *, when: Occasion) -> Login | None:
+    """Use a link up; None when it was used, is too old or never was."""
+    row = tx.one("take_login_link", hash=digest(code), now=to_micros(when.now))
+    return None if row is None else enter(tx, cookie, profile=row[0], when=when)
+
+
+def enter(tx: Tx, cookie: str, *, profile: str, when: Occasion) -> Login:
+    """Let a browser in that has shown who it is."""
+    tx.run("delete_old_logins", before=to_micros(when.now))
+    made = Login(when.new_id(), profile, when.now, when.now + LIFE)
+    tx.run(
+        "insert_login",
+        id=made.id,
+        profile=profile,
+        hash=digest(cookie),
+        at=to_micros(made.began_at),
+        expires_at=to_micros(made.expires_at),
+    )
+    return made
+
+
+def find(tx: Tx, cookie: str, *, now: datetime) -> Login | None:
+    """Whose cookie this is; None when it is nobody's, or over."""
+    wanted = digest(cookie)
+    row = tx.one("get_login_by_hash", hash=wanted, now=to_micros(now))
+    if row is None or not hmac.compare_digest(row[-1], wanted):
+        return None
+    return _login(row)
+
+
+def is_good(tx: Tx, id: str, *, now: datetime) -> bool:
+    """Whether a login goes on."""
+    return tx.one("login_is_good", id=id, now=to_micros(now)) is not None
+
+
+def listing(tx: Tx, *, profile: str, now: datetime) -> list[Login]:
+    """The browsers that are in."""
+    return [_login(row) for row in tx.all("list_logins", profile=profile, now=to_micros(now))]
+
+
+def end(tx: Tx, id: str, *, profile: str, when: Occasion) -> None:
+    """Log a browser out; its streams are closed."""
+    known = document.speakable(id)
+    if not tx.run("end_login", id=known, profile=profile, at=to_micros(when.now)):
+        raise NotFound(f"There is no login {id}.")
+    tx.after_commit(AccessEnded(known))
+
+
+def set_password(
+    tx: Tx, hashed: str | None, *, profile: str, when: Occasion, but: str = ""
+) -> None:
+    """Set the password, or take it away; every browser but the one that asks is logged out."""
+    if hashed is None:
+        tx.run("delete_password", profile=profile)
+    else:
+        tx.run("set_password", profile=profile, hash=hashed, at=to_micros(when.now))
+    for login in listing(tx, profile=profile, now=when.now):
+        if login.id != but:
+            tx.after_commit(AccessEnded(login.id))
+    tx.run("end_other_logins", profile=profile, at=to_micros(when.now), but=but)
+
+
+def password_of(tx: Tx, *, profile: str) -> str | None:
+    """The hash of a profile's password, or None when it has none."""
+    row = tx.one("get_password", profile=profile)
+    return None if row is None else str(row[0])
+
+
+def check_guard(tx: Tx, *, profile: str, now: datetime) -> None:
+    """Refuse a stranger's guess after too many wrong ones from all addresses together."""
+    row = tx.one("get_login_guard", profile=profile)
+    if row is not None and to_micros(now) < row[1]:
+        wait = (from_micros(row[1]) - now).total_seconds()
+        raise RetryLater(
+            f"Too many wrong passwords from many addresses; try again in {wait:.0f} s.", after=wait
+        )
+
+
+def count_guess(
+    tx: Tx, *, profile: str, right: bool, now: datetime, most: int = WRONG_ANYWHERE
+) -> None:
+    """Count a guess from anywhere; each wrong one from the `most`-th on locks twice as long."""
+    # Before the count is read: on PostgreSQL several servers would count several guesses as one.
+    tx.one("lock_key", profile=profile, key="login")
+    row = tx.one("get_login_guard", profile=profile)
+    wrong = 0 if right else 1 + (0 if row is None else int(row[0]))
+    locked = to_micros(now + lock_after(wrong, most=most)) if wrong >= most else 0
+    tx.run("set_login_guard", profile=profile, wrong=wrong, locked_until=locked)
+
+
+def lock_after(wrong: int, *, most: int = WRONG_PASSWORDS) -> timedelta:
+    """How long further passwords are refused after this number of wrong ones."""
+    if wrong < most:
+        return timedelta()
+    return min(timedelta(seconds=5 * 2.0 ** min(wrong - most, 20)), LONGEST_LOCK)
+
+
+def hash_password(password: str, salt: bytes) -> str:
+    """What is kept of a password. It takes long on purpose: call it outside a transaction."""
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        raise BadInput(
+            f"A password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD:,} characters, "
+            f"not {len(password):,}."
+        )
+    if len(salt) != _SALT_BYTES:
+        raise BadInput(f"A salt has {_SALT_BYTES} bytes.")
+    return f"scrypt${_text(salt)}${_text(_scrypt(password, salt))}"
+
+
+def password_fits(password: str, hashed: str) -> bool:
+    """Whether a password is the one that was set. It takes long on purpose."""
+    match hashed.split("$"):
+        case ["scrypt", salt, kept] if len(password) <= LONGEST_PASSWORD:
+            made = _scrypt(password, base64.b64decode(salt))
+            return hmac.compare_digest(made, base64.b64decode(kept))
+    return False
+
+
+def _scrypt(password: str, salt: bytes) -> bytes:
+    words = password.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(words, salt=salt, n=_COST, r=_BLOCK, p=_LANES, maxmem=2**26, dklen=32)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _login(row: Row) -> Login:
+    return Login(row[0], row[1], from_micros(row[2]), from_micros(row[3]))

@@ -1,0 +1,56 @@
+"""A chat that gets another id: its conversations, and what waits for them, go with it."""
+
+from dataclasses import dataclass, replace
+
+from sessionary.actions import access, routing
+from sessionary.clock import Occasion
+from sessionary.model.key import SessionKey
+from sessionary.model.place import ChatType
+from sessionary.store.database import Tx
+
+# Behind every character that a key is printed with.
+_BEYOND = "\x7f"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The old and the new id of a chat."""
+
+    platform: str
+    old: str
+    new: str
+
+
+def move_chat(tx: Tx, move: Move, *, profile: str, when: Occasion) -> int:
+    """Let the conversations of a chat go on under its new id; how many did.
+
+    One that has begun under the new id already stays as it is. Told twice, it is done once.
+    """
+    keys = [key for kind in ChatType for key in _keys_of(tx, move, kind, profile=profile)]
+    moved = sum(_rename(tx, key, replace(key, chat=move.new)) for key in keys)
+    for home in access.homes(tx, profile=profile):
+        if (home.platform, home.chat_id) == (move.platform, move.old):
+            access.set_home(tx, replace(home, chat_id=move.new), profile=profile, when=when)
+    return moved
+
+
+def _keys_of(tx: Tx, move: Move, kind: ChatType, *, profile: str) -> list[SessionKey]:
+    wanted = SessionKey(profile=profile, platform=move.platform, chat_type=kind, chat=move.old)
+    rows = tx.all(
+        "bindings_between", profile=profile, first=str(wanted), beyond=f"{wanted}{_BEYOND}"
+    )
+    found = [SessionKey.parse(key) for key, _ in rows]
+    return [key for key in found if key.chat == move.old]
+
+
+def _rename(tx: Tx, old: SessionKey, new: SessionKey) -> bool:
+    for key in sorted((old, new), key=str):
+        routing.lock(tx, key)
+    names = {"profile": old.profile, "old": str(old), "new": str(new)}
+    tx.run("rename_arrivals", **names)
+    if routing.current(tx, new) is not None:
+        return False
+    row = tx.one("open_session_of_key", profile=old.profile, key=str(old))
+    if row is not None:
+        tx.run("set_key", no=row[0], key=str(new))
+    return bool(tx.run("rename_binding", **names))

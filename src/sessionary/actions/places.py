@@ -1,0 +1,53 @@
+"""How far a channel has read its platform, for those platforms that do not know it themselves."""
+
+from sessionary.model.key import SessionKey, key_for
+from sessionary.model.place import Channel, ChatType, Source, escape
+from sessionary.store.database import Tx
+
+# Who writes in a channel may have a key of their own there: so many of them are expected.
+_PEOPLE = 20
+
+
+def place(tx: Tx, platform: str, *, profile: str) -> str | None:
+    """What was kept last, in the platform's own words; None at the first time."""
+    row = tx.one("get_meta", name=_name(platform, profile))
+    return None if row is None else str(row[0])
+
+
+def keep_place(tx: Tx, platform: str, place: str, *, profile: str) -> None:
+    """Everything up to here is durable."""
+    tx.run("set_meta", name=_name(platform, profile), value=place)
+
+
+def chats(tx: Tx, platform: str, *, profile: str, most: int) -> list[Channel]:
+    """The channels of a platform that have a conversation, those spoken in last first."""
+    first = f"{profile}/{escape(platform)}/"
+    rows = tx.all(
+        "latest_bindings",
+        profile=profile,
+        first=first,
+        beyond=f"{first}\x7f",
+        limit=most * _PEOPLE,
+    )
+    keys = (SessionKey.parse(row[0]) for row in rows)
+    found = (Channel(platform, key.chat, key.thread) for key in keys if key.chat is not None)
+    return list(dict.fromkeys(found))[:most]
+
+
+def has_conversation(tx: Tx, channel: Channel, *, profile: str) -> bool:
+    """Whether anyone has talked with the agent in this chat, in whatever thread of it."""
+    for chat_type in ChatType:
+        # By the rule that routes messages: some platforms write one chat's id in several ways.
+        source = Source(channel.platform, channel.chat_id, chat_type=chat_type)
+        key = key_for(source, profile=profile)
+        if tx.one("get_binding", profile=profile, key=str(key)) is not None:
+            return True
+        # Keys of threads and people of the chat continue behind a slash; `0` comes right after it.
+        inside = {"after": f"{key}/", "beyond": f"{key}0"}
+        if tx.all("bindings_from", profile=profile, limit=1, **inside):
+            return True
+    return False
+
+
+def _name(platform: str, profile: str) -> str:
+    return f"place {profile} {platform}"

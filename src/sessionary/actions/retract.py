@@ -1,0 +1,159 @@
+"""Taking back: undo, retry, edit, rewrite. Nothing is deleted."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from sessionary.actions import fold, log, refusals
+from sessionary.actions.log import SessionChanged, preview_of
+from sessionary.actions.sessions import locked
+from sessionary.errors import BadInput, Conflict
+from sessionary.model import transcript
+from sessionary.model.entry import Entry, Message, Retraction, Role
+from sessionary.model.session import Segment, SessionHead
+from sessionary.model.turn import Lease
+from sessionary.store import entries, sessions
+from sessionary.store.database import Tx
+
+_PAGE = 200
+
+
+def retract(
+    tx: Tx,
+    id: str,
+    *,
+    profile: str,
+    after: int,
+    at: datetime,
+    reason: str = "undo",
+    lease: Lease | None = None,
+) -> SessionHead:
+    """Take back everything said after an entry; the retracted branch stays reachable.
+
+    While a turn runs, only the holder of its lease may do so.
+    """
+    head = locked(tx, id, profile=profile)
+    if lease is not None and head.running_turn != lease.turn_id:
+        raise refusals.lost(lease)
+    turn_id = None if lease is None else lease.turn_id
+    if head.read_only:
+        raise refusals.read_only(head.id)
+    if not 0 <= after < head.last_seq:
+        raise BadInput(
+            f"Session {head.id} has entries 1 to {head.last_seq}; nothing comes after {after}."
+        )
+    segments = sessions.segments(tx, head.no)
+    if after == 0:
+        # Nothing is left: there is nothing to count.
+        log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
+        fold.put(tx, head.no, fold.Counts())
+    else:
+        before = transcript.retracted(entries.marks(tx, segments))
+        gone = _shown(tx, _clip(segments, after + 1), before)
+        log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
+        _keep_head(tx, head, segments=_clip(segments, 1, after), before=before, gone=gone)
+    tx.after_commit(SessionChanged(profile, head.id))
+    return sessions.get_by_no(tx, head.no)
+
+
+def undo(tx: Tx, id: str, *, profile: str, rounds: int, at: datetime) -> SessionHead:
+    """Take back the last user messages and everything that followed them."""
+    if rounds < 1:
+        raise BadInput(f"Undo takes back 1 or more messages, not {rounds}.")
+    head = locked(tx, id, profile=profile)
+    seq = _nth_last_prompt(tx, sessions.segments(tx, head.no), rounds)
+    if seq is None:
+        raise Conflict(
+            f"Session {head.id} has fewer than {rounds} messages to take back; nothing was changed."
+        )
+    return retract(tx, head.id, profile=profile, after=seq - 1, at=at)
+
+
+def _keep_head(
+    tx: Tx,
+    head: SessionHead,
+    *,
+    segments: Sequence[Segment],
+    before: Sequence[tuple[int, int]],
+    gone: Sequence[Message],
+) -> None:
+    """Fold the retraction into the head without reading the whole log."""
+    fold.put(
+        tx,
+        head.no,
+        fold.Counts(
+            message_count=head.message_count - len(gone),
+            tool_call_count=head.tool_call_count - sum(said.tool_calls for said in gone),
+            last_reply_seq=_last_reply(tx, segments, before),
+            preview=_first_preview(tx, segments, before),
+            compacted_seq=fold.compacted_seq(entries.marks(tx, sessions.segments(tx, head.no))),
+        ),
+    )
+
+
+def _shown(
+    tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]
+) -> list[Message]:
+    return [
+        entry.body
+        for entry in entries.walk(tx, segments)
+        if isinstance(entry.body, Message) and not transcript.is_retracted(entry.seq, stretches)
+    ]
+
+
+def _last_reply(tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]) -> int:
+    for entry in _backwards(tx, segments):
+        if _is_shown(entry, Role.ASSISTANT, stretches):
+            return entry.seq
+    return 0
+
+
+def _first_preview(
+    tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]
+) -> str | None:
+    for entry in entries.walk(tx, segments):
+        if isinstance(entry.body, Message) and _is_shown(entry, Role.USER, stretches):
+            preview = preview_of(entry.body)
+            if preview:
+                return preview
+    return None
+
+
+def _nth_last_prompt(tx: Tx, segments: Sequence[Segment], wanted: int) -> int | None:
+    stretches = transcript.retracted(entries.marks(tx, segments))
+    for entry in _backwards(tx, segments):
+        if _is_shown(entry, Role.USER, stretches):
+            wanted -= 1
+            if wanted == 0:
+                return entry.seq
+    return None
+
+
+def _is_shown(entry: Entry, role: Role, stretches: Sequence[tuple[int, int]]) -> bool:
+    said = entry.body
+    return (
+        isinstance(said, Message)
+        and said.role is role
+        and not transcript.is_retracted(entry.seq, stretches)
+    )
+
+
+def _backwards(tx: Tx, segments: Sequence[Segment]) -> Iterator[Entry]:
+    for segment in reversed(segments):
+        upper = segment.last
+        while upper >= segment.first:
+            part = Segment(segment.no, segment.session_id, segment.first, upper)
+            page = entries.read(tx, part, limit=_PAGE, backwards=True)
+            yield from reversed(page)
+            if not page:
+                break
+            upper = page[0].seq - 1
+
+
+def _clip(segments: Sequence[Segment], first: int, last: int | None = None) -> list[Segment]:
+    clipped = (
+        Segment(
+            s.no, s.session_id, max(s.first, first), s.last if last is None else min(s.last, last)
+        )
+        for s in segments
+    )
+    return [segment for segment in clipped if segment.first <= segment.last]

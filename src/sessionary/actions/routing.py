@@ -1,0 +1,219 @@
+"""Which session a key is on: found, opened, reset or switched, in one transaction."""
+
+from dataclasses import dataclass
+
+from sessionary.actions import refusals, titles
+from sessionary.clock import Occasion, to_micros
+from sessionary.errors import Conflict, NotAllowed, NotFound
+from sessionary.model.key import SessionKey, check_length
+from sessionary.model.place import Source
+from sessionary.model.reset import ResetPolicy, ResetReason
+from sessionary.model.session import EndReason, Kind, Lineage, Opening, SessionHead, Shelf, TitleBy
+from sessionary.store import sessions
+from sessionary.store.database import Tx
+from sessionary.store.sessions import Inheritance
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a message goes: the session, and what had to happen for it."""
+
+    session_id: str
+    session_no: int
+    opened: bool = False
+    reset_from: str | None = None
+    reason: str | None = None
+    had_activity: bool = False
+
+
+def current(tx: Tx, key: SessionKey) -> SessionHead | None:
+    """The session a key is on now, ended or not; None when it never had one."""
+    row = tx.one("get_binding", profile=key.profile, key=str(key))
+    return None if row is None else sessions.get_by_no(tx, row[0])
+
+
+def locked(tx: Tx, key: SessionKey) -> SessionHead | None:
+    """The session a key is on, both held until the transaction ends."""
+    lock(tx, key)
+    row = tx.one("get_binding", profile=key.profile, key=str(key))
+    return None if row is None else fresh(tx, row[0])
+
+
+def fresh(tx: Tx, session_no: int) -> SessionHead:
+    """A session's head that nobody else changes until the transaction ends.
+
+    A key's lock is not enough: the session may have other keys, and people who name it.
+    """
+    tx.one("lock_session_no", no=session_no)
+    return sessions.get_by_no(tx, session_no)
+
+
+def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, when: Occasion) -> Route:
+    """Find the key's session, or open one: the first of the key, or the next after a reset.
+
+    The caller appends in the same transaction, so that no session exists without a message.
+    """
+    check_length(key)
+    return onward(tx, key, locked(tx, key), source, policy=policy, when=when)
+
+
+def onward(
+    tx: Tx,
+    key: SessionKey,
+    head: SessionHead | None,
+    source: Source,
+    *,
+    policy: ResetPolicy,
+    when: Occasion,
+) -> Route:
+    """Where a message goes from the session that its key is on, which is held already."""
+    if head is None:
+        return _open(tx, key, source, when=when)
+    if head.is_open and not head.read_only and head.shelf is not Shelf.TRASH:
+        reason = reset_due(tx, head, policy=policy, when=when)
+        if reason is None:
+            return Route(head.id, head.no)
+        end(tx, head, reason=reason, when=when)
+        return _open(tx, key, source, when=when, after=head, reason=reason)
+    return _open(tx, key, source, when=when, after=head, reason=head.end_reason)
+
+
+def reset_due(
+    tx: Tx, head: SessionHead, *, policy: ResetPolicy, when: Occasion
+) -> ResetReason | None:
+    """Why this session is over by itself, or None. A running turn or a hold keeps it."""
+    reason = policy.due(last_active=head.last_active_at, now=when.now)
+    if reason is None or head.running:
+        return None
+    held = tx.one("is_held", no=head.no, now=to_micros(when.now))
+    return None if held is not None else reason
+
+
+def reset(
+    tx: Tx, key: SessionKey, *, when: Occasion, reason: str = EndReason.NEW
+) -> SessionHead | None:
+    """End the key's session, so that the next message opens another. None when none was open."""
+    head = locked(tx, key)
+    if head is None or not head.is_open:
+        return None
+    if head.running:
+        raise refusals.running(head.id)
+    end(tx, head, reason=reason, when=when)
+    return head
+
+
+def switch(tx: Tx, key: SessionKey, target: SessionHead, *, when: Occasion) -> SessionHead:
+    """Point a key at another session: the old one ends, the target goes on."""
+    if target.profile != key.profile:
+        raise NotAllowed("A key cannot be pointed at a session of another profile.")
+    check_length(key)
+    lock(tx, key)
+    old = current(tx, key)
+    # In the order of their numbers: two people who change places must not wait for each other.
+    for no in sorted({target.no} if old is None else {old.no, target.no}):
+        tx.one("lock_session_no", no=no)
+    old, target = current(tx, key), sessions.get_by_no(tx, target.no)
+    if target.shelf is Shelf.GONE:
+        raise NotFound(f"There is no session {target.id}.")
+    if target.read_only:
+        raise refusals.read_only(target.id)
+    if target.shelf is Shelf.TRASH:
+        raise Conflict(f"Session {target.id} is in the trash; nothing was changed. Restore it.")
+    if old is not None and old.no != target.no:
+        if old.running:
+            raise refusals.running(old.id)
+        if _is_only_key(tx, old, key):
+            end(tx, old, reason=EndReason.SWITCH, when=when)
+    release_key(tx, key, keeper=target.no)
+    tx.run("reopen_session", no=target.no, key=str(key))
+    bind(tx, key, target.no, when=when)
+    return sessions.get_by_no(tx, target.no)
+
+
+def may_resume(target: SessionHead, source: Source) -> bool:
+    """Rule D-6: on a shared platform, the same chat or the same person. Fail closed."""
+    if target.source.platform != source.platform:
+        return False
+    if source.chat_id is not None and target.source.chat_id == source.chat_id:
+        return True
+    person, owner = source.person, target.source.person
+    return person is not None and owner is not None and person.stable_id == owner.stable_id
+
+
+def end(tx: Tx, head: SessionHead, *, reason: str, when: Occasion) -> bool:
+    """Close a session; the first reason wins. Say whether it was open."""
+    at = to_micros(when.now)
+    ended = bool(tx.run("end_session", no=head.no, at=at, reason=sessions.column(reason)))
+    if ended:
+        tx.run("insert_feed", session_no=head.no, seq=0, what="head")
+    return ended
+
+
+def bind(tx: Tx, key: SessionKey, session_no: int, *, when: Occasion) -> None:
+    """Make a session the key's current one."""
+    tx.run(
+        "set_binding",
+        profile=key.profile,
+        key=str(key),
+        session_no=session_no,
+        at=to_micros(when.now),
+    )
+
+
+def lock(tx: Tx, key: SessionKey) -> None:
+    """Hold a key until the transaction ends. It comes before the binding is read."""
+    tx.one("lock_key", profile=key.profile, key=str(key))
+
+
+def name_next(tx: Tx, key: SessionKey, title: str | None) -> None:
+    """Note the title that a person wants for the key's next session; None forgets an earlier wish."""
+    if title is None:
+        tx.one("take_next_title", profile=key.profile, key=str(key))
+    else:
+        tx.run("set_next_title", profile=key.profile, key=str(key), title=title)
+
+
+def release_key(tx: Tx, key: SessionKey, *, keeper: int | None = None) -> None:
+    """Take the key's name off an open session that goes on under other keys, or under none."""
+    row = tx.one("open_session_of_key", profile=key.profile, key=str(key))
+    if row is None or row[0] == keeper:
+        return
+    others = [
+        found for (found,) in tx.all("keys_of_session", session_no=row[0]) if found != str(key)
+    ]
+    taken = (tx.one("open_session_of_key", profile=key.profile, key=other) for other in others)
+    free = [other for other, holder in zip(others, taken, strict=True) if holder is None]
+    tx.run("set_key", no=row[0], key=free[0] if free else None)
+
+
+def _open(
+    tx: Tx,
+    key: SessionKey,
+    source: Source,
+    *,
+    when: Occasion,
+    after: SessionHead | None = None,
+    reason: str | None = None,
+) -> Route:
+    release_key(tx, key)
+    id = when.new_id()
+    wanted = tx.one("take_next_title", profile=key.profile, key=str(key))
+    title = None if wanted is None else titles.free_title(tx, wanted[0], profile=key.profile)
+    by = None if title is None else TitleBy.PERSON
+    opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT, title=title, title_by=by)
+    inherited = None if after is None else Inheritance(after.no, Lineage.RESET)
+    no = sessions.insert(tx, id, opening, at=when.now, inherited=inherited)
+    bind(tx, key, no, when=when)
+    if after is None:
+        return Route(id, no, opened=True)
+    # What was taken back was not left behind.
+    had_activity = after.message_count > 0
+    return Route(id, no, True, reset_from=after.id, reason=reason, had_activity=had_activity)
+
+
+def _is_only_key(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
+    # Who named the session in the workbench holds no chat on it.
+    return all(
+        found == str(key) or SessionKey.parse(found).names_session
+        for (found,) in tx.all("keys_of_session", session_no=head.no)
+    )

@@ -1,0 +1,87 @@
+"""Saying something outside a turn: where a source's conversation is, in a named session, or in a new one."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from sessionary.actions import blobs, log, read, routing, sessions, turns, usage
+from sessionary.actions.log import Appended
+from sessionary.clock import Occasion
+from sessionary.errors import Conflict
+from sessionary.model import transcript
+from sessionary.model.entry import Message
+from sessionary.model.key import SessionKey
+from sessionary.model.place import Source
+from sessionary.model.reset import ResetPolicy
+from sessionary.model.session import Opening
+from sessionary.model.turn import Lease
+from sessionary.model.usage import Usage
+from sessionary.store.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """A message with what belongs to it: when, under which idempotency key, at what cost, its files."""
+
+    message: Message
+    at: datetime | None = None
+    idem: str | None = None
+    usage: Usage | None = None
+    files: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+def say_here(
+    tx: Tx, key: SessionKey, source: Source, saying: Saying, *, policy: ResetPolicy, when: Occasion
+) -> Appended:
+    """Add a message to the conversation a source belongs to; it is found or opened by rules K and R."""
+    earlier = _find_repeat(tx, saying, profile=key.profile)
+    if earlier is not None:
+        return earlier
+    route = routing.route(tx, key, source, policy=policy, when=when)
+    if key.is_shared:
+        saying = replace(saying, message=transcript.among_several(saying.message))
+    return say_in(tx, route.session_id, saying, profile=key.profile, when=when)
+
+
+def say_new(tx: Tx, opening: Opening, saying: Saying, *, when: Occasion) -> Appended:
+    """Open a session with its first message."""
+    earlier = _find_repeat(tx, saying, profile=opening.profile)
+    if earlier is not None:
+        return earlier
+    id = sessions.open_session(tx, opening, when=when)
+    return say_in(tx, id, saying, profile=opening.profile, when=when)
+
+
+def say_in(
+    tx: Tx,
+    session_id: str,
+    saying: Saying,
+    *,
+    profile: str,
+    when: Occasion,
+    lease: Lease | None = None,
+) -> Appended:
+    """Add a message to a session, and its usage to the ledger; while a turn runs, by its lease."""
+    at = saying.at or when.now
+    for data in saying.files:
+        blobs.hold(tx, data)
+    try:
+        done = log.append(
+            tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem, lease=lease
+        )
+    except Conflict:
+        if lease is not None:
+            raise
+        # A turn whose process died must not lock its session for ever.
+        head = read.head(tx, session_id, profile=profile)
+        if not head.running or not turns.interrupt_if_dead(tx, head.no, when=when):
+            raise
+        done = log.append(tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem)
+    if saying.usage is not None and not done.repeated:
+        usage.record(tx, done.session_no, saying.usage, profile=profile, when=when)
+    return done
+
+
+def _find_repeat(tx: Tx, saying: Saying, *, profile: str) -> Appended | None:
+    if saying.idem is None:
+        return None
+    return log.find_repeat(tx, saying.idem, profile=profile, said=saying.message)

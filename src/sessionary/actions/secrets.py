@@ -1,0 +1,83 @@
+"""Where in the record keys and tokens stand. Nothing is changed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sessionary.actions import read
+from sessionary.errors import NotFound
+from sessionary.model.entry import Entry, body_to_json
+from sessionary.model.secret import secrets_in, texts_in
+from sessionary.model.session import Segment, SessionHead, Shelf
+from sessionary.store import entries, sessions
+from sessionary.store.database import Store, Tx
+
+PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A secret in a message: where it stands, what it seems to be, a part of it."""
+
+    session: SessionHead
+    seq: int
+    role: str
+    kind: str
+    shown: str
+
+
+def scan(
+    store: Store,
+    ids: Sequence[str] | None = None,
+    *,
+    profile: str,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Found]:
+    """Look through some sessions, or all of a profile; each secret once in a message."""
+    for count, head in enumerate(_heads(store, ids, profile=profile), 1):
+        yield from _in_session(store, head)
+        progress(count)
+
+
+def _heads(store: Store, ids: Sequence[str] | None, *, profile: str) -> Iterator[SessionHead]:
+    if ids is not None:
+        for id in ids:
+            yield store.read(read.head, id, profile=profile).result()
+        return
+    after = 0
+    while page := store.read(_page, profile, after).result():
+        for no, head in page:
+            after = no
+            if head is not None:
+                yield head
+
+
+def _page(tx: Tx, profile: str, after: int) -> list[tuple[int, SessionHead | None]]:
+    rows = tx.all("page_of_sessions", profile=profile, after=after, limit=PAGE)
+    return [
+        (no, None if shelf == Shelf.GONE else sessions.get_by_no(tx, no)) for no, _, shelf in rows
+    ]
+
+
+def _in_session(store: Store, head: SessionHead) -> Iterator[Found]:
+    """What stands in the session's own log; what it shares is found where it was said."""
+    first = head.base_seq + 1
+    while first <= head.last_seq:
+        own = Segment(head.no, head.id, first, head.last_seq)
+        try:
+            page = store.read(entries.read, own, limit=PAGE).result()
+        except NotFound:
+            return  # purged meanwhile
+        for entry in page:
+            yield from _in_entry(head, entry)
+        first = page[-1].seq + 1
+
+
+def _in_entry(head: SessionHead, entry: Entry) -> Iterator[Found]:
+    seen: set[str] = set()
+    role = str(getattr(entry.body, "role", "summary"))
+    for text in texts_in(body_to_json(entry.body)):
+        for secret in secrets_in(text):
+            value = text[secret.start : secret.end]
+            if value not in seen:
+                seen.add(value)
+                yield Found(head, entry.seq, role, secret.kind, secret.shown)

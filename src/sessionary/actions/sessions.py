@@ -1,0 +1,288 @@
+"""What people do with sessions: open, fork, end, reopen, and put away."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sessionary.actions import fold, log, refusals, routing, titles
+from sessionary.clock import Occasion, to_micros
+from sessionary.errors import BadInput, Conflict, NotFound
+from sessionary.model import document
+from sessionary.model.session import (
+    EndReason,
+    Kind,
+    Lineage,
+    Opening,
+    SessionHead,
+    Shelf,
+    TitleBy,
+    shelf_of,
+)
+from sessionary.model.title import clean_title
+from sessionary.store import blobs, sessions
+from sessionary.store.database import Tx
+from sessionary.store.sessions import Inheritance
+
+MAX_DRAFT = 1_000_000
+MAX_LABEL = 64
+
+
+def locked(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """The head of a session that nobody else changes until this transaction ends."""
+    row = tx.one("lock_session", id=document.speakable(id), profile=profile)
+    if row is None:
+        raise refusals.missing(tx, id, profile=profile)
+    return sessions.get_by_no(tx, row[0])
+
+
+def open_session(tx: Tx, opening: Opening, *, when: Occasion, id: str | None = None) -> str:
+    """Open a session that no key leads to. The caller appends its first message in the same transaction."""
+    made = id or when.new_id()
+    title = None if opening.title is None else clean_title(opening.title)
+    if title is not None:
+        titles.check_free(tx, title, profile=opening.profile)
+    if id is not None and tx.one("profile_of", id=id) is not None:
+        raise Conflict(f"There is a session {id} already; nothing was written.")
+    sessions.insert(tx, made, replace(opening, title=title), at=when.now)
+    return made
+
+
+def open_for(tx: Tx, parent_id: str, opening: Opening, *, when: Occasion) -> str:
+    """Open the session of a subagent: a history of its own, under the session it works for."""
+    parent = locked(tx, parent_id, profile=opening.profile)
+    made = when.new_id()
+    title = None if opening.title is None else clean_title(opening.title)
+    if title is not None:
+        titles.check_free(tx, title, profile=opening.profile)
+    inherited = Inheritance(parent.no, Lineage.SUBAGENT)
+    told = replace(opening, title=title, kind=Kind.SUBAGENT)
+    sessions.insert(tx, made, told, at=when.now, inherited=inherited)
+    return made
+
+
+def fork(
+    tx: Tx,
+    id: str,
+    *,
+    profile: str,
+    when: Occasion,
+    at_seq: int | None = None,
+    title: str | None = None,
+) -> SessionHead:
+    """Begin a session whose history is another's up to an entry. Nothing is copied."""
+    parent = locked(tx, id, profile=profile)
+    through = parent.last_seq if at_seq is None else at_seq
+    if not 1 <= through <= parent.last_seq:
+        raise BadInput(
+            f"Session {parent.id} has entries 1 to {parent.last_seq}; it cannot be forked at {through}."
+        )
+    made = fold.counts(tx, sessions.segments(tx, parent.no, through=through))
+    more = sessions.details(tx, parent.no)
+    opening = Opening(
+        profile,
+        parent.source,
+        kind=Kind.CHAT,
+        model=parent.model,
+        # What another tool noted of its own model is no wish to ours.
+        settings=None if "import" in more.extra else more.settings,
+        workspace=more.workspace,
+        labels=parent.labels,
+        system_prompt=None if more.prompt_hash is None else blobs.get_text(tx, more.prompt_hash),
+    )
+    inherited = Inheritance(
+        parent.no,
+        Lineage.FORK,
+        base_seq=through,
+        preview=made.preview,
+        message_count=made.message_count,
+        tool_call_count=made.tool_call_count,
+        compacted_seq=made.compacted_seq,
+        last_reply_seq=made.last_reply_seq,
+    )
+    fork_id = when.new_id()
+    no = sessions.insert(tx, fork_id, opening, at=when.now, inherited=inherited)
+    tx.run("set_read_through", no=no, read_through=through)
+    head = sessions.get_by_no(tx, no)
+    if title is not None:
+        titles.rename(tx, head, title)
+    elif parent.title is not None:
+        titles.name_automatically(tx, head, parent.title)
+    log.tell(tx, head)
+    return sessions.get_by_no(tx, no)
+
+
+def end(
+    tx: Tx, id: str, *, profile: str, when: Occasion, reason: str = EndReason.CLOSED
+) -> SessionHead:
+    """Close a session; the first reason wins."""
+    head = locked(tx, id, profile=profile)
+    _refuse_running(head)
+    routing.end(tx, head, reason=reason, when=when)
+    log.tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """Let a session go on. Its key stays with whoever has it by now."""
+    head = locked(tx, id, profile=profile)
+    if not head.is_open:
+        # What goes on cannot stay in the trash: it would be purged with new words in it.
+        _take_out_of_trash(tx, head)
+        tx.run("reopen_session", no=head.no, key=_key_if_free(tx, head))
+        log.tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
+    """Keep a session at the top of lists, or no longer."""
+    head = locked(tx, id, profile=profile)
+    tx.run("set_pinned", no=head.no, pinned=int(pinned))
+    log.tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def seal(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """Let nobody write here any more; it can be continued in a copy."""
+    head = locked(tx, id, profile=profile)
+    _refuse_running(head)
+    tx.run("set_read_only", no=head.no)
+    log.tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def archive(tx: Tx, id: str, *, profile: str, archived: bool) -> SessionHead:
+    """Put a session out of the way, or bring it back. It stays as it is, and open."""
+    head = locked(tx, id, profile=profile)
+    _put_on_shelf(tx, head, archived=archived, trashed_at=_micros(head.trashed_at))
+    return sessions.get_by_no(tx, head.no)
+
+
+def trash(tx: Tx, id: str, *, profile: str, when: Occasion) -> SessionHead:
+    """Put a session and its subagents into the trash, from where they can come back until purged.
+
+    Forks and continuations are conversations of their own: they stay.
+    """
+    head = locked(tx, id, profile=profile)
+    if head.trashed_at is None:
+        family = [head, *(each for each in _subagents(tx, head) if each.trashed_at is None)]
+        for each in family:
+            _refuse_running(each)
+        for each in family:
+            routing.end(tx, each, reason=EndReason.TRASH, when=when)
+            _put_on_shelf(tx, each, archived=each.archived, trashed_at=to_micros(when.now))
+        _tell_parent(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def restore(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """Take a session out of the trash as it was, with the subagents that went there with it."""
+    head = locked(tx, id, profile=profile)
+    _take_out_of_trash(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def rename(
+    tx: Tx, id: str, text: str, *, profile: str, by: TitleBy = TitleBy.PERSON
+) -> SessionHead:
+    """Give a session a title, or take it away with an empty one."""
+    head = locked(tx, id, profile=profile)
+    titles.rename(tx, head, text, by=by)
+    return sessions.get_by_no(tx, head.no)
+
+
+def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHead:
+    """Set a session's labels."""
+    head = locked(tx, id, profile=profile)
+    clean = {document.speakable(" ".join(each.split())) for each in labels} - {""}
+    for each in clean:
+        if len(each) > MAX_LABEL:
+            raise BadInput(
+                f"A label has at most {MAX_LABEL} characters; {each[:20]!r}… has {len(each)}."
+            )
+    tx.run("set_labels", no=head.no, labels=document.encode(sorted(clean)))
+    log.tell(tx, head)
+    return sessions.get_by_no(tx, head.no)
+
+
+def set_draft(tx: Tx, id: str, text: str, *, profile: str, when: Occasion) -> None:
+    """Keep what a person has typed and not sent; empty means nothing."""
+    head = locked(tx, id, profile=profile)
+    if len(text) > MAX_DRAFT:
+        raise BadInput(f"A draft has at most {MAX_DRAFT:,} characters; this one has {len(text):,}.")
+    if text:
+        tx.run("set_draft", no=head.no, text=document.encode(text), at=to_micros(when.now))
+    else:
+        tx.run("delete_draft", no=head.no)
+
+
+def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
+    """Note how far a person has read; it only grows."""
+    head = locked(tx, id, profile=profile)
+    seq = min(max(through, head.read_through), head.last_seq)
+    if seq != head.read_through:
+        tx.run("set_read_through", no=head.no, read_through=seq)
+        log.tell(tx, head)
+
+
+def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
+    """Give a reason not to reset a session before the given time."""
+    head = locked(tx, id, profile=profile)
+    tx.run("insert_hold", no=head.no, name=document.speakable(name), expires_at=to_micros(until))
+
+
+def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
+    """Take a hold away."""
+    head = locked(tx, id, profile=profile)
+    tx.run("delete_hold", no=head.no, name=document.speakable(name))
+
+
+def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int | None) -> None:
+    shelf = shelf_of(
+        kind=head.kind, archived=archived, trashed=trashed_at is not None, purged=False
+    )
+    tx.run("set_shelf", no=head.no, shelf=shelf, archived=int(archived), trashed_at=trashed_at)
+    log.tell(tx, head)
+
+
+def _take_out_of_trash(tx: Tx, head: SessionHead) -> None:
+    if head.trashed_at is None:
+        return
+    # A subagent that was trashed on its own has another time, and stays.
+    same = [each for each in _subagents(tx, head) if each.trashed_at == head.trashed_at]
+    for each in (head, *same):
+        if each.end_reason == EndReason.TRASH:
+            tx.run("reopen_session", no=each.no, key=_key_if_free(tx, each))
+        _put_on_shelf(tx, each, archived=each.archived, trashed_at=None)
+    _tell_parent(tx, head)
+
+
+def _tell_parent(tx: Tx, head: SessionHead) -> None:
+    """Make lists recount the subagents of this session's parent."""
+    if head.lineage is Lineage.SUBAGENT and head.parent_id is not None:
+        parent = sessions.get(tx, head.parent_id, profile=head.profile)
+        if parent is not None:
+            log.tell(tx, parent)
+
+
+def _subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:
+    """The subagents of a session at any depth, each locked; purged ones are left out."""
+    found = [routing.fresh(tx, no) for (no,) in tx.all("subagents_below", no=head.no)]
+    return [each for each in found if each.shelf is not Shelf.GONE]
+
+
+def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
+    if head.key is None:
+        return None
+    holder = tx.one("open_session_of_key", profile=head.profile, key=head.key)
+    return head.key if holder is None or holder[0] == head.no else None
+
+
+def _refuse_running(head: SessionHead) -> None:
+    if head.running:
+        raise refusals.running(head.id)
+    if head.shelf is Shelf.GONE:
+        raise NotFound(f"There is no session {head.id}.")
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else to_micros(at)

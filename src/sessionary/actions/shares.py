@@ -1,0 +1,204 @@
+"""A person's share of a session: what of it is theirs, and how it goes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from sessionary.actions import fold, pack, purge
+from sessionary.clock import Occasion
+from sessionary.errors import Conflict
+from sessionary.model import document, overheard
+from sessionary.model.entry import Compaction, Entry, Message, Role
+from sessionary.model.part import Attachment, Unknown
+from sessionary.model.place import ChatType, Person
+from sessionary.model.session import Segment, SessionHead, Shelf, TitleBy
+from sessionary.store import entries, sessions
+from sessionary.store.database import Tx
+
+ERASED = Unknown({"type": "erased"})
+ERASED_SUMMARY = "[a summary was erased with the messages of a person]"
+
+
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """The person who is erased, as a platform knows them, and the names they bore."""
+
+    platform: str
+    person_id: str
+    names: frozenset[str] = frozenset()
+
+    @property
+    def digest(self) -> str:
+        """What a receipt calls them."""
+        name = f"{self.platform}\n{self.person_id}".encode("utf-8", "surrogatepass")
+        return sha256(name).hexdigest()
+
+    def is_writer(self, person: Person | None) -> bool:
+        """Whether they wrote a message."""
+        return person is not None and self.person_id in (person.id, person.alt_id)
+
+    def known_as(self, names: frozenset[str]) -> "Whom":
+        """The same person, with further names."""
+        return replace(self, names=self.names | names)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What of a session is theirs: all of it, or these messages and lines in these messages."""
+
+    head: SessionHead
+    is_whole: bool
+    seqs: tuple[int, ...]
+    # Messages of others that took along what they had said before.
+    quotes: tuple[int, ...] = ()
+    # What they are called in their messages.
+    names: frozenset[str] = frozenset()
+
+
+def share_of(tx: Tx, no: int, whom: Whom) -> Share | None:
+    """What of a session's own log is theirs; None when nothing is."""
+    head = sessions.get_by_no(tx, no)
+    in_their_chat = _is_their_chat(head, whom)
+    theirs, quotes, names, others = [], [], set[str](), 0
+    for entry in entries.walk(tx, [_own(head)]):
+        body = entry.body
+        if not isinstance(body, Message) or body.role is not Role.USER:
+            continue
+        if whom.is_writer(body.person) or (body.person is None and in_their_chat):
+            theirs.append(entry.seq)
+            names |= {body.person.name} if body.person and body.person.name else set()
+            continue
+        others += 1
+        if overheard.has_note(body) and overheard.without(body, _speakers(whom)) != body:
+            quotes.append(entry.seq)
+    if not (theirs or quotes or in_their_chat):
+        return None
+    is_whole = in_their_chat or others == 0
+    return Share(head, is_whole, tuple(theirs), tuple(quotes), frozenset(names))
+
+
+def take(tx: Tx, no: int, whom: Whom, *, profile: str, when: Occasion) -> Share | None:
+    """Empty their messages; then purge the session when all of it was theirs."""
+    # The lock comes first: what was said since someone looked is theirs too.
+    tx.one("lock_session_no", no=no)
+    if sessions.get_by_no(tx, no).shelf is Shelf.GONE:
+        return None
+    share = share_of(tx, no, whom)
+    if share is None:
+        return None
+    head = share.head
+    if head.running:
+        raise Conflict(
+            f"A turn is running in session {head.id}; it was not erased. Stop it and erase again."
+        )
+    pack.unpack(tx, no)
+    for seq in share.seqs:
+        _empty(tx, head, seq)
+    for seq in share.quotes:
+        _erase_quotes(tx, head, seq, whom)
+    first = min((*share.seqs, *share.quotes), default=head.last_seq + 1)
+    for heir in _heirs(tx, no, first):
+        _mend(tx, heir, first)
+    tx.run("forget_requests", id=head.id)
+    if share.is_whole:
+        _forget_next_title(tx, head)
+        purge.purge(tx, head.id, profile=profile, when=when)
+    else:
+        _mend(tx, head, first)
+        _forget_opener(tx, head, whom)
+        _close_import(tx, head)
+    return share
+
+
+def _own(head: SessionHead) -> Segment:
+    return Segment(head.no, head.id, head.base_seq + 1, head.last_seq)
+
+
+def _is_their_chat(head: SessionHead, whom: Whom) -> bool:
+    source = head.source
+    if source.chat_type != ChatType.DM or source.platform != whom.platform:
+        return False
+    return whom.person_id in (source.user_id, source.user_id_alt, source.chat_id)
+
+
+def _speakers(whom: Whom) -> frozenset[str]:
+    return whom.names | {whom.person_id}
+
+
+def _heirs(tx: Tx, no: int, first: int) -> Iterator[SessionHead]:
+    """The living sessions that read a session's log up to an entry at least."""
+    for child_no, _, lineage, base_seq, shelf in tx.all("children", no=no):
+        if lineage not in ("fork", "continuation") or base_seq < first:
+            continue
+        if shelf != Shelf.GONE:
+            tx.one("lock_session_no", no=child_no)
+            yield sessions.get_by_no(tx, child_no)
+        yield from _heirs(tx, child_no, first)
+
+
+def _empty(tx: Tx, head: SessionHead, seq: int) -> None:
+    """Replace a message by one that says nothing; its place in the log stays."""
+    entry = _entry(tx, head, seq)
+    assert isinstance(entry.body, Message)
+    _replace(tx, head, entry, Message(entry.body.role, (ERASED,)))
+    tx.run("forget_arrival_of_entry", session_no=head.no, seq=seq)
+
+
+def _erase_quotes(tx: Tx, head: SessionHead, seq: int, whom: Whom) -> None:
+    """Take their lines out of a message that someone else wrote."""
+    entry = _entry(tx, head, seq)
+    assert isinstance(entry.body, Message)
+    _replace(tx, head, entry, overheard.without(entry.body, _speakers(whom)))
+    tx.run("forget_arrival_of_entry", session_no=head.no, seq=seq)
+
+
+def _mend(tx: Tx, head: SessionHead, first: int) -> None:
+    """Summaries made of their words go too; the head is made again."""
+    for mark in entries.marks(tx, [_own(head)]):
+        if isinstance(mark.body, Compaction) and mark.body.through >= first:
+            _replace(tx, head, mark, replace(mark.body, summary=ERASED_SUMMARY))
+    fold.put(tx, head.no, fold.counts(tx, sessions.segments(tx, head.no)))
+    if head.title_by is not TitleBy.PERSON:
+        tx.run("set_title", no=head.no, title=None, title_by=None)
+    tx.run("insert_feed", session_no=head.no, seq=0, what="head")
+
+
+def _forget_opener(tx: Tx, head: SessionHead, whom: Whom) -> None:
+    """A session that they opened and others go on with does not name them."""
+    source = head.source
+    if whom.person_id in (source.user_id, source.user_id_alt):
+        nobody = replace(
+            source, user_id=None, user_id_alt=None, user_name=None, platform_message_id=None
+        )
+        tx.run("forget_opener", no=head.no, source=document.encode(nobody.to_json()))
+
+
+def _forget_next_title(tx: Tx, head: SessionHead) -> None:
+    """What they wanted their next session to be called."""
+    if head.key is not None:
+        tx.one("take_next_title", profile=head.profile, key=str(head.key))
+
+
+def _close_import(tx: Tx, head: SessionHead) -> None:
+    """The tool's file still has their words: the session is not read from it again."""
+    if tx.one("is_imported", no=head.no) is not None:
+        extra = {**sessions.details(tx, head.no).extra, "erased": True}
+        tx.run("set_imported_facts", no=head.no, model=None, extra=document.encode(extra))
+
+
+def _replace(tx: Tx, head: SessionHead, entry: Entry, body: Message | Compaction) -> None:
+    number = entries.entry_no(head.no, entry.seq)
+    tx.run("mark_rewriting", entry_no=number)
+    purge.delete_blobs(tx, number, number, profile=head.profile, but=_attached(body))
+    tx.run("delete_entries", first=number, last=number)
+    entries.put(tx, head.no, entry.seq, at=entry.at, body=body, turn_id=entry.turn_id)
+    tx.run("unmark_rewriting", entry_no=number)
+
+
+def _attached(body: Message | Compaction) -> frozenset[str]:
+    parts = body.parts if isinstance(body, Message) else ()
+    return frozenset(part.blob for part in parts if isinstance(part, Attachment))
+
+
+def _entry(tx: Tx, head: SessionHead, seq: int) -> Entry:
+    return entries.read(tx, Segment(head.no, head.id, seq, seq))[0]

@@ -1,0 +1,27 @@
+"""How sessions stand, for a list: what their heads do not say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sessionary.model.session import SessionHead
+from sessionary.model.turn import TurnState
+from sessionary.store.database import Tx
+from sessionary.store.numbers import in_braces
+
+_UNFINISHED = (TurnState.FAILED, TurnState.INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many subagents worked for a session, and whether its last turn came to nothing."""
+
+    subagents: int = 0
+    failed: bool = False
+
+
+def standings(tx: Tx, heads: Sequence[SessionHead]) -> dict[str, Standing]:
+    """How each of these sessions stands, by its id; one question for all of them."""
+    if not heads:
+        return {}
+    rows = tx.all("standings", numbers=in_braces(head.no for head in heads))
+    return {id: Standing(count, state in _UNFINISHED) for id, count, state in rows}

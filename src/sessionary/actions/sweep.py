@@ -1,0 +1,147 @@
+"""What time brings about: leases that ran out, sessions that are over, ends to be finalized."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sessionary.actions import purge, routing, turns
+from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.model.key import SessionKey
+from sessionary.model.place import Source
+from sessionary.model.reset import Policies
+from sessionary.model.turn import Turn
+from sessionary.store import sessions
+from sessionary.store.database import Tx
+
+BATCH = 100
+FEW = 10
+LONGEST_LEASE = timedelta(hours=1)
+# Adapters wait a day at most, whatever a platform says.
+LONGEST_PATIENCE = timedelta(hours=25)
+TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A session that a sweep has ended."""
+
+    profile: str
+    session_id: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToFinalize:
+    """An ended session for which what must follow an end has not been done."""
+
+    no: int
+    session_id: str
+    profile: str
+    reason: str
+    tries: int
+    ended_at: datetime
+
+
+def expired_turns(tx: Tx, *, now: datetime) -> list[str]:
+    """The turns whose lease ran out, as the clock on the wall says."""
+    return [id for (id,) in tx.all("expired_turns", now=to_micros(now), limit=BATCH)]
+
+
+def interrupt_dead_turns(
+    tx: Tx, *, when: Occasion, among: Collection[str] | None = None
+) -> list[Turn]:
+    """Interrupt the turns whose lease ran out. A turn that is merely slow renews its lease.
+
+    `among`: only these, which someone has looked at twice.
+    """
+    ended = []
+    for turn_id in expired_turns(tx, now=when.now):
+        if among is not None and turn_id not in among:
+            continue
+        row = tx.one("get_turn", id=turn_id)
+        if row is not None:
+            turn = turns.interrupt_dead(tx, turn_id, session_no=row[-2], when=when)
+            if turn is not None:
+                ended.append(turn)
+    return ended
+
+
+def follow_clock(tx: Tx, *, now: datetime, lease_seconds: float, send_seconds: float) -> None:
+    """After the clock was set back: what was to be over in its old time is not kept until then."""
+    lease, sending = timedelta(seconds=lease_seconds), timedelta(seconds=send_seconds)
+    leases = {
+        "until": to_micros(now + lease),
+        "horizon": to_micros(now + max(LONGEST_LEASE, 2 * lease)),
+    }
+    tx.run("shorten_leases", **leases)
+    tx.run("shorten_run_leases", **leases)
+    tx.run(
+        "bring_deliveries_back",
+        now=to_micros(now),
+        until=to_micros(now + sending),
+        horizon=to_micros(now + LONGEST_PATIENCE),
+    )
+
+
+def end_expired_sessions(tx: Tx, policies: Policies, *, when: Occasion) -> list[Expired]:
+    """End the sessions whose policy says that they are over, by the rule of the message path."""
+    ended: list[Expired] = []
+    for platform, chat_type in tx.all("places_with_open_sessions"):
+        policy = policies.choose(Source(platform=platform, chat_type=chat_type))
+        cutoff = policy.cutoff(when.now)
+        if cutoff is None:
+            continue
+        rows = tx.all(
+            "due_for_reset",
+            platform=platform,
+            chat_type=chat_type,
+            cutoff=to_micros(cutoff),
+            now=to_micros(when.now),
+            limit=BATCH,
+        )
+        for no, id, profile, key, _ in rows:
+            routing.lock(tx, SessionKey.parse(key))
+            head = routing.fresh(tx, no)
+            reason = routing.reset_due(tx, head, policy=policy, when=when) if head.is_open else None
+            if reason is not None and routing.end(tx, head, reason=reason, when=when):
+                ended.append(Expired(profile, id, key, reason))
+    return ended
+
+
+def to_finalize(tx: Tx, *, limit: int = BATCH) -> list[ToFinalize]:
+    """Ended sessions that wait for their finalizers."""
+    rows = tx.all("due_for_finalizing", tries=TRIES, limit=limit)
+    return [
+        ToFinalize(no, id, profile, reason, tries, from_micros(ended_at))
+        for no, id, profile, reason, tries, ended_at in rows
+    ]
+
+
+def finalized(tx: Tx, ended: ToFinalize, *, when: Occasion) -> None:
+    """Note that what must follow this end has been done; a later end of the session has its own."""
+    at, ended_at = to_micros(when.now), to_micros(ended.ended_at)
+    tx.run("mark_finalized", no=ended.no, at=at, ended_at=ended_at)
+
+
+def finalizing_failed(tx: Tx, ended: ToFinalize, *, error: str, when: Occasion) -> None:
+    """Note a failed try; after the third it is given up, and the error stays to be seen."""
+    tx.run(
+        "mark_finalize_failed",
+        no=ended.no,
+        ended_at=to_micros(ended.ended_at),
+        error=sessions.column(error),
+        at=to_micros(when.now),
+        tries=TRIES,
+    )
+
+
+def empty_trash(tx: Tx, *, when: Occasion) -> list[str]:
+    """Purge what has been in the trash for too long; a few at a time."""
+    stuck = 0
+    while page := purge.expired_trash(tx, now=when.now, limit=stuck + FEW)[stuck:]:
+        done = [id for id in page if purge.purge_trash(tx, id, when=when)]
+        if done:
+            return done
+        stuck += len(page)  # they stay where they are; what is behind them goes
+    return []

@@ -1,0 +1,343 @@
+"""A turn: begun in one transaction, ended in one, fenced by its lease in between."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from sessionary.actions import blobs, log, refusals, routing, usage
+from sessionary.actions.deliver import DeliveryCame
+from sessionary.actions.log import Appended, SessionChanged
+from sessionary.clock import Occasion, to_micros
+from sessionary.errors import Conflict, NotFound
+from sessionary.model import document, transcript
+from sessionary.model.arrival import Arrival
+from sessionary.model.entry import Message, Role
+from sessionary.model.key import SessionKey
+from sessionary.model.part import Part, Text
+from sessionary.model.place import Channel, Source
+from sessionary.model.reset import ResetPolicy
+from sessionary.model.session import SessionHead
+from sessionary.model.turn import Lease, Turn, TurnState
+from sessionary.model.usage import Usage
+from sessionary.store import arrivals, deliveries, sessions, turns
+from sessionary.store.database import RaceLost, Tx
+
+MOST_ARRIVALS = 100
+STOPPED_RESPONDING = "the agent stopped responding"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who wants a lease, and for how long."""
+
+    holder: str
+    seconds: float
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A key, the session it is on, and what waits for it."""
+
+    key: SessionKey
+    head: SessionHead | None
+    arrivals: tuple[Arrival, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn that runs now: the lease, where it runs, what it was begun with."""
+
+    lease: Lease
+    route: routing.Route
+    prompts: tuple[Appended, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Something to deliver when a turn ends."""
+
+    channel: Channel
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a turn leaves behind, all of it or nothing."""
+
+    state: TurnState = TurnState.DONE
+    reason: str | None = None
+    messages: tuple[Message, ...] = ()
+    usage: tuple[Usage, ...] = ()
+    replies: tuple[Reply, ...] = field(default=())
+    files: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+def waiting(tx: Tx, key: SessionKey) -> Waiting:
+    """What waits for a key, which is held until the transaction ends."""
+    head = routing.locked(tx, key)
+    found = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
+    return Waiting(key, head, tuple(found))
+
+
+def begin(
+    tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, when: Occasion
+) -> Begun | None:
+    """Begin a turn with what waits for a key. None: nothing waits, or a turn is running."""
+    return begin_with(tx, waiting(tx, key), policy=policy, claim=claim, when=when)
+
+
+def begin_with(
+    tx: Tx, found: Waiting, *, policy: ResetPolicy, claim: Claim, when: Occasion
+) -> Begun | None:
+    """Begin a turn with these arrivals. None: there are none, or a turn is running."""
+    key = found.key
+    if not found.arrivals or (found.head is not None and found.head.running):
+        return None
+    last = found.arrivals[-1]
+    route = routing.onward(tx, key, found.head, last.source, policy=policy, when=when)
+    lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
+    prompts = []
+    for arrival in found.arrivals:
+        said = _as_said(arrival.message, arrival.source, key)
+        done = log.append(
+            tx, route.session_id, said, profile=key.profile, at=arrival.received_at, lease=lease
+        )
+        arrivals.take(tx, arrival, session_no=route.session_no, turn_id=lease.turn_id, seq=done.seq)
+        prompts.append(done)
+    return Begun(lease, route, tuple(prompts))
+
+
+def begin_in(
+    tx: Tx,
+    session_id: str,
+    said: Message | None,
+    *,
+    profile: str,
+    claim: Claim,
+    when: Occasion,
+    idem: str | None = None,
+    files: tuple[bytes, ...] = (),
+) -> Begun:
+    """Begin a turn in a session that is named, perhaps with a message."""
+    _refuse_repeat(tx, idem, said, profile=profile)
+    head = sessions.get(tx, session_id, profile=profile)
+    if head is None:
+        raise NotFound(f"There is no session {session_id}.")
+    if head.read_only:
+        raise refusals.read_only(session_id)
+    lease = take(tx, head.no, session_id, claim=claim, when=when)
+    prompts: tuple[Appended, ...] = ()
+    if said is not None:
+        for data in files:
+            blobs.hold(tx, data)
+        prompts = (
+            log.append(tx, session_id, said, profile=profile, at=when.now, idem=idem, lease=lease),
+        )
+    return Begun(lease, routing.Route(session_id, head.no), prompts)
+
+
+def begin_here(
+    tx: Tx,
+    key: SessionKey,
+    source: Source,
+    said: Message,
+    *,
+    policy: ResetPolicy,
+    claim: Claim,
+    when: Occasion,
+    idem: str | None = None,
+    files: tuple[bytes, ...] = (),
+) -> Begun:
+    """Begin a turn where a source's conversation is, with its message."""
+    _refuse_repeat(tx, idem, said, profile=key.profile)
+    route = routing.route(tx, key, source, policy=policy, when=when)
+    lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
+    told = transcript.among_several(said) if key.is_shared else said
+    for data in files:
+        blobs.hold(tx, data)
+    prompt = log.append(
+        tx, route.session_id, told, profile=key.profile, at=when.now, idem=idem, lease=lease
+    )
+    return Begun(lease, route, (prompt,))
+
+
+def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, when: Occasion) -> Lease:
+    """Take the lease of a session that no turn is running in."""
+    turn_id = when.new_id()
+    row = tx.one("take_session", no=session_no, turn_id=turn_id)
+    if row is None and interrupt_if_dead(tx, session_no, when=when):
+        row = tx.one("take_session", no=session_no, turn_id=turn_id)
+    if row is None:
+        head = sessions.get_by_no(tx, session_no)
+        if head.running:
+            raise refusals.running(session_id)
+        if not head.is_open:
+            raise refusals.ended(head)
+        raise RaceLost
+    epoch, last_seq = row
+    lease = Lease(turn_id, session_no, session_id, epoch, claim.holder)
+    until = when.now + timedelta(seconds=claim.seconds)
+    turns.insert(tx, lease, first_seq=last_seq + 1, agent=claim.agent, at=when.now, until=until)
+    return lease
+
+
+def append(
+    tx: Tx, lease: Lease, said: Message, *, profile: str, at: datetime, idem: str | None = None
+) -> Appended:
+    """Add a finished step; a stale lease gets `TurnLost`. What was streamed of it is settled now."""
+    done = log.append(tx, lease.session_id, said, profile=profile, at=at, idem=idem, lease=lease)
+    tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=None)
+    return done
+
+
+def step(
+    tx: Tx,
+    lease: Lease,
+    said: Message,
+    used: Usage | None,
+    *,
+    profile: str,
+    when: Occasion,
+    files: tuple[bytes, ...] = (),
+) -> Appended:
+    """Add a finished step, the bytes of its files, and what it used."""
+    for data in files:
+        blobs.hold(tx, data)
+    done = append(tx, lease, said, profile=profile, at=when.now)
+    if used is not None:
+        usage.record(tx, lease.session_no, used, profile=profile, when=when, turn_id=lease.turn_id)
+    return done
+
+
+def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
+    """Say that the turn is alive."""
+    until = to_micros(now + timedelta(seconds=seconds))
+    if not tx.run("renew_lease", id=lease.turn_id, holder=lease.holder, lease_until=until):
+        raise refusals.lost(lease)
+
+
+def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
+    """Keep what has been streamed so far of the step that is not finished."""
+    partial = document.encode(text)
+    if not tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=partial):
+        raise refusals.lost(lease)
+
+
+def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -> list[Appended]:
+    """Close a turn: its last entries, its usage, its deliveries and its state in one step."""
+    for data in ending.files:
+        blobs.hold(tx, data)
+    done = [
+        log.append(tx, lease.session_id, said, profile=profile, at=when.now, lease=lease)
+        for said in ending.messages
+    ]
+    for used in ending.usage:
+        usage.record(tx, lease.session_no, used, profile=profile, when=when, turn_id=lease.turn_id)
+    for reply in ending.replies:
+        deliveries.insert(
+            tx,
+            when.new_id(),
+            profile=profile,
+            channel=reply.channel,
+            parts=reply.parts,
+            at=when.now,
+            session_no=lease.session_no,
+            turn_id=lease.turn_id,
+        )
+        tx.after_commit(DeliveryCame(profile, str(reply.channel)))
+    if not turns.end(tx, lease.turn_id, state=ending.state, at=when.now, reason=ending.reason):
+        raise refusals.lost(lease)
+    if not done:  # an entry tells the feed by itself
+        tx.run("insert_feed", session_no=lease.session_no, seq=0, what="turn")
+    tx.after_commit(SessionChanged(profile, lease.session_id))
+    return done
+
+
+def give_up(
+    tx: Tx, lease: Lease, *, state: TurnState, reason: str, profile: str, when: Occasion
+) -> Turn | None:
+    """End a turn that failed, by its holder; what it had said stays. None when it was lost already."""
+    return interrupt(tx, lease.turn_id, profile=profile, when=when, reason=reason, state=state)
+
+
+def interrupt(
+    tx: Tx,
+    turn_id: str,
+    *,
+    profile: str,
+    when: Occasion,
+    reason: str,
+    state: TurnState = TurnState.INTERRUPTED,
+) -> Turn | None:
+    """End a turn that someone stopped or that died; what it had said stays. None when it was not running."""
+    found = turns.get(tx, turn_id, profile=profile)
+    if found is None:
+        raise NotFound(f"There is no turn {turn_id}.")
+    # The session before the turn, as everyone takes them; another may have ended it by now.
+    routing.fresh(tx, found[1])
+    turn, session_no = turns.get(tx, turn_id, profile=profile) or found
+    if turn.state is not TurnState.RUNNING:
+        return None
+    lease = Lease(turn_id, session_no, turn.session_id, turn.epoch, turn.holder)
+    if turn.partial:
+        said = Message(Role.ASSISTANT, (Text(turn.partial),), finish_reason="interrupted")
+        log.append(tx, turn.session_id, said, profile=profile, at=turn.began_at, lease=lease)
+    if not turns.end(tx, turn_id, state=state, at=when.now, reason=reason):
+        return None
+    tx.run("insert_feed", session_no=session_no, seq=0, what="turn")
+    tx.after_commit(SessionChanged(profile, turn.session_id))
+    ended = turns.get(tx, turn_id, profile=profile)
+    return None if ended is None else ended[0]
+
+
+def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, when: Occasion) -> Turn | None:
+    """Interrupt a turn whose lease ran out. None when it renewed it at the last moment, or has ended."""
+    head = routing.fresh(tx, session_no)
+    if tx.one("lock_dead_turn", id=turn_id, now=to_micros(when.now)) is None:
+        return None
+    return interrupt(tx, turn_id, profile=head.profile, when=when, reason=STOPPED_RESPONDING)
+
+
+def interrupt_if_dead(tx: Tx, session_no: int, *, when: Occasion) -> bool:
+    """Interrupt the turn that a session is stuck in, if its lease ran out; say whether it was so."""
+    turn_id = sessions.get_by_no(tx, session_no).running_turn
+    if turn_id is None:
+        return False
+    return interrupt_dead(tx, turn_id, session_no=session_no, when=when) is not None
+
+
+def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
+    """Ask the turn that runs in a session, in whatever process, to stop; say whether one runs."""
+    return bool(tx.run("ask_to_stop", session_no=session_no, reason=document.speakable(reason)))
+
+
+def stop_asked(tx: Tx, lease: Lease) -> str | None:
+    """Why someone wants this turn to stop, or None."""
+    row = tx.one("stop_asked", id=lease.turn_id, holder=lease.holder)
+    if row is None:
+        raise refusals.lost(lease)
+    return None if row[0] is None else str(row[0])
+
+
+def of_session(tx: Tx, session_no: int) -> Sequence[Turn]:
+    """A session's turns, oldest first."""
+    return turns.of_session(tx, session_no)
+
+
+def _refuse_repeat(tx: Tx, idem: str | None, said: Message | None, *, profile: str) -> None:
+    earlier = None if idem is None else log.find_repeat(tx, idem, profile=profile, said=said)
+    if earlier is not None:
+        raise Conflict(
+            f"That message is in session {earlier.session_id} already, as entry {earlier.seq}."
+        )
+
+
+def _as_said(message: Message, source: Source, key: SessionKey) -> Message:
+    """The arrival's message with who wrote it and its platform's id."""
+    said = replace(
+        message,
+        person=message.person or source.person,
+        platform_message_id=message.platform_message_id or source.platform_message_id,
+    )
+    return transcript.among_several(said) if key.is_shared else said

@@ -1,0 +1,55 @@
+"""Files that come before their message: kept for a while, and only for who brought them."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from sessionary.clock import Occasion, to_micros
+from sessionary.errors import BadInput
+from sessionary.model import document
+from sessionary.model.entry import Message
+from sessionary.model.part import Attachment
+from sessionary.store import blobs
+from sessionary.store.database import Tx
+
+KEPT = timedelta(days=7)
+_BATCH = 50
+
+
+def upload(tx: Tx, data: bytes, *, profile: str, when: Occasion) -> str:
+    """Keep bytes that a message is going to have; their name."""
+    if not data:
+        raise BadInput("The file is empty; nothing was kept.")
+    name = blobs.add(tx, data)
+    blobs.note_upload(tx, name, profile=profile, at=when.now)
+    return name
+
+
+def accept(tx: Tx, said: Message, files: Iterable[bytes], *, profile: str, when: Occasion) -> None:
+    """Keep the files that came with a message; refuse one that names files this profile has not."""
+    for data in files:
+        upload(tx, data, profile=profile, when=when)
+    check(tx, said, profile=profile)
+
+
+def check(tx: Tx, said: Message, *, profile: str) -> None:
+    """Refuse a file that this profile has not: what another one keeps looks like nothing."""
+    for part in said.parts:
+        if isinstance(part, Attachment) and not _is_own(tx, part.blob, profile=profile):
+            raise BadInput(
+                f"The bytes of attachment {part.blob[:64]!a} are not in the store; "
+                "nothing was written. Upload them first."
+            )
+
+
+def forget_old(tx: Tx, *, when: Occasion) -> int:
+    """Let go of what was brought in long ago; how many. What an entry refers to stays with it."""
+    old = tx.all("old_uploads", before=to_micros(when.now - KEPT), limit=_BATCH)
+    for profile, name in old:
+        tx.run("delete_upload", hash=name, profile=profile)
+        tx.run("delete_blob_if_unused", hash=name)
+    return len(old)
+
+
+def _is_own(tx: Tx, name: str, *, profile: str) -> bool:
+    known = document.speakable(name)
+    return tx.one("profile_has_blob", hash=known, profile=profile) is not None

@@ -1,0 +1,64 @@
+"""The ledger: one row per model call, counted once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sessionary.clock import Occasion
+from sessionary.errors import BadInput
+from sessionary.model import document
+from sessionary.model.usage import Usage, UsageTotal
+from sessionary.store import ledger, sessions
+from sessionary.store.database import Tx
+
+
+def record(
+    tx: Tx,
+    session_no: int,
+    used: Usage,
+    *,
+    profile: str,
+    when: Occasion,
+    turn_id: str | None = None,
+) -> bool:
+    """Count one call; a call id that was counted before changes nothing. Say whether it was new."""
+    named = used if used.call_id else replace(used, call_id=f"call/{when.new_id()}")
+    return ledger.insert(
+        tx, named, profile=profile, session_no=session_no, turn_id=turn_id, at=when.now
+    )
+
+
+def set_running_total(
+    tx: Tx, session_no: int, used: Usage, *, profile: str, when: Occasion
+) -> None:
+    """For callers that hold cumulative totals: what they say replaces what they said before."""
+    # The sum below must see every call that has been added to the head.
+    tx.one("lock_session_no", no=session_no)
+    # The session's id, not its number: a number means another session in another store.
+    session_id = sessions.get_by_no(tx, session_no).id
+    name = f"total/{session_id}/{used.model or ''}/{used.provider or ''}/{used.task or ''}"
+    name = document.speakable(name)
+    tx.run("delete_call", profile=profile, call_id=name)
+    ledger.insert(
+        tx,
+        replace(used, call_id=name),
+        profile=profile,
+        session_no=session_no,
+        turn_id=None,
+        at=when.now,
+    )
+    ledger.set_total(tx, session_no, ledger.total_of_session(tx, session_no))
+
+
+def report(
+    tx: Tx,
+    group: str,
+    *,
+    profile: str,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Sequence[UsageTotal]:
+    """Sums by day, model, provider, source, project or session."""
+    if group not in ledger.GROUPS:
+        raise BadInput(f"Usage is summed by {', '.join(ledger.GROUPS)}, not by {group!r}.")
+    return ledger.totals(tx, group, profile=profile, since=since, until=until)

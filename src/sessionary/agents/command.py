@@ -1,0 +1,271 @@
+"""An agent that is any program: one JSON line in, JSON lines out.
+
+The program gets one line on its standard input, and then the end of it:
+
+    {"sessionary": 1, "turn_id": …, "session": {"id", "title", "profile", "key", "model"},
+     "source": {…}, "system_prompt": …, "context": [{"role", "content", …}, …], "settings": {…}}
+
+It answers with lines on its standard output, each a JSON object with one of
+
+    {"delta": "text"} or {"delta": "text", "thinking": true}    shown as it comes
+    {"step": {"role": …, "parts": […]}}     a finished message; or with "content": "text"
+    {"reply": "text"}                       the last message; deltas alone are a reply too
+    {"usage": {"model": …, "input_tokens": …, …}}    one model call, for the step or reply after it,
+                                            or for the reply before it
+    {"error": "one line"} or {"error": "…", "retry_after": 30}       the turn failed
+
+Other lines are counted and reported. What the program writes to its standard error is shown, its
+last lines, when it fails.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sessionary import config
+from sessionary.agents.lines import Answers, request_line, too_much
+from sessionary.engine.ports import Event, TurnRequest
+from sessionary.errors import AgentFailed, BadInput
+
+_log = logging.getLogger(__name__)
+_CHUNK = 65_536
+_ERROR_LINES = 20
+_ERROR_LINE_BYTES = 500
+_ERROR_SECONDS = 0.5
+_LOOK_SECONDS = 0.1
+_BURIAL_SECONDS = 5.0
+
+# The variables that a program gets from the server's environment without being named in its settings: where things
+# are and how to speak to people. Everything else may be a secret of the server, such as a key or a database's address.
+_PASSED = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR"}
+    | {"TEMP", "TMP", "NO_COLOR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+    | {"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"}
+    # What programs on Windows do not start without.
+    | {"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE"}
+    | {"APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES"}
+)
+_PASSED_PREFIX = "LC_"
+
+T = TypeVar("T")
+
+
+def program_environment(
+    environ: Mapping[str, str],
+    *,
+    names: Collection[str] = (),
+    added: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """What a program gets of an environment: the harmless part, the variables that are named, and what is added."""
+    passed = {
+        name: value
+        for name, value in environ.items()
+        if name.upper() in _PASSED or name.startswith(_PASSED_PREFIX) or name in names
+    }
+    return passed | dict(added or {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOptions:
+    """Which program, where, and how much of it we bear."""
+
+    command: tuple[str, ...]
+    folder: str | None = None
+    # All of what the program gets; a secret of the server is not among it unless the settings name it.
+    environ: Mapping[str, str] = field(
+        default_factory=lambda: program_environment(config.environment()), repr=False
+    )
+    timeout_seconds: float = 600.0
+    kill_after_seconds: float = 1.0
+    most_bytes: int = 32 * 1024 * 1024
+    most_line_bytes: int = 8 * 1024 * 1024
+    most_rubbish_lines: int = 1000
+
+
+class CommandRunner:
+    """Runs the program once for each turn; it and its children are gone when the turn is over."""
+
+    def __init__(self, options: CommandOptions) -> None:
+        if not options.command:
+            raise BadInput("A command agent needs a program to run.")
+        self._options = options
+
+    def check(self) -> None:
+        """Refuse a program that cannot be started, without starting it."""
+        options = self._options
+        folder = options.folder or os.curdir
+        if not os.path.isdir(folder):
+            raise BadInput(f"The folder {folder} of the agent's program is not there.")
+        name = options.command[0]
+        # A name with a slash is looked for in the folder, as the system does when it starts it.
+        path = os.path.join(folder, name) if os.sep in name else name
+        search = options.environ.get("PATH")
+        if shutil.which(path, path=search) is None:
+            raise BadInput(
+                f"The program {name} cannot be started: it is not there, or may not be run."
+            )
+
+    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+        """Pass on what the program answers."""
+        options = self._options
+        answers = Answers(options.command[0], most_rubbish=options.most_rubbish_lines)
+        async with _Child(await _start(options), options) as child:
+            async with contextlib.aclosing(child.lines(request_line(request))) as lines:
+                async for line in lines:
+                    for event in answers.read(line):
+                        yield event
+            code = await child.ended()
+            if code != 0:
+                raise AgentFailed(
+                    f"The program {options.command[0]} ended with code {code}."
+                    f"{answers.rubbish_note()}{child.last_words()}"
+                )
+            for event in answers.end(child.last_words()):
+                yield event
+        if answers.rubbish:
+            _log.warning("%s:%s", options.command[0], answers.rubbish_note())
+
+    async def close(self) -> None:
+        """There is nothing to let go of: a program ends with its turn."""
+
+
+class _Child:
+    """A running program with both its outputs watched; leaving ends its whole process group."""
+
+    def __init__(self, process: Process, options: CommandOptions) -> None:
+        self._process = process
+        self._options = options
+        self._tail: deque[str] = deque(maxlen=_ERROR_LINES)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._deadline = asyncio.get_running_loop().time() + options.timeout_seconds
+
+    async def __aenter__(self) -> "_Child":
+        self._tasks = [
+            asyncio.create_task(self._keep_errors()),
+            asyncio.create_task(self._end_with_leader()),
+        ]
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        try:
+            if self._process.returncode is None:
+                _signal_group(self._process, kill=False)
+                await self._gone_within(self._options.kill_after_seconds)
+        finally:
+            _signal_group(self._process, kill=True)
+            await self._gone_within(_BURIAL_SECONDS)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Whoever left the group may hold our pipes for ever: we let go of them.
+            self._process._transport.close()  # type: ignore[attr-defined]
+
+    async def lines(self, request: bytes) -> AsyncGenerator[bytes]:
+        """What the program writes, line by line, as far as we bear it."""
+        assert self._process.stdout is not None
+        self._tasks.append(asyncio.create_task(self._tell(request)))
+        kept, total = b"", 0
+        while chunk := await self._in_time(self._process.stdout.read(_CHUNK)):
+            total += len(chunk)
+            *finished, kept = (kept + chunk).split(b"\n")
+            longest = max(map(len, (kept, *finished)))
+            if total > self._options.most_bytes or longest > self._options.most_line_bytes:
+                raise too_much(self._options.command[0], total)
+            for line in finished:
+                yield line
+        if kept:
+            yield kept
+
+    async def ended(self) -> int:
+        """The code with which the program ended."""
+        await self._in_time(self._gone())
+        # What it said last may still be in the pipe.
+        await asyncio.wait(self._tasks[:1], timeout=_ERROR_SECONDS)
+        return self._process.returncode or 0
+
+    def last_words(self) -> str:
+        """The end of the standard error, to stand behind a sentence."""
+        return f" It said: {' / '.join(self._tail)}" if self._tail else ""
+
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        # Around one wait, never around a `yield`: the time-out would hit whoever iterates.
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                return await work
+        except TimeoutError as error:
+            raise AgentFailed(
+                f"The program {self._options.command[0]} did not finish in "
+                f"{self._options.timeout_seconds:g} seconds and was stopped.{self.last_words()}"
+            ) from error
+
+    async def _gone(self) -> None:
+        # `wait` alone may wait for every holder of our pipes, not only for the program.
+        waiting = asyncio.create_task(self._process.wait())
+        try:
+            while self._process.returncode is None:
+                await asyncio.wait({waiting}, timeout=_LOOK_SECONDS)
+        finally:
+            waiting.cancel()
+
+    async def _tell(self, request: bytes) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        # A program may end without reading what it was told.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            stdin.write(request)
+            await stdin.drain()
+        stdin.close()
+
+    async def _keep_errors(self) -> None:
+        assert self._process.stderr is not None
+        kept = b""
+        while chunk := await self._process.stderr.read(_CHUNK):
+            *finished, kept = (kept[-_ERROR_LINE_BYTES:] + chunk).split(b"\n")
+            for line in filter(None, (each.strip() for each in finished)):
+                self._tail.append(line[:_ERROR_LINE_BYTES].decode(errors="replace"))
+        if kept.strip():
+            self._tail.append(kept.strip()[:_ERROR_LINE_BYTES].decode(errors="replace"))
+
+    async def _end_with_leader(self) -> None:
+        """A child that outlives the program would keep our pipes open for ever."""
+        await self._gone()
+        _signal_group(self._process, kill=True)
+
+    async def _gone_within(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._gone()
+
+
+async def _start(options: CommandOptions) -> Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *options.command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=options.folder,
+            env=dict(options.environ),
+            start_new_session=sys.platform != "win32",
+        )
+    except OSError as error:
+        raise AgentFailed(
+            f"The program {options.command[0]} cannot be started: {error.strerror or error}."
+        ) from error
+
+
+def _signal_group(process: Process, *, kill: bool) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)

@@ -1,0 +1,141 @@
+"""An agent that asks a model, of any provider, with tools.
+
+Nothing of the library that speaks to providers is loaded before the first turn.
+"""
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from sessionary.agents.model_options import ModelOptions
+from sessionary.clock import Clock, Ids, RandomIds, SystemClock
+from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.errors import AgentFailed, BadInput, RetryLater
+from sessionary.model.usage import Usage
+
+if TYPE_CHECKING:
+    from sessionary.agents.provider import Answer, Conversation, Provider
+    from sessionary.agents.tool_calls import Tools
+
+LIBRARY = "pydantic_ai"
+
+_LATER_SECONDS = 5.0
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+def require_library(agent: str) -> None:
+    """Refuse, in one line that says what to install, where the library is missing."""
+    if importlib.util.find_spec(LIBRARY) is None:
+        raise BadInput(
+            f"{agent} asks a model; install what it needs: pip install 'sessionary[agents]'."
+        )
+
+
+class ModelRunner:
+    """Asks the model until it has nothing more to ask of its tools."""
+
+    def __init__(
+        self,
+        options: ModelOptions,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._ids = ids or RandomIds()
+        self._sleep = sleep
+        self._loading = asyncio.Lock()
+        self._loaded: tuple[Provider, Tools] | None = None
+
+    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+        """Stream what the model says; each response and each tool's answer is a step."""
+        provider, tool_sets = await self._load()
+        async with tool_sets.opened() as tools:
+            conversation = await provider.conversation(request, tools.definitions)
+            for number in range(1, self._options.most_calls + 1):
+                answer: Answer | None = None
+                async with aclosing(self._answered(conversation)) as answered:
+                    async for event in answered:
+                        if isinstance(event, Delta):
+                            yield event
+                        else:
+                            answer = event
+                assert answer is not None
+                call_id = f"{answer.response_id}:{request.turn_id}:{number}"
+                yield Step(answer.message, self._usage(answer, call_id, task=None))
+                if not answer.calls:
+                    return
+                async with aclosing(tools.steps(answer, conversation)) as steps:
+                    async for step in steps:
+                        yield step
+        raise AgentFailed(
+            f"The model asked for tools {self._options.most_calls} times and was stopped."
+        )
+
+    async def ask(self, system_prompt: str, text: str, *, task: str) -> tuple[str, Usage]:
+        """One question and its answer, outside any turn; what it was for is written down."""
+        provider, _ = await self._load()
+        conversation = await provider.question(system_prompt, text)
+        async with aclosing(self._answered(conversation)) as answered:
+            async for event in answered:
+                if not isinstance(event, Delta):
+                    call_id = f"{event.response_id}:{self._ids.new(self._clock.now())}"
+                    return event.message.text, self._usage(event, call_id, task=task)
+        raise AgentFailed("The model said nothing.")
+
+    async def close(self) -> None:
+        """Close connections, end the tools' programs."""
+        if self._loaded is not None:
+            for each in self._loaded:
+                await each.close()
+
+    async def _load(self) -> "tuple[Provider, Tools]":
+        async with self._loading:
+            if self._loaded is None:
+                require_library(self._options.model)
+                # Seconds of importing: in a thread, so that leases are renewed meanwhile.
+                self._loaded = await asyncio.to_thread(_loaded, self._options)
+        return self._loaded
+
+    async def _answered(self, conversation: "Conversation") -> "AsyncGenerator[Delta | Answer]":
+        """The next response; asked again while nothing of it was shown and the failure may pass."""
+        waits = self._waits()
+        while True:
+            shown = False
+            try:
+                async with aclosing(conversation.ask()) as asked:
+                    async for event in asked:
+                        shown = shown or isinstance(event, Delta)
+                        yield event
+                return
+            except RetryLater as error:
+                if shown:
+                    raise AgentFailed(f"The answer broke off. {error}") from error
+                backoff = next(waits, None)
+                if backoff is None or error.after > self._options.longest_wait_seconds:
+                    raise RetryLater(str(error), error.after or _LATER_SECONDS) from error
+                await self._sleep(max(backoff, error.after))
+
+    def _waits(self) -> Iterator[float]:
+        """How long to wait before each further attempt."""
+        for attempt in range(self._options.attempts - 1):
+            yield min(
+                self._options.first_wait_seconds * 2**attempt, self._options.longest_wait_seconds
+            )
+
+    def _usage(self, answer: "Answer", call_id: str, *, task: str | None) -> Usage:
+        return answer.usage(
+            call_id=call_id, at=self._clock.now(), base_url=self._options.base_url, task=task
+        )
+
+
+def _loaded(options: ModelOptions) -> "tuple[Provider, Tools]":
+    from sessionary.agents.provider import Provider
+    from sessionary.agents.tool_calls import Tools
+
+    return Provider(options), Tools(options)

@@ -1,0 +1,172 @@
+"""An agent that is a function of yours: `module:function`, sync or async, returning or yielding."""
+
+import asyncio
+import contextlib
+import importlib
+import inspect
+import sys
+import threading
+import traceback
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.errors import AgentFailed, BadInput
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Text
+
+_END = object()
+
+
+class PythonRunner:
+    """Calls a function with the TurnRequest.
+
+    It returns a text or a Message, or yields texts, Messages, Deltas and Steps; texts that were
+    yielded since the last step become the next one. What is not asynchronous runs in a thread of
+    its own, which cancelling lets run out: it is stopped at its next `yield`.
+    """
+
+    def __init__(self, entry_point: str, *, folder: Path | None = None) -> None:
+        self._function = load(entry_point, folder=folder)
+        self._name = entry_point
+
+    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+        """Pass on what the function gives."""
+        said: list[str] = []
+        silent = True
+        async with contextlib.aclosing(self._items(request)) as items:
+            async for item in items:
+                for event in _events(item, said, self._name):
+                    silent = silent and not isinstance(event, Step)
+                    yield event
+        if said:
+            yield Step(Message(Role.ASSISTANT, (Text("".join(said)),), finish_reason="stop"))
+        elif silent:
+            raise AgentFailed(f"The agent {self._name} ended without saying anything.")
+
+    async def close(self) -> None:
+        """There is nothing to let go of; threads end by themselves."""
+
+    async def _items(self, request: TurnRequest) -> AsyncGenerator[Any]:
+        function = self._function
+        if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
+            given = function(request)
+        else:
+            given = _in_thread(lambda: function(request))
+        if inspect.isawaitable(given):
+            given = await given
+        if not isinstance(given, AsyncGenerator):
+            yield given
+            return
+        async with contextlib.aclosing(given):
+            async for item in given:
+                yield item
+
+
+def load(entry_point: str, *, folder: Path | None = None) -> Callable[[TurnRequest], Any]:
+    """The function that `module:function` names; `folder` is where sessionary.toml is.
+
+    A module that is in the folder comes before an installed one of the same name.
+    """
+    module_name, _, path = entry_point.partition(":")
+    if not module_name or not path:
+        raise BadInput(f"An entry point is written module:function, not {entry_point!r}.")
+    if folder is not None and str(folder) not in sys.path:
+        first = folder / module_name.partition(".")[0]
+        if first.is_dir() or first.with_suffix(".py").is_file():
+            sys.path.insert(0, str(folder))
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # whatever the module does when it is loaded
+        raise BadInput(
+            f"The agent {entry_point} cannot be loaded: {_failure(error)}. "
+            "--debug shows the traceback."
+        ) from error
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if not callable(found):
+        raise BadInput(f"The module {module_name} has no function {path!r}.")
+    function: Callable[[TurnRequest], Any] = found
+    return function
+
+
+def _failure(error: Exception) -> str:
+    """What went wrong while a module was loaded, and in which of its lines."""
+    words = str(error).strip().splitlines()
+    what = f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if "importlib" not in each.filename and each.name == "<module>"]
+    return f"{what} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else what
+
+
+def _events(item: Any, said: list[str], name: str) -> Iterator[Event]:
+    """What one item means; texts are gathered in `said` until a step comes."""
+    match item:
+        case None:
+            return
+        case str():
+            said.append(item)
+            yield Delta(item)
+        case Delta():
+            if not item.thinking:
+                said.append(item.text)
+            yield item
+        case Step():
+            said.clear()
+            yield item
+        case Message():
+            said.clear()
+            yield Step(item)
+        case _:
+            kind = type(item).__name__
+            raise AgentFailed(f"The agent {name} gave a {kind}; a text or a Step was expected.")
+
+
+async def _in_thread(call: Callable[[], Any]) -> AsyncGenerator[Any]:
+    """What a call returns, or yields one by one, out of a thread that no exit waits for."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
+    taken = threading.Semaphore(0)
+    left = threading.Event()
+
+    def give(item: Any, error: BaseException | None = None) -> None:
+        # A loop that is closed has nobody left who waits.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(arrived.put_nowait, (item, error))
+
+    def work() -> None:
+        try:
+            _give_all(call(), give, lambda: taken.acquire() and not left.is_set())
+        except BaseException as error:
+            # Raised again in the loop; a thread has nobody to tell.
+            give(_END, error)
+            return
+        give(_END)
+
+    threading.Thread(target=work, name="sessionary-agent", daemon=True).start()
+    try:
+        while True:
+            item, error = await arrived.get()
+            if error is not None:
+                raise error
+            if item is _END:
+                return
+            yield item
+            taken.release()
+    finally:
+        left.set()
+        taken.release()
+
+
+def _give_all(given: Any, give: Callable[[Any], None], may_go_on: Callable[[], bool]) -> None:
+    if not isinstance(given, Iterator):
+        give(given)
+        return
+    for item in given:
+        give(item)
+        if not may_go_on():
+            close = getattr(given, "close", None)
+            if close is not None:
+                close()
+            return

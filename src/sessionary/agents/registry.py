@@ -1,0 +1,92 @@
+"""From what a configuration says of an agent to the runner that takes its turns."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sessionary.agents.command import CommandOptions, CommandRunner, program_environment
+from sessionary.agents.echo import EchoRunner
+from sessionary.agents.model import ModelRunner, require_library
+from sessionary.agents.model_options import model_options
+from sessionary.agents.python import PythonRunner
+from sessionary.agents.script import DEFAULT_PACE_SECONDS, ScriptRunner
+from sessionary.agents.settings import DEMO, AgentSettings, Options
+from sessionary.agents.summarize import ExtractiveSummarizer, ModelSummarizer
+from sessionary.agents.titles import Titler
+from sessionary.engine.ports import Runner, Summarizer
+from sessionary.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A named agent, ready for turns: who answers, who summarizes, who finds titles."""
+
+    name: str
+    prompt: str | None
+    runner: Runner
+    summarizer: Summarizer
+    titler: Titler
+
+    async def close(self) -> None:
+        """Let go of connections and processes."""
+        await self.runner.close()
+
+
+def build(settings: AgentSettings, *, environ: Mapping[str, str]) -> Agent:
+    """The agent that the settings describe; `environ` is where its secrets are looked up."""
+    make = _KINDS.get(settings.kind)
+    where = f"agent {settings.name!r}"
+    if make is None:
+        raise BadInput(f"{where}: there is no kind {settings.kind!r}; use {_kinds()}.")
+    options = Options(settings.options, where, environ, folder=settings.folder)
+    runner = make(options)
+    options.refuse_unknown()
+    model = runner if isinstance(runner, ModelRunner) else None
+    return Agent(
+        settings.name,
+        settings.prompt,
+        runner,
+        ExtractiveSummarizer() if model is None else ModelSummarizer(model),
+        Titler(model),
+    )
+
+
+def _kinds() -> str:
+    *most, last = sorted(_KINDS)
+    return f"{', '.join(most)} or {last}"
+
+
+def _script(options: Options) -> Runner:
+    return ScriptRunner(pace=options.number("pace_seconds", DEFAULT_PACE_SECONDS))
+
+
+def _model(options: Options) -> Runner:
+    read = model_options(options)
+    require_library(f"The agent for {read.model}")
+    return ModelRunner(read)
+
+
+def _command(options: Options) -> Runner:
+    added = {name: str(value) for name, value in options.mapping("env").items()}
+    environ = program_environment(options.environ, names=options.texts("pass_env"), added=added)
+    return CommandRunner(
+        CommandOptions(
+            command=options.texts("command"),
+            folder=options.text("folder"),
+            environ=environ,
+            timeout_seconds=options.number("timeout_seconds", 600.0, least=0.001),
+            most_bytes=int(options.number("most_bytes", 32 * 1024 * 1024, least=1)),
+        )
+    )
+
+
+def _python(options: Options) -> Runner:
+    return PythonRunner(options.required("function"), folder=options.folder)
+
+
+_KINDS: dict[str, Callable[[Options], Runner]] = {
+    "echo": lambda _: EchoRunner(),
+    DEMO: _script,
+    "model": _model,
+    "command": _command,
+    "python": _python,
+}

@@ -1,0 +1,229 @@
+"""A store that looks lived in: a few hundred sessions of several platforms, the same each time."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sessionary import prices
+from sessionary.actions import projects, routing, say, sessions
+from sessionary.app.demo_scenes import (
+    JOBS,
+    MODELS,
+    PEOPLE,
+    PLACES,
+    PROJECTS,
+    SUBJECTS,
+    THINGS,
+    Subject,
+)
+from sessionary.app.demo_show import Show
+from sessionary.app.house import House
+from sessionary.clock import Ids, Occasion, encode_id, to_micros
+from sessionary.errors import Conflict
+from sessionary.model.entry import Message, message
+from sessionary.model.key import SessionKey
+from sessionary.model.place import Source
+from sessionary.model.session import Kind, Opening
+from sessionary.model.usage import Usage
+from sessionary.store.database import Tx
+
+SESSIONS = 320
+SEED = 20_261_115
+# The same prices each time: those of the day the demo was written.
+PRICES_AT = datetime(2026, 11, 15, tzinfo=UTC)
+_DAYS = 120
+_LONG = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """How much the demo has written."""
+
+    sessions: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    """One session before it is written."""
+
+    opening: Opening
+    said: tuple[say.Saying, ...]
+    key: SessionKey | None
+    project: str | None
+    pinned: bool
+
+
+class _SeededIds:
+    """Ids that are the same for the same seed."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def new(self, at: datetime) -> str:
+        return encode_id(to_micros(at) // 1000, self._chance.getrandbits(80))
+
+
+def fill(house: House, *, count: int = SESSIONS, seed: int = SEED) -> Filled:
+    """Fill an empty store; one that holds sessions is left as it is."""
+    if house.sessions(limit=1).items:
+        raise Conflict(
+            "This store holds sessions; the demo writes only into an empty one, and nothing was "
+            "changed. Name another place: sessionary --home DIR demo"
+        )
+    chance = random.Random(seed)
+    ids: Ids = _SeededIds(random.Random(seed))
+    now = house.machine.clock.now()
+    began = Occasion(now - timedelta(days=_DAYS), ids)
+    for name, colour in PROJECTS:
+        house.store.write(
+            projects.add, name, profile=house.profile, when=began, colour=colour
+        ).result()
+    messages = 0
+    taken: Counter[str] = Counter()
+    for place in range(count):
+        story = _titled(_story(house, chance, place, count=count, now=now), taken)
+        house.store.write(_write, story, ids=ids).result()
+        messages += len(story.said)
+    chat = Source("telegram", "204518", chat_name="Mei", chat_type="dm", user_id="204518", user_name="Mei")  # fmt: skip
+
+    def act(tx: Tx) -> Filled:
+        show = Show(tx, profile=house.profile, ids=ids, now=now)
+        return Filled(count + show.write(house.key(chat), chat), messages + show.messages)
+
+    return house.store.write(act).result()
+
+
+def _titled(story: _Story, taken: Counter[str]) -> _Story:
+    """A title is given once; whoever comes later is numbered."""
+    title = story.opening.title or ""
+    taken[title] += 1
+    if taken[title] == 1:
+        return story
+    return replace(story, opening=replace(story.opening, title=f"{title} #{taken[title]}"))
+
+
+def _write(tx: Tx, story: _Story, *, ids: Ids) -> None:
+    profile = story.opening.profile
+    first = story.said[0].at
+    assert first is not None
+    when = Occasion(first, ids)
+    id = sessions.open_session(tx, story.opening, when=when)
+    last = 0
+    for each in story.said:
+        assert each.at is not None
+        last = say.say_in(tx, id, each, profile=profile, when=Occasion(each.at, ids)).seq
+    if story.project is not None:
+        projects.move(tx, id, story.project, profile=profile)
+    if story.pinned:
+        sessions.pin(tx, id, profile=profile, pinned=True)
+    if story.key is not None:
+        head = sessions.locked(tx, id, profile=profile)
+        routing.bind(tx, story.key, head.no, when=when)
+    sessions.mark_read(tx, id, last, profile=profile)
+
+
+def _story(house: House, chance: random.Random, place: int, *, count: int, now: datetime) -> _Story:
+    # Newer days hold more: half of all sessions are of the last three weeks.
+    age = _DAYS * (1 - (place + 1) / count) ** 2.2
+    at = now - timedelta(days=age, minutes=chance.randrange(5, 300))
+    if place % 13 == 5:
+        return _job(house, chance, at)
+    subject = SUBJECTS[chance.randrange(len(SUBJECTS))]
+    thing, person = chance.choice(THINGS), chance.choice(PEOPLE)
+    platform, kind, _ = chance.choices(PLACES, [each[2] for each in PLACES])[0]
+    source = _source(platform, kind, person, chance)
+    words = {"thing": thing, "Thing": thing[0].upper() + thing[1:], "person": person}
+    opening = Opening(
+        house.profile, source, title=_filled(subject.title, words), model=chance.choice(MODELS)
+    )
+    rounds = _LONG if place == count // 3 else chance.randrange(1, len(subject.asks) + 1)
+    said = tuple(_conversation(chance, subject, words, at, rounds=rounds, model=opening.model))
+    is_bound = count - place < 24 and platform not in ("web", "terminal", "api")
+    return _Story(
+        opening,
+        said,
+        house.key(source) if is_bound else None,
+        chance.choice(PROJECTS)[0] if chance.random() < 0.25 else None,
+        place in (count - 3, count - 40),
+    )
+
+
+def _job(house: House, chance: random.Random, at: datetime) -> _Story:
+    title, prompt, answer = chance.choice(JOBS)
+    opening = Opening(house.profile, Source("schedule"), kind=Kind.JOB, title=title)
+    said = (
+        say.Saying(message("user", prompt), at=at),
+        say.Saying(message("assistant", answer), at=at + timedelta(seconds=9)),
+    )
+    return _Story(opening, said, None, None, pinned=False)
+
+
+def _source(platform: str, kind: str, person: str, chance: random.Random) -> Source:
+    if platform in ("terminal", "web", "api"):
+        return Source(platform, user_id=person.lower(), user_name=person)
+    number = str(chance.randrange(10**8, 10**9))
+    name = f"#{chance.choice(('ops', 'web', 'general'))}" if kind != "dm" else person
+    return Source(
+        platform, number, chat_name=name, chat_type=kind, user_id=number[::-1], user_name=person
+    )
+
+
+def _conversation(
+    chance: random.Random,
+    subject: Subject,
+    words: dict[str, str],
+    at: datetime,
+    *,
+    rounds: int,
+    model: str | None,
+) -> Iterator[say.Saying]:
+    for place in range(rounds):
+        ask = subject.asks[place % len(subject.asks)]
+        answer = subject.answers[place % len(subject.answers)]
+        yield say.Saying(message("user", _filled(ask, words)), at=at)
+        for step, seconds in _steps(chance, subject, words, model, place):
+            at += timedelta(seconds=seconds)
+            yield say.Saying(step, at=at)
+        at += timedelta(seconds=chance.randrange(4, 40))
+        used = _used(chance, model, place)
+        yield say.Saying(message("assistant", _filled(answer, words), model=model), at, usage=used)
+        at += timedelta(minutes=chance.choice((1, 2, 4, 9, 75)))
+
+
+def _steps(
+    chance: random.Random, subject: Subject, words: dict[str, str], model: str | None, place: int
+) -> Iterator[tuple[Message, int]]:
+    for number, (tool, arguments, output, fails) in enumerate(subject.tools):
+        id = f"call-{place}-{number}"
+        thought = {"type": "reasoning", "text": _filled("What does {thing} say about this?", words)}
+        given = {name: _filled(value, words) for name, value in arguments.items()}
+        call = {"type": "tool_call", "id": id, "name": tool, "arguments": given}
+        parts: list[Any] = [call] if number else [thought, call]
+        yield message("assistant", parts, model=model), chance.randrange(2, 9)
+        result = {"type": "tool_result", "call_id": id, "name": tool, "content": output}
+        yield (
+            message("tool", [result | ({"is_error": True} if fails else {})]),
+            chance.randrange(1, 6),
+        )
+
+
+def _used(chance: random.Random, model: str | None, place: int) -> Usage:
+    read, written = 900 + 700 * place + chance.randrange(800), chance.randrange(80, 700)
+    cached = read // 2
+    used = Usage(
+        model=model,
+        input_tokens=read - cached,
+        output_tokens=written,
+        cache_read_tokens=cached,
+    )
+    return prices.priced(used, at=PRICES_AT)
+
+
+def _filled(text: str, words: dict[str, str]) -> str:
+    for name, value in words.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text

@@ -1,0 +1,159 @@
+"""From a configuration to an engine that runs on an open house."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sessionary import config
+from sessionary.actions import schedule
+from sessionary.agents import prompt, registry
+from sessionary.agents.settings import AgentSettings
+from sessionary.app.house import House
+from sessionary.config import engine as engine_config
+from sessionary.config.engine import EngineSettings
+from sessionary.engine.engine import Engine
+from sessionary.engine.parts import Parts
+from sessionary.engine.ports import Adapter
+from sessionary.engine.settings import Budget, Door, Settings, Strangers, WhileRunning
+from sessionary.errors import BadInput
+from sessionary.model.place import Source
+from sessionary.model.schedule import Run
+from sessionary.model.usage import Usage
+
+if TYPE_CHECKING:
+    from sessionary.telemetry.watching import Watch
+
+
+class Agents:
+    """The agents of a configuration, made when they are first asked for."""
+
+    def __init__(
+        self, settings: EngineSettings, *, folder: Path | None = None, default: str | None = None
+    ) -> None:
+        """`folder` is where sessionary.toml is: modules of Python agents are looked for there too."""
+        self._settings = settings
+        self._folder = folder
+        self._default = default
+        self._made: dict[str, registry.Agent] = {}
+        if default is not None:
+            self.get(default)
+
+    def choose(self, source: Source, name: str | None) -> registry.Agent:
+        """The agent for a source: the named one, the platform's, the default, or the demo."""
+        platform = self._settings.agent_by_platform.get(source.platform)
+        chosen = name or self._default or platform or self._settings.agent
+        return self.get(chosen)
+
+    def get(self, name: str | None) -> registry.Agent:
+        """An agent by its name; None means the demo that is always there."""
+        made = self._made.get(name or "")
+        if made is None:
+            made = registry.build(self._described(name), environ=config.environment())
+            self._made[name or ""] = made
+        return made
+
+    async def close(self) -> None:
+        """Let go of what the agents hold."""
+        for each in self._made.values():
+            await each.close()
+
+    def _described(self, name: str | None) -> AgentSettings:
+        if name is None:
+            return AgentSettings()
+        table = self._settings.agents.get(name)
+        if table is None:
+            known = ", ".join(sorted(self._settings.agents)) or "none"
+            raise BadInput(f"There is no agent {name!r}. Configured: {known}.")
+        return AgentSettings(table.name, table.kind, table.prompt, table.options, self._folder)
+
+
+def build_engine(
+    house: House,
+    *,
+    adapters: Mapping[str, Adapter] | None = None,
+    agents: Agents | None = None,
+    watch: "Watch | None" = None,
+) -> Engine:
+    """The engine of a house, with the channels that stand in this process; watched, if wanted."""
+    settings = engine_config.read(house.config)
+    chosen = agents or Agents(settings, folder=house.config.home)
+    channels = dict(adapters or {})
+    if watch is not None:
+        channels = {name: watch.adapter(each) for name, each in channels.items()}
+    parts = Parts(
+        store=house.store if watch is None else watch.store(house.store),
+        clock=house.machine.clock,
+        ids=house.machine.ids,
+        holder=house.holder,
+        agent_for=chosen.choose if watch is None else watch.agents(chosen.choose),
+        system_prompt=prompt.assemble,
+        priced=partial(_priced, house),
+        adapters=channels,
+        # Also what another process delivers: whoever ends a turn puts its reply into the outbox.
+        deliverable=frozenset({*channels, *settings.channels}),
+        policies=house.policies,
+        isolation=house.isolation,
+        settings=engine_settings(settings),
+        profile=house.profile,
+        redact_people=house.config.redact_people,
+    )
+    return Engine(parts)
+
+
+def engine_settings(given: EngineSettings) -> Settings:
+    """The configuration in the engine's own words."""
+    return Settings(
+        lease_seconds=given.lease_seconds,
+        poll_seconds=given.poll_seconds,
+        sweep_seconds=given.sweep_seconds,
+        turn_seconds=given.turn_seconds,
+        longest_output=given.longest_output,
+        most_turns=given.most_turns,
+        send_attempts=given.send_attempts,
+        send_seconds=given.send_seconds,
+        longest_backoff=given.longest_backoff_seconds,
+        while_running=WhileRunning(given.while_running),
+        compact_at_tokens=given.compact_at_tokens,
+        finalizer=given.finalizer,
+        doors={
+            name: Door(door.everyone, frozenset(door.allow), Strangers(door.strangers))
+            for name, door in given.doors.items()
+        },
+        budgets={
+            name: Budget(
+                budget.per,
+                budget.tokens,
+                budget.microusd,
+                budget.reserve_tokens,
+                budget.reserve_microusd,
+            )
+            for name, budget in given.budgets.items()
+        },
+    )
+
+
+def _priced(house: House, used: Usage) -> Usage:
+    # Loaded with the first usage: the table and its library would add 50 ms of CPU to every start.
+    from sessionary import prices
+
+    return prices.priced(used, at=house.machine.clock.now())
+
+
+async def run_schedule(house: House, name: str) -> Run:
+    """Run a schedule once, now, in this process; how it went."""
+    agents = Agents(engine_config.read(house.config), folder=house.config.home)
+    engine = build_engine(house, agents=agents)
+    parts = engine.parts
+    due = await parts.store.write(
+        schedule.run_now,
+        name,
+        profile=house.profile,
+        holder=parts.holder,
+        seconds=parts.settings.lease_seconds,
+        when=parts.occasion(),
+    )
+    await engine.scheduler.run_one(due)
+    await agents.close()
+    latest = await parts.store.read(schedule.runs, name, profile=house.profile, limit=1)
+    return latest[0]

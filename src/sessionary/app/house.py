@@ -1,0 +1,259 @@
+"""A house: a store that is open, with its configuration and its clock."""
+
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from sessionary import config as configuration
+from sessionary.actions import listing, resolve
+from sessionary.clock import (
+    Clock,
+    Ids,
+    Occasion,
+    RandomIds,
+    ShiftedClock,
+    SystemClock,
+    from_micros,
+)
+from sessionary.config import Config
+from sessionary.config.reset import ResetSettings
+from sessionary.errors import BadInput
+from sessionary.model.key import Isolation, SessionKey, key_for, validate_profile
+from sessionary.model.place import Source
+from sessionary.model.reset import Policies, ResetMode, ResetPolicy
+from sessionary.model.session import Kind, SessionHead, Shelf
+from sessionary.model.usage import Usage, UsageTotal
+from sessionary.store.database import Store, Tx
+from sessionary.store.opening import open_store, sqlite_path
+from sessionary.store.pending import Pending, running_loop
+
+if TYPE_CHECKING:
+    from sessionary.actions.projects import Project
+    from sessionary.actions.search import Found
+    from sessionary.app.session import Session
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+LEAST_SHIFT = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a house takes from the machine it stands on."""
+
+    clock: Clock
+    ids: Ids
+
+    @classmethod
+    def real(cls) -> Self:
+        """The machine's own clock and chance."""
+        return cls(SystemClock(), RandomIds())
+
+
+class House:
+    """Blocking under `with`, awaitable under `async with`: the same calls, one implementation."""
+
+    def __init__(self, store: Store, config: Config, machine: Machine) -> None:
+        self.store = store
+        self.config = config
+        self.profile = validate_profile(config.profile)
+        self.policies = _policies(config)
+        self.isolation = Isolation(
+            config.isolate_people_in_groups, config.isolate_people_in_threads
+        )
+        self.holder = f"{os.uname().nodename}/{os.getpid()}"
+        self.machine = machine
+        self._blocking = True
+
+    def session(self, source: Source) -> "Session":
+        """The conversation a source belongs to. It exists from its first message on."""
+        if not isinstance(source, Source):
+            raise BadInput(
+                f"A session is found by a sessionary.Source, not by {source!r}; `find` takes a name."
+            )
+        return self._session(key=self.key(source), source=source)
+
+    def find(self, ref: str) -> "Session":
+        """The session a person means: by id, by the beginning of an id, by title."""
+        found = self.reading(resolve.resolve, ref, profile=self.profile)
+        return self.answer(found.map(lambda head: self._session(id=head.id, source=head.source)))
+
+    def new_session(
+        self, source: Source | None = None, *, title: str | None = None, kind: Kind = Kind.CHAT
+    ) -> "Session":
+        """A session that its first message opens, and that no key leads to."""
+        return self._session(source=source or Source(platform="api"), title=title, kind=kind)
+
+    def sessions(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        shelf: Shelf = Shelf.CHATS,
+        **filters: Any,
+    ) -> listing.Page:
+        """A page of session heads, newest activity first; `filters` are those of `Filters`."""
+        if shelf not in set(Shelf):
+            raise BadInput(f"There is no shelf {shelf!r}: use one of {', '.join(Shelf)}.")
+        wanted = listing.Filters(shelf=Shelf(shelf), **filters)
+        return self.answer(
+            self.reading(listing.listing, wanted, profile=self.profile, limit=limit, cursor=cursor)
+        )
+
+    def head(self, ref: str) -> SessionHead:
+        """The head of the session a person means."""
+        return self.answer(self.reading(resolve.resolve, ref, profile=self.profile))
+
+    def usage(
+        self, by: str = "day", *, since: datetime | None = None, until: datetime | None = None
+    ) -> list[UsageTotal]:
+        """Tokens and cost by day, model, provider, source, project or session."""
+        found = self.reading(
+            _late("usage").report, by, profile=self.profile, since=since, until=until
+        )
+        return self.answer(found.map(list))
+
+    def search(self, text: str, **wish: Any) -> "Found":
+        """Find what was said, by whatever a person types; `wish` are the fields of `Wish`."""
+        now = self.machine.clock.now()
+        search = _late("search")
+        found: Pending[Found] = self.store.search(
+            search.search, text, profile=self.profile, wish=search.Wish(**wish), now=now
+        )
+        return self.answer(found)
+
+    def projects(self) -> "list[Project]":
+        """The projects of this profile."""
+        return self.answer(self.reading(_late("projects").listing, profile=self.profile))
+
+    def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:
+        """A call with its cost as far as it is known. The first one loads the table of prices."""
+        if used is None or used.model is None or used.cost_microusd is not None:
+            return used
+        prices = importlib.import_module("sessionary.prices")
+        return cast(Usage, prices.priced(used, at=at or self.machine.clock.now()))
+
+    def key(self, source: Source) -> SessionKey:
+        """Which conversation a source belongs to."""
+        return key_for(source, profile=self.profile, isolation=self.isolation)
+
+    def occasion(self) -> Occasion:
+        """Now, and where fresh ids come from."""
+        return Occasion(self.machine.clock.now(), self.machine.ids)
+
+    def reading(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
+        """Run an action that only reads."""
+        return self.store.read(action, *args, **kwargs)
+
+    def writing(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Pending[T]:
+        """Run an action in a transaction."""
+        return self.store.write(action, *args, **kwargs)
+
+    def answer(self, pending: Pending[T]) -> T:
+        """The answer itself in a blocking house; in an awaitable one, what to await for it."""
+        return pending.result() if self._blocking else cast(T, pending)
+
+    def _session(self, **facts: Any) -> "Session":
+        made: Session = importlib.import_module("sessionary.app.session").Session(self, **facts)
+        return made
+
+    def close(self) -> None:
+        """Finish what was begun and let go of the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Any:
+        try:
+            running_loop(committed="no")
+        except BadInput:
+            self.close()
+            raise
+        self._blocking = False
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_house(
+    database: str | os.PathLike[str] | None = None,
+    *,
+    home: str | None = None,
+    profile: str | None = None,
+    create: bool = True,
+    machine: Machine | None = None,
+) -> House:
+    """Open the store at a path or URL, by default the one at home, with the configuration there."""
+    given = None if database is None else os.fspath(database)
+    config = configuration.load(home=home, database=given, profile=profile)
+    here = machine or Machine.real()
+    path = sqlite_path(config.database)
+    if create and given is None and path is not None and Path(path).parent == config.home:
+        config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = open_store(config.database, create=create, clock=here.clock, ids=here.ids)
+    if machine is None:
+        here = Machine(_agreed(here.clock, store), here.ids)
+    return House(store, config, here)
+
+
+def _agreed(clock: Clock, store: Store) -> Clock:
+    """The clock by which all machines on one server agree when a lease is over: the server's.
+
+    A machine that is only a little off keeps its own.
+    """
+    before = clock.now()
+    row = store.read(lambda tx: tx.one("server_time")).result()
+    if row is None or row[0] is None:
+        return clock
+    after = clock.now()
+    shift = from_micros(row[0]) - (before + (after - before) / 2)
+    return clock if abs(shift) < LEAST_SHIFT else ShiftedClock(clock, shift)
+
+
+def _late(name: str) -> Any:
+    """Actions that are loaded when they are first wanted: a list of sessions does not wait."""
+    return importlib.import_module(f"sessionary.actions.{name}")
+
+
+def _policies(config: Config) -> Policies:
+    def made(settings: ResetSettings) -> ResetPolicy:
+        return ResetPolicy(
+            mode=ResetMode(settings.mode),
+            idle=settings.idle,
+            daily_at=settings.daily_at,
+            zone=config.zone,
+            notify=settings.notify,
+            notify_exclude=frozenset(settings.notify_exclude),
+        )
+
+    return Policies(
+        made(config.reset),
+        {name: made(each) for name, each in config.reset_by_type.items()},
+        {name: made(each) for name, each in config.reset_by_platform.items()},
+    )

@@ -1,0 +1,30 @@
+"""The MCP server over HTTP on this machine, for programs with a token."""
+
+import contextlib
+from collections.abc import Callable
+
+import uvicorn
+
+from sessionary.app.house import House
+from sessionary.mcp.authentication import TokenGuard
+from sessionary.mcp.server import Server
+from sessionary.web.connections import Connections, ServerConfig
+from sessionary.web.parts import Limits
+from sessionary.web.server import address_of, listen
+
+LIMITS = Limits(connections=128)
+
+
+async def serve(
+    house: House, built: Server, host: str, port: int, *, tell: Callable[[str], None]
+) -> None:
+    """Serve until the process is asked to end."""
+    built.requires_token = True
+    app = TokenGuard(built.streamable_http_app(host=host), house.store, profile=house.profile)
+    with contextlib.closing(listen(host, port)) as listening:
+        server = uvicorn.Server(ServerConfig(app, Connections(LIMITS, knows_callers=False)))
+        tell(
+            f"MCP is served at {address_of(listening)}/mcp, for programs with a token of: "
+            "sessionary tokens add"
+        )
+        await server.serve(sockets=[listening])

@@ -1,0 +1,211 @@
+"""Everything in one process: engine, channels, index, HTTP."""
+
+import asyncio
+import importlib
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from sessionary import config
+from sessionary.app import telemetry
+from sessionary.app.engine import Agents, build_engine
+from sessionary.app.house import House
+from sessionary.app.import_port import HouseImports
+from sessionary.app.upkeep_port import HouseUpkeep
+from sessionary.channels import registry
+from sessionary.config import engine as engine_config
+from sessionary.config import imports as import_config
+from sessionary.config import web as web_config
+from sessionary.config.web import WebTable
+from sessionary.engine.ports import Adapter
+from sessionary.errors import Damaged, RetryLater, StoreReadOnly, StoreUnavailable
+from sessionary.store import sqlite_file
+from sessionary.store.damage import REMEDY
+from sessionary.store.database import Store, Tx
+from sessionary.store.opening import sqlite_path
+from sessionary.web import server
+from sessionary.web.parts import Challenge, Webhook, WebParts, WebSettings
+from sessionary.web.server import Ready
+
+CHECK_SECONDS = 24 * 3600.0
+# When a check could not be made, because the store was busy or away.
+RETRY_SECONDS = 300.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen."""
+
+    host: str = "127.0.0.1"
+    port: int = 8741
+    exposed: bool = False
+
+
+async def serve(
+    house: House,
+    address: Address,
+    *,
+    adapters: Mapping[str, Adapter] | None = None,
+    on_ready: Callable[[Ready], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Run the house until it is asked to end; then stop intake, finish or park turns, let go.
+
+    That takes 15 seconds at most, however dead the store is: 5 for requests, 2 for an import, 8 for
+    turns and channels.
+    """
+    settings = engine_config.read(house.config)
+    web = web_config.read(house.config, config.environment())
+    # A server checks its own files.
+    path = sqlite_path(house.store.url)
+    is_unclean = path is not None and sqlite_file.has_unfolded_wal(path)
+    is_over = threading.Event()
+    is_read_only = await _is_read_only(house.store)
+    agents = Agents(settings, folder=house.config.home)
+    export = telemetry.open_export(house)
+    watch = None if export is None else export.watch
+    engine = build_engine(house, adapters=adapters, agents=agents, watch=watch)
+    intake = telemetry.intake_of(house)
+    parts = WebParts(
+        store=engine.parts.store,
+        profile=house.profile,
+        engine=None if is_read_only else engine,
+        settings=_web_settings(web, house.config.zone),
+        policies=house.policies,
+        clock=house.machine.clock,
+        ids=house.machine.ids,
+        webhooks=_webhooks(engine.parts.adapters),
+        challenges=_challenges(engine.parts.adapters),
+        traces=None if intake is None else intake.take,
+        logs=None if intake is None else intake.take_logs,
+        imports=HouseImports(house),
+        upkeep=HouseUpkeep(house, web),
+    )
+    await server.check_exposure(parts, address.host, exposed=address.exposed)
+    if not is_read_only:
+        house.store.index_in_background()
+        await engine.start()
+    checking = (
+        None
+        if path is None
+        else asyncio.create_task(_check_regularly(house.store, path, is_over, at_once=is_unclean))
+    )
+    try:
+        async with nullcontext() if is_read_only else watched(house):
+            await server.serve(
+                parts,
+                host=address.host,
+                port=address.port,
+                on_ready=on_ready,
+                stop=stop,
+                exposed=address.exposed,
+            )
+    finally:
+        is_over.set()
+        if checking is not None:
+            checking.cancel()
+        await engine.stop()
+        await agents.close()
+        if export is not None:
+            # It may wait for a collector that does not answer.
+            await asyncio.to_thread(export.close)
+
+
+async def _check_regularly(
+    store: Store, path: str, is_over: threading.Event, *, at_once: bool
+) -> None:
+    """Look for damage once a day, and now if the last stop was not clean; the store notes what is found."""
+    if not at_once:
+        await asyncio.sleep(CHECK_SECONDS)
+    while store.damage is None:
+        try:
+            found = await asyncio.to_thread(
+                sqlite_file.find_damage, path, is_stopped=is_over.is_set
+            )
+        except Damaged as error:
+            store.note_damage(error)
+            return
+        except (RetryLater, StoreUnavailable) as error:
+            log.warning("The database could not be checked: %s", error)
+            await asyncio.sleep(RETRY_SECONDS)
+            continue
+        if found is not None:
+            store.note_damage(Damaged(f"{path} is damaged ({found}). {REMEDY}"))
+            return
+        await asyncio.sleep(CHECK_SECONDS)
+
+
+async def _is_read_only(store: Store) -> bool:
+    """Whether the disk allows no write: then nothing is begun that would, and reading goes on."""
+    try:
+        await store.write(_nothing)
+    except StoreReadOnly:
+        return True
+    except (RetryLater, StoreUnavailable):
+        pass  # full, busy or away: it may take writes again in a moment
+    return False
+
+
+def _nothing(_: Tx) -> None:
+    """A transaction without content: what fails is beginning it."""
+
+
+async def serve_to_the_end(
+    house: House,
+    address: Address,
+    *,
+    adapters: Mapping[str, Adapter],
+    on_ready: Callable[[Ready], None],
+) -> None:
+    """Run the house until the process is asked to end, and close its store: 20 seconds at most."""
+    try:
+        await serve(house, address, adapters=adapters, on_ready=on_ready)
+    finally:
+        # Not later: a thread that waits for a silent server would hold up the end of the loop.
+        await asyncio.to_thread(house.store.close)
+
+
+def watched(house: House) -> AbstractAsyncContextManager[None]:
+    """Other tools' records are imported as they grow, where the configuration asks for it."""
+    names = import_config.read(house.config).watch
+    if not names:
+        return nullcontext()
+    # What reads them is loaded only where it is needed.
+    watching = importlib.import_module("sessionary.app.watching")
+    running: AbstractAsyncContextManager[None] = watching.in_background(house, names)
+    return running
+
+
+def _web_settings(web: WebTable, zone: ZoneInfo) -> WebSettings:
+    """The configuration in the web's own words."""
+    port = web.webhook_port
+    return WebSettings(
+        allowed_hosts=frozenset(web.allowed_hosts),
+        password_hash=None if web.password_hash is None else web.password_hash.reveal(),
+        trusted_proxies=web.trusted_proxies,
+        webhook_address=None if port is None else (web.webhook_host, port),
+        zone=zone,
+    )
+
+
+def channels_of(house: House) -> dict[str, Adapter]:
+    """The channels that the configuration names, ready to be run."""
+    named = engine_config.read(house.config).channels
+    environ = config.environment()
+    return {name: registry.build(name, values, environ) for name, values in named.items()}
+
+
+def _webhooks(adapters: Mapping[str, Adapter]) -> dict[str, Webhook]:
+    """The doors of those channels to which platforms post."""
+    found = {name: getattr(adapter, "webhook", None) for name, adapter in adapters.items()}
+    return {name: door for name, door in found.items() if door is not None}
+
+
+def _challenges(adapters: Mapping[str, Adapter]) -> dict[str, Challenge]:
+    """How those channels prove their address, where a platform asks for it."""
+    found = {name: getattr(adapter, "challenge", None) for name, adapter in adapters.items()}
+    return {name: prove for name, prove in found.items() if prove is not None}

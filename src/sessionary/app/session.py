@@ -1,0 +1,449 @@
+"""A session in the hand of a program: what can be done with one conversation."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from sessionary.actions import (
+    blobs,
+    compact,
+    log,
+    purge,
+    read,
+    retract,
+    routing,
+    say,
+    sessions,
+    turns,
+)
+from sessionary.actions import holds as hold_actions
+from sessionary.actions.holds import Hold
+from sessionary.clock import Occasion
+from sessionary.errors import BadInput, NotFound
+from sessionary.model.entry import Message, Role, message
+from sessionary.model.key import SessionKey
+from sessionary.model.part import Part
+from sessionary.model.place import Person, Source
+from sessionary.model.session import Kind, Opening, SessionHead
+from sessionary.model.transcript import Chat
+from sessionary.model.turn import TurnState
+from sessionary.model.usage import Usage
+from sessionary.store.database import Tx
+from sessionary.store.pending import Pending
+
+if TYPE_CHECKING:
+    from sessionary.app.house import House
+    from sessionary.formats.message_input import File
+
+LEASE_SECONDS = 60.0
+T = TypeVar("T")
+Content = str | Sequence["Mapping[str, Any] | Part | File"]
+
+
+class Session:
+    """One conversation: named by its id, found through a source, or about to be opened."""
+
+    def __init__(
+        self,
+        house: "House",
+        *,
+        id: str | None = None,
+        key: SessionKey | None = None,
+        source: Source,
+        title: str | None = None,
+        kind: Kind = Kind.CHAT,
+    ) -> None:
+        self._house = house
+        self._key = key
+        self._title = title
+        self._kind = kind
+        self.source = source
+        self.id = id
+
+    def append(
+        self,
+        role: str,
+        content: Content,
+        *,
+        idempotency_key: str | None = None,
+        usage: Usage | None = None,
+        at: datetime | None = None,
+        **fields: Any,
+    ) -> log.Appended:
+        """Add one message, durable when this returns; the same idempotency key adds it once.
+
+        `content` is a text or a list of parts: ours, those of the OpenAI and Anthropic interfaces,
+        and `File`s. Raises `BadInput` for a part of unknown type, and `Conflict` for an
+        idempotency key that another message was written with.
+        """
+        if at is not None and not isinstance(at, datetime):
+            raise BadInput(f"A time is a datetime with a zone, not {at!r}.")
+        if at is not None and at.tzinfo is None:
+            raise BadInput(f"The time {at} has no zone; give it one, such as datetime.UTC.")
+        when = self._house.occasion()
+        said, files = self._message(role, content, fields)
+        priced = self._house.priced(usage, at=at)
+        saying = say.Saying(said, at=at, idem=idempotency_key, usage=priced, files=files)
+        house = self._house
+        if self._key is not None:
+            policy = house.policies.choose(self.source)
+            pending = house.writing(
+                say.say_here, self._key, self.source, saying, policy=policy, when=when
+            )
+        elif self.id is None:
+            pending = house.writing(say.say_new, self._opening(), saying, when=when)
+        else:
+            pending = house.writing(say.say_in, self.id, saying, profile=house.profile, when=when)
+        return house.answer(pending.map(self._noted))
+
+    def turn(
+        self,
+        content: Content | None = None,
+        *,
+        agent: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> "RunningTurn":
+        """Begin a turn, perhaps with a message: `with chat.turn("hello") as turn: …`."""
+        said: Message | None = None
+        files: tuple[bytes, ...] = ()
+        if content is not None:
+            said, files = self._message("user", content, {})
+        return RunningTurn(self._house, self, said, agent=agent, idem=idempotency_key, files=files)
+
+    def head(self) -> SessionHead:
+        """What a list shows of this session."""
+        return self._read(read.head)
+
+    def context(self) -> list[Chat]:
+        """What a model reads."""
+        return self._house.answer(
+            self._house.reading(_context, self._key, self.id, profile=self._house.profile)
+        )
+
+    def messages(
+        self,
+        *,
+        limit: int = 60,
+        before: int | None = None,
+        after: int | None = None,
+        around: int | None = None,
+    ) -> read.Window:
+        """A stretch of what people read: the end, or before, after or around an entry."""
+        return self._read(read.window, limit=limit, before=before, after=after, around=around)
+
+    def read_file(self, blob: str) -> bytes:
+        """The bytes of an attachment of this session, named by the `blob` of its part."""
+        return self._read(_read_file, blob)
+
+    def rename(self, title: str) -> SessionHead:
+        """Give the session a title, or take it away with an empty one."""
+        return self._write(sessions.rename, title)
+
+    def pin(self, *, pinned: bool = True) -> SessionHead:
+        """Keep the session at the top of lists, or no longer."""
+        return self._write(sessions.pin, pinned=pinned)
+
+    def archive(self, *, archived: bool = True) -> SessionHead:
+        """Put the session out of the way, or bring it back."""
+        return self._write(sessions.archive, archived=archived)
+
+    def trash(self) -> SessionHead:
+        """Put the session and its subagents into the trash for 30 days."""
+        return self._write(sessions.trash, when=self._house.occasion())
+
+    def restore(self) -> SessionHead:
+        """Take the session out of the trash, with the subagents that went there with it."""
+        return self._write(sessions.restore)
+
+    def purge(self) -> purge.Purged:
+        """Delete the session's words for ever."""
+        return self._write(purge.purge, when=self._house.occasion())
+
+    def end(self, reason: str = "closed") -> SessionHead:
+        """Close the session; the first reason wins."""
+        return self._write(sessions.end, reason=reason, when=self._house.occasion())
+
+    def reopen(self) -> SessionHead:
+        """Let the session go on."""
+        return self._write(sessions.reopen)
+
+    def hold(self, reason: str, *, until: datetime | None = None) -> Hold:
+        """Keep the session from being reset by its policy: until a time, or until `release`.
+
+        The same reason again sets another end. A person's wish, such as `/new`, still ends the session.
+        """
+        return self._write(hold_actions.hold, reason, until=until, when=self._house.occasion())
+
+    def release(self, reason: str | None = None) -> list[Hold]:
+        """Release the hold with this reason, or all of them; those that were there.
+
+        Raises `NotFound` for a reason that does not hold the session.
+        """
+        return self._write(hold_actions.release, reason, when=self._house.occasion())
+
+    def holds(self) -> list[Hold]:
+        """Why the session is not reset by its policy now."""
+        return self._read(_holds, now=self._house.occasion().now)
+
+    def undo(self, rounds: int = 1) -> SessionHead:
+        """Take back the last messages of the person and what followed them."""
+        return self._write(retract.undo, rounds=rounds, at=self._house.occasion().now)
+
+    def retract(self, after: int, *, reason: str = "undo") -> SessionHead:
+        """Take back everything after an entry."""
+        return self._write(
+            retract.retract, after=after, reason=reason, at=self._house.occasion().now
+        )
+
+    def compact(self, summary: str, *, through: int) -> SessionHead:
+        """Let a summary stand, for the model, for everything up to an entry."""
+        return self._write(compact.compact, summary, through=through, at=self._house.occasion().now)
+
+    def fork(self, at: int | None = None, *, title: str | None = None) -> "Session":
+        """Begin a session whose history is this one's up to an entry."""
+        house = self._house
+        made = self._pending(
+            house.writing, sessions.fork, at_seq=at, title=title, when=house.occasion()
+        )
+        return house.answer(made.map(lambda head: Session(house, id=head.id, source=head.source)))
+
+    def _opening(self) -> Opening:
+        return Opening(self._house.profile, self.source, kind=self._kind, title=self._title)
+
+    def _read(self, action: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        pending: Pending[T] = self._pending(self._house.reading, action, *args, **kwargs)
+        return self._house.answer(pending)
+
+    def _write(self, action: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        pending: Pending[T] = self._pending(self._house.writing, action, *args, **kwargs)
+        return self._house.answer(pending)
+
+    def _pending(
+        self, how: Callable[..., Pending[T]], action: Callable[..., T], *args: Any, **kwargs: Any
+    ) -> Pending[T]:
+        profile = self._house.profile
+        return how(_named, self._key, self.id, action, *args, profile=profile, **kwargs)
+
+    def _message(
+        self, role: str, content: Content, fields: Mapping[str, Any]
+    ) -> tuple[Message, tuple[bytes, ...]]:
+        person: Person | None = fields.get("person") or (
+            self.source.person if role == "user" else None
+        )
+        return _read_message(role, content, {**fields, "person": person})
+
+    def _noted(self, done: log.Appended) -> log.Appended:
+        self.id = done.session_id
+        return done
+
+
+class RunningTurn:
+    """A turn that holds the session's lease; leaving the block ends it, an error fails it."""
+
+    def __init__(
+        self,
+        house: "House",
+        session: Session,
+        said: Message | None,
+        *,
+        agent: str | None,
+        idem: str | None = None,
+        files: tuple[bytes, ...] = (),
+    ) -> None:
+        self._files = files
+        self._house = house
+        self._session = session
+        self._said = said
+        self._agent = agent
+        self._idem = idem
+        self._begun: turns.Begun | None = None
+
+    @property
+    def id(self) -> str:
+        """The turn's id."""
+        return self.begun.lease.turn_id
+
+    @property
+    def begun(self) -> turns.Begun:
+        """The turn as it was begun."""
+        if self._begun is None:
+            raise NotFound("The turn has not begun: use it in a `with` block.")
+        return self._begun
+
+    def append(
+        self, role: str, content: Content, *, usage: Usage | None = None, **fields: Any
+    ) -> log.Appended:
+        """Add a finished step."""
+        house = self._house
+        said, files = _read_message(role, content, fields)
+        used = house.priced(usage, at=None)
+        pending = house.writing(
+            turns.step,
+            self.begun.lease,
+            said,
+            used,
+            profile=house.profile,
+            when=house.occasion(),
+            files=files,
+        )
+        return house.answer(pending)
+
+    def checkpoint(self, text: str) -> None:
+        """Keep what was streamed so far."""
+        return self._house.answer(self._house.writing(turns.checkpoint, self.begun.lease, text))
+
+    def renew(self, seconds: float = LEASE_SECONDS) -> None:
+        """Say that the turn is alive; do so more often than the lease is long."""
+        now = self._house.occasion().now
+        return self._house.answer(
+            self._house.writing(turns.renew, self.begun.lease, seconds=seconds, now=now)
+        )
+
+    def __enter__(self) -> Self:
+        self._note(self._beginning().result())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending(error).result()
+
+    async def __aenter__(self) -> Self:
+        self._note(await self._beginning())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._ending(error)
+
+    def _beginning(self) -> Pending[turns.Begun]:
+        house, session = self._house, self._session
+        when = house.occasion()
+        claim = turns.Claim(house.holder, LEASE_SECONDS, self._agent)
+        if session._key is not None and self._said is not None:
+            policy = house.policies.choose(session.source)
+            return house.writing(
+                turns.begin_here,
+                session._key,
+                session.source,
+                self._said,
+                policy=policy,
+                claim=claim,
+                when=when,
+                idem=self._idem,
+                files=self._files,
+            )
+        return house.writing(
+            _begin,
+            session._key,
+            session.id,
+            session._opening(),
+            self._said,
+            claim=claim,
+            when=when,
+            idem=self._idem,
+            files=self._files,
+        )
+
+    def _ending(self, error: BaseException | None) -> Pending[Any]:
+        house, lease, when = self._house, self.begun.lease, self._house.occasion()
+        if error is None:
+            return house.writing(turns.end, lease, turns.Ending(), profile=house.profile, when=when)
+        state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
+        return house.writing(
+            turns.give_up,
+            lease,
+            state=state,
+            reason=f"{type(error).__name__}: {error}",
+            profile=house.profile,
+            when=when,
+        )
+
+    def _note(self, begun: turns.Begun) -> None:
+        self._begun = begun
+        self._session.id = begun.route.session_id
+
+
+def _begin(
+    tx: Tx,
+    key: SessionKey | None,
+    id: str | None,
+    opening: Opening,
+    said: Message | None,
+    *,
+    claim: turns.Claim,
+    when: Occasion,
+    idem: str | None = None,
+    files: tuple[bytes, ...] = (),
+) -> turns.Begun:
+    """Begin a turn in the session at hand; a new one opens with its first message."""
+    if key is None and id is None and said is not None:
+        id = sessions.open_session(tx, opening, when=when)
+    return turns.begin_in(
+        tx,
+        _id(tx, key, id),
+        said,
+        profile=opening.profile,
+        claim=claim,
+        when=when,
+        idem=idem,
+        files=files,
+    )
+
+
+def _read_message(
+    role: str, content: Content, fields: Mapping[str, Any]
+) -> tuple[Message, tuple[bytes, ...]]:
+    """The message that a program writes, and the bytes of its files."""
+    if isinstance(content, str) and role != Role.TOOL:
+        return message(role, content, **fields), ()
+    # Loads msgspec and the reader of markdown, 0.1 s that a program which writes texts need not wait.
+    from sessionary.formats.message_input import read_message
+
+    made = read_message(role, content, **fields)
+    return made.message, made.files
+
+
+def _named(
+    tx: Tx,
+    key: SessionKey | None,
+    id: str | None,
+    action: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Run an action on the session that a key is on, or that an id names."""
+    return action(tx, _id(tx, key, id), *args, **kwargs)
+
+
+def _read_file(tx: Tx, id: str, blob: str, *, profile: str) -> bytes:
+    return blobs.read_blob(tx, blob, session_no=read.head(tx, id, profile=profile).no)
+
+
+def _holds(tx: Tx, id: str, *, profile: str, now: datetime) -> list[Hold]:
+    return hold_actions.of_session(tx, read.head(tx, id, profile=profile), now=now)
+
+
+def _context(tx: Tx, key: SessionKey | None, id: str | None, *, profile: str) -> list[Chat]:
+    try:
+        return read.context(tx, _id(tx, key, id), profile=profile)
+    except NotFound:
+        if id is None:
+            return []  # nothing was said yet
+        raise
+
+
+def _id(tx: Tx, key: SessionKey | None, id: str | None) -> str:
+    head = None if key is None else routing.current(tx, key)
+    found = head.id if head is not None else id
+    if found is None:
+        raise NotFound("The session has no messages yet.")
+    return found

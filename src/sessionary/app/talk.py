@@ -1,0 +1,205 @@
+"""Talking in the terminal: one person, one engine in this process, one conversation at a time."""
+
+import asyncio
+import getpass
+import os
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from sessionary.actions import listing, read, resolve, routing, turns
+from sessionary.app import following
+from sessionary.app.engine import Agents, build_engine
+from sessionary.app.following import Seen
+from sessionary.app.house import House
+from sessionary.clock import Occasion
+from sessionary.config import engine as engine_config
+from sessionary.engine import asking, verbs
+from sessionary.engine.asking import Accepted, Asking
+from sessionary.engine.bus import Live
+from sessionary.engine.commands import FollowUp
+from sessionary.engine.parts import Parts
+from sessionary.errors import RetryLater
+from sessionary.model.entry import Message, Role, message
+from sessionary.model.place import TERMINAL, Source
+from sessionary.model.session import SessionHead
+from sessionary.store import arrivals
+from sessionary.store.database import Tx
+
+WAIT_SECONDS = 300.0
+STREAMED = ("delta", "thinking")
+MISSED = "missed"
+# A step that is told is one entry: the words of the next are told behind it.
+MOST = {"step": 1, MISSED: None}
+COMMANDS = verbs.names()
+
+
+class Talk:
+    """A conversation of the person at this terminal; durable before it is answered."""
+
+    def __init__(self, house: House, *, agent: str | None = None) -> None:
+        self._house = house
+        self._agents = Agents(
+            engine_config.read(house.config), folder=house.config.home, default=agent
+        )
+        self._engine = build_engine(house, agents=self._agents)
+        self._parts = self._engine.parts
+        self._session_id: str | None = None
+        self.source = Source(platform=TERMINAL, user_id=_user())
+
+    async def __aenter__(self) -> Self:
+        # We may be gone in a moment: what waits for others is for those who stay.
+        await self._engine.start(only=self._parts.key(self.source))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._engine.stop()
+        await self._agents.close()
+
+    async def begin(self, *, ref: str | None = None, new: bool = False) -> SessionHead | None:
+        """Go to a session that is named, begin a new one, or stay where the terminal was."""
+        return await self._parts.store.write(_place, self._house, self.source, ref=ref, new=new)
+
+    async def say(self, text: str) -> AsyncIterator[Live]:
+        """Say something; what happens then, until the answer is there."""
+        parts = self._parts
+        with parts.bus.listen() as queue:
+            asked = Asking(message("user", text))
+            write = parts.store.write(_accept, parts, self.source, asked, when=parts.occasion())
+            accepted, followed = await write.given_to(self._carry_on)
+            self._session_id = accepted.current_session_id
+            received = accepted.received
+            if received.answer is not None:
+                yield Live(accepted.current_session_id or "", "", "answer", received.answer)
+            if received.follow_up is not None:
+                yield await self._followed(received.follow_up)
+                return
+            if followed is not None:
+                async for live in self._heard(queue, accepted, followed):
+                    yield live
+
+    def _carry_on(self, found: tuple[Accepted, str | None]) -> None:
+        if found[0].received.follow_up is None:
+            self._engine.carry_on(found[0])
+
+    def session_names(self) -> list[str]:
+        """The titles of the latest sessions, for completion."""
+        found = self._parts.store.read(
+            listing.listing, listing.Filters(), profile=self._parts.profile
+        )
+        return [head.title for head in found.result().items if head.title is not None]
+
+    def earlier_prompts(self) -> list[str]:
+        """What the person at this terminal wrote before, oldest first."""
+        return self._parts.store.read(_prompts, self._house, self.source).result()
+
+    async def stop(self) -> None:
+        """Stop the turn that runs."""
+        if self._session_id is not None:
+            await self._parts.store.write(_stop, self._session_id, profile=self._parts.profile)
+
+    async def _followed(self, follow_up: FollowUp) -> Live:
+        """What takes longer than a transaction, done while the person waits."""
+        done = await self._engine.compactor.compact(follow_up.session_id, focus=follow_up.text)
+        return Live(follow_up.session_id, "", "answer", done)
+
+    async def _heard(
+        self, queue: "asyncio.Queue[Live | None]", accepted: Accepted, arrival_id: str
+    ) -> AsyncIterator[Live]:
+        """What is said to an arrival: as it comes if its turn runs here, else as it is kept."""
+        is_here = accepted.turn_id is not None
+        seen = await self._look(arrival_id, after=0, most=0)
+        if seen.turn_id is None and seen.state is None and accepted.received.answer is None:
+            yield Live(accepted.current_session_id or "", "", "waiting")
+        try:
+            async with asyncio.timeout(WAIT_SECONDS + self._parts.settings.turn_seconds):
+                while True:
+                    for each in seen.said:
+                        kind = "said" if isinstance(each, str) else "tool"
+                        yield Live(seen.session_id or "", seen.turn_id or "", kind, each)
+                    if seen.state is not None:
+                        break
+                    while (live := await self._next(queue)).kind in STREAMED:
+                        if live.turn_id == seen.turn_id:
+                            yield live
+                    is_here = is_here or live.kind == "began"
+                    most = MOST.get(live.kind, 0) if is_here else None
+                    seen = await self._look(arrival_id, after=seen.seq, most=most)
+        except TimeoutError as error:
+            raise RetryLater("No answer came in time; your message is kept.") from error
+        data = {"state": seen.state, "reason": seen.reason}
+        yield Live(seen.session_id or "", seen.turn_id or "", "ended", data)
+
+    async def _look(self, arrival_id: str, *, after: int, most: int | None) -> Seen:
+        seen = await self._parts.store.read(
+            following.look, arrival_id, profile=self._parts.profile, after=after, most=most
+        )
+        # Whoever stops the turn means the one that answers.
+        self._session_id = seen.session_id or self._session_id
+        return seen
+
+    async def _next(self, queue: "asyncio.Queue[Live | None]") -> Live:
+        """What happens next in this process; or that some was missed, or that all is quiet."""
+        try:
+            async with asyncio.timeout(self._parts.settings.poll_seconds):
+                return await queue.get() or Live("", "", MISSED)
+        except TimeoutError:
+            return Live("", "", "quiet")
+
+
+def _user() -> str:
+    """Who sits at the terminal; a user without a name has a number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _accept(
+    tx: Tx, parts: Parts, source: Source, asked: Asking, *, when: Occasion
+) -> tuple[Accepted, str | None]:
+    """Take a message in; with it, the arrival that the agent answers: perhaps one said again."""
+    accepted = asking.accept(tx, parts, source, asked, when=when)
+    received, key = accepted.received, accepted.key
+    if received.answer is None or received.arrival_id is None:
+        return accepted, received.arrival_id
+    command = arrivals.get(tx, received.arrival_id, profile=key.profile)
+    waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS)
+    again = [each.id for each in waiting if command is not None and each.no > command.no]
+    return accepted, again[-1] if again else None
+
+
+def _place(
+    tx: Tx, house: House, source: Source, *, ref: str | None, new: bool
+) -> SessionHead | None:
+    key, when = house.key(source), house.occasion()
+    if ref is not None:
+        target = resolve.resolve(tx, ref, profile=house.profile)
+        return routing.switch(tx, key, target, when=when)
+    if new:
+        routing.reset(tx, key, when=when)
+        return None
+    head = routing.current(tx, key)
+    return head if head is not None and head.is_open else None
+
+
+def _prompts(tx: Tx, house: House, source: Source) -> list[str]:
+    head = routing.current(tx, house.key(source))
+    if head is None:
+        return []
+    said = read.window(tx, head.id, profile=house.profile, limit=200).entries
+    return [
+        each.body.text
+        for each in said
+        if isinstance(each.body, Message) and each.body.role is Role.USER
+    ]
+
+
+def _stop(tx: Tx, session_id: str, *, profile: str) -> None:
+    head = resolve.resolve(tx, session_id, profile=profile)
+    turns.ask_to_stop(tx, head.no, reason="stopped by you")

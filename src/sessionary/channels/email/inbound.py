@@ -1,0 +1,319 @@
+"""From a mail to what the house hears. Pure."""
+
+import email
+import email.errors
+import email.header
+import email.utils
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from email.message import Message as Parsed
+
+from sessionary.channels.email.markup import text_of_html
+from sessionary.channels.email.quotes import own_words
+from sessionary.channels.files import MEGABYTE, attachment, too_large
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Part, Text
+from sessionary.model.place import ChatType, Source
+from sessionary.model.terminal import one_line
+
+PLATFORM = "email"
+DEFAULT_LARGEST_FILE = 10 * 1024 * 1024
+DEFAULT_LARGEST_MAIL = 25 * 1024 * 1024
+MOST_FILES = 20
+LONGEST_TEXT = 200_000
+_LONGEST_ID = 250
+_LONGEST_FILE_NAME = 100
+_LONGEST_SUBJECT = 200
+_MOST_REFERENCES = 50
+
+_ID = re.compile(r"<[^<>\s]+>")
+_UNREADABLE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    email.errors.MessageError,
+)
+_BULK = frozenset({"bulk", "junk", "list", "auto_reply"})
+_ROBOTS = ("mailer-daemon@", "postmaster@", "noreply@", "no-reply@", "donotreply@", "bounces@")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Whose mail is believed, and how much of it is taken."""
+
+    address: str
+    authserv_id: str | None = None
+    largest_file: int = DEFAULT_LARGEST_FILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """A mail of a person, taken apart."""
+
+    message_id: str
+    sender: str
+    sender_name: str | None
+    subject: str
+    references: tuple[str, ...]
+    words: str
+    left_out: str
+    files: tuple["File", ...]
+
+    @property
+    def root(self) -> str:
+        """The first mail of the thread that this one belongs to."""
+        return self.references[0] if self.references else self.message_id
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file in a mail, or what is said in its place."""
+
+    name: str
+    media_type: str
+    data: bytes
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A mail that nobody is told of, and why."""
+
+    reason: str
+
+
+def read(raw: bytes, rules: Rules, *, cut_from: int | None = None) -> Mail | Ignored:
+    """Take a mail apart. `cut_from`: its whole size, when only its beginning was fetched.
+
+    Anyone may send anything: one that the library cannot read must not hold up the others.
+    """
+    try:
+        return _read(raw, rules, cut_from)
+    except _UNREADABLE as error:
+        return Ignored(f"it cannot be read: {type(error).__name__}: {one_line(str(error), 100)}")
+
+
+def _read(raw: bytes, rules: Rules, cut_from: int | None) -> Mail | Ignored:
+    parsed = email.message_from_bytes(raw)
+    sender_name, sender = _sender(parsed)
+    reason = _why_ignored(parsed, sender, rules)
+    if reason is not None:
+        return Ignored(reason)
+    plain, files = _contents(parsed, rules)
+    written = own_words(plain)
+    if cut_from is not None:
+        size = f"{cut_from / MEGABYTE:.1f} MB"
+        files = (File("", "", b"", f"[this mail was cut: {size} is too large]"),)
+    subject = _header(parsed, "Subject", _LONGEST_SUBJECT)
+    return Mail(
+        message_id=_id_of(parsed, raw),
+        sender=sender,
+        sender_name=sender_name,
+        subject=subject,
+        references=_references(parsed),
+        words=written.text if written.text.strip() or files else subject,
+        left_out=written.left_out,
+        files=files,
+    )
+
+
+def source_of(mail: Mail) -> Source:
+    """Where a mail came from: its sender is the chat, its thread the thread."""
+    return Source(
+        PLATFORM,
+        mail.sender,
+        chat_type=ChatType.DM,
+        user_id=mail.sender,
+        user_name=mail.sender_name,
+        thread_id=mail.root,
+        chat_topic=bare_subject(mail.subject) or None,
+        platform_message_id=mail.message_id,
+    )
+
+
+def message_of(mail: Mail) -> tuple[Message, tuple[bytes, ...]]:
+    """What was said, and the bytes of its files. What was left out is kept beside the words."""
+    parts: list[Part] = [Text(mail.words)] if mail.words or not mail.files else []
+    parts.extend(
+        Text(file.refused) if file.refused else attachment(file.data, file.media_type, file.name)
+        for file in mail.files
+    )
+    extra = {"subject": mail.subject} if mail.subject else {}
+    if mail.left_out:
+        extra["left_out"] = mail.left_out[:LONGEST_TEXT]
+    said = Message(
+        Role.USER, tuple(parts), platform_message_id=mail.message_id, extra={"email": extra}
+    )
+    return said, tuple(file.data for file in mail.files if not file.refused)
+
+
+def bare_subject(subject: str) -> str:
+    """The subject without the marks of answering and forwarding."""
+    return re.sub(
+        r"^(?:\s*(?:re|aw|sv|antw|fwd?|wg|tr)\s*(?:\[\d+\])?\s*:)+\s*", "", subject, flags=re.I
+    )
+
+
+def _why_ignored(parsed: Parsed, sender: str, rules: Rules) -> str | None:
+    """Robots that answer each other never stop; what no person wrote is not answered."""
+    if "@" not in sender:
+        return "it has no sender"
+    if sender == rules.address or _header(parsed, "X-Loop").lower() == rules.address:
+        return "it is our own"
+    if parsed.get_content_type() == "multipart/report" or sender.startswith(_ROBOTS):
+        return "a program wrote it: a bounce or a notification"
+    if _header(parsed, "Return-Path").strip() == "<>":
+        return "it is a bounce"
+    automatic = _header(parsed, "Auto-Submitted").split(";")[0].strip().lower()
+    if automatic not in ("", "no"):
+        return f"it is automatic (Auto-Submitted: {one_line(automatic, 40)})"
+    if any(parsed.get(name) for name in ("X-Autoreply", "X-Autorespond")):
+        return "it is an automatic reply"
+    if _header(parsed, "Precedence").strip().lower() in _BULK or parsed.get("List-Id"):
+        return "it comes from a list"
+    if rules.authserv_id is not None and not _is_authentic(parsed, sender, rules.authserv_id):
+        return f"{rules.authserv_id} does not vouch for its sender"
+    return None
+
+
+def _is_authentic(parsed: Parsed, sender: str, authserv_id: str) -> bool:
+    """Whether our own mail server says that the sender is who it says it is.
+
+    Only the topmost header counts: a server adds its own above those that came with the mail.
+    """
+    top = next(iter(parsed.get_all("Authentication-Results", [])), "")
+    name, _, results = " ".join(str(top).split()).partition(";")
+    if name.split(" ")[0].lower() != authserv_id.lower():
+        return False
+    domain = sender.rpartition("@")[2]
+    checks = [check.strip().lower() for check in results.split(";")]
+    signed = (
+        rf"^dkim=pass\b.*\bheader\.(?:d={re.escape(domain)}|i=@?\S*@?{re.escape(domain)})(?:\s|$)"
+    )
+    return any(check.startswith("dmarc=pass") or re.match(signed, check) for check in checks)
+
+
+def _sender(parsed: Parsed) -> tuple[str | None, str]:
+    name, address = email.utils.parseaddr(str(parsed.get("From", "")))
+    return one_line(_decoded(name), 100) or None, address.strip().lower()
+
+
+def _id_of(parsed: Parsed, raw: bytes) -> str:
+    """The mail's own id; the same mail without one has the same name each time."""
+    found = _ID.search(str(parsed.get("Message-ID", "")))
+    return _short(found[0]) if found else f"<{hashlib.sha256(raw).hexdigest()[:32]}@no-id>"
+
+
+def _references(parsed: Parsed) -> tuple[str, ...]:
+    """The thread before this mail, its root first, the mail that is answered last."""
+    answered = _ID.findall(str(parsed.get("In-Reply-To", "")))[:1]
+    before = _ID.findall(str(parsed.get("References", "")))
+    ids = [_short(each) for each in [*before, *answered]]
+    unique = list(dict.fromkeys(ids))
+    return tuple(unique[:1] + unique[1:][-_MOST_REFERENCES:])
+
+
+def _short(id: str) -> str:
+    """An id that the record can hold."""
+    if len(id) <= _LONGEST_ID and id.isascii() and id.isprintable():
+        return id
+    named = id.encode("utf-8", "surrogateescape")
+    return f"<{hashlib.sha256(named).hexdigest()[:32]}@long-id>"
+
+
+def _header(parsed: Parsed, name: str, longest: int = 500) -> str:
+    return one_line(_decoded(str(parsed.get(name, ""))), longest)
+
+
+def _decoded(text: str) -> str:
+    try:
+        pieces = email.header.decode_header(text)
+        return "".join(
+            piece if isinstance(piece, str) else _text(piece, charset) for piece, charset in pieces
+        )
+    except (email.errors.HeaderParseError, ValueError):
+        return text
+
+
+def _contents(parsed: Parsed, rules: Rules) -> tuple[str, tuple[File, ...]]:
+    """The words of a mail, and its files."""
+    plain: list[str] = []
+    pages: list[str] = []
+    files: list[File] = []
+    for leaf in _leaves(parsed):
+        kind = leaf.get_content_type()
+        is_text = kind in ("text/plain", "text/html") and not _is_file(leaf)
+        if is_text:
+            (plain if kind == "text/plain" else pages).append(_text_in(leaf))
+        else:
+            files.append(_file_in(leaf, rules.largest_file, len(files)))
+    words = "\n\n".join(plain) if any(text.strip() for text in plain) else ""
+    words = words or "\n\n".join(text_of_html(page) for page in pages)
+    return words[:LONGEST_TEXT], _not_too_many(files)
+
+
+def _leaves(parsed: Parsed) -> Iterator[Parsed]:
+    """The parts of a mail that hold something; a mail within a mail is one file."""
+    if parsed.get_content_maintype() != "multipart":
+        yield parsed
+        return
+    inside = parsed.get_payload()
+    for part in inside if isinstance(inside, list) else ():
+        if isinstance(part, Parsed):
+            yield from _leaves(part)
+
+
+def _is_file(part: Parsed) -> bool:
+    return part.get_content_disposition() == "attachment" or part.get_filename() is not None
+
+
+def _text_in(part: Parsed) -> str:
+    payload = part.get_payload(decode=True)
+    data = payload if isinstance(payload, bytes) else b""
+    return _text(data, part.get_content_charset()).replace("\r\n", "\n")
+
+
+def _text(data: bytes, charset: str | None) -> str:
+    try:
+        return data.decode(charset or "utf-8", "replace").replace("\x00", "\ufffd")
+    except (LookupError, ValueError):  # no charset of this name, or one that cannot replace
+        return data.decode("utf-8", "replace").replace("\x00", "\ufffd")
+
+
+def _file_in(part: Parsed, largest: int, index: int) -> File:
+    if part.get_content_maintype() == "message":
+        data = b"".join(_bytes_of(each) for each in _list(part.get_payload()))
+    else:
+        payload = part.get_payload(decode=True)
+        data = payload if isinstance(payload, bytes) else b""
+    given = _decoded(str(part.get_filename() or ""))
+    name = one_line(given.replace("\\", "/").rpartition("/")[2], _LONGEST_FILE_NAME)
+    name = name or f"file-{index + 1}"
+    if len(data) > largest:
+        return File(name, "", b"", too_large(name, largest, len(data)).text)
+    return File(name, one_line(part.get_content_type(), 100), data)
+
+
+def _bytes_of(mail: Parsed) -> bytes:
+    """A mail within a mail; the library cannot put every one together again as it came."""
+    try:
+        return mail.as_bytes()
+    except ValueError:
+        return mail.as_string().encode("utf-8", "surrogateescape")
+
+
+def _list(payload: object) -> list[Parsed]:
+    return (
+        [each for each in payload if isinstance(each, Parsed)] if isinstance(payload, list) else []
+    )
+
+
+def _not_too_many(files: Sequence[File]) -> tuple[File, ...]:
+    if len(files) <= MOST_FILES:
+        return tuple(files)
+    told = f"[{len(files) - MOST_FILES} more files left out: at most {MOST_FILES} are taken]"
+    return (*files[:MOST_FILES], File("", "", b"", told))

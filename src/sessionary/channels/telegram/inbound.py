@@ -1,0 +1,241 @@
+"""From an update of the Bot API to a message of ours. Pure: what Telegram says is data."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Part, Text
+from sessionary.model.place import ChatType, Source
+from sessionary.model.terminal import one_line
+
+Wire = Mapping[str, Any]
+
+_KINDS = ("message", "edited_message", "channel_post", "edited_channel_post")
+_CHAT_TYPES = {"private": ChatType.DM, "channel": ChatType.CHANNEL}
+_FILES = ("document", "voice", "audio", "video", "video_note")
+_MEDIA_TYPES = {
+    "voice": "audio/ogg",
+    "audio": "audio/mpeg",
+    "video": "video/mp4",
+    "video_note": "video/mp4",
+}
+_LONGEST_QUOTE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """Who the bot is."""
+
+    id: int
+    username: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file that Telegram holds for us."""
+
+    file_id: str
+    name: str | None
+    media_type: str
+    size: int | None
+
+    @property
+    def label(self) -> str:
+        """What to call it: its name, else its type."""
+        return self.name or self.media_type
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A person's message, and whether it is meant for the bot."""
+
+    source: Source
+    text: str
+    quote: str | None = None
+    files: tuple[FileRef, ...] = ()
+    is_addressed: bool = True
+    is_edit: bool = False
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it asks the house and not the agent."""
+        return self.text.startswith("/")
+
+
+def read(update: Wire, me: Me) -> Incoming | None:
+    """What a person said; None for everything that nobody said."""
+    kind = next((each for each in _KINDS if isinstance(update.get(each), Mapping)), None)
+    if kind is None:
+        return None
+    wire: Wire = update[kind]
+    chat, writer = wire.get("chat"), _writer(wire)
+    if not isinstance(chat, Mapping) or writer is None or writer.get("is_bot"):
+        return None
+    words, files = _words(wire), tuple(_files(wire))
+    text = _without_mention(words, me)
+    if (not text and not files) or _is_for_another_bot(text, me):
+        return None
+    is_edit = kind.startswith("edited")
+    return Incoming(
+        source=_source(wire, chat, writer, is_edit=is_edit),
+        text=text,
+        quote=_quote(wire),
+        files=files,
+        is_addressed=chat.get("type") == "private" or _is_addressed(wire, words, me),
+        is_edit=is_edit,
+    )
+
+
+def migration(update: Wire) -> tuple[str, str] | None:
+    """The old and the new id of a group that has become a supergroup."""
+    wire = update.get("message")
+    if not isinstance(wire, Mapping):
+        return None
+    here = str(wire["chat"]["id"])
+    if "migrate_to_chat_id" in wire:
+        return here, str(wire["migrate_to_chat_id"])
+    if "migrate_from_chat_id" in wire:
+        return str(wire["migrate_from_chat_id"]), here
+    return None
+
+
+def to_message(incoming: Incoming, extra: tuple[Part, ...] = ()) -> Message:
+    """The message as it enters the record: a quote, the words, notes and attachments."""
+    parts: list[Part] = []
+    # A command is read as a whole: a quote before it would hide it.
+    if incoming.quote is not None and not incoming.is_command:
+        parts.append(Text(incoming.quote, extra={"quote": True}))
+    if incoming.is_edit:
+        parts.append(Text("(An earlier message, corrected:)", extra={"edit": True}))
+    if incoming.text:
+        parts.append(Text(incoming.text))
+    source = incoming.source
+    return Message(
+        Role.USER,
+        (*parts, *extra),
+        person=source.person,
+        platform_message_id=source.platform_message_id,
+    )
+
+
+def observed_line(incoming: Incoming) -> tuple[str, str]:
+    """Who said what, for the lines that were not said to the bot."""
+    return incoming.source.speaker or "someone", incoming.text or "(a file)"
+
+
+def _source(wire: Wire, chat: Wire, writer: Wire, *, is_edit: bool) -> Source:
+    number = str(wire.get("message_id"))
+    thread = wire.get("message_thread_id") if wire.get("is_topic_message") else None
+    return Source(
+        "telegram",
+        str(chat["id"]),
+        chat_name=chat.get("title") or _name(chat),
+        chat_type=_CHAT_TYPES.get(str(chat.get("type")), ChatType.GROUP),
+        user_id=str(writer["id"]),
+        user_name=writer.get("title") or _name(writer),
+        thread_id=None if thread is None else str(thread),
+        chat_topic=_topic(wire),
+        # An edit is something new that was said; the message itself has entered under its number.
+        platform_message_id=f"{number}/edit/{wire.get('edit_date')}" if is_edit else number,
+    )
+
+
+def _writer(wire: Wire) -> Wire | None:
+    found = wire.get("from") or wire.get("sender_chat")
+    return found if isinstance(found, Mapping) and "id" in found else None
+
+
+def _name(who: Wire) -> str | None:
+    full = " ".join(str(who[each]) for each in ("first_name", "last_name") if who.get(each))
+    return full or who.get("username")
+
+
+def _topic(wire: Wire) -> str | None:
+    root = wire.get("reply_to_message")
+    if isinstance(root, Mapping) and isinstance(root.get("forum_topic_created"), Mapping):
+        name = root["forum_topic_created"].get("name")
+        return None if name is None else str(name)
+    return None
+
+
+def _words(wire: Wire) -> str:
+    for name in ("text", "caption"):
+        if isinstance(wire.get(name), str):
+            return str(wire[name])
+    if isinstance(wire.get("sticker"), Mapping):
+        return f"[sticker {wire['sticker'].get('emoji', '')}]"
+    if isinstance(wire.get("location"), Mapping):
+        place = wire["location"]
+        return f"[location {place.get('latitude')}, {place.get('longitude')}]"
+    if isinstance(wire.get("contact"), Mapping):
+        return f"[contact {_name(wire['contact'])}, {wire['contact'].get('phone_number')}]"
+    return ""
+
+
+def _files(wire: Wire) -> Iterator[FileRef]:
+    photos = wire.get("photo")
+    if isinstance(photos, list | tuple) and photos:
+        best = max(photos, key=lambda each: int(each.get("width", 0)) * int(each.get("height", 0)))
+        yield FileRef(best["file_id"], None, "image/jpeg", best.get("file_size"))
+    for kind in _FILES:
+        found = wire.get(kind)
+        if isinstance(found, Mapping) and "file_id" in found:
+            media = found.get("mime_type") or _MEDIA_TYPES.get(kind, "application/octet-stream")
+            yield FileRef(found["file_id"], found.get("file_name"), media, found.get("file_size"))
+
+
+def _quote(wire: Wire) -> str | None:
+    """The words that are answered, as data: one line, cut, with who said them."""
+    replied = wire.get("reply_to_message")
+    if not isinstance(replied, Mapping) or "forum_topic_created" in replied:
+        return None
+    chosen = wire.get("quote")
+    words = chosen.get("text") if isinstance(chosen, Mapping) else None
+    words = words or _words(replied)
+    if not words:
+        return None
+    who = _writer(replied)
+    name = "someone" if who is None else (who.get("title") or _name(who) or "someone")
+    return f"(In reply to {one_line(name, 60)}: “{one_line(words, _LONGEST_QUOTE)}”)"
+
+
+def _is_addressed(wire: Wire, words: str, me: Me) -> bool:
+    replied = wire.get("reply_to_message")
+    if isinstance(replied, Mapping) and (_writer(replied) or {}).get("id") == me.id:
+        return True
+    if words.startswith("/"):
+        return True
+    return any(_names(entity, words, me) for entity in _entities(wire))
+
+
+def _entities(wire: Wire) -> Iterator[Wire]:
+    for name in ("entities", "caption_entities"):
+        found = wire.get(name)
+        if isinstance(found, list | tuple):
+            yield from (each for each in found if isinstance(each, Mapping))
+
+
+def _names(entity: Wire, words: str, me: Me) -> bool:
+    if entity.get("type") == "text_mention":
+        return bool((entity.get("user") or {}).get("id") == me.id)
+    if entity.get("type") != "mention":
+        return False
+    # Telegram counts in UTF-16 units.
+    units = words.encode("utf-16-le", "surrogatepass")
+    start = int(entity.get("offset", 0)) * 2
+    named = units[start : start + int(entity.get("length", 0)) * 2]
+    return named.decode("utf-16-le", "replace").casefold() == f"@{me.username}".casefold()
+
+
+def _without_mention(words: str, me: Me) -> str:
+    """The words without the bot's name in front: `@bot /new` is a command too."""
+    first, _, rest = words.partition(" ")
+    return rest.lstrip() if first.casefold() == f"@{me.username}".casefold() else words
+
+
+def _is_for_another_bot(text: str, me: Me) -> bool:
+    if not text.startswith("/"):
+        return False
+    _, at, name = text.split(None, 1)[0].partition("@")
+    return bool(at) and name.casefold() != me.username.casefold()

@@ -1,0 +1,242 @@
+"""`sessionary chat`: talking in the terminal, or one turn in a script."""
+
+import asyncio
+import importlib
+import logging
+import signal
+import sys
+from typing import Any
+
+import click
+
+from sessionary.cli import markdown
+from sessionary.cli.console import DIM, Console, read_input
+from sessionary.cli.entry import INTERRUPTED
+from sessionary.cli.refs import REF, find_head
+from sessionary.cli.showing import tool_line
+from sessionary.cli.tree import command, pass_console
+from sessionary.errors import BadInput, SessionaryError
+from sessionary.model.part import ToolCall, ToolResult
+from sessionary.model.terminal import one_line, safe_terminal
+
+HINT = "Ctrl-C stops a turn, twice it leaves; Ctrl-D or /quit leaves, /help lists commands."
+LEAVING = ("/quit", "/exit")
+FAILED = 1
+LONGEST_REASON = 500
+
+
+@command(
+    "chat",
+    example='sessionary chat\nsessionary chat "what did we decide?" --session "launch plan"',
+)
+@click.argument("message", required=False)
+@click.option("--session", "ref", type=REF, metavar="REF", help="Go on with this session.")
+@click.option("--agent", metavar="NAME", help="Which agent answers.")
+@click.option("--new", is_flag=True, help="Begin a new session.")
+@pass_console
+def chat(
+    console: Console, message: str | None, ref: str | None, agent: str | None, *, new: bool
+) -> None:
+    """Talk with an agent.
+
+    With MESSAGE: one turn, print the reply, exit; `-` reads it from standard input.
+    """
+    if ref is not None and new:
+        raise click.UsageError("--session and --new exclude each other.")
+    if message is None:
+        _require_terminal()
+    elif message == "-":
+        message = read_input()
+    if message is not None and not message.strip():
+        raise BadInput("There is no message; nothing was said.")
+    if not console.debug:
+        # A failed turn is told in one line, and is in the record; its traceback would be in the way.
+        logging.basicConfig(level=logging.CRITICAL)
+    with console.house(create=True) as house:
+        ref = None if ref is None else find_head(house, ref).id
+        talk = importlib.import_module("sessionary.app.talk").Talk(house, agent=agent)
+        code = asyncio.run(_talk(console, talk, message, ref=ref, new=new))
+    if code:
+        raise SystemExit(code)
+
+
+async def _talk(
+    console: Console, talk: Any, message: str | None, *, ref: str | None, new: bool
+) -> int:
+    async with talk:
+        head = await talk.begin(ref=ref, new=new)
+        if message is not None:
+            return await _once(console, talk, message)
+        where = "a new session" if head is None else f"“{head.title or head.preview or head.id}”"
+        console.note(f"In {where}. {HINT}")
+        await _converse(console, talk)
+        return 0
+
+
+async def _once(console: Console, talk: Any, message: str) -> int:
+    """One turn: the reply on standard output, everything else beside it."""
+    shown = _Shown(console, quiet=console.json)
+    state, was_stopped = await _turn(talk, message, shown)
+    if console.json:
+        console.emit({**state, "reply": shown.reply})
+    if state["state"] in ("done", "answered"):
+        return 0
+    return INTERRUPTED if was_stopped else FAILED
+
+
+async def _converse(console: Console, talk: Any) -> None:
+    """Ask and answer until the person leaves."""
+    toolkit = importlib.import_module("sessionary.cli.prompt")
+    ask = toolkit.asker(talk)
+    while True:
+        try:
+            text = (await ask()).strip()
+        except KeyboardInterrupt:
+            console.note(HINT)
+            continue
+        except EOFError:
+            return
+        if text in LEAVING:
+            return
+        if not text:
+            continue
+        try:
+            await _turn(talk, text, _Shown(console))
+        except SessionaryError as error:
+            console.note(str(error))
+
+
+async def _turn(talk: Any, text: str, shown: "_Shown") -> tuple[dict[str, Any], bool]:
+    """One turn, shown as it comes: how it ended, and whether Ctrl-C stopped it.
+
+    Ctrl-C stops the turn and not the program; who presses it again does not wait for that.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    stops: list[asyncio.Task[None]] = []
+    left = False
+
+    def interrupted() -> None:
+        nonlocal left
+        if not stops:
+            stops.append(loop.create_task(talk.stop()))
+        elif task is not None:
+            left = task.cancel()
+
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    try:
+        state: dict[str, Any] = {"state": "done", "reason": None, "session_id": None}
+        async for live in talk.say(text):
+            shown.show(live.kind, live.data)
+            if live.kind == "ended":
+                state = {**live.data, "session_id": live.session_id or None}
+            elif live.kind == "answer":
+                session_id = live.session_id or None
+                state = {"state": "answered", "reason": None, "session_id": session_id}
+        shown.end(state)
+        return state, bool(stops)
+    except asyncio.CancelledError:
+        if left:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        await asyncio.gather(*stops, return_exceptions=True)
+
+
+class _Shown:
+    """Writes a turn to the terminal as it comes: words, and calls of tools with their results.
+
+    On a terminal with styles each block of Markdown is shown as it was written while it grows, and
+    rendered in its place when it is whole.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._renders = console.has_styles and not quiet
+        # What was shown of a message that is not finished, and of that, the block that still grows.
+        self._streamed = ""
+        self._block = ""
+        self._open = False
+        self.reply = ""
+
+    def show(self, kind: str, data: Any) -> None:
+        match kind:
+            case "delta":
+                self._streamed += data
+                self._write(data)
+            case "said" | "answer":
+                self._finish(data)
+            case "tool":
+                self._show_tool(data)
+            case "waiting":
+                self._console.note("A turn is running elsewhere; yours comes next.")
+
+    def _finish(self, text: str) -> None:
+        """A message is whole: what was not shown as it came is shown now."""
+        if text.startswith(self._streamed):
+            self._write(text[len(self._streamed) :])
+        elif text.strip() != self._streamed.strip():
+            self._end_line()
+            self._write(text)
+        self._end_line()
+        self._streamed, self.reply = "", text
+
+    def _show_tool(self, part: ToolCall | ToolResult) -> None:
+        self._end_line()
+        if self._console.is_terminal and not self._quiet:
+            line = safe_terminal(tool_line(part))
+            self._console.print_styled(self._console.style(line, DIM))
+
+    def end(self, state: dict[str, Any]) -> None:
+        self._end_line()
+        if state["state"] == "refused":
+            self._console.note(state["reason"] or "It was not answered.")
+        elif state["state"] not in ("done", "answered"):
+            why = f": {one_line(state['reason'], LONGEST_REASON)}" if state["reason"] else ""
+            self._console.note(f"({state['state']}{why}; /retry asks again)")
+
+    def _write(self, text: str) -> None:
+        if not text or self._quiet:
+            return
+        if not self._renders:
+            self._put(text)
+            return
+        self._block += text
+        self._put(text)
+        shown = self._block
+        whole, self._block = markdown.split_blocks(shown)
+        if whole:
+            self._render(shown, whole, rest=self._block)
+
+    def _put(self, text: str) -> None:
+        sys.stdout.write(safe_terminal(text, keep_newlines=True))
+        sys.stdout.flush()
+        self._open = not text.endswith("\n")
+
+    def _render(self, shown: str, whole: str, *, rest: str) -> None:
+        """Put the rendered form where the text is shown, unless that has left the screen."""
+        rows = markdown.rows(shown, width=self._console.width)
+        if rows >= self._console.height:
+            return
+        up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+        sys.stdout.write(f"\r{up}\x1b[J")
+        rendered = markdown.render(whole, width=self._console.width)
+        sys.stdout.write(f"{rendered}\n" + ("\n" if rest else ""))
+        self._open = False
+        if rest:
+            self._put(rest)
+        sys.stdout.flush()
+
+    def _end_line(self) -> None:
+        if self._renders and self._block.strip():
+            self._render(self._block, self._block, rest="")
+        self._block = ""
+        if self._open:
+            sys.stdout.write("\n")
+            self._open = False
+
+
+def _require_terminal() -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("Standard input is no terminal: give a MESSAGE, or - to read one.")

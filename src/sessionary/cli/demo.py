@@ -1,0 +1,36 @@
+"""`sessionary demo`."""
+
+import importlib
+import shlex
+
+import click
+
+from sessionary.cli.console import Console, shown_url
+from sessionary.cli.table import count as counted
+from sessionary.cli.tree import command, pass_console
+
+
+@command("demo", example="sessionary demo --home demo\nsessionary serve --home demo")
+@click.option(
+    "--sessions",
+    default=320,
+    type=click.IntRange(1, 20_000),
+    help="How many sessions to make, besides a few that show what a session can hold.",
+)
+@pass_console
+def demo(console: Console, *, sessions: int) -> None:
+    """Fill an empty store with made-up sessions of several platforms, to look around in.
+
+    A store that holds sessions is refused: name another place with --home.
+    """
+    with console.house(create=True) as house:
+        filled = importlib.import_module("sessionary.app.demo").fill(house, count=sessions)
+        where = shown_url(house.store.url)
+    value = {"sessions": filled.sessions, "messages": filled.messages, "database": where}
+    told = f"{counted(filled.sessions, 'session')} and {counted(filled.messages, 'message')}"
+    place = "".join(
+        f" --{name} {shlex.quote(given)}"
+        for name, given in (("home", console.home), ("database", console.database))
+        if given is not None
+    )
+    console.answer(value, f"{where} holds {told}. Look at them: sessionary{place} serve")

@@ -1,0 +1,205 @@
+"""`sessionary sessions list`."""
+
+import importlib
+from datetime import datetime, tzinfo
+from typing import Any
+
+import click
+
+from sessionary.actions import listing, pinned
+from sessionary.actions.orders import Order
+from sessionary.cli import times
+from sessionary.cli.console import Console
+from sessionary.cli.refs import ENDED, PINNED, RUNNING
+from sessionary.cli.table import Column, count, money, table
+from sessionary.cli.tree import command, pass_console
+from sessionary.errors import BadInput
+from sessionary.model.session import Kind, SessionHead, Shelf
+
+SHORTEST_ID = 12
+ROOM_FOR_COST = 90
+AUTOMATION = (Kind.JOB, Kind.SUBAGENT)
+SHELVES = {"archived": Shelf.ARCHIVE, "trash": Shelf.TRASH, "automation": Shelf.AUTOMATION}
+
+COLUMNS = (
+    Column("ID"),
+    Column("ACTIVE", right=True),
+    Column("SOURCE"),
+    Column("MSGS", right=True),
+    Column("COST", right=True),
+    Column("TITLE", flexible=True),
+)
+
+
+@command(
+    "list",
+    example="sessionary sessions list --since 7d --source telegram\n"
+    "sessionary sessions list --json --limit 200 | jq -r '.items[].title'",
+)
+@click.option("--source", metavar="S", help="Only from this platform.")
+@click.option("--kind", type=click.Choice([str(kind) for kind in Kind]), help="Only of this kind.")
+@click.option("--project", metavar="P", help="Only in this project.")
+@click.option("--model", metavar="M", help="Only with this model.")
+@click.option("--archived", is_flag=True, help="Those in the archive.")
+@click.option("--trash", is_flag=True, help="Those in the trash.")
+@click.option("--automation", is_flag=True, help="Those of jobs and subagents.")
+@click.option("--since", metavar="T", help="Active since: 2026-01-31, a time, or 7d.")
+@click.option("--until", metavar="T", help="Last active until then.")
+@click.option("--open/--ended", "is_open", default=None, help="Only open, or only ended ones.")
+@click.option("--pinned", is_flag=True, help="Only pinned ones.")
+@click.option("--pinned-first", is_flag=True, help="Pinned ones at the top.")
+@click.option("--text", metavar="WORDS", help="Only with these words in title or preview.")
+@click.option(
+    "--sort", type=click.Choice([str(each) for each in Order]), help="Instead of by activity."
+)
+@click.option("--limit", type=click.IntRange(1, listing.MAX_LIMIT), default=50, show_default=True)
+@click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
+@pass_console
+def list_sessions(console: Console, **asked: Any) -> None:
+    """List sessions, newest activity first."""
+    shelf = _shelf(asked)
+    if asked["sort"] not in (None, Order.ACTIVITY) and (asked["pinned"] or asked["pinned_first"]):
+        raise click.UsageError("--pinned and --pinned-first go with the order of activity.")
+    with console.house() as house:
+        now = house.occasion().now
+        filters = _filters(asked, shelf=shelf, now=now, zone=console.zone(house))
+        action = pinned.listing if asked["pinned_first"] else listing.listing
+        page = house.reading(
+            action,
+            filters,
+            profile=house.profile,
+            limit=asked["limit"],
+            cursor=asked["cursor"],
+        ).result()
+        zone = console.zone(house)
+    if console.json:
+        # What prints a head prints messages too; a list for people does without.
+        view = importlib.import_module("sessionary.model.view")
+        items = [view.head_json(head) for head in page.items]
+        console.emit({"items": items, "next": page.next} | page.hidden.to_json())
+        return
+    if page.items and console.is_terminal:
+        rows = _short_rows(page.items, now=now, zone=zone)
+        console.print(_fitted(rows, width=console.width))
+    elif page.items:
+        console.print(_full_table(page.items))
+    else:
+        console.note("No sessions." if shelf is Shelf.CHATS else f"No sessions in the {shelf}.")
+    _tell_the_rest(console, page)
+
+
+def _shelf(asked: dict[str, Any]) -> Shelf:
+    wanted = [shelf for name, shelf in SHELVES.items() if asked[name]]
+    if len(wanted) > 1:
+        raise click.UsageError("--archived, --trash and --automation exclude each other.")
+    if not wanted and asked["kind"] in AUTOMATION:
+        return Shelf.AUTOMATION
+    return wanted[0] if wanted else Shelf.CHATS
+
+
+def _filters(
+    asked: dict[str, Any], *, shelf: Shelf, now: datetime, zone: tzinfo | None
+) -> listing.Filters:
+    since, until = asked["since"], asked["until"]
+    begin = None if since is None else times.moment(since, now=now, zone=zone)
+    end = None if until is None else times.moment(until, now=now, zone=zone, at_end=True)
+    if begin is not None and end is not None and begin >= end:
+        raise BadInput(f"--since {since} is not before --until {until}.")
+    return listing.Filters(
+        shelf=shelf,
+        platform=asked["source"],
+        kind=None if asked["kind"] is None else Kind(asked["kind"]),
+        project=asked["project"],
+        model=asked["model"],
+        since=begin,
+        until=end,
+        is_open=asked["is_open"],
+        pinned=asked["pinned"],
+        text=asked["text"],
+        order=Order(asked["sort"] or Order.ACTIVITY),
+    )
+
+
+def _short_rows(
+    heads: tuple[SessionHead, ...], *, now: datetime, zone: tzinfo | None
+) -> list[list[str]]:
+    length = _telling_length([head.id for head in heads])
+    return [
+        [
+            head.id[:length],
+            times.ago(head.last_active_at, now=now, zone=zone),
+            head.source.platform[:14],
+            f"{head.message_count:,}",
+            money(head.usage.cost_microusd) if head.usage.calls else "",
+            _name(head),
+        ]
+        for head in heads
+    ]
+
+
+def _telling_length(ids: list[str]) -> int:
+    """How much of each id has to be shown so that they can be told apart."""
+    longest = max(map(len, ids))
+    for length in range(SHORTEST_ID, longest):
+        if len({each[:length] for each in ids}) == len(ids):
+            return length
+    return longest
+
+
+def _fitted(rows: list[list[str]], *, width: int) -> str:
+    columns = list(COLUMNS)
+    if width < ROOM_FOR_COST or not any(row[4] for row in rows):
+        columns = [column for column in columns if column.heading != "COST"]
+        rows = [row[:4] + row[5:] for row in rows]
+    return table(columns, rows, width=width)
+
+
+def _full_table(heads: tuple[SessionHead, ...]) -> str:
+    """What a pipe gets: whole ids and times, nothing cut, the same columns always."""
+    columns = (
+        Column("ID"),
+        Column("ACTIVE"),
+        Column("SOURCE"),
+        Column("MSGS", right=True),
+        Column("TITLE"),
+    )
+    rows = [
+        [
+            head.id,
+            times.second(head.last_active_at),
+            head.source.platform.replace(" ", "_"),
+            str(head.message_count),
+            _name(head),
+        ]
+        for head in heads
+    ]
+    return table(columns, rows, width=None)
+
+
+def _name(head: SessionHead) -> str:
+    marks = "".join(
+        sign
+        for sign, holds in (
+            (PINNED, head.pinned),
+            (RUNNING, head.running),
+            (ENDED, not head.is_open),
+        )
+        if holds
+    )
+    return marks + (head.title or head.preview or "(no words)")
+
+
+def _tell_the_rest(console: Console, page: listing.Page) -> None:
+    if page.next is not None:
+        console.note(f"There is more: --cursor {page.next}")
+    hidden = page.hidden
+    if not hidden.total:
+        return
+    kinds = (
+        (hidden.automation, "automation session", "--automation"),
+        (hidden.archived, "archived session", "--archived"),
+    )
+    there = [(count(number, what), option) for number, what, option in kinds if number]
+    least = "At least " if hidden.is_at_least else ""
+    are, options = (" and ".join(each[0] for each in there), " or ".join(o for _, o in there))
+    console.note(f"{least}{are} not shown; see them with {options}.")

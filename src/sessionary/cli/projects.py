@@ -1,0 +1,99 @@
+"""`sessionary projects …`."""
+
+from typing import Any
+
+import click
+
+from sessionary.actions import projects as project_actions
+from sessionary.actions.projects import Project
+from sessionary.cli.console import Console
+from sessionary.cli.table import Column, table
+from sessionary.cli.tree import command, group, pass_console
+from sessionary.model.view import time_text
+
+projects = group(
+    "projects",
+    "List and change projects.",
+    {
+        "list": ("projects:list_projects", "List the projects."),
+        "add": ("projects:add", "Make a project."),
+        "rename": ("projects:rename", "Give a project another name."),
+        "colour": ("projects:colour", "Give a project a colour."),
+        "remove": ("projects:remove", "Delete a project; its sessions stay."),
+    },
+)
+
+
+@command("list", example="sessionary projects list")
+@pass_console
+def list_projects(console: Console) -> None:
+    """List the projects, with the number of sessions in each."""
+    with console.house() as house:
+        found = house.projects()
+    if console.json:
+        console.emit({"items": [_json(each) for each in found], "next": None})
+    elif found:
+        rows = [[each.name, str(each.sessions), each.colour or ""] for each in found]
+        columns = (Column("NAME", flexible=True), Column("SESSIONS", right=True), Column("COLOUR"))
+        console.print(table(columns, rows, width=console.width if console.is_terminal else None))
+    else:
+        console.note("No projects. Make one with: sessionary projects add NAME")
+
+
+@command("add", example="sessionary projects add Geography --colour '#3366cc'")
+@click.argument("name", metavar="NAME")
+@click.option("--colour", metavar="#RRGGBB", help="Its colour.")
+@pass_console
+def add(console: Console, name: str, *, colour: str | None) -> None:
+    """Make a project."""
+    with console.house(create=True) as house:
+        made = house.writing(
+            project_actions.add, name, profile=house.profile, when=house.occasion(), colour=colour
+        ).result()
+    console.answer(_json(made), f"Project {made.name} added.")
+
+
+@command("rename", example="sessionary projects rename Geography Places")
+@click.argument("name", metavar="NAME")
+@click.argument("new_name", metavar="NEW")
+@pass_console
+def rename(console: Console, name: str, new_name: str) -> None:
+    """Give a project another name."""
+    with console.house() as house:
+        made = house.writing(
+            project_actions.change, name, profile=house.profile, new_name=new_name
+        ).result()
+    console.answer(_json(made), f"Project {name} is {made.name} now.")
+
+
+@command("colour", example="sessionary projects colour Geography '#3366cc'")
+@click.argument("name", metavar="NAME")
+@click.argument("colour", metavar="#RRGGBB")
+@pass_console
+def colour(console: Console, name: str, colour: str) -> None:
+    """Give a project a colour."""
+    with console.house() as house:
+        made = house.writing(
+            project_actions.change, name, profile=house.profile, colour=colour
+        ).result()
+    console.answer(_json(made), f"Project {made.name} is {made.colour} now.")
+
+
+@command("remove", example="sessionary projects remove Geography")
+@click.argument("name", metavar="NAME")
+@pass_console
+def remove(console: Console, name: str) -> None:
+    """Delete a project; its sessions stay, without one."""
+    with console.house() as house:
+        gone = house.writing(project_actions.remove, name, profile=house.profile).result()
+    console.answer(_json(gone), f"Project {gone.name} removed; its sessions stay.")
+
+
+def _json(project: Project) -> dict[str, Any]:
+    return {
+        "id": project.id,
+        "name": project.name,
+        "colour": project.colour,
+        "created_at": time_text(project.created_at),
+        "sessions": project.sessions,
+    }

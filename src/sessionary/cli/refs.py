@@ -1,0 +1,144 @@
+"""The name of a session on the command line: how it is resolved, and how a shell completes it."""
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sessionary.cli.console import Console
+from sessionary.errors import Ambiguous, NotFound, SessionaryError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from sessionary.app.house import House
+    from sessionary.app.session import Session
+    from sessionary.model.session import SessionHead
+
+OFFERED = 30
+SUGGESTED = 3
+RECENT = 200
+# What `sessions list` puts before a title.
+PINNED, RUNNING, ENDED = "* ", "(running) ", "(ended) "
+CUT = "…"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Ref(click.ParamType):  # type: ignore[type-arg] # before click 8.3 it takes none
+    """A session: its id, the beginning of its id, its title, or what a list shows as its title."""
+
+    name = "ref"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        """Offer the sessions that were last active: titles, and ids for those without."""
+        item = importlib.import_module("click.shell_completion").CompletionItem
+        try:
+            with ctx.ensure_object(Console).house() as house:
+                heads = house.sessions(limit=200).items
+        except SessionaryError:
+            return []
+        names = [(head.title or head.id, head.preview) for head in heads]
+        names += [(head.id, head.title or head.preview) for head in heads if incomplete]
+        found = [each for each in dict(names).items() if each[0].startswith(incomplete)]
+        return [item(name, help=about) for name, about in found[:OFFERED]]
+
+
+REF = Ref()
+
+
+def ref_argument(function: F) -> F:
+    """Take the argument REF."""
+    return click.argument("ref", type=REF, metavar="REF")(function)
+
+
+def find_session(house: "House", ref: str) -> "Session":
+    """Return the session that a person names."""
+    return house.find(find_head(house, ref).id)
+
+
+def find_head(house: "House", ref: str) -> "SessionHead":
+    """Return the head of the session that a person names.
+
+    After ids and exact titles: a title in other capitals, or what a list shows as the title, cut
+    or not. Several such sessions are refused; where there is none, similar titles are named.
+    """
+    try:
+        return house.head(ref)
+    except NotFound as missing:
+        shown = _without_marks(ref)
+        found = _titled_alike(house, shown) or _beginning_alike(house, shown)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(f"{head.id} ({_label(head)})" for head in found[:6])
+            raise Ambiguous(
+                f"{ref!r} may be one of several sessions: {names}.", [head.id for head in found]
+            ) from None
+        near = _near_titles(house, shown)
+        if not near:
+            raise
+        listed = ", ".join(f"“{title}”" for title in near)
+        raise type(missing)(f"{missing} Did you mean {listed}?") from None
+
+
+def _without_marks(ref: str) -> str:
+    shown = " ".join(ref.split())
+    for mark in (PINNED, RUNNING, ENDED):
+        shown = shown.removeprefix(mark)
+    return shown
+
+
+def _titled_alike(house: "House", shown: str) -> "list[SessionHead]":
+    """Sessions with this title in whatever capitals, or whose title was cut to this."""
+    return _matching(house, shown, roles=("title",), label=lambda head: head.title)
+
+
+def _beginning_alike(house: "House", shown: str) -> "list[SessionHead]":
+    """Sessions without a title that begin with these words: lists show those instead."""
+    return _matching(
+        house, shown, roles=(), label=lambda head: head.preview if head.title is None else None
+    )
+
+
+def _matching(
+    house: "House",
+    shown: str,
+    *,
+    roles: tuple[str, ...],
+    label: "Callable[[SessionHead], str | None]",
+) -> "list[SessionHead]":
+    """Sessions whose label is what a person typed, found by its words in the search index."""
+    fold = importlib.import_module("sessionary.model.words").fold
+    wanted = " ".join(fold(shown.removesuffix(CUT)).split())
+    words = shown.removesuffix(CUT).replace('"', " ").split()
+    # The last word of what was cut may be a part of one.
+    whole = words[:-1] if shown.endswith(CUT) and len(words) > 1 else words
+    if not whole:
+        return []
+    phrase = f'"{" ".join(whole[:8])}"'
+    found = {}
+    for hit in house.search(phrase, limit=RECENT, all_hits=False, roles=roles):
+        text = " ".join(fold(label(hit.session) or "").split())
+        if text == wanted or (shown.endswith(CUT) and text.startswith(wanted)):
+            found[hit.session.id] = hit.session
+    return list(found.values())
+
+
+def _near_titles(house: "House", shown: str) -> list[str]:
+    """Titles that a person perhaps meant: with some of the words, or spelled almost so."""
+    difflib = importlib.import_module("difflib")
+    heads = house.sessions(limit=RECENT).items
+    titles = {head.title.casefold(): head.title for head in heads if head.title}
+    near = [
+        titles[each] for each in difflib.get_close_matches(shown.casefold(), titles, n=SUGGESTED)
+    ]
+    found = house.search(shown, limit=SUGGESTED, roles=("title",))
+    near += [hit.session.title for hit in found if hit.session.title]
+    return list(dict.fromkeys(near))[:SUGGESTED]
+
+
+def _label(head: "SessionHead") -> str:
+    return head.title or head.preview or "no words"

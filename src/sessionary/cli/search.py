@@ -1,0 +1,136 @@
+"""`sessionary search`."""
+
+import sys
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sessionary import config
+from sessionary.actions.found import found_json
+from sessionary.actions.hits import Hit
+from sessionary.actions.search import COUNTED_STEPS, MOST_HITS, SORTS, Found
+from sessionary.cli import times
+from sessionary.cli.console import Console
+from sessionary.cli.refs import REF, find_head
+from sessionary.cli.table import count
+from sessionary.cli.tree import command, pass_console
+from sessionary.model.search_text import TITLE
+from sessionary.model.snippet import CLOSE, OPEN
+from sessionary.model.terminal import display_width, fit, one_line, safe_terminal
+
+if TYPE_CHECKING:
+    from sessionary.app.house import House
+
+# How long the index is fed between two lines of progress.
+STEP_SECONDS = 0.3
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+@command(
+    "search",
+    example="sessionary search connection refused --source telegram\n"
+    "sessionary search '\"never again\" -draft after:30d'\n"
+    "sessionary search --json -- -flag | jq -r '.items[].snippet'",
+)
+@click.argument("query", nargs=-1, required=True, metavar="QUERY…")
+@click.option("--sort", type=click.Choice(SORTS), default="relevance", show_default=True)
+@click.option("--limit", type=click.IntRange(1, MOST_HITS), default=20, show_default=True)
+@click.option("--source", metavar="S", help="Only from this platform.")
+@click.option("--session", type=REF, metavar="REF", help="Only within this session.")
+@click.option("--all-hits", is_flag=True, help="Every hit, not the best of each session.")
+@click.option("--tools", is_flag=True, help="Tool output and reasoning, too.")
+@click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
+@pass_console
+def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
+    """Find what was said.
+
+    Words must all be there; "words in quotation marks" stand together; -word must not be there;
+    word* is a beginning; OR, AND and NOT are operators in capitals. role: source: from: in: session:
+    tool: before: after: narrow.
+    """
+    with console.house() as house:
+        if asked["session"] is not None:
+            asked["session"] = find_head(house, asked["session"]).id
+        _catch_up(console, house)
+        found = house.search(
+            " ".join(query),
+            sort=asked["sort"],
+            limit=asked["limit"],
+            cursor=asked["cursor"],
+            all_hits=asked["all_hits"],
+            steps=asked["tools"],
+            session=asked["session"],
+            source=asked["source"],
+        )
+        now, zone = house.occasion().now, console.zone(house)
+    if console.json:
+        console.emit(found_json(found))
+        return
+    for hit in found:
+        _print_hit(console, hit, now=now, zone=zone)
+    _tell_the_rest(console, found)
+
+
+def _catch_up(console: Console, house: "House") -> None:
+    """Let the index see everything; a long wait shows how far it is."""
+    state = house.store.catch_up(STEP_SECONDS).result()
+    total = state.behind
+    while state.behind:
+        known = state.watermark
+        done = max(0, total - state.behind)
+        console.progress(f"Indexing: {done:,} of {total:,} changes")
+        state = house.store.catch_up(STEP_SECONDS).result()
+        if state.watermark == known and state.behind >= total:
+            break  # it does not move: the answer says what it lacks
+        total = max(total, state.behind)
+    console.end_progress()
+
+
+def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo | None) -> None:
+    head = hit.session
+    name = one_line(head.title or head.preview or "(no words)")
+    where = f"{head.source.platform}, {times.ago(hit.at, now=now, zone=zone)}"
+    more = f", {hit.in_session:,} hits" if hit.in_session > 1 else ""
+    place = head.id if hit.role == TITLE else f"{head.id} --around {hit.seq}"
+    if console.is_terminal:
+        room = max(20, console.width - display_width(where + more) - 2)
+        console.print(f"{fit(name, min(room, display_width(name)))}  {where}{more}")
+    else:
+        console.print(f"{name}  {where}{more}")
+    # The marks come last: whatever a message has of its own is made harmless before.
+    line = safe_terminal(one_line(f"{hit.role}: {hit.snippet}"))
+    is_bold = console.is_terminal and not config.is_plain_terminal()
+    marks = (BOLD, PLAIN) if is_bold else (OPEN, CLOSE)
+    sys.stdout.write("  " + line.replace(OPEN, marks[0]).replace(CLOSE, marks[1]) + "\n")
+    console.print(f"  sessionary sessions show {place}\n")
+
+
+def _tell_the_rest(console: Console, found: Found) -> None:
+    """What the answer left out, and what could be asked next."""
+    if found.behind:
+        console.note(
+            f"The index is not complete: {count(found.behind, 'change')} not searched yet. "
+            "Search again, or see `sessionary doctor`."
+        )
+    if found.missing is not None:
+        console.note(found.missing)
+    if found.beginnings and found.hits:
+        console.note(
+            f"Nothing has exactly these words; shown are words that begin so: {found.words}."
+        )
+    elif found.relaxed and found.hits:
+        console.note(f"Nothing has all of these words; shown is what has any: {found.words}.")
+    if not found.hits:
+        console.note(f"Nothing found: {found.words}.")
+    elif found.more:
+        console.note(f"More than {found.total - 1:,} hits: {found.words}.")
+    else:
+        console.note(f"{count(found.total, 'hit')}: {found.words}.")
+    if found.suggestion is not None:
+        console.note(f"Perhaps you meant: {found.suggestion}")
+    if found.step_hits:
+        many = f"{COUNTED_STEPS}+" if found.step_hits >= COUNTED_STEPS else f"{found.step_hits}"
+        console.note(f"{many} more in tool output and reasoning; see them with --tools.")
+    if found.next is not None:
+        console.note(f"There is more: --cursor {found.next}")

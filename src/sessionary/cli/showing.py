@@ -1,0 +1,268 @@
+"""`sessionary sessions show`."""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sessionary.actions import read
+from sessionary.actions.holds import Hold, of_session
+from sessionary.actions.listing import MAX_LIMIT
+from sessionary.cli import holds, markdown, times
+from sessionary.cli.console import BOLD, DIM, Console
+from sessionary.cli.refs import find_head, ref_argument
+from sessionary.cli.table import count, money
+from sessionary.cli.tree import command, pass_console
+from sessionary.model.entry import Compaction, Entry, Message, Role
+from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.session import SessionHead
+from sessionary.model.terminal import one_line, safe_terminal
+from sessionary.model.view import entry_json, head_json, hold_json
+
+if TYPE_CHECKING:
+    from sessionary.app.house import House
+
+SHOWN_TO_PEOPLE = 100
+PAGE = 500
+TOOL_TEXT = 300
+# Green, cyan, magenta and yellow can be read on light and on dark backgrounds.
+ROLE_COLOURS = {Role.USER: "1;32", Role.ASSISTANT: "1;36", Role.SYSTEM: "1;35", Role.TOOL: "1;33"}
+
+
+@command(
+    "show",
+    example="sessionary sessions show Capitals --limit 20\n"
+    "sessionary sessions show 01jx4k --context --json",
+)
+@ref_argument
+@click.option("--limit", type=click.IntRange(1, MAX_LIMIT), help="The last N messages.")
+@click.option("--before", type=click.IntRange(1), metavar="SEQ", help="Those before an entry.")
+@click.option("--after", type=click.IntRange(0), metavar="SEQ", help="Those after an entry.")
+@click.option("--around", type=click.IntRange(1), metavar="SEQ", help="Those around an entry.")
+@click.option("--all", "everything", is_flag=True, help="The whole transcript.")
+@click.option("--raw", is_flag=True, help="The log itself: what was taken back, and marks, too.")
+@click.option("--context", is_flag=True, help="What the model reads.")
+@click.option("--plain", is_flag=True, help="Markdown as it was written, not rendered.")
+@pass_console
+def show(console: Console, ref: str, **asked: Any) -> None:
+    """Print a session's transcript.
+
+    REF is an id, the beginning of one, or a title.
+    """
+    _refuse_contradictions(asked)
+    with console.house() as house:
+        head = find_head(house, ref)
+        with console.paged():
+            if asked["context"]:
+                _show_context(console, house, head)
+            elif asked["raw"]:
+                _show_raw(console, house, head)
+            elif asked["everything"]:
+                _show_all(console, _Printer(console, house, plain=asked["plain"]), head)
+            else:
+                _show_window(console, _Printer(console, house, plain=asked["plain"]), head, asked)
+
+
+def _refuse_contradictions(asked: dict[str, Any]) -> None:
+    named = {"--all": "everything"} | {
+        f"--{name}": name for name in ("raw", "context", "before", "after", "around")
+    }
+    given = [flag for flag, name in named.items() if asked[name] not in (None, False)]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other.")
+
+
+def _show_window(
+    console: Console, printer: "_Printer", head: SessionHead, asked: dict[str, Any]
+) -> None:
+    house = printer.house
+    limit = asked["limit"] or (MAX_LIMIT if console.json else SHOWN_TO_PEOPLE)
+    window = house.reading(
+        read.window,
+        head.id,
+        profile=house.profile,
+        limit=limit,
+        before=asked["before"],
+        after=asked["after"],
+        around=asked["around"],
+    ).result()
+    shown = window.entries
+    forward = asked["after"] is not None
+    more = (window.more_after if forward else window.more_before) and bool(shown)
+    edge = str(shown[-1 if forward else 0].seq) if more else None
+    if console.json:
+        items = [entry_json(entry) for entry in shown]
+        console.emit({**_about(house, head), "items": items, "next": edge})
+        return
+    printer.heading(head)
+    for entry in shown:
+        printer.entry(entry)
+    if edge is not None:
+        how = f"--after {edge}" if forward else f"--before {edge}, or --all"
+        console.note(f"There are {'later' if forward else 'earlier'} messages: {how}")
+
+
+def _show_all(console: Console, printer: "_Printer", head: SessionHead) -> None:
+    if console.json:
+        items = (entry_json(entry) for entry in _walk(printer.house, head))
+        console.emit_items(items, before=_about(printer.house, head))
+        return
+    printer.heading(head)
+    for entry in _walk(printer.house, head):
+        printer.entry(entry)
+
+
+def _about(house: "House", head: SessionHead) -> dict[str, Any]:
+    held = [hold_json(each.reason, each.until) for each in _holds(house, head)]
+    return {"session": _session_json(house, head), "holds": held}
+
+
+def _holds(house: "House", head: SessionHead) -> list[Hold]:
+    return house.reading(of_session, head, now=house.occasion().now).result()
+
+
+def _show_raw(console: Console, house: "House", head: SessionHead) -> None:
+    items = (entry_json(entry) for entry in _walk_log(house, head))
+    if console.json:
+        console.emit_items(items, before={"session": _session_json(house, head)})
+        return
+    for item in items:
+        console.print(json.dumps(item))
+
+
+def _origin(house: "House", head: SessionHead) -> read.Origin:
+    return house.reading(read.origin, head.id, profile=house.profile).result()
+
+
+def _session_json(house: "House", head: SessionHead) -> dict[str, Any]:
+    """A head, and where the session was held."""
+    origin = _origin(house, head)
+    return head_json(head) | {"workspace": origin.workspace, "imported": origin.imported}
+
+
+def _show_context(console: Console, house: "House", head: SessionHead) -> None:
+    chats = house.reading(read.context, head.id, profile=house.profile).result()
+    if console.json:
+        console.emit({"items": chats, "next": None})
+        return
+    for chat in chats:
+        content = chat["content"]
+        console.print(f"[{chat['role']}]")
+        console.print(content if isinstance(content, str) else json.dumps(content))
+        for name in ("reasoning", "tool_calls", "tool_call_id"):
+            if name in chat:
+                console.print(f"  {name}: {json.dumps(chat[name], ensure_ascii=False)}")
+        console.print()
+
+
+def _walk(house: "House", head: SessionHead) -> Iterator[Entry]:
+    """The whole transcript, a page at a time: no reader stays open for long."""
+    after, more = 0, True
+    while more:
+        window = house.reading(
+            read.window, head.id, profile=house.profile, limit=PAGE, after=after
+        ).result()
+        yield from window.entries
+        more = window.more_after
+        after = window.entries[-1].seq if window.entries else after
+
+
+def _walk_log(house: "House", head: SessionHead) -> Iterator[Entry]:
+    after = 0
+    while page := house.reading(
+        read.log_of, head.id, profile=house.profile, after=after, limit=PAGE
+    ).result():
+        yield from page
+        after = page[-1].seq
+
+
+class _Printer:
+    """Prints a transcript: roles in colour and Markdown rendered where the terminal can."""
+
+    def __init__(self, console: Console, house: "House", *, plain: bool) -> None:
+        self._console = console
+        self.house = house
+        self._zone = console.zone(house)
+        self._renders = console.has_styles and not plain
+
+    def heading(self, head: SessionHead) -> None:
+        """Print what the session is."""
+        facts = [
+            head.source.description,
+            count(head.message_count, "message"),
+            f"began {times.clock_time(head.began_at, zone=self._zone)}",
+        ]
+        if head.model:
+            facts.append(head.model)
+        if head.usage.calls:
+            facts.append(money(head.usage.cost_microusd))
+        if head.ended_at is not None:
+            facts.append(f"ended ({head.end_reason})")
+        if head.project:
+            facts.append(f"project {head.project}")
+        name = safe_terminal(one_line(head.title or head.preview or "(no words)"))
+        held = [holds.shown(each, zone=self._zone) for each in _holds(self.house, head)]
+        place = _place(_origin(self.house, head))
+        lines = [head.id, " · ".join(facts), *([place] if place else []), *held]
+        rest = [safe_terminal(one_line(line)) for line in lines]
+        self._console.print_styled("\n".join([self._console.style(name, BOLD), *rest, ""]))
+
+    def entry(self, entry: Entry) -> None:
+        """Print one entry."""
+        console = self._console
+        when = times.clock_time(entry.at, zone=self._zone)
+        match entry.body:
+            case Message() as said:
+                person = f" ({one_line(said.person.label, 60)})" if said.person else ""
+                role = safe_terminal(f"{said.role}{person}")
+                styled = console.style(role, ROLE_COLOURS[said.role])
+                lines = [f"#{entry.seq} {styled} · {when}"]
+                lines += [text for part in said.parts if (text := self._part(part))]
+                console.print_styled("\n".join(lines) + "\n")
+            case Compaction(summary, through):
+                console.print(
+                    f"--- summary of 1 to {through}, for the model · {when}\n{summary}\n---\n"
+                )
+            case _:
+                console.print(f"--- {entry.body} · {when}\n")
+
+    def _part(self, part: Any) -> str:
+        match part:
+            case Text(text) if self._renders:
+                return markdown.render(text, width=self._console.width)
+            case Text(text):
+                return safe_terminal(text, keep_newlines=True)
+            case Reasoning(text):
+                quoted = "\n".join(f"  | {line}" for line in text.splitlines())
+                return self._console.style(safe_terminal(quoted, keep_newlines=True), DIM)
+            case ToolCall() | ToolResult():
+                return self._console.style(safe_terminal(tool_line(part)), DIM)
+            case Attachment(blob=blob, media_type=media_type, name=name):
+                return safe_terminal(
+                    f"  [{one_line(name or blob[:12], 80)}, {one_line(media_type, 80)}]"
+                )
+            case _:
+                return safe_terminal(f"  [{one_line(json.dumps(part.data), TOOL_TEXT)}]")
+
+
+def _place(origin: read.Origin) -> str:
+    """The tool, the directory and the branch in one line; empty when none is known."""
+    told = []
+    if origin.imported is not None:
+        told.append(f"imported from {origin.imported.get('tool') or origin.imported.get('from')}")
+    workspace = origin.workspace or {}
+    if isinstance(workspace.get("path"), str):
+        told.append(workspace["path"])
+    if isinstance(workspace.get("branch"), str):
+        told.append(f"branch {workspace['branch']}")
+    return " · ".join(told)
+
+
+def tool_line(part: ToolCall | ToolResult) -> str:
+    """A tool call or its result in one line."""
+    if isinstance(part, ToolCall):
+        given = part.arguments if isinstance(part.arguments, str) else json.dumps(part.arguments)
+        return f"  -> {one_line(part.name, 80)} {one_line(given or '', TOOL_TEXT)}"
+    text = part.content if isinstance(part.content, str) else json.dumps(part.content)
+    return f"  <- {'failed: ' if part.is_error else ''}{one_line(text, TOOL_TEXT)}"

@@ -1,0 +1,96 @@
+"""`sessionary usage`."""
+
+import csv
+import sys
+
+import click
+
+from sessionary.cli import times
+from sessionary.cli.console import Console
+from sessionary.cli.table import Column, money, table
+from sessionary.cli.tree import command, pass_console
+from sessionary.model.usage import TOKEN_FIELDS, UsageTotal
+from sessionary.model.view import usage_json
+from sessionary.store.ledger import GROUPS
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@command(
+    "usage", example="sessionary usage --by model --since 30d\nsessionary usage --by day --csv"
+)
+@click.option(
+    "--by", type=click.Choice(GROUPS), default="day", show_default=True, help="What to add up by."
+)
+@click.option("--since", metavar="T", help="Since 2026-01-31, a time, or 7d.")
+@click.option("--until", metavar="T", help="Until then.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@pass_console
+def usage(console: Console, *, by: str, since: str | None, until: str | None, as_csv: bool) -> None:
+    """Report tokens and cost.
+
+    Costs are estimates unless a provider reported them. A cost that is not known is shown as ?,
+    never as nothing.
+    """
+    if as_csv and console.json:
+        raise click.UsageError("--csv and --json exclude each other.")
+    with console.house() as house:
+        now, zone = house.occasion().now, console.zone(house)
+        rows = house.usage(
+            by,
+            since=None if since is None else times.moment(since, now=now, zone=zone),
+            until=None if until is None else times.moment(until, now=now, zone=zone, at_end=True),
+        )
+    if console.json:
+        console.emit({"items": [usage_json(row) for row in rows], "next": None, "by": by})
+    elif as_csv:
+        _print_csv(rows)
+    elif rows:
+        console.print(_table(rows, by=by, width=console.width if console.is_terminal else None))
+        _tell_unknown(console, rows)
+    else:
+        console.note("No model call was counted.")
+
+
+def _table(rows: list[UsageTotal], *, by: str, width: int | None) -> str:
+    columns = [Column(by.upper(), flexible=True)]
+    columns += [
+        Column(heading, right=True)
+        for heading in ("CALLS", "INPUT", "OUTPUT", "CACHE-R", "CACHE-W", "REASONING", "COST")
+    ]
+    lines = [_line(row.group or "(none)", row) for row in rows]
+    if len(rows) > 1:
+        lines.append(_line("total", _sum(rows)))
+    return table(columns, lines, width=width)
+
+
+def _line(name: str, row: UsageTotal) -> list[str]:
+    partly = "+?" if 0 < row.unknown_cost_calls < row.calls else ""
+    tokens = [f"{getattr(row, field):,}" for field in TOKEN_FIELDS]
+    return [name, f"{row.calls:,}", *tokens, money(row.cost_microusd) + partly]
+
+
+def _sum(rows: list[UsageTotal]) -> UsageTotal:
+    fields = [name for name in UsageTotal.__dataclass_fields__ if name != "group"]
+    return UsageTotal(None, *(sum(getattr(row, name) for row in rows) for name in fields))
+
+
+def _tell_unknown(console: Console, rows: list[UsageTotal]) -> None:
+    total = _sum(rows)
+    if total.unknown_cost_calls:
+        share = total.unknown_cost_calls / total.calls
+        console.note(
+            f"{total.unknown_cost_calls:,} of {total.calls:,} calls ({share:.0%}) have no known "
+            "price; their cost is not in the sums."
+        )
+
+
+def _print_csv(rows: list[UsageTotal]) -> None:
+    items = [usage_json(row) for row in rows]
+    names = list(usage_json(UsageTotal()))
+    writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+    writer.writeheader()
+    for item in items:
+        # A spreadsheet runs what begins like a formula, whoever wrote it.
+        group = item["group"] or ""
+        writer.writerow(item | {"group": f"'{group}" if group.startswith(FORMULA) else group})

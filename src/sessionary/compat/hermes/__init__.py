@@ -1,0 +1,1 @@
+"""The names that Hermes programs import, over a Sessionary store: `state`, `session`, `config`."""

@@ -1,0 +1,124 @@
+"""Who does what with a session just now: locks that expire, handoffs that one takes, notes."""
+
+from datetime import datetime, timedelta
+
+from sessionary.actions import sessions
+from sessionary.clock import Occasion, to_micros
+from sessionary.compat.hermes import rows
+from sessionary.compat.hermes.messages import Json
+from sessionary.errors import NotFound
+from sessionary.model import document
+from sessionary.model.session import SessionHead
+from sessionary.store.database import Tx
+
+NOTE = "hermes/note/"
+HANDOFF = "hermes/handoff/"
+LAST_PRUNE = "last_auto_prune"
+_LOCK = "hermes/compression/"
+_LAST = "\U0010ffff"
+
+
+def acquire(tx: Tx, id: str, holder: str, *, seconds: float, profile: str, when: Occasion) -> bool:
+    """Take the right to compress a session; a hold of ours, so that it is not reset meanwhile."""
+    head = _locked(tx, id, profile=profile)
+    if head is None or holder_of(tx, head, now=when.now) not in (None, holder):
+        return False
+    for name, _ in _locks(tx, head):
+        tx.run("delete_hold", no=head.no, name=name)
+    until = when.now + timedelta(seconds=seconds)
+    sessions.hold(tx, id, f"{_LOCK}{holder}", profile=profile, until=until)
+    return True
+
+
+def release(tx: Tx, id: str, holder: str, *, profile: str) -> None:
+    """Give the right back; only its holder can."""
+    if _locked(tx, id, profile=profile) is not None:
+        sessions.release(tx, id, f"{_LOCK}{holder}", profile=profile)
+
+
+def holder_of(tx: Tx, head: SessionHead, *, now: datetime) -> str | None:
+    """Who may compress the session now, or None."""
+    living = (name for name, until in _locks(tx, head) if until > to_micros(now))
+    found = next(living, None)
+    return None if found is None else found.removeprefix(_LOCK)
+
+
+def request_handoff(tx: Tx, id: str, platform: str, *, profile: str) -> bool:
+    """Ask that a session goes on elsewhere; not while it is on its way already."""
+    if _locked(tx, id, profile=profile) is None:
+        return False
+    found = handoff(tx, id)
+    if found is not None and found["state"] in ("pending", "running"):
+        return False
+    _put(tx, id, {"state": "pending", "platform": platform, "error": None})
+    return True
+
+
+def handoff(tx: Tx, id: str) -> Json | None:
+    """How far the handoff of a session has come."""
+    row = tx.one("get_meta", name=f"{HANDOFF}{document.speakable(id)}")
+    return None if row is None else dict(document.decode(row[0]))
+
+
+def move_handoff(
+    tx: Tx, id: str, *, to: str, since: str | None, profile: str, error: str | None = None
+) -> bool:
+    """Carry a handoff on, from a state or from any; whether this call did it."""
+    if _locked(tx, id, profile=profile) is None:
+        return False
+    found = handoff(tx, id)
+    if found is None or (since is not None and found["state"] != since):
+        return False
+    _put(tx, id, found | {"state": to, "error": error})
+    return True
+
+
+def pending_handoffs(tx: Tx, *, profile: str) -> list[Json]:
+    """The sessions that wait to go on elsewhere, oldest first."""
+    found = []
+    for name, text in tx.all("meta_from", first=HANDOFF, beyond=HANDOFF + _LAST):
+        state = document.decode(text)
+        head = rows.find(tx, name.removeprefix(HANDOFF), profile=profile)
+        if head is not None and state["state"] == "pending":
+            facts = {f"handoff_{key}": value for key, value in state.items()}
+            found.append(rows.session_row(tx, head) | facts)
+    return sorted(found, key=lambda row: float(row["started_at"]))
+
+
+def note(tx: Tx, key: str) -> str | None:
+    """What a program has noted under a key."""
+    row = tx.one("get_meta", name=f"{NOTE}{document.speakable(key)}")
+    return None if row is None else str(row[0])
+
+
+def set_note(tx: Tx, key: str, value: str) -> None:
+    """Note something under a key."""
+    name = f"{NOTE}{document.speakable(key)}"
+    tx.run("set_meta", name=name, value=document.speakable(str(value)))
+
+
+def claim_interval(tx: Tx, *, hours: float, when: Occasion) -> bool:
+    """Whether it is time for the regular work again; then it is this caller's."""
+    tx.one("lock_key", profile="", key=LAST_PRUNE)
+    last = note(tx, LAST_PRUNE)
+    now = when.now.timestamp()
+    if last is not None and now - float(last) < hours * 3600:
+        return False
+    set_note(tx, LAST_PRUNE, repr(now))
+    return True
+
+
+def _locked(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
+    try:
+        return sessions.locked(tx, id, profile=profile)
+    except NotFound:
+        return None
+
+
+def _locks(tx: Tx, head: SessionHead) -> list[tuple[str, int]]:
+    found = tx.all("holds_of_session", no=head.no)
+    return [(name, until) for name, until in found if name.startswith(_LOCK)]
+
+
+def _put(tx: Tx, id: str, state: Json) -> None:
+    tx.run("set_meta", name=f"{HANDOFF}{document.speakable(id)}", value=document.encode(state))

@@ -1,0 +1,149 @@
+"""Searching messages, with the answers that Hermes programs read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sessionary.actions import search
+from sessionary.actions.hits import Hit
+from sessionary.actions.search import Wish
+from sessionary.compat.hermes import messages, rows, views
+from sessionary.compat.hermes.messages import Json
+from sessionary.compat.hermes.opened import Opened
+from sessionary.model import transcript
+from sessionary.model.query import ROLES
+from sessionary.model.search_text import SUMMARY, TITLE
+from sessionary.model.session import Segment
+from sessionary.model.snippet import CLOSE, OPEN
+from sessionary.store import entries, sessions
+from sessionary.store.database import Tx
+
+SORTS = ("newest", "oldest")
+_CONTEXT = 200
+_PAGE = 200
+_MARKS = str.maketrans({OPEN: ">>>", CLOSE: "<<<"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where to look: None means everywhere, and no sources at all means nowhere."""
+
+    sources: Sequence[str] | None = None
+    without: Sequence[str] | None = None
+    roles: Sequence[str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can be found there."""
+        return self.sources is not None and not self.sources
+
+    def has(self, row: Json) -> bool:
+        """Whether a result is wanted."""
+        return row["source"] not in (self.without or ()) and (
+            not self.roles or row["role"] in self.roles
+        )
+
+    def wish(self, sort: str | None, wanted: int) -> Wish:
+        """How the house is asked, for about so many."""
+        known = tuple(role for role in self.roles or () if role in ROLES)
+        is_known = len(known) == len(self.roles or ())
+        return Wish(
+            sort="newest" if sort in SORTS else "relevance",
+            limit=_PAGE if sort == "oldest" else max(1, min(_PAGE, wanted)),
+            all_hits=True,
+            steps=True,
+            sources=tuple(self.sources or ()),
+            # A role that we keep under another name is looked for among all.
+            roles=known if is_known else (),
+        )
+
+
+def find(
+    opened: Opened, query: str, scope: Scope, *, limit: int, offset: int, sort: str | None
+) -> list[Json]:
+    """The messages that match, each once, without those that were taken back."""
+    if not query.strip() or scope.is_empty or limit <= 0:
+        return []
+    found: list[Json] = []
+    skip = max(0, offset)
+    for row in _results(opened, query, scope.wish(sort, skip + limit), scope):
+        found.append(row)
+        # The oldest come last: all must be seen before the first can be told.
+        if sort != "oldest" and len(found) >= skip + limit:
+            break
+    if sort == "oldest":
+        found.reverse()
+    page = found[skip : skip + limit]
+    return opened.read(_with_contexts, page, profile=opened.profile)
+
+
+def _results(opened: Opened, query: str, wish: Wish, scope: Scope) -> Iterator[Json]:
+    while True:
+        now = opened.occasion().now
+        pending = opened.store.search(_page, query, profile=opened.profile, wish=wish, now=now)
+        page, following = pending.result()
+        yield from (row for row in page if scope.has(row))
+        if following is None:
+            return
+        wish = replace(wish, cursor=following)
+
+
+def _page(
+    tx: Tx, query: str, *, profile: str, wish: Wish, now: datetime
+) -> tuple[list[Json], str | None]:
+    found = search.search(tx, query, profile=profile, wish=wish, now=now)
+    if found.relaxed or found.beginnings:
+        # Not what was asked for: a caller who cannot be told gets none.
+        return [], None
+    taken_back: dict[int, list[tuple[int, int]]] = {}
+    return [
+        _row(tx, hit)
+        for hit in found
+        if hit.role not in (TITLE, SUMMARY) and _stands(tx, hit, taken_back)
+    ], found.next
+
+
+def _stands(tx: Tx, hit: Hit, taken_back: dict[int, list[tuple[int, int]]]) -> bool:
+    no = hit.session.no
+    if no not in taken_back:
+        marks = entries.marks(tx, sessions.segments(tx, no))
+        taken_back[no] = transcript.retracted(marks)
+    return not transcript.is_retracted(hit.seq, taken_back[no])
+
+
+def _row(tx: Tx, hit: Hit) -> Json:
+    head = hit.session
+    owner = views.owner_of(tx, head, hit.seq)
+    [entry] = entries.read(tx, Segment(owner, head.id, hit.seq, hit.seq), limit=1)
+    row = messages.to_row(entries.entry_no(owner, hit.seq), head.id, entry)
+    return {
+        "id": row["id"],
+        "session_id": head.id,
+        "role": row["role"],
+        "snippet": hit.snippet.translate(_MARKS),
+        "timestamp": row["timestamp"],
+        "tool_name": row["tool_name"],
+        "source": head.source.platform,
+        "model": head.model,
+        "session_started": head.began_at.timestamp(),
+    }
+
+
+def _with_contexts(tx: Tx, page: list[Json], *, profile: str) -> list[Json]:
+    return [_with_context(tx, row, profile=profile) for row in page]
+
+
+def _with_context(tx: Tx, row: Json, *, profile: str) -> Json:
+    """The result with what was said right before and after it in the same session."""
+    head = rows.find(tx, row["session_id"], profile=profile)
+    near = [] if head is None else views.near(tx, head, row["id"])
+    context = [{"role": each["role"], "content": _beginning(each["content"])} for each in near]
+    return row | {"context": context}
+
+
+def _beginning(content: object) -> str:
+    """The first words of a message; of parts, their texts."""
+    if isinstance(content, list):
+        texts = (each.get("text") for each in content if isinstance(each, dict))
+        content = "\n".join(text for text in texts if isinstance(text, str))
+    return content[:_CONTEXT] if isinstance(content, str) else ""

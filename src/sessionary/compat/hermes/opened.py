@@ -1,0 +1,63 @@
+"""An open store for programs that call and wait; closed with its last user."""
+
+import os
+import secrets
+from collections.abc import Callable
+from datetime import datetime
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sessionary import config
+from sessionary.clock import Occasion, SystemClock
+from sessionary.store.database import Tx
+from sessionary.store.opening import open_store, sqlite_path
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class HermesIds:
+    """Session ids as Hermes prints them: the time in UTC, then chance."""
+
+    def new(self, at: datetime) -> str:
+        return f"{at:%Y%m%d_%H%M%S}_{secrets.token_hex(4)}"
+
+
+class Opened:
+    """A store with the clock, the ids and the profile that go with it."""
+
+    def __init__(self, database: str) -> None:
+        settings = config.load(database=database)
+        path = sqlite_path(database)
+        if path is not None and not path.startswith(":"):
+            folder = os.path.dirname(os.path.abspath(path))
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._clock = SystemClock()
+        self._ids = HermesIds()
+        self.profile = settings.profile
+        self.zone = settings.zone
+        self.store = open_store(database, create=True, clock=self._clock, ids=self._ids)
+
+    def occasion(self) -> Occasion:
+        """Now, and where fresh ids come from."""
+        return Occasion(self._clock.now(), self._ids)
+
+    def read(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run an action that only reads, and wait for its answer."""
+        return self.store.read(action, *args, **kwargs).result()
+
+    def write(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run an action in a transaction, and wait until it is durable."""
+        return self.store.write(action, *args, **kwargs).result()
+
+    def close(self) -> None:
+        """Let go of the store; a second time is fine."""
+        self.store.close()
+
+
+def default_database() -> str:
+    """The database that the environment or sessionary.toml names, or the one at home."""
+    return config.load().database

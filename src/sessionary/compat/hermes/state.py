@@ -1,0 +1,422 @@
+"""`SessionDB`: the state module that Hermes programs import, over a Sessionary store."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sessionary import config
+from sessionary.actions import prune, titles
+from sessionary.compat.hermes import claims, deeds, finding, lineage, listing, rows, views
+from sessionary.compat.hermes.finding import Scope
+from sessionary.compat.hermes.listing import Wanted
+from sessionary.compat.hermes.messages import Json
+from sessionary.compat.hermes.opened import Opened, default_database
+from sessionary.errors import BadInput
+from sessionary.model.session import SessionHead
+from sessionary.model.terminal import one_line
+from sessionary.model.title import MAX_TITLE, clean_title
+from sessionary.store import migrate
+from sessionary.store.database import Tx
+
+DEFAULT_DB_PATH = config.default_home() / config.DATABASE
+SCHEMA_VERSION = len(migrate.known("sqlite"))
+_AT_HOME = DEFAULT_DB_PATH
+_ANY_ROLE = ("user", "assistant")
+T = TypeVar("T")
+
+
+class SessionDB:
+    """The record as Hermes programs know it. Any thread may call; each call is one transaction."""
+
+    def __init__(self, db_path: str | os.PathLike[str] | None = None) -> None:
+        if db_path is None and DEFAULT_DB_PATH == _AT_HOME:
+            database = default_database()
+        else:
+            database = deeds.database_of(DEFAULT_DB_PATH if db_path is None else db_path)
+        self.db_path = Path(DEFAULT_DB_PATH if db_path is None else db_path)
+        self._opened = Opened(database)
+        self._profile = self._opened.profile
+
+    # Sessions
+
+    def create_session(
+        self,
+        session_id: str,
+        source: str,
+        model: str | None = None,
+        model_config: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        user_id: str | None = None,
+        parent_session_id: str | None = None,
+    ) -> str:
+        """Open a session, with or without messages to come; one that is there stays as it is."""
+        given = dict(locals())
+        self._write(deeds.create, session_id, source, given, timed=True)
+        return session_id
+
+    def ensure_session(
+        self, session_id: str, source: str = "unknown", model: str | None = None
+    ) -> str:
+        """Make sure that a session is there."""
+        return self.create_session(session_id, source, model=model)
+
+    def end_session(self, session_id: str, end_reason: str) -> None:
+        """Close a session; the first reason wins."""
+        self._write(deeds.end, session_id, end_reason, timed=True)
+
+    def reopen_session(self, session_id: str) -> None:
+        """Let a session go on."""
+        self._write(deeds.reopen, session_id)
+
+    def update_system_prompt(self, session_id: str, system_prompt: str) -> None:
+        """Let another text be the system prompt."""
+        self._write(deeds.prompt, session_id, system_prompt)
+
+    def update_token_counts(
+        self,
+        session_id: str,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        model: str | None = None,
+        cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        estimated_cost_usd: float | None = None,
+        actual_cost_usd: float | None = None,
+        cost_status: str | None = None,
+        cost_source: str | None = None,
+        pricing_version: str | None = None,
+        billing_provider: str | None = None,
+        billing_base_url: str | None = None,
+        billing_mode: str | None = None,
+        api_call_count: int = 0,
+        absolute: bool = False,
+    ) -> None:
+        """Add what was used, or with `absolute` set what was used in all."""
+        given = dict(locals())
+        self._write(deeds.count, session_id, given, absolute=absolute, timed=True)
+
+    def get_session(self, session_id: str) -> Json | None:
+        """A session's row."""
+        return self._about(session_id, rows.session_row)
+
+    def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
+        """The id itself, or the only one that begins so."""
+        found: str | None = self._read(deeds.by_prefix, session_id_or_prefix)
+        return found
+
+    def delete_session(self, session_id: str, sessions_dir: Path | None = None) -> bool:
+        """Delete a session for ever; its children stay. Whether it was there."""
+        return bool(self._write(deeds.delete, session_id, timed=True))
+
+    def prune_sessions(
+        self,
+        older_than_days: float = 90,
+        source: str | None = None,
+        sessions_dir: Path | None = None,
+    ) -> int:
+        """Delete the sessions that ended so long ago; how many."""
+        before = self._opened.occasion().now - timedelta(days=older_than_days)
+        found = list(
+            prune.look(self._opened.store, profile=self._profile, before=before, platform=source)
+        )
+        gone = (
+            self._write(prune.prune_one, each.session_id, before=before, timed=True)
+            for each in found
+        )
+        return sum(purged is not None for purged in gone)
+
+    # Titles
+
+    @staticmethod
+    def sanitize_title(title: str | None) -> str | None:
+        """The title as it is kept, or None for an empty one."""
+        try:
+            return clean_title(title or "")
+        except BadInput as error:
+            length = len(one_line(title or ""))
+            raise ValueError(f"Title too long ({length} chars, max {MAX_TITLE})") from error
+
+    def set_session_title(self, session_id: str, title: str | None) -> bool:
+        """Give a title, or take it away with an empty one; whether the session is there."""
+        wanted = self.sanitize_title(title)
+        return bool(self._write(deeds.rename, session_id, wanted))
+
+    def get_session_title(self, session_id: str) -> str | None:
+        """A session's title."""
+        return self._about(session_id, lambda _, head: head.title)
+
+    def get_session_by_title(self, title: str) -> Json | None:
+        """The row of the session with exactly this title."""
+        found = self._read(deeds.by_title, title)
+        return None if found is None else self.get_session(found)
+
+    def resolve_session_by_title(self, title: str) -> str | None:
+        """The session that a title means, by its latest numbered continuation."""
+        found: str | None = self._read(deeds.latest_by_title, title)
+        return found
+
+    def get_next_title_in_lineage(self, base_title: str) -> str:
+        """The next free title of a family."""
+        return str(self._read(titles.next_in_lineage, base_title))
+
+    # Lists
+
+    def list_sessions_rich(
+        self,
+        source: str | None = None,
+        exclude_sources: Sequence[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        include_children: bool = False,
+        project_compression_tips: bool = True,
+        order_by_last_active: bool = False,
+    ) -> list[Json]:
+        """Rows with `preview` and `last_active`; a compressed chain is one row."""
+        tips = project_compression_tips and not include_children
+        wanted = Wanted(source, exclude_sources, include_children, tips, order_by_last_active)
+
+        def listed(tx: Tx, *, profile: str) -> list[Json]:
+            page = listing.page(tx, wanted, profile=profile, limit=limit, offset=offset)
+            return [listing.rich_row(tx, head, tips=tips) for head in page]
+
+        return list(self._read(listed))
+
+    def search_sessions(
+        self, source: str | None = None, limit: int = 20, offset: int = 0
+    ) -> list[Json]:
+        """Rows, the newest beginning first."""
+        wanted = Wanted(source, children=True)
+
+        def listed(tx: Tx, *, profile: str) -> list[Json]:
+            page = listing.page(tx, wanted, profile=profile, limit=limit, offset=offset)
+            return [rows.session_row(tx, head) for head in page]
+
+        return list(self._read(listed))
+
+    def session_count(self, source: str | None = None) -> int:
+        """How many sessions there are."""
+        return self._number("count_sessions", platform=source)
+
+    def message_count(self, session_id: str | None = None) -> int:
+        """How many messages there are, in all or in one session."""
+        if session_id is None:
+            return self._number("sum_messages")
+        return self._about(session_id, lambda _, head: head.message_count) or 0
+
+    def export_session(self, session_id: str) -> Json | None:
+        """A session's row with its `messages`."""
+        return self._about(session_id, _exported)
+
+    def export_all(self, source: str | None = None) -> list[Json]:
+        """Every session with its messages."""
+        found: list[Json] = []
+        while page := self.search_sessions(source, limit=listing.PAGE, offset=len(found)):
+            found += [row | {"messages": self.get_messages(row["id"])} for row in page]
+        return found
+
+    # Messages
+
+    def append_message(
+        self,
+        session_id: str,
+        role: str,
+        content: Any = None,
+        tool_name: str | None = None,
+        tool_calls: Any = None,
+        tool_call_id: str | None = None,
+        token_count: int | None = None,
+        finish_reason: str | None = None,
+        reasoning: str | None = None,
+        reasoning_content: str | None = None,
+        reasoning_details: Any = None,
+        codex_reasoning_items: Any = None,
+        codex_message_items: Any = None,
+        platform_message_id: str | None = None,
+        observed: bool = False,
+    ) -> int:
+        """Add a message; its number."""
+        given = dict(locals())
+        return self.append_messages_batch(session_id, [given])[0]
+
+    def append_messages_batch(
+        self, session_id: str, rows: Sequence[Mapping[str, Any]]
+    ) -> list[int]:
+        """Add messages, all or none; their numbers."""
+        return list(self._write(deeds.append, session_id, list(rows), timed=True))
+
+    def replace_messages(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Let other messages stand for what was said, in one step."""
+        self._write(deeds.rewrite, session_id, list(messages), timed=True)
+
+    def clear_messages(self, session_id: str) -> None:
+        """Take back everything that was said."""
+        self._write(deeds.clear, session_id, timed=True)
+
+    def get_messages(self, session_id: str) -> list[Json]:
+        """A session's messages as rows, in order; none for an unknown id."""
+        return self._about(session_id, rows.message_rows) or []
+
+    def get_messages_as_conversation(
+        self, session_id: str, include_ancestors: bool = False
+    ) -> list[Json]:
+        """A session's messages as a model reads them."""
+
+        def told(tx: Tx, head: SessionHead) -> list[Json]:
+            return lineage.conversation(tx, head, with_ancestors=include_ancestors)
+
+        return self._about(session_id, told) or []
+
+    def get_messages_around(self, session_id: str, around_message_id: int, window: int = 5) -> Json:
+        """The messages around one."""
+
+        def seen(tx: Tx, *, profile: str) -> Json:
+            head = rows.find(tx, session_id, profile=profile)
+            return views.around(tx, head, around_message_id, window=window)
+
+        return dict(self._read(seen))
+
+    def get_anchored_view(
+        self,
+        session_id: str,
+        around_message_id: int,
+        window: int = 5,
+        bookend: int = 3,
+        keep_roles: Sequence[str] | None = _ANY_ROLE,
+    ) -> Json:
+        """The messages around one, and the session's first and last outside of that window."""
+
+        def seen(tx: Tx, *, profile: str) -> Json:
+            head = rows.find(tx, session_id, profile=profile)
+            return views.anchored(
+                tx, head, around_message_id, window=window, bookend=bookend, roles=keep_roles
+            )
+
+        return dict(self._read(seen))
+
+    def search_messages(
+        self,
+        query: str,
+        source_filter: Sequence[str] | None = None,
+        exclude_sources: Sequence[str] | None = None,
+        role_filter: Sequence[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        sort: str | None = None,
+    ) -> list[Json]:
+        """The messages in which words were said, with what stands around them."""
+        scope = Scope(source_filter, exclude_sources, role_filter)
+        return finding.find(self._opened, query, scope, limit=limit, offset=offset, sort=sort)
+
+    # Chains, locks, handoffs, notes
+
+    def resolve_resume_session_id(self, session_id: str) -> str:
+        """The session in which this one goes on."""
+        return self.get_compression_tip(session_id) or session_id
+
+    def get_compression_tip(self, session_id: str) -> str | None:
+        """The newest continuation that has messages; the session itself when there is none."""
+        return self._about(session_id, lambda tx, head: lineage.tip(tx, head).id)
+
+    def try_acquire_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = 300.0
+    ) -> bool:
+        """Take the right to compress a session, until it is given back or runs out."""
+        return bool(
+            self._write(claims.acquire, session_id, holder, seconds=ttl_seconds, timed=True)
+        )
+
+    def release_compression_lock(self, session_id: str, holder: str) -> None:
+        """Give the right back."""
+        self._write(claims.release, session_id, holder)
+
+    def get_compression_lock_holder(self, session_id: str) -> str | None:
+        """Who may compress the session now."""
+        now = self._opened.occasion().now
+        return self._about(session_id, lambda tx, head: claims.holder_of(tx, head, now=now))
+
+    def request_handoff(self, session_id: str, platform: str) -> bool:
+        """Ask that a session goes on on another platform."""
+        return bool(self._write(claims.request_handoff, session_id, platform))
+
+    def get_handoff_state(self, session_id: str) -> Json | None:
+        """How far a handoff has come: `state`, `platform`, `error`."""
+        return self._opened.read(claims.handoff, session_id)
+
+    def list_pending_handoffs(self) -> list[Json]:
+        """The sessions that wait for someone to carry them over."""
+        return list(self._read(claims.pending_handoffs))
+
+    def claim_handoff(self, session_id: str) -> bool:
+        """Take a handoff that waits; one caller gets it."""
+        return bool(self._write(claims.move_handoff, session_id, to="running", since="pending"))
+
+    def complete_handoff(self, session_id: str) -> None:
+        """Say that the session goes on there."""
+        self._write(claims.move_handoff, session_id, to="completed", since=None)
+
+    def fail_handoff(self, session_id: str, error: str) -> None:
+        """Say why the session could not go on there."""
+        self._write(claims.move_handoff, session_id, to="failed", since=None, error=error)
+
+    def get_meta(self, key: str) -> str | None:
+        """What a program has noted under a key."""
+        return self._opened.read(claims.note, key)
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Note something under a key."""
+        self._opened.write(claims.set_note, key, value)
+
+    def vacuum(self) -> None:
+        """Give back the room that deleted sessions took."""
+        self._opened.store.shrink()
+
+    def maybe_auto_prune_and_vacuum(
+        self,
+        retention_days: float = 90,
+        min_interval_hours: float = 24,
+        vacuum: bool = True,
+        sessions_dir: Path | None = None,
+    ) -> Json:
+        """Prune, at most once in an interval, whichever process asks."""
+        when = self._opened.occasion()
+        if not self._opened.write(claims.claim_interval, hours=min_interval_hours, when=when):
+            return {"skipped": True, "pruned": 0, "vacuumed": False}
+        pruned = self.prune_sessions(retention_days)
+        if vacuum and pruned:
+            self.vacuum()
+        return {"skipped": False, "pruned": pruned, "vacuumed": bool(vacuum and pruned)}
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._opened.close()
+
+    def _read(self, action: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._opened.read(action, *args, profile=self._profile, **kwargs)
+
+    def _write(self, action: Any, *args: Any, timed: bool = False, **kwargs: Any) -> Any:
+        if timed:
+            kwargs["when"] = self._opened.occasion()
+        return self._opened.write(action, *args, profile=self._profile, **kwargs)
+
+    def _about(self, session_id: str, told: Callable[[Tx, SessionHead], T]) -> T | None:
+        """Something about a session; None when there is none by this id."""
+
+        def asked(tx: Tx) -> T | None:
+            head = rows.find(tx, session_id, profile=self._profile)
+            return None if head is None else told(tx, head)
+
+        return self._opened.read(asked)
+
+    def _number(self, query: str, **params: Any) -> int:
+        def counted(tx: Tx, *, profile: str) -> int:
+            row = tx.one(query, profile=profile, **params)
+            return 0 if row is None else int(row[0])
+
+        return int(self._read(counted))
+
+
+def _exported(tx: Tx, head: SessionHead) -> Json:
+    return rows.session_row(tx, head) | {"messages": rows.message_rows(tx, head)}

@@ -1,0 +1,165 @@
+"""Configuration: a frozen tree. The only reader of the environment and of sessionary.toml."""
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sessionary.config import reset as resets
+from sessionary.config.reset import ResetSettings
+from sessionary.config.table import Table
+from sessionary.errors import BadInput, StoreUnavailable
+
+FILE = "sessionary.toml"
+DATABASE = "sessionary.db"
+ENGINE_TABLES = (
+    "agent",
+    "agents",
+    "channels",
+    "access",
+    "budget",
+    "engine",
+    "imports",
+    "web",
+    "telemetry",
+)
+COMPLETION_VARIABLE = "_SESSIONARY_COMPLETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything a house is told before it opens."""
+
+    home: Path
+    # Neither is printed with the rest: a URL and a file may hold what is secret.
+    database: str = field(repr=False)
+    profile: str = "main"
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    isolate_people_in_groups: bool = True
+    isolate_people_in_threads: bool = False
+    redact_people: bool = False
+    reset: ResetSettings = resets.DEFAULT
+    reset_by_type: Mapping[str, ResetSettings] = field(default_factory=dict)
+    reset_by_platform: Mapping[str, ResetSettings] = field(default_factory=dict)
+    file: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def load(
+    *, home: str | None = None, database: str | None = None, profile: str | None = None
+) -> Config:
+    """Read the configuration: what was given, else the environment, the file, the defaults."""
+    folder = Path(home) if home else default_home()
+    table = Table(_read(folder / FILE), str(folder / FILE))
+    # Each name is read from the file even where it is overridden: what was never asked for is refused below.
+    url = _first(
+        database,
+        os.environ.get("SESSIONARY_DATABASE"),
+        table.text("database"),
+        default=f"sqlite:///{folder / DATABASE}",
+    )
+    reset = table.table("reset")
+    default = resets.read(reset, resets.DEFAULT)
+    by_type = {name: resets.read(each, default) for name, each in reset.table("type").tables()}
+    by_platform = {
+        name: resets.read(each, default) for name, each in reset.table("platform").tables()
+    }
+    isolation = table.table("isolation")
+    config = Config(
+        home=folder,
+        database=url,
+        profile=_first(
+            profile, os.environ.get("SESSIONARY_PROFILE"), table.text("profile"), default="main"
+        ),
+        zone=zone_named(table.text("zone") or "UTC"),
+        isolate_people_in_groups=isolation.flag("people_in_groups", default=True),
+        isolate_people_in_threads=isolation.flag("people_in_threads", default=False),
+        redact_people=table.flag("redact_people", default=False),
+        reset=default,
+        reset_by_type=by_type,
+        reset_by_platform=by_platform,
+        file=table.values,
+    )
+    # What concerns the engine alone is read where an engine is built: most commands need none.
+    table.leave(ENGINE_TABLES)
+    for each in (table, isolation, reset):
+        each.refuse_unknown()
+    return config
+
+
+def _first(flag: str | None, variable: str | None, in_file: str | None, *, default: str) -> str:
+    """Return the setting with the highest precedence: flag, environment, file, default."""
+    return flag or variable or in_file or default
+
+
+def environment() -> Mapping[str, str]:
+    """The environment, for whoever was told the name of a variable that holds a secret."""
+    return os.environ
+
+
+def user_home() -> Path:
+    """The home directory of whoever runs the program, where other tools keep their records."""
+    return Path.home()
+
+
+def completion_instruction() -> str | None:
+    """What a shell asks for when it calls the program to complete a word."""
+    return os.environ.get(COMPLETION_VARIABLE)
+
+
+def is_plain_terminal() -> bool:
+    """Whether a terminal cannot, or its owner does not want it to, show more than letters."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
+def pager() -> list[str]:
+    """The program that shows long output, or nothing where the person wants none."""
+    named = os.environ.get("SESSIONARY_PAGER", os.environ.get("PAGER", "less"))
+    return [] if named.strip() in ("", "cat") else named.split()
+
+
+def pager_environment() -> dict[str, str]:
+    """The environment for the pager: `less` shows colours and ends by itself when one screen is enough."""
+    return {"LESS": "FRX", **os.environ}
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} cannot be read: it is not UTF-8 text.") from error
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be read: {error.strerror}.") from error
+    tomllib = importlib.import_module("tomllib")
+    try:
+        return dict(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path} cannot be read: {error}.") from error
+
+
+def default_home() -> Path:
+    """What SESSIONARY_HOME names, else the platform's directory for data.
+
+    What finds that one is loaded only when nobody named a home.
+    """
+    named = os.environ.get("SESSIONARY_HOME")
+    if named:
+        return Path(named)
+    if sys.platform == "linux" and "XDG_DATA_HOME" not in os.environ:
+        # The same answer without what finds it: that takes longer to load than a search to answer.
+        return Path.home() / ".local" / "share" / "sessionary"
+    platformdirs = importlib.import_module("platformdirs")
+    return Path(platformdirs.user_data_dir("sessionary", appauthor=False))
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """A time zone by its name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise BadInput(f"There is no time zone {name!r}: write one like Europe/Berlin.") from error

@@ -1,0 +1,46 @@
+"""What an engine is made of: handed to it by the composition root."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sessionary.clock import Clock, Ids, Occasion
+from sessionary.engine.bus import Bus
+from sessionary.engine.ports import Adapter, Agent
+from sessionary.engine.settings import Settings
+from sessionary.model.key import Isolation, SessionKey, key_for
+from sessionary.model.place import Source
+from sessionary.model.reset import Policies
+from sessionary.model.surroundings import Surroundings
+from sessionary.model.usage import Usage
+from sessionary.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The engine's surroundings: store, clock, agents, channels, rules."""
+
+    store: Store
+    clock: Clock
+    ids: Ids
+    holder: str
+    agent_for: Callable[[Source, str | None], Agent]
+    system_prompt: Callable[[str | None, Surroundings], str]
+    priced: Callable[[Usage], Usage]
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)
+    deliverable: frozenset[str] = frozenset()
+    policies: Policies = field(default_factory=Policies)
+    isolation: Isolation = field(default_factory=Isolation)
+    settings: Settings = field(default_factory=Settings)
+    profile: str = "main"
+    redact_people: bool = False
+    bus: Bus = field(default_factory=Bus)
+    chance: random.Random = field(default_factory=random.SystemRandom)
+
+    def occasion(self) -> Occasion:
+        """Now, and where fresh ids come from."""
+        return Occasion(self.clock.now(), self.ids)
+
+    def key(self, source: Source) -> SessionKey:
+        """Which conversation a source belongs to."""
+        return key_for(source, profile=self.profile, isolation=self.isolation)

@@ -1,0 +1,162 @@
+"""The loop for what time brings about."""
+
+import asyncio
+import importlib
+import inspect
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from sessionary.actions import deliver, read, schedule, uploads
+from sessionary.actions import sweep as sweeping
+from sessionary.clock import Occasion
+from sessionary.engine import notices, targets
+from sessionary.engine.outbox import MARGIN
+from sessionary.engine.parts import Parts
+from sessionary.engine.thread import in_thread
+from sessionary.errors import BadInput, RetryLater, StoreUnavailable
+from sessionary.model.part import Text
+from sessionary.model.turn import TurnState
+from sessionary.store import arrivals
+from sessionary.store.database import Tx
+
+FINALIZER_SECONDS = 60.0
+log = logging.getLogger("sessionary.sweeper")
+
+
+class Sweeper:
+    """Interrupts dead turns, ends sessions that are over, finalizes ends, empties the trash."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._suspects: dict[str, float] = {}
+        self._finalizing: asyncio.Task[None] | None = None
+        self._finalizer = (
+            None if parts.settings.finalizer is None else load(parts.settings.finalizer)
+        )
+
+    async def run(self) -> None:
+        """Go on until cancelled; a finalizer that is cut short then is run again by the next one."""
+        try:
+            await self._sweep_for_ever()
+        finally:
+            if self._finalizing is not None:
+                self._finalizing.cancel()
+                await asyncio.gather(self._finalizing, return_exceptions=True)
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except (RetryLater, StoreUnavailable) as error:
+                log.warning("the sweep could not be done: %s", error)
+            self._begin_finalizing()
+            pause = self._parts.settings.sweep_seconds
+            if self._suspects:
+                pause = min(pause, self._parts.settings.confirm_seconds)
+            await asyncio.sleep(pause)
+
+    def _begin_finalizing(self) -> None:
+        """Beside the sweep: what someone else's program takes its time for holds up no dead turn."""
+        if self._finalizing is None:
+            self._finalizing = asyncio.create_task(self.finalize())
+            self._finalizing.add_done_callback(self._finalized)
+
+    def _finalized(self, task: "asyncio.Task[None]") -> None:
+        self._finalizing = None
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("what follows an end could not be done: %s", task.exception())
+
+    async def sweep(self) -> None:
+        """Do once what is due now."""
+        parts = self._parts
+        settings = parts.settings
+        await parts.store.write(
+            sweeping.follow_clock,
+            now=parts.clock.now(),
+            lease_seconds=settings.lease_seconds,
+            send_seconds=settings.send_seconds * MARGIN,
+        )
+        dead = await self._dead()
+        await parts.store.write(interrupt_dead, parts=parts, when=parts.occasion(), among=dead)
+        await parts.store.write(
+            sweeping.end_expired_sessions, parts.policies, when=parts.occasion()
+        )
+        await parts.store.write(sweeping.empty_trash, when=parts.occasion())
+        await parts.store.write(uploads.forget_old, when=parts.occasion())
+
+    async def _dead(self) -> frozenset[str]:
+        """The turns that were not renewed between two looks.
+
+        A clock on the wall may have been set forward; whoever is alive renews at once then.
+        """
+        now, enough = time.monotonic(), self._parts.settings.confirm_seconds
+        found = await self._parts.store.read(sweeping.expired_turns, now=self._parts.clock.now())
+        self._suspects = {id: self._suspects.get(id, now) for id in found}
+        return frozenset(id for id, since in self._suspects.items() if now - since >= enough)
+
+    async def finalize(self) -> None:
+        """Run what must follow the ends of sessions, one after the other."""
+        store = self._parts.store
+        for ended in await store.read(sweeping.to_finalize):
+            when = self._parts.occasion()
+            error = await self._run_finalizer(ended)
+            if error is None:
+                await store.write(sweeping.finalized, ended, when=when)
+            else:
+                log.warning(
+                    "finalizing %s failed (try %d): %s", ended.session_id, ended.tries + 1, error
+                )
+                await store.write(sweeping.finalizing_failed, ended, error=error, when=when)
+
+    async def _run_finalizer(self, ended: sweeping.ToFinalize) -> str | None:
+        """Run what must follow an end; the error in words, or None."""
+        if self._finalizer is None:
+            return None
+        try:
+            async with asyncio.timeout(FINALIZER_SECONDS):
+                call = partial(self._finalizer, ended.session_id, ended.reason)
+                await (call() if inspect.iscoroutinefunction(self._finalizer) else in_thread(call))
+        except (
+            Exception
+        ) as error:  # a finalizer is someone else's program: three tries, then it is given up
+            return f"{type(error).__name__}: {error}"[:500]
+        return None
+
+
+def interrupt_dead(tx: Tx, *, parts: Parts, when: Occasion, among: frozenset[str]) -> int:
+    """Interrupt the turns whose lease ran out, and tell their people."""
+    dead = sweeping.interrupt_dead_turns(tx, when=when, among=among) if among else []
+    for turn in dead:
+        row = tx.one("profile_of", id=turn.session_id)
+        profile = parts.profile if row is None else str(row[0])
+        head = read.head(tx, turn.session_id, profile=profile)
+        # Where it was asked: a session may go on in another chat than it was opened in.
+        asked = arrivals.source_of_turn(tx, turn.id, session_no=head.no) or head.source
+        channel = asked.channel
+        if channel is not None and channel.platform in parts.deliverable:
+            text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
+            deliver.enqueue(
+                tx, channel, (Text(text),), profile=profile, when=when, session_no=head.no
+            )
+    for due in schedule.dead_runs(tx, now=when.now):
+        log.warning("a run of schedule %s died with its process", due.schedule.name)
+        targets.tell(tx, due, notices.run_failed(due.schedule.name, schedule.DIED), when=when)
+    return len(dead)
+
+
+def load(name: str) -> Callable[..., Any]:
+    """The function that `module:function` names."""
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(
+            f"There is no function {name!r}: write module:function ({error})."
+        ) from error
+    if not callable(found):
+        raise BadInput(f"{name!r} is not a function.")
+    made: Callable[..., Any] = found
+    return made

@@ -1,0 +1,306 @@
+"""The commands themselves (rule A-2), and finding one in a message."""
+
+import re
+
+from sessionary.actions import (
+    access,
+    read,
+    receive,
+    resolve,
+    retract,
+    routing,
+    sessions,
+    titles,
+    turns,
+)
+from sessionary.actions import listing as listing_of
+from sessionary.clock import Occasion
+from sessionary.engine.commands import REGISTRY, Asked, Call, FollowUp, Result, command
+from sessionary.engine.parts import Parts
+from sessionary.engine.settings import TRUSTED
+from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
+from sessionary.model.entry import Message, Role
+from sessionary.model.key import SessionKey
+from sessionary.model.place import Source
+from sessionary.model.session import SessionHead, Shelf
+from sessionary.model.surroundings import HomeChannel
+from sessionary.model.terminal import one_line
+from sessionary.model.title import clean_title, matches_continuation
+from sessionary.store import arrivals
+from sessionary.store import sessions as table
+from sessionary.store.database import Tx
+
+_FORM = re.compile(r"^/([a-z]+)(?:@\S+)?(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
+_LISTED = 10
+_SCANNED = 200
+
+
+def find(text: str) -> Call | None:
+    """The command a message is, or None: an unknown `/word` is for the agent."""
+    match = _FORM.match(text.strip())
+    known = None if match is None else REGISTRY.get(match[1].lower())
+    if match is None or known is None:
+        return None
+    return Call(known.name, (match[2] or "").strip(), known)
+
+
+def names() -> tuple[str, ...]:
+    """Every command as a person types it."""
+    return tuple(f"/{name}" for name in REGISTRY)
+
+
+def carry_out(
+    tx: Tx, parts: Parts, call: Call, key: SessionKey, source: Source, *, when: Occasion
+) -> Result:
+    """Run a command in the transaction that notes it; a refusal is an answer."""
+    asked = Asked(call.name, call.words, key, source, parts, when)
+    try:
+        return call.command.run(tx, asked)
+    except SessionaryError as error:
+        return Result(str(error))
+
+
+@command("new", "/new [name]", "begin a new session")
+def new(tx: Tx, asked: Asked) -> Result:
+    """End the session; the next message opens another, perhaps with a name."""
+    wanted = _free_title(tx, asked)
+    ended = routing.reset(tx, asked.key, when=asked.when)
+    routing.name_next(tx, asked.key, wanted)
+    named = "" if wanted is None else f" called {wanted}"
+    left = "" if ended is None else f"Left {_name(ended)}; /resume goes back. "
+    return Result(f"{left}Your next message begins a new session{named}.")
+
+
+@command("resume", "/resume [name|n|id]", "go on with an earlier session")
+def resume(tx: Tx, asked: Asked) -> Result:
+    """Point this chat at an earlier session, or list those there are."""
+    if not asked.words:
+        return listing(tx, asked)
+    target = _target(tx, asked)
+    routing.switch(tx, asked.key, target, when=asked.when)
+    return Result(f"Now in {_name(target)}, {target.message_count} messages.")
+
+
+@command("sessions", "/sessions [words]", "list earlier sessions")
+def listing(tx: Tx, asked: Asked) -> Result:
+    """The sessions this person may go on with, newest first."""
+    words = asked.words.casefold() if asked.name == "sessions" else ""
+    found = [
+        head for head in _visible(tx, asked) if words in f"{head.title} {head.preview}".casefold()
+    ]
+    if not found:
+        return Result("There are no earlier sessions here.")
+    lines = [f"{place}. {_name(head)}" for place, head in enumerate(found[:_LISTED], 1)]
+    return Result("\n".join([*lines, "Send /resume with a number or a name."]))
+
+
+@command("title", "/title [name]", "name this session")
+def title(tx: Tx, asked: Asked) -> Result:
+    """Say or set the title."""
+    head = _current(tx, asked)
+    if not asked.words:
+        return Result(f"This is {_name(head)}.")
+    wanted = _free_title(tx, asked, holder=head.id) or asked.words
+    renamed = sessions.rename(tx, head.id, wanted, profile=asked.key.profile)
+    return Result(f"This session is now called {renamed.title}.")
+
+
+@command("undo", "/undo [n]", "take back the last messages")
+def undo(tx: Tx, asked: Asked) -> Result:
+    """Take back the last messages of the person, and the answers to them."""
+    head = _current(tx, asked)
+    count = _number(asked.words, default=1)
+    after = retract.undo(tx, head.id, profile=asked.key.profile, rounds=count, at=asked.when.now)
+    return Result(f"Taken back; {after.message_count} messages are left. Nothing was deleted.")
+
+
+@command("retry", "/retry", "ask the last question again")
+def retry(tx: Tx, asked: Asked) -> Result:
+    """Take back the last answer and put the question again."""
+    head = _current(tx, asked)
+    # Whoever asks twice means the question that waits already, not the one before it. The command
+    # itself is in the inbox too.
+    inbox = arrivals.waiting(tx, str(asked.key), profile=head.profile, limit=2)
+    if any(find(each.message.text) is None for each in inbox):
+        raise Conflict("A message is waiting for its answer here; nothing was changed.")
+    prompt = _last_prompt(tx, head)
+    retract.retract(
+        tx, head.id, profile=head.profile, after=prompt[0] - 1, at=asked.when.now, reason="retry"
+    )
+    receive.receive(
+        tx, asked.key, asked.source, prompt[1], when=asked.when, idem=f"retry/{asked.when.new_id()}"
+    )
+    return Result("Trying again.")
+
+
+@command("branch", "/branch [name]", "go on in a copy of this session")
+def branch(tx: Tx, asked: Asked) -> Result:
+    """Fork the session and go on in the fork; the old one stays as it is."""
+    head = _current(tx, asked)
+    if head.running:
+        raise Conflict("A turn is running here; nothing was changed. Wait for it or /stop it.")
+    title = _free_title(tx, asked)
+    made = sessions.fork(tx, head.id, profile=head.profile, when=asked.when, title=title)
+    routing.switch(tx, asked.key, made, when=asked.when)
+    return Result(f"Now in {_name(made)}; the old one stays as it was. /resume goes back.")
+
+
+@command("compact", "/compact [focus]", "shorten what the agent has to remember")
+def compact(tx: Tx, asked: Asked) -> Result:
+    """Have a summary made of the session."""
+    head = _current(tx, asked)
+    follow_up = FollowUp("compact", head.id, asked.words or None, asked.source)
+    return Result("Compacting; you will be told.", follow_up)
+
+
+@command("usage", "/usage", "what this session has used")
+def usage(tx: Tx, asked: Asked) -> Result:
+    """Tokens and cost of the session."""
+    used = _current(tx, asked).usage
+    cost = "unknown" if used.cost_microusd is None else f"${used.cost_microusd / 1e6:.4f}"
+    status = "" if used.cost_status is None else f" ({used.cost_status})"
+    tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+    return Result(f"{used.calls} model calls, {tokens}, cost {cost}{status}.")
+
+
+@command("status", "/status", "where you are")
+def status(tx: Tx, asked: Asked) -> Result:
+    """The session, its state and its policy."""
+    head = _current(tx, asked)
+    policy = asked.parts.policies.choose(asked.source)
+    ends = policy.next_due(last_active=head.last_active_at)
+    lines = [
+        f"Session {_name(head)}, {head.message_count} messages.",
+        "A turn is running." if head.running else "No turn is running.",
+        "It does not reset by itself."
+        if ends is None
+        else f"It resets after {ends:%Y-%m-%d %H:%M} UTC if nobody writes.",
+    ]
+    return Result("\n".join(lines))
+
+
+@command("stop", "/stop", "stop the turn that runs")
+def stop(tx: Tx, asked: Asked) -> Result:
+    """Ask the running turn to stop, in whatever process it runs."""
+    head = _current(tx, asked)
+    if not turns.ask_to_stop(tx, head.no, reason="stopped by you"):
+        return Result("No turn is running.")
+    return Result("Stopping.")
+
+
+@command("sethome", "/sethome", "make this chat the default for deliveries")
+def sethome(tx: Tx, asked: Asked) -> Result:
+    """Make this channel its platform's home."""
+    channel = asked.source.channel
+    if channel is None:
+        raise BadInput("This chat has no address to deliver to.")
+    home = HomeChannel(channel.platform, channel.chat_id, asked.source.chat_name, channel.thread_id)
+    access.set_home(tx, home, profile=asked.key.profile, when=asked.when)
+    return Result(f"This chat is now the home channel of {channel.platform}.")
+
+
+@command("whoami", "/whoami", "how you are known here")
+def whoami(_: Tx, asked: Asked) -> Result:
+    """The person's own ids, and the key of this conversation."""
+    person = asked.source.person
+    who = (
+        "nobody in particular"
+        if person is None
+        else f"{one_line(person.label, 64)} ({one_line(person.id, 64)})"
+    )
+    return Result(f"You are {who} on {asked.source.platform}. Conversation: {asked.key}")
+
+
+@command("help", "/help", "this list")
+def help_(_: Tx, __: Asked) -> Result:
+    """Every command in one line each."""
+    return Result("\n".join(f"{each.usage} - {each.help}" for each in REGISTRY.values()))
+
+
+def _current(tx: Tx, asked: Asked) -> SessionHead:
+    head = routing.current(tx, asked.key)
+    if head is None or not head.is_open:
+        raise NotFound("There is no session here yet; write something first.")
+    return head
+
+
+def _visible(tx: Tx, asked: Asked) -> list[SessionHead]:
+    where = asked.source.platform
+    filters = listing_of.Filters(shelf=Shelf.CHATS, platform=None if where in TRUSTED else where)
+    page = listing_of.listing(tx, filters, profile=asked.key.profile, limit=_SCANNED)
+    return [head for head in page.items if _may_see(head, asked)]
+
+
+def _target(tx: Tx, asked: Asked) -> SessionHead:
+    if asked.words.isdecimal() and len(asked.words) <= len(str(_LISTED)):
+        found = _visible(tx, asked)
+        place = int(asked.words)
+        if not 1 <= place <= min(len(found), _LISTED):
+            raise NotFound(f"There is no session {place} in the list.")
+        return found[place - 1]
+    # First among what this person may see: another's title must not hide theirs.
+    seen = _visible(tx, asked)
+    named = [head for head in seen if head.title == asked.words]
+    numbered = [
+        (number, head.no, head)
+        for head in seen
+        if head.title and (number := matches_continuation(asked.words, head.title)) is not None
+    ]
+    if named or numbered:
+        return named[0] if named else max(numbered)[2]
+    return _by_id(tx, asked)
+
+
+def _by_id(tx: Tx, asked: Asked) -> SessionHead:
+    """A session by its id or a title; what this person may not see is not there."""
+    try:
+        found = [resolve.resolve(tx, asked.words, profile=asked.key.profile)]
+    except Ambiguous as error:
+        heads = (table.get(tx, id, profile=asked.key.profile) for id in error.candidates)
+        found = [head for head in heads if head is not None]
+    mine = [head for head in found if _may_see(head, asked)]
+    if not mine:
+        raise resolve.not_called(asked.words)
+    if len(mine) > 1:
+        names = ", ".join(f"{head.id} {_name(head)}" for head in mine)
+        raise Ambiguous(f"{asked.words!r} is the beginning of several ids: {names}.")
+    return mine[0]
+
+
+def _may_see(head: SessionHead, asked: Asked) -> bool:
+    """Rule D-6. At the terminal and in the workbench sits the owner, who sees the profile."""
+    return asked.source.platform in TRUSTED or routing.may_resume(head, asked.source)
+
+
+def _free_title(tx: Tx, asked: Asked, *, holder: str = "") -> str | None:
+    """The title that was asked for; numbered if one holds it whom this person may not see."""
+    wanted = clean_title(asked.words)
+    if wanted is None:
+        return None
+    profile = asked.key.profile
+    row = tx.one("id_by_title", profile=profile, title=wanted)
+    other = None if row is None or row[0] == holder else table.get(tx, row[0], profile=profile)
+    if other is not None and _may_see(other, asked):
+        titles.check_free(tx, wanted, profile=profile, except_for=holder)
+    return titles.free_title(tx, wanted, profile=profile, except_for=holder)
+
+
+def _last_prompt(tx: Tx, head: SessionHead) -> tuple[int, Message]:
+    window = read.window(tx, head.id, profile=head.profile, limit=200)
+    for entry in reversed(window.entries):
+        if isinstance(entry.body, Message) and entry.body.role is Role.USER:
+            return entry.seq, entry.body
+    raise Conflict("There is nothing to ask again.")
+
+
+def _number(words: str, *, default: int) -> int:
+    if not words:
+        return default
+    if not words.isdecimal() or not 1 <= int(words[:4]) <= 999:
+        raise BadInput(f"{words!r} is no number from 1 to 999.")
+    return int(words)
+
+
+def _name(head: SessionHead) -> str:
+    said = head.title or head.preview or head.id
+    return f"“{one_line(said, 60)}”"

@@ -1,0 +1,129 @@
+"""Messages and items in the forms of OpenAI's Chat Completions and Responses interfaces, as parts."""
+
+from typing import Any
+
+from sessionary.formats import parts, shape
+from sessionary.formats.content import Content
+from sessionary.formats.parts import Json
+
+_ROLES = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+# Where the kinds of calls keep what the tool is given.
+_GIVEN = ("arguments", "input", "action", "code", "queries", "operation")
+_TEXTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
+
+
+def role_of(value: object, otherwise: str = "user") -> str:
+    """Our name for who speaks."""
+    return _ROLES.get(value, otherwise) if isinstance(value, str) else otherwise
+
+
+def add(content: Content, given: object) -> None:
+    """Add the content of a message: a text, or a list of parts."""
+    if isinstance(given, str):
+        content.say(given)
+        return
+    for each in shape.items(given):
+        _add_part(content, each)
+
+
+def add_tool_calls(content: Content, calls: object) -> None:
+    """Add the calls of a chat message."""
+    for call in shape.records(calls):
+        function = shape.record(call.get("function"))
+        called = shape.name(function.get("name")) or shape.name(call.get("name"))
+        if called is None:
+            content.keep(call)
+            continue
+        arguments = function.get("arguments", call.get("arguments"))
+        id = shape.words(call.get("id"))
+        content.add(parts.tool_call(id, called, shape.parsed_or_text(arguments)))
+
+
+def add_item(content: Content, item: Json) -> str:
+    """Add one item of a Responses list; say who speaks in it."""
+    kind = item.get("type")
+    if kind == "message" or (kind is None and "role" in item):
+        add(content, item.get("content"))
+        add_tool_calls(content, item.get("tool_calls"))
+        return role_of(item.get("role"))
+    if not isinstance(kind, str):
+        content.keep(item)
+        return "assistant"
+    if kind == "reasoning":
+        _add_reasoning(content, item)
+    elif kind.endswith("_output"):
+        _add_output(content, item)
+        return "tool"
+    elif kind == "image_generation_call" and content.attach_base64(item.get("result"), "image/png"):
+        pass
+    elif kind.endswith("_call") and (_call_id(item) or shape.name(item.get("name"))):
+        _add_call(content, kind, item)
+    else:
+        content.keep(item)
+    return "assistant"
+
+
+def _add_call(content: Content, kind: str, item: Json) -> None:
+    """A function is called by its name, a tool of the provider's by its kind."""
+    called = shape.name(item.get("name")) or kind.removesuffix("_call")
+    given = next((item[field] for field in _GIVEN if field in item), None)
+    content.add(parts.tool_call(_call_id(item), called, shape.parsed_or_text(given)))
+
+
+def _call_id(item: Json) -> str:
+    return shape.words(item.get("call_id")) or shape.words(item.get("id"))
+
+
+def _add_part(content: Content, part: object) -> None:
+    if not isinstance(part, dict):
+        content.say(part) if isinstance(part, str) else content.keep(part)
+        return
+    kind = part.get("type")
+    if kind in _TEXTS and isinstance(part.get("text"), str):
+        content.say(part["text"])
+    elif kind == "refusal" and isinstance(part.get("refusal"), str):
+        content.say(part["refusal"])
+    elif not attach(content, part):
+        content.keep(part)
+
+
+def attach(content: Content, part: Json) -> bool:
+    """Add the file that a part carries; say whether it carries one."""
+    file = shape.record(part.get("file")) or part
+    name = shape.name(file.get("filename"))
+    if content.attach_url(file.get("file_data"), name):
+        return True
+    audio = part.get("input_audio")
+    if isinstance(audio, dict):
+        return content.attach_base64(audio.get("data"), f"audio/{audio.get('format')}")
+    image = part.get("image_url")
+    return content.attach_url(image.get("url") if isinstance(image, dict) else image)
+
+
+def _add_reasoning(content: Content, item: Json) -> None:
+    told = [shape.words(each.get("text")) for each in shape.records(item.get("summary"))]
+    told += [shape.words(each.get("text")) for each in shape.records(item.get("content"))]
+    kept = {name: item[name] for name in ("id", "encrypted_content") if item.get(name)}
+    content.think("\n\n".join(filter(None, told)), kept)
+
+
+def _add_output(content: Content, item: Json) -> None:
+    given = item.get("output")
+    inner = Content()
+    if isinstance(given, list):
+        add(inner, given)
+    texts = [part for part in inner.parts if part["type"] == "text"]
+    files = [part for part in inner.parts if part["type"] == "attachment"]
+    told: Any = "" if given is None else given
+    if isinstance(given, list) and len(texts) + len(files) == len(inner.parts):
+        told = "\n".join(part["text"] for part in texts)
+    is_error = item.get("status") == "failed" or item.get("is_error") is True
+    content.add(parts.tool_result(_call_id(item), told, is_error=is_error), *files)
+    content.blobs.extend(inner.blobs)

@@ -1,0 +1,197 @@
+"""Aider: the history it keeps in each repository. It is looked for only where someone says."""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from sessionary.importers import calls, files, times
+from sessionary.importers.base import (
+    Begin,
+    End,
+    Event,
+    Facts,
+    LeftOut,
+    Resume,
+    Said,
+    Skipped,
+    Spent,
+    Unit,
+    Where,
+)
+from sessionary.importers.content import Content
+from sessionary.importers.json_lines import raw_lines
+from sessionary.model.usage import Usage
+
+HISTORY = ".aider.chat.history.md"
+MAX_LINE = 16 * 1024 * 1024
+_BEGIN = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
+# What a call used, as the program tells it: rounded to thousands, and what it worked out as the cost.
+_USED = re.compile(
+    r"> Tokens: (?P<sent>[\d.,]+k?) sent(?:, (?P<written>[\d.,]+k?) cache write)?"
+    r"(?:, (?P<read>[\d.,]+k?) cache hit)?, (?P<received>[\d.,]+k?) received\."
+    r"(?: Cost: \$(?P<cost>\d+(?:\.\d+)?) message, \$\d+(?:\.\d+)? session\.)?\s*"
+)
+_MODEL = re.compile(r"> (?:Main model|Model): (\S+)")
+
+
+class Aider:
+    """Reads the histories of Aider."""
+
+    name = "aider"
+    title = "Aider"
+
+    def places(self, where: Where) -> list[Path]:
+        """None: its histories lie in repositories, and a home directory is not searched for them."""
+        del where
+        return []
+
+    def recognises(self, path: Path) -> bool:
+        """Whether it is a history, or a repository with one."""
+        if files.is_file(path):
+            return path.name == HISTORY or b"\n# aider chat started at " in b"\n" + files.head(path)
+        return files.is_file(path / HISTORY)
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """One unit a history; a directory that was named is searched a little."""
+        named = [place] if files.is_file(place) else files.walk(place, suffixes=(HISTORY,), depth=3)
+        for path in named:
+            yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """The sessions of a history, one after the other."""
+        del resume
+        history = _History(unit.path)
+        with files.opened(unit.path) as file:
+            # A last line without its end is still being written: it comes another time.
+            for start, _, text in raw_lines(file, max_line=MAX_LINE):
+                if text is None:
+                    yield Skipped(where=f"byte {start}", why=f"longer than {MAX_LINE:,} bytes")
+                else:
+                    yield from history.take(text.decode("utf-8", "replace").rstrip("\r\n"))
+        yield from history.end()
+
+
+class _History:
+    """Sessions, told line by line: who speaks is the sign at the beginning of a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._repository = path.parent.name
+        self._folder = path.parent
+        self._at: datetime | None = None
+        self._seen: dict[str, int] = {}
+        self._model: str | None = None
+        self._role = ""
+        self._words: list[str] = []
+        self._number = 0
+        self._is_fenced = False
+        # A session begins with its first question: what is told before waits for it.
+        self._waiting: list[Event] | None = None
+        self._name = ""
+        self._calls = 0
+
+    def take(self, line: str) -> Iterator[Event]:
+        """What one line says."""
+        begun = _BEGIN.fullmatch(line.strip())
+        if begun is not None:
+            yield from self.end()
+            yield from self._begin(begun[1])
+        elif self._at is None:
+            return
+        elif line.startswith("#### "):
+            # A fence that an answer left open does not swallow the next question.
+            self._is_fenced = False
+            yield from self._speak("user", line.removeprefix("#### ").rstrip())
+        elif (line.startswith("> ") or line == ">") and not self._is_fenced:
+            found = _MODEL.match(line)
+            if found is not None:
+                self._model = found[1]
+                yield from self._tell(Facts(fields={"model": found[1]}))
+            used = _USED.fullmatch(line)
+            if used is not None:
+                yield from self._tell(Spent(usage=self._usage(used)))
+            yield from self._speak("system", line.removeprefix(">").strip())
+        elif line.strip() or self._role == "assistant":
+            self._is_fenced ^= line.startswith("```")
+            yield from self._speak("assistant", line)
+
+    def end(self) -> Iterator[Event]:
+        """The session is over."""
+        if self._at is not None:
+            yield from self._flush()
+            if self._waiting is None:
+                yield End()
+            else:
+                yield LeftOut(what="starts without a question")
+        self._at, self._waiting = None, None
+
+    def _begin(self, started: str) -> Iterator[Event]:
+        self._at, self._number, self._model = times.of(started), 0, None
+        self._is_fenced = False
+        if self._at is None:
+            yield Skipped(where=f"session of {started}", why="not a time")
+            return
+        # Two may begin in one second.
+        count = self._seen[started] = self._seen.get(started, 0) + 1
+        name = f"{self._repository} {started}" + (f" #{count}" if count > 1 else "")
+        self._name, self._calls = name, 0
+        self._waiting = [
+            Begin(native_id=name, began_at=self._at),
+            Facts(fields={"workspace": {"path": str(self._folder)}}),
+        ]
+
+    def _tell(self, event: Event) -> Iterator[Event]:
+        """Tell something of the session; before its first words it waits."""
+        if self._waiting is not None and isinstance(event, Said) and event.role != "system":
+            waiting, self._waiting = self._waiting, None
+            yield from waiting
+        if self._waiting is None:
+            yield event
+        else:
+            self._waiting.append(event)
+
+    def _usage(self, used: re.Match[str]) -> tuple[Usage, ...]:
+        self._calls += 1
+        sent, read, written = (_count(used[name]) for name in ("sent", "read", "written"))
+        return calls.one(
+            "aider",
+            f"{self._name}:{self._calls}",
+            model=self._model,
+            at=self._at,
+            dollars=None if used["cost"] is None else float(used["cost"]),
+            input=sent - read - written if sent >= read + written else sent,
+            output=_count(used["received"]),
+            cache_read=read,
+            cache_write=written,
+        )
+
+    def _speak(self, role: str, words: str) -> Iterator[Event]:
+        if role != self._role:
+            yield from self._flush()
+            self._role = role
+        self._words.append(words)
+
+    def _flush(self) -> Iterator[Event]:
+        words = "\n".join(self._words).strip("\n").rstrip()
+        role, self._role, self._words = self._role, "", []
+        if not words or self._at is None:
+            return
+        content = Content()
+        content.say(words)
+        self._number += 1
+        model = self._model if role == "assistant" else None
+        yield from self._tell(content.said(role, self._at, id=f"{self._number}", model=model))
+
+
+def _count(text: str | None) -> int:
+    """How many tokens `2.4k` are."""
+    if text is None:
+        return 0
+    try:
+        number = float(text.removesuffix("k").replace(",", ""))
+    except ValueError:
+        return 0
+    return round(number * 1000 if text.endswith("k") else number)
+
+
+IMPORTER = Aider()

@@ -1,0 +1,204 @@
+"""Goose: one database of sessions."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sessionary.formats import anthropic_blocks, parts, shape
+from sessionary.importers import calls, databases, files, subagents, times
+from sessionary.importers.base import (
+    Event,
+    Facts,
+    Json,
+    Resume,
+    Skipped,
+    Spent,
+    Unit,
+    Where,
+)
+from sessionary.importers.content import Content
+from sessionary.importers.databases import Kept
+from sessionary.store.foreign import ForeignDatabase, is_sqlite
+
+DATABASE = "sessions.db"
+_COLUMNS = (
+    *("id", "name", "description", "session_type", "working_dir", "created_at", "updated_at"),
+    *("provider_name", "model_config_json", "parent_session_id", "accumulated_cost"),
+    *("accumulated_input_tokens", "accumulated_output_tokens"),
+)
+_MESSAGE = ("id", "message_id", "role", "content_json", "metadata_json", "created_timestamp")
+_LEDGER = (
+    *("id", "model", "provider", "input_tokens", "output_tokens", "cache_read_tokens"),
+    *("cache_write_tokens", "cost", "created_at"),
+)
+
+
+class Goose:
+    """Reads the sessions of Goose."""
+
+    name = "goose"
+    title = "Goose"
+
+    def places(self, where: Where) -> list[Path]:
+        """Its directory of sessions on each system."""
+        data = where.path("XDG_DATA_HOME", ".local/share")
+        windows = where.home / "AppData" / "Roaming" / "Block" / "goose" / "data"
+        return [data / "goose" / "sessions", windows / "sessions"]
+
+    def recognises(self, path: Path) -> bool:
+        """Whether it is its database, or a directory with it."""
+        return _is_ours(path if files.is_file(path) else path / DATABASE)
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """One unit a session."""
+        path = place if files.is_file(place) else place / DATABASE
+        if is_sqlite(path):
+            yield from databases.units(path, _sessions)
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """One session."""
+        del resume
+        with databases.opened(unit) as database:
+            yield from _head(unit.hint)
+            yield from _messages(database, unit)
+            yield from _spent(database, unit.hint)
+
+
+def _is_ours(path: Path) -> bool:
+    return is_sqlite(path) and databases.has(path, "messages", "session_id", "content_json")
+
+
+def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
+    marks = databases.marks(database, "messages", "session_id", "id", "created_timestamp")
+    ledger = databases.marks(database, "usage_ledger", "session_id", "id")
+    found: list[tuple[bool, Kept]] = []
+    for row in database.rows("sessions", _COLUMNS, order=("created_at", "id")):
+        hint: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+        id = hint["id"]
+        if isinstance(id, str):
+            stamp = (*row, marks.get(id), ledger.get(id))
+            found.append((bool(hint["parent_session_id"]), Kept(id, stamp, hint)))
+    yield from (kept for _, kept in sorted(found, key=lambda each: each[0]))
+
+
+def _head(session: Json) -> Iterator[Event]:
+    began = times.of(session["created_at"])
+    yield subagents.begin(session["id"], began, parent=session["parent_session_id"])
+    title = shape.name(session["description"]) or shape.name(session["name"])
+    fields: Json = {"title": title, "model": _model(session)}
+    if shape.name(session["working_dir"]):
+        fields["workspace"] = {"path": session["working_dir"]}
+    yield Facts(fields={name: value for name, value in fields.items() if value is not None})
+
+
+def _model(session: Json) -> str | None:
+    config = shape.record(shape.parsed(session["model_config_json"]))
+    return shape.name(config.get("model_name"))
+
+
+def _messages(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+    session, at = unit.hint, times.of(unit.hint["created_at"]) or files.changed_at(unit.path)
+    rows = database.rows("messages", _MESSAGE, where=("session_id", session["id"]), order=("id",))
+    for number, name, role, text, metadata, created in rows:
+        given = shape.parsed(text)
+        if not isinstance(given, list):
+            yield Skipped(where=f"message {number}", why="its content is not a list in JSON")
+            continue
+        at = times.of(created) or at
+        shown = shape.record(shape.parsed(metadata)).get("userVisible")
+        id = shape.name(name) or f"{number}"
+        yield from _message(given, id, role, at, is_hidden=shown is False, model=_model(session))
+
+
+def _message(
+    given: list[Any], id: str, role: object, at: datetime, *, is_hidden: bool, model: str | None
+) -> Iterator[Event]:
+    content = Content()
+    for block in given:
+        _add(content, block)
+    if not content:
+        return
+    kinds = {part["type"] for part in content.parts}
+    if is_hidden:
+        # Words for the model alone, such as a summary of what it no longer reads.
+        yield content.said("system", at, id=id, extra={"for_model": True})
+    elif role == "assistant":
+        yield content.said("assistant", at, id=id, model=model)
+    else:
+        is_tool = "tool_result" in kinds and "text" not in kinds
+        yield content.said("tool" if is_tool else "user", at, id=id)
+
+
+def _add(content: Content, block: object) -> None:
+    match block:
+        case {"type": "toolRequest", "toolCall": {"value": {"name": str(name), **call}}, **rest}:
+            id = shape.words(rest.get("id"))
+            content.add(parts.tool_call(id, name, call.get("arguments")))
+        case {"type": "toolResponse", "toolResult": {**result}, **rest}:
+            _add_result(content, shape.words(rest.get("id")), shape.record(result))
+        case {"type": "redactedThinking", "data": data}:
+            content.think("", {"redacted": data})
+        case {"type": "image", "data": data, **rest} if content.attach_base64(
+            data, rest.get("mimeType")
+        ):
+            pass
+        case {"type": "systemNotification", "msg": str(words)}:
+            content.keep({"type": "notification", "native": words})
+        case _:
+            anthropic_blocks.add_block(content, block)
+
+
+def _add_result(content: Content, id: str, result: Json) -> None:
+    if result.get("status") == "error" or "error" in result:
+        told = result.get("error")
+        content.add(parts.tool_result(id, "" if told is None else told, is_error=True))
+        return
+    value = result.get("value")
+    inner = value.get("content") if isinstance(value, dict) else value
+    is_error = isinstance(value, dict) and value.get("isError") is True
+    answer = Content()
+    for block in shape.items(inner):
+        _add(answer, block)
+    words = [part["text"] for part in answer.parts if part["type"] == "text"]
+    rest = [part for part in answer.parts if part["type"] != "text"]
+    content.add(parts.tool_result(id, "\n".join(words), is_error=is_error), *rest)
+    content.blobs.extend(answer.blobs)
+
+
+def _spent(database: ForeignDatabase, session: Json) -> Iterator[Spent]:
+    """Each call, in releases that note them; else their sum."""
+    found = False
+    rows = database.rows("usage_ledger", _LEDGER, where=("session_id", session["id"]))
+    for id, model, provider, sent, made, read, written, cost, created in rows:
+        found = True
+        yield Spent(
+            usage=calls.one(
+                "goose",
+                f"{session['id']}:{id}",
+                model=shape.name(model),
+                provider=shape.name(provider),
+                at=times.of(created),
+                dollars=cost,
+                input=sent,
+                output=made,
+                cache_read=read,
+                cache_write=written,
+            )
+        )
+    if not found:
+        yield Spent(
+            usage=calls.one(
+                "goose",
+                f"{session['id']}:sum",
+                model=_model(session),
+                provider=shape.name(session["provider_name"]),
+                at=times.of(session["updated_at"]),
+                dollars=session["accumulated_cost"],
+                input=session["accumulated_input_tokens"],
+                output=session["accumulated_output_tokens"],
+            )
+        )
+
+
+IMPORTER = Goose()

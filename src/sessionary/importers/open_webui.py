@@ -1,0 +1,190 @@
+"""Open WebUI: its database, and what it exports."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sessionary.errors import BadInput
+from sessionary.formats import shape
+from sessionary.importers import databases, documents, files, json_items, times, trees
+from sessionary.importers.base import (
+    Begin,
+    End,
+    Event,
+    Facts,
+    Json,
+    Resume,
+    Said,
+    Skipped,
+    Unit,
+    Where,
+)
+from sessionary.importers.databases import Kept
+from sessionary.importers.open_webui_messages import said
+from sessionary.store.foreign import ForeignDatabase, is_sqlite
+
+_HEAD = 64 * 1024
+_SIGNS = (re.compile(rb'"chat"\s*:\s*\{'), re.compile(rb'"history"\s*:\s*\{'))
+_COLUMNS = ("id", "title", "created_at", "updated_at", "archived", "pinned", "meta", "folder_id")
+
+
+class OpenWebUi:
+    """Reads the chats of Open WebUI."""
+
+    name = "open-webui"
+    title = "Open WebUI"
+
+    def places(self, where: Where) -> list[Path]:
+        """Where it stands when nothing was configured."""
+        return [where.home / ".open-webui", where.home / "open-webui" / "data"]
+
+    def recognises(self, path: Path) -> bool:
+        """Whether it is its database, an export, or a directory with the database."""
+        if is_sqlite(path):
+            return databases.has(path, "chat", "id", "chat", "updated_at")
+        if files.is_file(path):
+            return path.suffix == ".json" and _is_export(path)
+        return databases.has(path / "webui.db", "chat", "id", "chat", "updated_at")
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """Each chat of a database; an export is one unit."""
+        path = place if files.is_file(place) else place / "webui.db"
+        if is_sqlite(path):
+            yield from databases.units(path, _chats)
+        elif files.is_file(path):
+            yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """One chat of a database, or all of an export."""
+        del resume
+        if not is_sqlite(unit.path):
+            yield from _read_export(unit)
+            return
+        with databases.opened(unit) as database:
+            rows = database.rows("chat", ("chat",), where=("id", unit.hint["id"]))
+            chat = shape.parsed(next((row[0] for row in rows), None))
+            if not isinstance(chat, dict):
+                raise BadInput(f"Chat {unit.hint['id']} is not an object in JSON.")
+            apart = _messages_apart(database, unit.hint["id"])
+            yield from _chat({**unit.hint, "chat": chat}, unit.path, apart)
+
+
+def _is_export(path: Path) -> bool:
+    first = files.head(path, _HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+    return first.startswith((b"[", b"{")) and all(each.search(first) for each in _SIGNS)
+
+
+def _chats(database: ForeignDatabase) -> Iterator[Kept]:
+    folders: dict[Any, Any] = dict(database.rows("folder", ("id", "name")))
+    apart = databases.marks(database, "chat_message", "chat_id", "created_at", "updated_at")
+    for row in database.rows("chat", _COLUMNS, order=("created_at", "id")):
+        hint: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+        hint["meta"] = shape.record(shape.parsed(hint["meta"]))
+        hint["folder"] = folders.get(hint["folder_id"])
+        if isinstance(hint["id"], str):
+            yield Kept(hint["id"], (*row, apart.get(hint["id"])), hint)
+
+
+def _messages_apart(database: ForeignDatabase, chat_id: str) -> list[Json]:
+    """Messages in a table of their own, as newer releases keep them."""
+    columns = ("id", "parent_id", "role", "content", "model_id", "usage", "error", "created_at")
+    rows = database.rows(
+        "chat_message", columns, where=("chat_id", chat_id), order=("created_at", "id")
+    )
+    return [
+        {
+            "id": shape.words(id).removeprefix(f"{chat_id}-"),
+            "parentId": parent,
+            "role": role,
+            "content": _value(content),
+            "model": model,
+            "usage": shape.parsed(usage),
+            "error": _value(error),
+            "timestamp": created,
+        }
+        for id, parent, role, content, model, usage, error, created in rows
+    ]
+
+
+def _value(text: Any) -> Any:
+    """What a column of JSON holds; some hold plain text."""
+    found = shape.parsed(text)
+    return text if found is None and isinstance(text, str) else found
+
+
+def _read_export(unit: Unit) -> Iterator[Event]:
+    for item in _items(unit.path):
+        where = f"chat {item.number + 1}"
+        if item.why is not None:
+            yield Skipped(where=where, why=item.why)
+        elif not isinstance(item.data, dict) or not isinstance(item.data.get("chat"), dict):
+            yield Skipped(where=where, why="it is no chat")
+        else:
+            yield from _chat({"number": item.number, **item.data}, unit.path, [])
+            yield End()
+
+
+def _items(path: Path) -> Iterator[json_items.Item]:
+    """The chats of an export: a list, or a document with one."""
+    if files.head(path, 64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        with files.opened(path) as file:
+            yield from json_items.items(file)
+        return
+    document = shape.record(documents.read(path))
+    chats = document.get("chats")
+    for number, chat in enumerate(chats if isinstance(chats, list) else [document]):
+        yield json_items.Item(number, chat)
+
+
+def _chat(given: Json, path: Path, apart: list[Json]) -> Iterator[Event]:
+    chat: Json = given["chat"]
+    number = given.get("number", 0)
+    id = shape.name(given.get("id")) or shape.name(chat.get("id")) or f"{path.name}:{number}"
+    began = times.first(given.get("created_at"), chat.get("timestamp"))
+    yield Begin(native_id=id, began_at=began)
+    yield Facts(fields=_fields(given))
+    at = began or files.changed_at(path)
+    parents: dict[str, str | None] = {}
+    messages: dict[str, list[Said]] = {}
+    history = shape.record(chat.get("history"))
+    for message in [*_messages(chat, history), *apart]:
+        name = shape.name(message.get("id"))
+        if name is None:
+            yield Skipped(where=f"chat {id}", why="a message has no name")
+        elif name not in parents:
+            at = times.of(message.get("timestamp")) or at
+            messages[name] = list(said(message, name, at, chat_id=id))
+            parents[name] = shape.name(message.get("parentId"))
+    yield from trees.branches(parents, messages, current=shape.name(history.get("currentId")))
+
+
+def _messages(chat: Json, history: Json) -> list[Json]:
+    """The messages in the order they were said: a tree, or, at first, a list."""
+    tree = [
+        each for each in shape.record(history.get("messages")).values() if isinstance(each, dict)
+    ]
+    if tree:
+        return sorted(tree, key=lambda each: shape.count(each.get("timestamp")))
+    line = shape.records(chat.get("messages"))
+    before: str | None = None
+    made: list[Json] = []
+    for number, each in enumerate(line):
+        id = shape.name(each.get("id")) or f"message {number}"
+        made.append({**each, "id": id, "parentId": before})
+        before = id
+    return made
+
+
+def _fields(given: Json) -> Json:
+    fields: Json = {"title": given.get("title") or given["chat"].get("title")}
+    tags = shape.items(shape.record(given.get("meta")).get("tags"))
+    fields["labels"] = [tag for tag in tags if shape.name(tag)]
+    for name in ("archived", "pinned"):
+        fields[name] = given.get(name) in (1, True)
+    if shape.name(given.get("folder")):
+        fields["project"] = given["folder"]
+    return fields
+
+
+IMPORTER = OpenWebUi()

@@ -1,0 +1,314 @@
+"""OpenClaw: a database for each agent, its cold archives, and the files of older releases.
+
+All of them hold Pi's events. A session that was moved from a file into the database is one session.
+"""
+
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sessionary.errors import BadInput
+from sessionary.formats import shape
+from sessionary.importers import databases, files, times, zst
+from sessionary.importers.base import Event, Facts, Json, Parent, Resume, Skipped, Unit, Where
+from sessionary.importers.databases import Kept
+from sessionary.importers.json_lines import lines
+from sessionary.importers.pi import header_of, read_lines
+from sessionary.importers.pi_events import Events, is_header
+from sessionary.model.session import Kind, Lineage
+from sessionary.store.foreign import ForeignDatabase, is_sqlite
+
+MAX_EVENT = 64 * 1024 * 1024
+MAX_INDEX = 64 * 1024 * 1024
+DATABASE = "openclaw-agent.sqlite"
+_FILE = re.compile(r"(?P<id>.+?)\.jsonl(?:\.(?:deleted|reset)\..+)?")
+_HEAD = 256 * 1024
+# What OpenClaw writes among Pi's lines, and the folders that it works in.
+_MARK = re.compile(
+    rb'"customType"\s*:\s*"(?:openclaw[:.]|model-snapshot")'
+    rb'|"provider"\s*:\s*"openclaw"'
+    rb'|"cwd"\s*:\s*"[^"]*[/\\](?:\.openclaw|\.clawdbot|\.moltbot|clawd)(?:[/\\"])'
+)
+_ARCHIVE = re.compile(r"[A-Za-z0-9_-]{1,100}\.jsonl\.zst")
+
+
+class OpenClaw:
+    """Reads the sessions of OpenClaw's agents."""
+
+    name = "openclaw"
+    title = "OpenClaw"
+
+    def places(self, where: Where) -> list[Path]:
+        """The directory of its state, under each name it had."""
+        older = [where.home / ".clawdbot", where.home / ".moltbot"]
+        return [where.path("OPENCLAW_STATE_DIR", ".openclaw"), *older]
+
+    def recognises(self, path: Path) -> bool:
+        """Whether it is an agent's database, or a transcript with something that only OpenClaw has."""
+        if is_sqlite(path):
+            return databases.has(path, "transcript_events", "session_id", "seq")
+        if path.name.endswith(".jsonl.zst"):
+            return files.is_file(path) and _first_of_archive(path) is not None
+        if header_of(path) is None:
+            return False
+        # The lines are Pi's: what lies beside the file, where it lies, or a mark among them tells.
+        is_beside_index = files.is_file(path.parent / "sessions.json")
+        is_put_aside = path.suffix != ".jsonl" and _FILE.fullmatch(path.name) is not None
+        return is_beside_index or is_put_aside or _MARK.search(files.head(path, _HEAD)) is not None
+
+    def accepts(self, path: Path) -> bool:
+        """A session of Pi's, if a person says that it is OpenClaw's: both write the same lines."""
+        return path.suffix == ".jsonl" and header_of(path) is not None
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """The sessions of databases, then those of files."""
+        for path in [place] if files.is_file(place) else _found(place):
+            if is_sqlite(path):
+                yield from databases.units(path, _sessions)
+            elif path.name.endswith(".zst"):
+                yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+            else:
+                yield _file_unit(path)
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """One session."""
+        if is_sqlite(unit.path):
+            yield from self._read_database(unit)
+        elif unit.path.name.endswith(".zst"):
+            yield from self._read_archive(unit)
+        else:
+            yield from self._read_file(unit, resume)
+
+    def _read_database(self, unit: Unit) -> Iterator[Event]:
+        with databases.opened(unit) as database:
+            hint = unit.hint
+            id, began = hint["id"], times.of(hint["began"]) or files.changed_at(unit.path)
+            header = {"type": "session", "id": id, **_first_event(database, id)}
+            events = Events(self.name, header, otherwise=began)
+            yield from events.begin(id, **_kind(hint))
+            yield _facts(hint)
+            if hint["archive"] is not None:
+                with _opened_archive(database, unit) as file:
+                    yield from _take_lines(events, file)
+            for seq, event in _events(database, id):
+                if event is None:
+                    yield Skipped(where=f"event {seq} of session {id}", why="not an event in JSON")
+                else:
+                    yield from events.take(event)
+
+    def _read_archive(self, unit: Unit) -> Iterator[Event]:
+        header = _first_of_archive(unit.path)
+        if header is None:
+            raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
+        events = Events(self.name, header, otherwise=files.changed_at(unit.path))
+        yield from events.begin(header["id"])
+        with zst.unpacked(files.opened(unit.path)) as file:
+            yield from _take_lines(events, file)
+
+    def _read_file(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        header, hint = header_of(unit.path), unit.hint
+        if header is None or hint is None:
+            raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
+        note = None if resume is None else resume.note
+        events = Events(self.name, header, otherwise=files.changed_at(unit.path), note=note)
+        yield from events.begin(hint["id"], **_kind(hint))
+        yield _facts(hint)
+        yield from read_lines(events, unit.path, resume)
+
+
+# Where things are
+
+
+def _found(place: Path) -> Iterator[Path]:
+    """The databases and transcripts of a state directory, or of one agent's."""
+    agents = place / "agents"
+    root = agents if files.is_directory(agents) else place
+    yield from files.walk(root, suffixes=(DATABASE,), depth=3)
+    for path in files.walk(root, suffixes=("",), depth=2):
+        if path.parent.name == "sessions" and _FILE.fullmatch(path.name):
+            yield path
+
+
+def _file_unit(path: Path) -> Unit:
+    found = _FILE.fullmatch(path.name)
+    id = path.stem if found is None else found["id"]
+    index = path.parent / "sessions.json"
+    hint = {"id": id, **_of_index(index, id)}
+    stamp = f"{files.stamp_of(path)};{hint['title']};{hint['parent']}"
+    return Unit(str(path), path, stamp, files.size_of(path), (index,), hint=hint)
+
+
+def _of_index(path: Path, id: str) -> Json:
+    """What the index of older releases says of a session."""
+    index = shape.record(shape.parsed(files.head(path, MAX_INDEX)))
+    for key, entry in index.items():
+        if isinstance(entry, dict) and entry.get("sessionId") == id:
+            parent = shape.record(index.get(shape.words(entry.get("spawnedBy")))).get("sessionId")
+            return _hint(key, entry, parent=parent)
+    return _hint(None, {})
+
+
+def _hint(key: str | None, entry: Json, *, parent: object = None, **more: Any) -> Json:
+    titles = (entry.get(name) for name in ("label", "displayName", "subject"))
+    return {
+        "key": key,
+        "title": next(filter(None, map(shape.name, titles)), None),
+        "channel": shape.name(entry.get("channel")),
+        "parent": shape.name(parent),
+        "is_subagent": ":subagent:" in (key or ""),
+        **more,
+    }
+
+
+def _kind(hint: Json) -> Json:
+    """What sort of session it is, and where it came from."""
+    lineage = Lineage.SUBAGENT if hint["is_subagent"] else Lineage.RESET
+    parent = hint["parent"]
+    named = None if parent is None else Parent(native_id=parent, lineage=lineage)
+    return {"parent": named, "kind": Kind.SUBAGENT if hint["is_subagent"] else Kind.IMPORT}
+
+
+def _facts(hint: Json) -> Facts:
+    told = {name: hint[name] for name in ("key", "channel") if hint[name] is not None}
+    fields = {"title": hint["title"]} if hint["title"] else {}
+    return Facts(fields=fields | ({"extra": {"openclaw": told}} if told else {}))
+
+
+# What a database holds
+
+
+def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
+    """Each window of each conversation, the older ones of a conversation first."""
+    marks = databases.marks(database, "transcript_events", "session_id", "seq", "created_at")
+    rewritten = databases.marks(
+        database, "transcript_rewrite_watermarks", "session_id", "generation"
+    )
+    entries, current = _nodes(database)
+    archives = _archives(database)
+    windows = _windows(database)
+    known = set(windows)
+    windows |= {id: (None, None) for id in (*marks, *archives) if id not in known}
+    latest: dict[str, str] = {}
+    for id, (key, began) in windows.items():
+        if not isinstance(id, str) or (id not in marks and id not in archives):
+            continue
+        entry = entries.get(key or "", {})
+        hint = _hint(key, entry, id=id, began=began, archive=archives.get(id))
+        spawned_by = current.get(shape.words(entry.get("spawnedBy")))
+        hint["parent"] = spawned_by if hint["is_subagent"] else latest.get(key or "")
+        latest[key or id] = id
+        beside = _beside(database.path, archives.get(id))
+        stamp = (marks.get(id), rewritten.get(id), hint["title"], archives.get(id))
+        yield Kept(id, stamp, hint, beside)
+
+
+def _windows(database: ForeignDatabase) -> dict[Any, tuple[str | None, Any]]:
+    columns = ("session_id", "session_key", "created_at")
+    rows = database.rows("session_windows", columns, order=("created_at", "session_id"))
+    return {id: (shape.name(key), began) for id, key, began in rows}
+
+
+def _nodes(database: ForeignDatabase) -> tuple[dict[str, Json], dict[str, str]]:
+    """What is known of each conversation, and its newest session."""
+    columns = ("session_key", "current_session_id", "entry_json", "label", "display_name")
+    entries: dict[str, Json] = {}
+    current: dict[str, str] = {}
+    for key, id, text, label, shown in database.rows("session_nodes", columns):
+        if isinstance(key, str):
+            told = {"label": label, "displayName": shown}
+            given = {name: value for name, value in told.items() if shape.name(value)}
+            entries[key] = shape.record(shape.parsed(text)) | given
+            if isinstance(id, str):
+                current[key] = id
+    return entries, current
+
+
+def _archives(database: ForeignDatabase) -> dict[Any, tuple[str, str]]:
+    """Which sessions were put away, where, and how."""
+    columns = ("session_id", "archive_name", "storage")
+    return {
+        id: (shape.words(name), shape.words(storage))
+        for id, name, storage in database.rows("session_transcript_cold_archives", columns)
+    }
+
+
+def _beside(path: Path, archive: tuple[str, str] | None) -> tuple[Path, ...]:
+    """The archive's file: beside the database, or among the agent's older transcripts."""
+    if archive is None or archive[1] == "sqlite" or not _ARCHIVE.fullmatch(archive[0]):
+        return ()
+    folders = (path.parent.parent / "sessions", path.parent)
+    found = [folder / "cold" / archive[0] for folder in folders]
+    return tuple(each for each in found if files.is_file(each))[:1]
+
+
+def _opened_archive(database: ForeignDatabase, unit: Unit) -> BinaryIO:
+    id, (name, storage) = unit.hint["id"], unit.hint["archive"]
+    if storage != "sqlite":
+        if not unit.beside:
+            raise BadInput(f"The archive {name} of session {id} is not there.")
+        return zst.unpacked(files.opened(unit.beside[0]))
+    rows = database.rows(
+        "session_transcript_cold_archives", ("archive_blob",), where=("session_id", id)
+    )
+    data = next((row[0] for row in rows), None)
+    if not isinstance(data, bytes):
+        raise BadInput(f"The archive of session {id} is not in the database.")
+    return zst.unpacked(BytesIO(data))
+
+
+def _take_lines(events: Events, file: BinaryIO) -> Iterator[Event]:
+    for line in lines(file):
+        if line.data is None:
+            yield Skipped(where=f"byte {line.start} of the archive", why=line.why or "")
+        else:
+            yield from events.take(_event_of(line.data))
+
+
+def _event_of(record: Json) -> Json:
+    """An archive's line: the event itself, or one with its number."""
+    inner = record.get("event")
+    if isinstance(inner, dict):
+        return inner
+    return shape.record(shape.parsed(record.get("event_json"))) or record
+
+
+def _first_of_archive(path: Path) -> Json | None:
+    try:
+        with zst.unpacked(files.opened(path)) as file:
+            first = next(lines(file, max_line=MAX_EVENT), None)
+    except BadInput:
+        return None
+    found = None if first is None or first.data is None else _event_of(first.data)
+    return found if is_header(found) else None
+
+
+def _first_event(database: ForeignDatabase, id: str) -> Json:
+    """The session's own header, without its name: that is the database's word."""
+    _, event = next(_events(database, id), (0, None))
+    if not is_header(event) or event is None:
+        return {}
+    return {name: value for name, value in event.items() if name != "id"}
+
+
+def _events(database: ForeignDatabase, id: str) -> Iterator[tuple[Any, Json | None]]:
+    columns = ("seq", "event_json", "event_zstd")
+    where = ("session_id", id)
+    for seq, text, packed in database.rows(
+        "transcript_events", columns, where=where, order=("seq",)
+    ):
+        yield seq, _event(text, packed)
+
+
+def _event(text: object, packed: object) -> Json | None:
+    if isinstance(packed, bytes) and packed:
+        try:
+            text = zst.unpacked_text(packed, most=MAX_EVENT)
+        except BadInput:
+            return None
+    found = shape.parsed(text)
+    return found if isinstance(found, dict) else None
+
+
+IMPORTER = OpenClaw()

@@ -1,0 +1,170 @@
+"""OpenCode: a database, or, in older releases, a tree of JSON files. Kilo has the same database."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sessionary.errors import BadInput
+from sessionary.formats import shape
+from sessionary.importers import databases, documents, files, subagents, times
+from sessionary.importers.base import Event, Facts, Json, Resume, Skipped, Unit, Where
+from sessionary.importers.databases import Kept
+from sessionary.importers.opencode_messages import said, time_of
+from sessionary.store.foreign import ForeignDatabase, is_sqlite
+
+MAX_FILE = 64 * 1024 * 1024
+_COLUMNS = ("id", "parent_id", "title", "directory", "time_created", "time_updated")
+
+
+class OpenCode:
+    """Reads the sessions of OpenCode."""
+
+    name = "opencode"
+    title = "OpenCode"
+
+    def places(self, where: Where) -> list[Path]:
+        """Its directory of data, and that of its sister."""
+        data = where.path("XDG_DATA_HOME", ".local/share")
+        return [data / "opencode", data / "kilo"]
+
+    def recognises(self, path: Path) -> bool:
+        """Whether it is a database with its tables, or a session's file in a tree of its files."""
+        if is_sqlite(path):
+            return _is_ours(path)
+        if not files.is_file(path) or path.parent.parent.name != "session":
+            return False
+        head = files.head(path).lstrip()
+        return head.startswith(b"{") and b'"id"' in head and b'"time"' in head
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """The sessions of databases, then those of files."""
+        for path in [place] if is_sqlite(place) else _databases(place):
+            yield from databases.units(path, _sessions)
+        found = [(path, _file_unit(path)) for path in _session_files(place)]
+        # A child's file may come before its parent's.
+        for _, unit in sorted(found, key=lambda each: (bool(each[1].hint["parent_id"]), each[0])):
+            yield unit
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """One session."""
+        del resume
+        if is_sqlite(unit.path):
+            with databases.opened(unit) as database:
+                yield from _head(unit.hint)
+                yield from _of_database(database, unit)
+        elif unit.hint is None or unit.hint["id"] is None:
+            raise BadInput(f"{unit.path} is no session of OpenCode.")
+        else:
+            yield from _head(unit.hint)
+            yield from _of_files(unit)
+
+
+def _head(session: Json) -> Iterator[Event]:
+    began = times.of(session["time_created"])
+    yield subagents.begin(session["id"], began, parent=session["parent_id"])
+    fields: Json = {}
+    if shape.name(session["title"]):
+        fields["title"] = session["title"]
+    if shape.name(session["directory"]):
+        fields["workspace"] = {"path": session["directory"]}
+    yield Facts(fields=fields)
+
+
+# The database
+
+
+def _databases(place: Path) -> Iterator[Path]:
+    return (each for each in files.walk(place, suffixes=(".db",), depth=0) if _is_ours(each))
+
+
+def _is_ours(path: Path) -> bool:
+    return databases.has(path, "part", "message_id", "data") and databases.has(
+        path, "session", "id", "directory"
+    )
+
+
+def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
+    messages = databases.marks(database, "message", "session_id", "time_updated")
+    inside = databases.marks(database, "part", "session_id", "time_updated")
+    rows = database.rows("session", _COLUMNS, order=("time_created", "id"))
+    for row in rows:
+        session = dict(zip(_COLUMNS, row, strict=True))
+        if isinstance(session["id"], str):
+            id = session["id"]
+            yield Kept(id, (*row, messages.get(id), inside.get(id)), session)
+
+
+def _of_database(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+    at = times.of(unit.hint["time_created"]) or files.changed_at(unit.path)
+    columns, order = ("id", "data", "time_created"), ("time_created", "id")
+    for id, text, created in database.rows(
+        "message", columns, where=("session_id", unit.hint["id"]), order=order
+    ):
+        message = shape.parsed(text)
+        if not isinstance(message, dict) or not isinstance(id, str):
+            yield Skipped(where=f"message {id}", why="not an object in JSON")
+            continue
+        at = time_of(message) or times.of(created) or at
+        yield from said(id, message, _parts_of(database, id), at)
+
+
+def _parts_of(database: ForeignDatabase, message_id: str) -> list[Json]:
+    rows = database.rows("part", ("data",), where=("message_id", message_id), order=("id",))
+    return [part for (text,) in rows if isinstance(part := shape.parsed(text), dict)]
+
+
+# The tree of files
+
+
+def _session_files(place: Path) -> Iterator[Path]:
+    if files.is_file(place):
+        yield from [place] if place.parent.parent.name == "session" else []
+        return
+    for folder in (place / "storage" / "session", place / "session"):
+        yield from files.walk(folder, suffixes=(".json",), depth=1)
+
+
+def _file_unit(path: Path) -> Unit:
+    session = shape.record(documents.read_if_any(path, most=MAX_FILE))
+    time = shape.record(session.get("time"))
+    id = path.stem if session.get("id") == path.stem else None
+    hint: dict[str, Any] = {
+        "id": id,
+        "parent_id": session.get("parentID"),
+        "title": session.get("title"),
+        "directory": session.get("directory"),
+        "time_created": time.get("created"),
+    }
+    messages = _folder(path, "message", path.stem)
+    names = [each.stem for each in files.walk(messages, suffixes=(".json",), depth=0)]
+    last = max(names, default=path.stem)
+    stamp = files.stamp_of(path, messages, messages / f"{last}.json", _folder(path, "part", last))
+    belongings = (messages, *(_folder(path, "part", name) for name in names))
+    return Unit(str(path), path, stamp, files.size_of(path), belongings=belongings, hint=hint)
+
+
+def _folder(session: Path, kind: str, id: str) -> Path:
+    return session.parent.parent.parent / kind / id
+
+
+def _of_files(unit: Unit) -> Iterator[Event]:
+    at = times.of(unit.hint["time_created"]) or files.changed_at(unit.path)
+    found: list[tuple[Any, str, Json]] = []
+    for path in files.walk(_folder(unit.path, "message", unit.hint["id"]), suffixes=(".json",)):
+        message = documents.read_if_any(path, most=MAX_FILE)
+        if isinstance(message, dict):
+            found.append((time_of(message) or at, path.stem, message))
+        else:
+            yield Skipped(where=f"message {path.stem}", why="not an object in JSON")
+    for at, id, message in sorted(found, key=lambda each: each[:2]):
+        yield from said(id, message, _parts_in(_folder(unit.path, "part", id)), at)
+
+
+def _parts_in(folder: Path) -> Iterator[Json]:
+    for path in files.walk(folder, suffixes=(".json",), depth=0):
+        part = documents.read_if_any(path, most=MAX_FILE)
+        if isinstance(part, dict):
+            yield part
+
+
+IMPORTER = OpenCode()

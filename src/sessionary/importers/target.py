@@ -1,0 +1,21 @@
+"""Where imports go."""
+
+from dataclasses import dataclass
+
+from sessionary.clock import Occasion
+from sessionary.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A profile of a store, and by which tool's names sessions are known there."""
+
+    store: Store
+    profile: str
+    tool: str
+    title: str
+    when: Occasion
+    # Whether a person named the profile: then even what its tool keeps in another goes there.
+    is_asked_for: bool = False
+    # Which version reads: what an older one could make nothing of is read again.
+    version: str = ""

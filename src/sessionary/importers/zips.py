@@ -1,0 +1,138 @@
+"""Zip files of exports: members are read in a stream, never unpacked to the disk."""
+
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, cast
+
+from sessionary.errors import BadInput
+from sessionary.importers import files
+
+# A directory of a zip is held in memory: an export has some thousand files, not millions.
+MAX_DIRECTORY = 64 * 1024 * 1024
+MAX_MEMBER = 64 * 1024 * 1024 * 1024
+# Text packs ten or twenty times; what packs so much more is there to fill memory or disk.
+MAX_RATIO = 200
+_SMALL = 16 * 1024 * 1024
+_END = b"PK\x05\x06"
+_END_64 = b"PK\x06\x06"
+_LOCATOR_64 = b"PK\x06\x07"
+_LONGEST_END = 65_557
+_FULL = 0xFFFFFFFF
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
+
+
+def is_zip(path: Path) -> bool:
+    """Whether a regular file begins as a zip does."""
+    return files.head(path, 4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+class Archive:
+    """The members of a zip by their names."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path = path
+        _refuse_large_directory(path, file)
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (*_BROKEN, ValueError) as error:
+            raise BadInput(f"{path} is no zip file that can be read ({error}).") from error
+
+    def names(self) -> list[str]:
+        """The names of its files, as they stand there: never used as paths."""
+        return [each.filename for each in self._zip.infolist() if not each.is_dir()]
+
+    @contextmanager
+    def member(self, name: str) -> Iterator[BinaryIO]:
+        """One file, read in a stream; `BadInput` when it is broken, secret or a bomb."""
+        try:
+            info = self._zip.getinfo(name)
+            _refuse_bomb(self.path, info)
+            with self._zip.open(info) as file:
+                yield cast(BinaryIO, _Bounded(file, info.file_size, f"{name[:100]} in {self.path}"))
+        except KeyError as error:
+            raise BadInput(f"{self.path} has no {name[:100]}.") from error
+        except _BROKEN as error:
+            raise BadInput(f"{name[:100]} in {self.path} cannot be read ({error}).") from error
+
+    def data(self, name: str, most: int) -> bytes | None:
+        """All bytes of a small file; None when it is larger or cannot be read."""
+        try:
+            if self._zip.getinfo(name).file_size > most:
+                return None
+            with self.member(name) as file:
+                return file.read(most)
+        except (BadInput, KeyError):
+            return None
+
+
+class _Bounded:
+    """A member that gives no more bytes than it was said to have."""
+
+    def __init__(self, file: object, size: int, name: str) -> None:
+        self._file = cast(BinaryIO, file)
+        self._left = size
+        self._name = name
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        try:
+            data = self._file.read(wanted) if wanted else b""
+        except _BROKEN as error:
+            raise BadInput(f"{self._name} cannot be read further ({error}).") from error
+        self._left -= len(data)
+        return data
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Archive]:
+    """A zip, open for reading."""
+    with files.opened(path) as file:
+        yield Archive(path, file)
+
+
+def base_name(name: str) -> str:
+    """The last piece of a member's name."""
+    return PurePosixPath(name.replace("\\", "/")).name
+
+
+def _refuse_bomb(path: Path, info: zipfile.ZipInfo) -> None:
+    if info.file_size > MAX_MEMBER:
+        raise BadInput(f"{info.filename[:100]} in {path} is larger than {MAX_MEMBER >> 30} GiB.")
+    packed = max(1, info.compress_size)
+    if info.file_size > _SMALL and info.file_size / packed > MAX_RATIO:
+        raise BadInput(
+            f"{info.filename[:100]} in {path} would unpack to {info.file_size // packed:,} times "
+            "its size; it was left alone."
+        )
+
+
+def _refuse_large_directory(path: Path, file: BinaryIO) -> None:
+    """Look at the end of the file before Python reads the whole directory into memory."""
+    length = file.seek(0, os.SEEK_END)
+    file.seek(max(0, length - _LONGEST_END))
+    tail = file.read(_LONGEST_END)
+    at = tail.rfind(_END)
+    if at < 0 or len(tail) < at + 22:
+        raise BadInput(f"{path} is no zip file, or not all of it is there.")
+    size = struct.unpack("<L", tail[at + 12 : at + 16])[0]
+    if size == _FULL:
+        size = _size_64(file, tail[:at])
+    if size > MAX_DIRECTORY:
+        raise BadInput(f"{path} has a directory of more than {MAX_DIRECTORY >> 20} MiB.")
+    file.seek(0)
+
+
+def _size_64(file: BinaryIO, before: bytes) -> int:
+    at = before.rfind(_LOCATOR_64)
+    if at < 0 or len(before) < at + 20:
+        return 0
+    file.seek(struct.unpack("<Q", before[at + 8 : at + 16])[0] & (2**62 - 1))
+    record = file.read(56)
+    if not record.startswith(_END_64) or len(record) < 56:
+        return MAX_DIRECTORY + 1
+    return int(struct.unpack("<Q", record[40:48])[0])

@@ -1,0 +1,353 @@
+"""Session services of Google's Agent Development Kit.
+
+    runner = Runner(app_name="guide", agent=agent, session_service=SessionarySessionService(house))
+
+A session of the kit is a session here. What its users and apps keep in their state is a session
+too, on the shelf for automation: each change is a message, and the last one is the state.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from sessionary.actions import facts, log, read, say
+from sessionary.actions.say import Saying
+from sessionary.clock import Occasion
+from sessionary.integrations import thread
+from sessionary.integrations.adk_events import (
+    NATIVE,
+    at,
+    event_of,
+    lasting,
+    message_of,
+    stored_text,
+    usage_of,
+)
+from sessionary.integrations.extra import wanted
+from sessionary.integrations.files import Files
+from sessionary.integrations.house import House, settled
+from sessionary.integrations.thread import Thread
+from sessionary.model import document
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Text
+from sessionary.model.place import escape
+from sessionary.model.session import Kind, SessionHead
+from sessionary.model.usage import Usage
+from sessionary.store import sessions as rows
+from sessionary.store.database import Tx
+
+with wanted("google-adk", "The storage for Google's Agent Development Kit"):
+    from google.adk.errors._stale_session_error import StaleSessionError
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+    from google.adk.events.event import Event
+    from google.adk.sessions.base_session_service import (
+        BaseSessionService,
+        GetSessionConfig,
+        ListSessionsResponse,
+    )
+    from google.adk.sessions.session import Session
+    from google.adk.sessions.state import State
+    from pydantic_core import to_jsonable_python
+
+PLATFORM = "google-adk"
+_SLASHES_OF_A_SESSION = 2
+_FEW = 500
+_STALE = (
+    "Session {} has events that this copy of it has not: another run wrote to it. "
+    "Nothing was written; get the session again."
+)
+
+
+class SessionarySessionService(BaseSessionService):
+    """Sessions, and the state of users and apps, in an open house."""
+
+    def __init__(self, house: House, *, profile: str | None = None) -> None:
+        self._house = house
+        self._profile = profile or house.profile
+        # Branches of one invocation share a session object and may append at once.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Open a session, with what its state begins with."""
+        name = (session_id or "").strip() or str(uuid.uuid4())
+        where = self._thread(app_name, user_id, name)
+        given = to_jsonable_python(lasting(state or {}), fallback=str)
+        await self._write(_create, where, self._states(app_name, user_id), given)
+        made = await self.get_session(app_name=app_name, user_id=user_id, session_id=name)
+        assert made is not None
+        return made
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """A session with its events and its state."""
+        where = self._thread(app_name, user_id, session_id.strip())
+        store = self._house.store
+        return await store.read(_get, where, self._states(app_name, user_id), config)
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """The sessions of a user or of an app, the last written last, with their state but no events."""
+        found = await self._house.store.read(
+            _list, self._profile, app_name, user_id, lambda user: self._states(app_name, user)
+        )
+        found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
+        return ListSessionsResponse(sessions=found)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Put a session into the trash."""
+        where = self._thread(app_name, user_id, session_id.strip())
+        await self._write(thread.trash, where)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """What a user keeps, under names without their prefix."""
+        where = self._states(app_name, user_id)[State.USER_PREFIX]
+        return await self._house.store.read(_state, where)
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Add an event and its changes of state, once; `StaleSessionError` when others were first."""
+        if event.partial:
+            return event
+        where = self._thread(session.app_name, session.user_id, session.id)
+        async with self._turns.setdefault(str(where.key), asyncio.Lock()):
+            used = self._house.priced(usage_of(event), at=None)
+            states = self._states(session.app_name, session.user_id)
+            delta = event.actions.state_delta if event.actions else {}
+            given = to_jsonable_python(lasting(delta), fallback=str)
+            is_new = await self._write(
+                _append, where, states, given, event=event, session=session, used=used
+            )
+            if not is_new:
+                return event
+            appended: Event = await super().append_event(session=session, event=event)
+            session.last_update_time = event.timestamp
+            session._storage_update_marker = event.id
+            return appended
+
+    async def _write(self, action: Any, *args: Any, **kwargs: Any) -> Any:
+        return await settled(
+            self._house.store.write(action, *args, when=self._house.occasion(), **kwargs)
+        )
+
+    def _thread(self, app: str, user: str, session: str) -> Thread:
+        source = thread.named(
+            PLATFORM,
+            "/".join(map(escape, (app, user, session))),
+            chat_name=app,
+            user_id=user,
+            extra={"app_name": app, "session_id": session},
+        )
+        return Thread(self._profile, source)
+
+    def _states(self, app: str, user: str) -> dict[str, Thread]:
+        """Where each kind of state is kept that is not a session's own."""
+        names = {State.APP_PREFIX: [app], State.USER_PREFIX: [app, user]}
+        return {
+            prefix: Thread(
+                self._profile,
+                thread.named(
+                    PLATFORM, "/".join(map(escape, path)), chat_name=f"State of {path[-1]}"
+                ),
+                kind=Kind.JOB,
+            )
+            for prefix, path in names.items()
+        }
+
+
+def _create(
+    tx: Tx,
+    where: Thread,
+    states: Mapping[str, Thread],
+    given: dict[str, Any],
+    *,
+    when: Occasion,
+) -> None:
+    if thread.held(tx, where) is not None:
+        id = where.source.extra["session_id"]
+        raise AlreadyExistsError(f"Session with id {id} already exists.")
+    head = thread.opened(tx, where, when=when, note="google-adk:opened")
+    own = _share_out(tx, states, given, when=when)
+    kept = {"state": own, "updated": when.now.timestamp(), "marker": ""}
+    facts.revise(tx, head, NATIVE, lambda _: kept)
+
+
+def _get(
+    tx: Tx, where: Thread, states: Mapping[str, Thread], config: GetSessionConfig | None
+) -> Session | None:
+    head = thread.current(tx, where)
+    if head is None:
+        return None
+    kept = _kept(tx, head)
+    session = _session(head, kept, state=kept["state"] | _shared_state(tx, states))
+    session.events = _events(tx, head, config)
+    return session
+
+
+def _list(
+    tx: Tx,
+    profile: str,
+    app: str,
+    user: str | None,
+    states_of: Callable[[str], Mapping[str, Thread]],
+) -> list[Session]:
+    path = f"{escape(app)}/" if user is None else f"{escape(app)}/{escape(user)}/"
+    beginning = thread.prefix(PLATFORM, path, profile=profile)
+    shared: dict[str, dict[str, Any]] = {}
+    found = []
+    for key, head in thread.beginning_with(tx, beginning, profile=profile):
+        if (key.chat or "").count("/") != _SLASHES_OF_A_SESSION:
+            continue
+        owner = head.source.user_id or ""
+        if owner not in shared:
+            shared[owner] = _shared_state(tx, states_of(owner))
+        kept = _kept(tx, head)
+        found.append(_session(head, kept, state=kept["state"] | shared[owner]))
+    return found
+
+
+def _shared_state(tx: Tx, states: Mapping[str, Thread]) -> dict[str, Any]:
+    """The state of the app and of the user, under names with their prefixes."""
+    return {
+        prefix + name: value
+        for prefix, place in states.items()
+        for name, value in _state(tx, place).items()
+    }
+
+
+def _append(
+    tx: Tx,
+    where: Thread,
+    states: Mapping[str, Thread],
+    given: dict[str, Any],
+    *,
+    event: Event,
+    session: Session,
+    used: Usage | None,
+    when: Occasion,
+) -> bool:
+    """Add an event; whether it was new."""
+    head = thread.held(tx, where)
+    if head is None:
+        raise SessionNotFoundError(f"Session {session.id} not found.")
+    text = stored_text(event)
+    idem: str | None = f"{PLATFORM}/{head.id}/{event.id}"[: log.MAX_IDEM]
+    assert idem is not None
+    earlier = log.find_repeat(tx, idem, profile=where.profile)
+    if earlier is not None:
+        if _text_at(tx, head, earlier.seq) == text:
+            return False
+        idem = None  # another event that happens to have the same name
+    kept = _kept(tx, head)
+    if _is_stale(session, kept):
+        raise StaleSessionError(_STALE.format(session.id))
+    files = Files()
+    said = message_of(event, text, files)
+    files.keep(tx)
+    saying = Saying(said, at=at(event), idem=idem, usage=used)
+    say.say_in(tx, head.id, saying, profile=where.profile, when=when)
+    own = kept["state"] | _share_out(tx, states, given, when=when)
+    now = {"state": own, "updated": event.timestamp, "marker": event.id}
+    facts.revise(tx, head, NATIVE, lambda _: now)
+    return True
+
+
+def _is_stale(session: Session, kept: Mapping[str, Any]) -> bool:
+    """Whether the store has events that this copy of the session does not know of."""
+    known = session._storage_update_marker
+    if known is not None:
+        return bool(known != kept["marker"])
+    return kept["marker"] not in {"", *(event.id for event in session.events)}
+
+
+def _share_out(
+    tx: Tx, states: Mapping[str, Thread], given: Mapping[str, Any], *, when: Occasion
+) -> dict[str, Any]:
+    """Write what belongs to the user and to the app where it belongs; the session's own rest."""
+    own = dict(given)
+    for prefix, place in states.items():
+        changes = {
+            name.removeprefix(prefix): own.pop(name) for name in given if name.startswith(prefix)
+        }
+        if changes:
+            _change(tx, place, changes, when=when)
+    return own
+
+
+def _change(tx: Tx, place: Thread, changes: Mapping[str, Any], *, when: Occasion) -> None:
+    """Add a line to a state: what is new in it, for people, and all of it beside that."""
+    head = thread.opened(tx, place, when=when)
+    state = _state(tx, place) | dict(changes)
+    text = "\n".join(f"{name} = {document.encode(value)}" for name, value in changes.items())
+    said = Message(Role.SYSTEM, (Text(text),), extra={NATIVE: {"state": state}})
+    log.append(tx, head.id, said, profile=place.profile, at=when.now)
+
+
+def _state(tx: Tx, place: Thread) -> dict[str, Any]:
+    for entry in thread.visible(tx, place, limit=1):
+        kept: Any = thread.message(entry).extra.get(NATIVE)
+        if kept is not None:
+            return dict(kept["state"])
+    return {}
+
+
+def _events(tx: Tx, head: SessionHead, config: GetSessionConfig | None) -> list[Event]:
+    recent = None if config is None else config.num_recent_events
+    since = None if config is None else config.after_timestamp
+    if recent == 0:
+        return []
+    found = _recent(tx, head, recent) if recent is not None and recent <= _FEW else None
+    if found is None:
+        found = _all_events(thread.everything(tx, head))
+    found = found if recent is None else found[-recent:]
+    return [event for event in found if since is None or event.timestamp >= since]
+
+
+def _recent(tx: Tx, head: SessionHead, wanted: int) -> list[Event] | None:
+    """The last events; None when so few messages do not hold as many."""
+    # One more than asked for: the line that opened the session is no event.
+    window = read.window(tx, head.id, profile=head.profile, limit=wanted + 1)
+    found = _all_events([entry.body for entry in window.entries if isinstance(entry.body, Message)])
+    return found if len(found) >= wanted or not window.more_before else None
+
+
+def _all_events(said: Sequence[Message]) -> list[Event]:
+    return [event for one in said if (event := event_of(one)) is not None]
+
+
+def _session(head: SessionHead, kept: Mapping[str, Any], *, state: dict[str, Any]) -> Session:
+    made = Session(
+        id=head.source.extra["session_id"],
+        app_name=head.source.extra["app_name"],
+        user_id=head.source.user_id or "",
+        state=state,
+        last_update_time=kept["updated"],
+    )
+    made._storage_update_marker = kept["marker"]
+    return made
+
+
+def _kept(tx: Tx, head: SessionHead) -> dict[str, Any]:
+    found: Any = rows.details(tx, head.no).extra.get(NATIVE)
+    return dict(found) if found else {"state": {}, "updated": 0.0, "marker": ""}
+
+
+def _text_at(tx: Tx, head: SessionHead, seq: int) -> Any:
+    found = read.log_of(tx, head.id, profile=head.profile, after=seq - 1, limit=1)
+    body = found[0].body if found else None
+    return body.extra.get(NATIVE) if isinstance(body, Message) else None

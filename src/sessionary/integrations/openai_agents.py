@@ -1,0 +1,477 @@
+"""Sessions of the OpenAI Agents SDK.
+
+session = SessionarySession("alice", house)
+await Runner.run(agent, "Hello", session=session)
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
+
+from sessionary.actions import turns
+from sessionary.actions.say import Saying
+from sessionary.clock import Occasion
+from sessionary.errors import BadInput, Conflict, SessionaryError, TurnLost
+from sessionary.integrations import thread
+from sessionary.integrations.extra import wanted
+from sessionary.integrations.files import Files
+from sessionary.integrations.house import House, nothing, settled
+from sessionary.integrations.openai_items import (
+    NATIVE,
+    Item,
+    item_in,
+    items_of,
+    message_of,
+    model_of,
+)
+from sessionary.integrations.thread import Thread
+from sessionary.model.entry import Entry
+from sessionary.model.place import Person
+from sessionary.model.turn import Lease, TurnState
+from sessionary.model.usage import Usage
+from sessionary.store.database import Tx
+
+with wanted("openai-agents", "The storage for the OpenAI Agents SDK"):
+    from agents.memory import SessionSettings
+
+    from agents import RunContextWrapper
+
+if TYPE_CHECKING:
+    from agents.usage import RequestUsage
+
+logger = logging.getLogger(__name__)
+
+PLATFORM = "openai-agents"
+LEASE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a run's context says about it: whose it is, and which model answers."""
+
+    profile: str | None = None
+    person: Person | None = None
+    model: str | None = None
+
+
+_NOTHING = About()
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The turn of an exclusive session, and the task that keeps its lease."""
+
+    lease: Lease
+    profile: str
+    renewing: "asyncio.Task[None]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An item, and the entry that it stands in."""
+
+    entry: Entry
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The latest items of a session; `complete` when there are no earlier ones."""
+
+    rows: list[_Row]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What the SDK's compaction reads: its own class of this form is private."""
+
+    items: list[Item]
+    complete: bool
+    replace_suffix: Callable[[int, list[Item]], Awaitable[bool]]
+
+
+@dataclass(slots=True)
+class _Run:
+    """What of a run's model calls is in the ledger."""
+
+    name: str
+    counted: int = 0
+
+
+class SessionarySession:
+    """A session of the SDK. `about` reads tenant, person and model from a run's own context.
+
+    With `exclusive=True` it is used in `async with`: the block takes a turn, and until it is left
+    nobody else writes to the session.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        house: House,
+        *,
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
+        model: str | None = None,
+        about: Callable[[Any], About] | None = None,
+        exclusive: bool = False,
+    ) -> None:
+        self._source = thread.named(PLATFORM, session_id)
+        self.session_id = session_id
+        self.session_settings = session_settings
+        self._exclusive = exclusive
+        self._turn: _Turn | None = None
+        self._house = house
+        self._model = model
+        self._about = about
+        self._last: tuple[About, str | None, Thread] | None = None
+        self._runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
+
+    @property
+    def session_settings(self) -> SessionSettings | None:
+        """The SDK's settings of this session."""
+        return self._settings
+
+    @session_settings.setter
+    def session_settings(self, given: SessionSettings | Mapping[str, Any] | None) -> None:
+        self._settings = _settings_of(given)
+
+    async def __aenter__(self) -> Self:
+        if self._exclusive:
+            if self._turn is not None:
+                raise Conflict("A run is using this session object already; wait for its end.")
+            house = self._house
+            where = self._thread(_NOTHING)
+            lease = await settled(
+                house.store.write(
+                    thread.begin_turn,
+                    where,
+                    holder=house.holder,
+                    seconds=LEASE_SECONDS,
+                    note=f"{PLATFORM}:opened",
+                    when=house.occasion(),
+                )
+            )
+            self._turn = _Turn(lease, where.profile, asyncio.create_task(self._renew(lease)))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return
+        turn.renewing.cancel()
+        await asyncio.wait([turn.renewing])
+        write, when = self._house.store.write, self._house.occasion()
+        if error is None:
+            ending = turns.Ending()
+            await settled(write(turns.end, turn.lease, ending, profile=turn.profile, when=when))
+            return
+        state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
+        reason = f"{type(error).__name__}: {error}"
+        await settled(
+            write(
+                turns.give_up,
+                turn.lease,
+                state=state,
+                reason=reason,
+                profile=turn.profile,
+                when=when,
+            )
+        )
+
+    async def _renew(self, lease: Lease) -> None:
+        """Keep the lease while the block runs. Once it is lost, the next write raises `TurnLost`."""
+        while True:
+            await asyncio.sleep(LEASE_SECONDS / 3)
+            now = self._house.occasion().now
+            try:
+                await self._house.store.write(turns.renew, lease, seconds=LEASE_SECONDS, now=now)
+            except TurnLost as error:
+                logger.warning("The turn in session %s was lost: %s", lease.session_id, error)
+                return
+            except SessionaryError as error:
+                logger.warning(
+                    "The lease of session %s is not renewed: %s", lease.session_id, error
+                )
+
+    def _lease(self, where: Thread) -> Lease | None:
+        """The lease to write with; an exclusive session is written to only inside its block."""
+        if not self._exclusive:
+            return None
+        if self._turn is None:
+            raise BadInput(
+                "An exclusive session is used in a block: `async with session:` around the run."
+            )
+        if self._turn.profile != where.profile:
+            raise BadInput("An exclusive session stays in its house's profile.")
+        return self._turn.lease
+
+    async def get_items(
+        self, limit: int | None = None, *, wrapper: "RunContextWrapper[Any] | None" = None
+    ) -> list[Any]:
+        """Return the latest `limit` items of the conversation, in order.
+
+        As in the SDK's own sessions, a negative limit is no limit.
+        """
+        if wrapper is not None and wrapper not in self._runs:
+            # What a run that is resumed has used before is in the ledger already.
+            self._run(wrapper).counted = len(wrapper.usage.request_usage_entries)
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        where = self._thread(self._facts(wrapper))
+        self._lease(where)
+        if limit is not None and limit < 0:
+            limit = None
+        return await self._house.store.read(_items, where, limit=limit)
+
+    async def add_items(
+        self, items: list[Any], *, wrapper: "RunContextWrapper[Any] | None" = None
+    ) -> None:
+        """Add items, all or none, durable when this returns."""
+        if not items:
+            await self._house.store.read(nothing)
+            return
+        facts = self._facts(wrapper)
+        model = facts.model or self._model
+        files = Files()
+        said = [message_of(item, files, model=model_of(item) or model) for item in items]
+        model = model or next((one.model for one in reversed(said) if one.model), None)
+        calls, counted = self._calls(wrapper, model)
+        where = self._thread(facts, model=model)
+        await settled(
+            self._house.store.write(
+                _add,
+                where,
+                [Saying(one) for one in said],
+                files=files,
+                calls=calls,
+                when=self._house.occasion(),
+                lease=self._lease(where),
+            )
+        )
+        if wrapper is not None:
+            self._run(wrapper).counted = counted
+
+    async def pop_item(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> Any:
+        """Take back the newest item; None when there is none."""
+        where = self._thread(self._facts(wrapper))
+        when, lease = self._house.occasion(), self._lease(where)
+        return await settled(self._house.store.write(_pop, where, when=when, lease=lease))
+
+    async def clear_session(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> None:
+        """Take back everything; what was said stays in the log, and people can find it."""
+        where = self._thread(self._facts(wrapper))
+        when, lease = self._house.occasion(), self._lease(where)
+        await settled(self._house.store.write(thread.clear, where, when=when, lease=lease))
+
+    # What the SDK's `OpenAIResponsesCompactionSession` asks of the session it wraps, so that a
+    # compaction replaces items in one transaction.
+
+    async def _atomic_replace_items(self, items: list[Any]) -> bool:
+        """Put these items in place of all there are."""
+        where = self._thread(_NOTHING)
+        files = Files()
+        said = [Saying(message_of(item, files, model=model_of(item))) for item in items]
+        when, lease = self._house.occasion(), self._lease(where)
+        write = self._house.store.write
+        await settled(write(_replace_all, where, said, files=files, when=when, lease=lease))
+        return True
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
+    ) -> "_Snapshot | None":
+        """The latest items, and a function that replaces the last of them if nothing has changed."""
+        if prune_prefix is not None:
+            return None  # the SDK's encrypted sessions; they then replace everything
+        where = self._thread(_NOTHING)
+        found = await self._house.store.read(_latest, where, limit=limit)
+
+        async def replace_suffix(start: int, output: list[Any]) -> bool:
+            files = Files()
+            said = [Saying(message_of(item, files, model=model_of(item))) for item in output]
+            when, lease = self._house.occasion(), self._lease(where)
+            write = self._house.store.write
+            return await settled(
+                write(
+                    _replace_suffix,
+                    where,
+                    found.rows,
+                    start,
+                    said,
+                    files=files,
+                    when=when,
+                    lease=lease,
+                )
+            )
+
+        items = [row.item for row in found.rows]
+        return _Snapshot(items, found.complete, replace_suffix)
+
+    def _facts(self, wrapper: "RunContextWrapper[Any] | None") -> About:
+        if wrapper is None or self._about is None:
+            return _NOTHING
+        return self._about(wrapper.context)
+
+    def _thread(self, facts: About, *, model: str | None = None) -> Thread:
+        known = self._last
+        if known is not None and known[:2] == (facts, model):
+            return known[2]
+        source, person = self._source, facts.person
+        if person is not None:
+            source = thread.named(
+                PLATFORM, self.session_id, user_id=person.id, user_name=person.name
+            )
+        made = Thread(facts.profile or self._house.profile, source, model=model)
+        self._last = (facts, model, made)
+        return made
+
+    def _run(self, wrapper: "RunContextWrapper[Any]") -> _Run:
+        if wrapper not in self._runs:
+            self._runs[wrapper] = _Run(self._house.occasion().new_id())
+        return self._runs[wrapper]
+
+    def _calls(
+        self, wrapper: "RunContextWrapper[Any] | None", model: str | None
+    ) -> tuple[list[Usage], int]:
+        """The model calls of a run that are not in the ledger, and how many it has made."""
+        if wrapper is None:
+            return [], 0
+        run, made = self._run(wrapper), wrapper.usage.request_usage_entries
+        calls = [
+            _usage(call, model=model, call_id=f"{PLATFORM}/{run.name}/{number}")
+            for number, call in enumerate(made)
+            if number >= run.counted
+        ]
+        priced = [self._house.priced(call, at=None) for call in calls]
+        return [call for call in priced if call is not None], len(made)
+
+
+def _items(tx: Tx, where: Thread, *, limit: int | None) -> list[Item]:
+    if limit is not None and limit <= 0:
+        return []
+    found = thread.natives(tx, where, NATIVE, item_in, limit=limit)
+    given = [
+        items_of(thread.message(each)) if isinstance(each, Entry) else [each] for each in found
+    ]
+    items = [item for each in given for item in each]
+    return items if limit is None else items[-limit:]
+
+
+def _add(
+    tx: Tx,
+    where: Thread,
+    said: Sequence[Saying],
+    *,
+    files: Files,
+    calls: Sequence[Usage],
+    when: Occasion,
+    lease: Lease | None,
+) -> None:
+    files.keep(tx)
+    thread.append(tx, where, said, when=when, lease=lease)
+    thread.count(tx, where, calls, when=when)
+
+
+def _pop(tx: Tx, where: Thread, *, when: Occasion, lease: Lease | None) -> Item | None:
+    thread.held(tx, where)
+    while found := thread.visible(tx, where, limit=1):
+        thread.take_back(tx, where, found[0], when=when, lease=lease)
+        items = items_of(thread.message(found[0]))
+        if items:
+            # A message that did not come from the SDK may be several items: the others stay.
+            others = [Saying(message_of(item, Files())) for item in items[:-1]]
+            thread.append(tx, where, others, when=when, lease=lease)
+            return items[-1]
+    return None
+
+
+def _replace_all(
+    tx: Tx,
+    where: Thread,
+    said: Sequence[Saying],
+    *,
+    files: Files,
+    when: Occasion,
+    lease: Lease | None,
+) -> None:
+    thread.clear(tx, where, when=when, lease=lease)
+    files.keep(tx)
+    thread.append(tx, where, said, when=when, lease=lease)
+
+
+def _latest(tx: Tx, where: Thread, *, limit: int) -> _Latest:
+    found = thread.visible(tx, where, limit=limit + 1)
+    rows = [_Row(entry, item) for entry in found for item in items_of(thread.message(entry))]
+    return _Latest(rows[-limit:], complete=len(found) <= limit and len(rows) <= limit)
+
+
+def _replace_suffix(
+    tx: Tx,
+    where: Thread,
+    rows: Sequence[_Row],
+    start: int,
+    said: Sequence[Saying],
+    *,
+    files: Files,
+    when: Occasion,
+    lease: Lease | None,
+) -> bool:
+    """Put messages in place of the rows from `start` on; False when these are no longer the last."""
+    expected = rows[start:]
+    if not expected or thread.held(tx, where) is None:
+        return False
+    first = expected[0].entry
+    named = list(dict.fromkeys((row.entry.session_id, row.entry.seq) for row in expected))
+    last = thread.visible(tx, where, limit=len(named))
+    if [(entry.session_id, entry.seq) for entry in last] != named:
+        return False
+    # A message that did not come from the SDK may be several items: those before `start` stay.
+    kept = items_of(thread.message(first))[: -sum(row.entry.seq == first.seq for row in expected)]
+    thread.take_back(tx, where, first, when=when, reason="compaction", lease=lease)
+    files.keep(tx)
+    staying = [Saying(message_of(item, Files())) for item in kept]
+    thread.append(tx, where, [*staying, *said], when=when, lease=lease)
+    return True
+
+
+def _settings_of(given: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
+    """The SDK's settings, also out of a dictionary; unknown names and wrong values are refused."""
+    if isinstance(given, SessionSettings):
+        return given
+    if given is None:
+        return SessionSettings()
+    if not isinstance(given, Mapping):
+        raise BadInput(f"session_settings is a SessionSettings or a dict, not {given!r}.")
+    known = [each.name for each in fields(SessionSettings)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise BadInput(
+            f"session_settings has no {', '.join(map(repr, unknown))}; it has {', '.join(known)}."
+        )
+    try:
+        return SessionSettings(**given)
+    except ValueError as error:
+        raise BadInput(f"session_settings cannot be used: {given!r}.") from error
+
+
+def _usage(call: "RequestUsage", *, model: str | None, call_id: str) -> Usage:
+    cached = call.input_tokens_details.cached_tokens or 0
+    written = getattr(call.input_tokens_details, "cache_write_tokens", 0) or 0
+    return Usage(
+        model=model,
+        input_tokens=max(0, call.input_tokens - cached - written),
+        output_tokens=call.output_tokens,
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        reasoning_tokens=call.output_tokens_details.reasoning_tokens or 0,
+        call_id=call_id,
+    )

@@ -1,0 +1,287 @@
+"""Conversation stores of pydantic-ai.
+
+    store = SessionaryConversationStore(house)
+    conversation = await store.load("alice") or Conversation(conversation_id="alice")
+    result = await agent.run("Hello", conversation=conversation)
+    await store.save(result)
+
+A conversation is a session. Its history is what people read there: a branch is a retraction, a
+fork is a fork, and what a person takes back in the workbench is taken back here too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sessionary.actions import facts, log, read, retract, routing, say, sessions
+from sessionary.actions.say import Saying
+from sessionary.clock import Occasion
+from sessionary.errors import NotFound
+from sessionary.integrations import thread
+from sessionary.integrations.extra import wanted
+from sessionary.integrations.files import Files
+from sessionary.integrations.house import House, settled
+from sessionary.integrations.pydantic_messages import NATIVE, entry_of, id_of, message_of, usage_of
+from sessionary.integrations.thread import Thread
+from sessionary.model import transcript
+from sessionary.model.entry import Entry, Message
+from sessionary.model.session import SessionHead, Shelf
+from sessionary.model.usage import Usage
+from sessionary.store import entries as lines
+from sessionary.store import sessions as rows
+from sessionary.store.database import Tx
+
+with wanted("pydantic-ai", "The storage for pydantic-ai"):
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+
+PLATFORM = "pydantic-ai"
+_PAGE = 10
+_record: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
+
+
+class SessionaryConversationStore(ConversationStore):
+    """Keeps conversations as sessions. A deleted one lies in the trash for 30 days, with its words."""
+
+    def __init__(self, house: House, *, profile: str | None = None) -> None:
+        self._house = house
+        self._profile = profile or house.profile
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """What is known of a conversation beside its messages."""
+        return await self._house.store.read(_read_record, self._thread(conversation_id))
+
+    async def read_records(
+        self, *, scope: str | None = None, limit: int | None = None
+    ) -> Sequence[ConversationRecord]:
+        """Every conversation, or those of a scope, the last written first."""
+        found = await self._house.store.read(_read_records, self._profile)
+        wanted = [record for record in found if scope is None or record.scope == scope]
+        return sorted(wanted, key=lambda record: record.updated_at, reverse=True)[:limit]
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Write a record and its new entries, or neither when someone else was first."""
+        used = [(entry.id, usage_of(entry)) for entry in new_entries]
+        calls = {id: self._house.priced(each, at=None) for id, each in used if each is not None}
+        await settled(
+            self._house.store.write(
+                _write_record,
+                self._thread(record.conversation_id, scope=record.scope),
+                record,
+                new_entries,
+                expected=expected_revision,
+                calls={id: call for id, call in calls.items() if call is not None},
+                when=self._house.occasion(),
+            )
+        )
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Put a conversation into the trash."""
+        await settled(
+            self._house.store.write(
+                _delete_record,
+                self._thread(conversation_id),
+                expected=expected_revision,
+                when=self._house.occasion(),
+            )
+        )
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """One entry by its name."""
+        return await self._house.store.read(_read_entry, entry_id, profile=self._profile)
+
+    async def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
+        """The entries up to this one, or only the last of them, in one read."""
+        if head_id is None or limit == 0:
+            return []
+        read_store = self._house.store.read
+        return await read_store(_read_history, head_id, profile=self._profile, limit=limit)
+
+    def _thread(self, conversation_id: str, *, scope: str | None = None) -> Thread:
+        return Thread(self._profile, thread.named(PLATFORM, conversation_id, user_id=scope))
+
+
+def _read_record(tx: Tx, where: Thread) -> ConversationRecord | None:
+    head = thread.current(tx, where)
+    record = None if head is None else _stored(tx, head)
+    if head is None or record is None:
+        return None
+    # The log is the truth: a person may have taken something back.
+    return replace(record, head_id=_last_id(tx, head))
+
+
+def _read_records(tx: Tx, profile: str) -> list[ConversationRecord]:
+    beginning = thread.everywhere(PLATFORM, profile=profile)
+    found = (_stored(tx, head) for _, head in thread.beginning_with(tx, beginning, profile=profile))
+    return [record for record in found if record is not None]
+
+
+def _write_record(
+    tx: Tx,
+    where: Thread,
+    record: ConversationRecord,
+    new: Sequence[ConversationEntry],
+    *,
+    expected: str | None,
+    calls: dict[str, Usage],
+    when: Occasion,
+) -> None:
+    head = thread.held(tx, where)
+    stored = None if head is None else _stored(tx, head)
+    if (None if stored is None else stored.revision) != expected:
+        raise ConversationConflict(record.conversation_id)
+    start = new[0].parent_id if new else record.head_id
+    try:
+        if head is None:
+            head = _begun(tx, where, record, start, is_empty=not new, when=when)
+        _move(tx, head, start, when=when)
+    except LookupError as error:
+        raise ConversationConflict(record.conversation_id) from error
+    files = Files()
+    made = [(entry, message_of(entry, files)) for entry in new]
+    files.keep(tx)
+    for entry, said in made:
+        saying = Saying(said, idem=_idem(entry.id), usage=calls.get(entry.id))
+        say.say_in(tx, head.id, saying, profile=where.profile, when=when)
+    if record.head_id != (new[-1].id if new else start):
+        raise ConversationConflict(record.conversation_id)
+    kept = _record.dump_python(record, mode="json")
+    facts.revise(tx, head, NATIVE, lambda _: {"record": kept})
+
+
+def _begun(
+    tx: Tx,
+    where: Thread,
+    record: ConversationRecord,
+    start: str | None,
+    *,
+    is_empty: bool,
+    when: Occasion,
+) -> SessionHead:
+    """A new conversation: empty, or with the history of an entry of another one."""
+    if start is None:
+        note = "pydantic-ai:opened" if is_empty else None
+        return thread.opened(tx, where, when=when, note=note)
+    found = _find(tx, start, profile=where.profile)
+    parent = rows.get_by_no(tx, found.session_no)
+    if parent.shelf is Shelf.GONE:
+        parent = _heir(tx, where, record, through=found.seq)
+    try:
+        head = sessions.fork(tx, parent.id, profile=where.profile, when=when, at_seq=found.seq)
+    except NotFound as error:
+        raise LookupError(start) from error
+    routing.bind(tx, where.key, head.no, when=when)
+    return head
+
+
+def _heir(tx: Tx, where: Thread, record: ConversationRecord, *, through: int) -> SessionHead:
+    """The conversation that is forked, where the one that said the entry is no more."""
+    source = thread.named(PLATFORM, record.forked_from)
+    head = thread.current(tx, replace(where, source=source))
+    # A fork shares the numbers of what it inherited.
+    if head is None or head.base_seq < through:
+        raise LookupError(record.head_id)
+    return head
+
+
+def _move(tx: Tx, head: SessionHead, target: str | None, *, when: Occasion) -> None:
+    """Let the history end with an entry: take back what follows, say again what had been left."""
+    if _last_id(tx, head) == target:
+        return
+    shown = [entry for entry in _shown(tx, head.no) if id_of(thread.message(entry))]
+    ids = [id_of(thread.message(entry)) for entry in shown]
+    wanted = [] if target is None else _history(tx, target, profile=head.profile)
+    common = 0
+    for one, other in zip(ids, wanted, strict=False):
+        if one != id_of(other):
+            break
+        common += 1
+    if common < len(ids):
+        after = shown[common].seq - 1
+        retract.retract(
+            tx, head.id, profile=head.profile, after=after, at=when.now, reason="branch"
+        )
+    for said in wanted[common:]:
+        log.append(tx, head.id, said, profile=head.profile, at=when.now)
+
+
+def _delete_record(tx: Tx, where: Thread, *, expected: str, when: Occasion) -> None:
+    head = thread.held(tx, where)
+    stored = None if head is None else _stored(tx, head)
+    if head is None or stored is None or stored.revision != expected:
+        raise ConversationConflict(where.source.chat_id or "")
+    thread.trash_session(tx, head, when=when)
+
+
+def _read_entry(tx: Tx, entry_id: str, *, profile: str) -> ConversationEntry:
+    found = _find(tx, entry_id, profile=profile)
+    segments = rows.segments(tx, found.session_no, through=found.seq)
+    last = lines.read(tx, replace(segments[-1], first=found.seq)) if segments else []
+    if not last:
+        raise LookupError(entry_id)
+    return entry_of(thread.message(last[0]))
+
+
+def _read_history(
+    tx: Tx, head_id: str, *, profile: str, limit: int | None
+) -> list[ConversationEntry]:
+    history = _history(tx, head_id, profile=profile)
+    return [entry_of(said) for said in (history if limit is None else history[-limit:])]
+
+
+def _history(tx: Tx, entry_id: str, *, profile: str) -> list[Message]:
+    """What the session had said when the entry was new: that is the entry's history."""
+    found = _find(tx, entry_id, profile=profile)
+    shown = _shown(tx, found.session_no, through=found.seq)
+    said = [one for entry in shown if id_of(one := thread.message(entry))]
+    if not said or id_of(said[-1]) != entry_id:
+        raise LookupError(entry_id)
+    return said
+
+
+def _shown(tx: Tx, session_no: int, *, through: int | None = None) -> list[Entry]:
+    segments = rows.segments(tx, session_no, through=through)
+    shown = transcript.transcript(list(lines.walk(tx, segments)))
+    return [entry for entry in shown if isinstance(entry.body, Message)]
+
+
+def _last_id(tx: Tx, head: SessionHead) -> str | None:
+    """The entry that the history ends with now."""
+    before: int | None = None
+    while True:
+        window = read.window(tx, head.id, profile=head.profile, limit=_PAGE, before=before)
+        for entry in reversed(window.entries):
+            if isinstance(entry.body, Message) and (found := id_of(entry.body)):
+                return found
+        if not window.more_before:
+            return None
+        before = window.entries[0].seq
+
+
+def _find(tx: Tx, entry_id: str, *, profile: str) -> log.Appended:
+    found = log.find_repeat(tx, _idem(entry_id), profile=profile)
+    if found is None:
+        raise LookupError(entry_id)
+    return found
+
+
+def _stored(tx: Tx, head: SessionHead) -> ConversationRecord | None:
+    kept: Any = rows.details(tx, head.no).extra.get(NATIVE)
+    return None if not kept else _record.validate_python(kept["record"])
+
+
+def _idem(entry_id: str) -> str:
+    return f"{PLATFORM}/{entry_id}"

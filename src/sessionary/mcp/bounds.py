@@ -1,0 +1,107 @@
+"""Answers that fit: texts cut with a mark, lists cut with a cursor."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sessionary.model import document
+from sessionary.model.entry import Compaction, Entry, Message
+from sessionary.model.part import Attachment, ToolCall, ToolResult
+from sessionary.model.session import SessionHead
+from sessionary.model.tokens import estimate
+from sessionary.model.usage import UsageTotal
+from sessionary.model.view import time_text, usage_json
+
+Json = dict[str, Any]
+LONGEST_TEXT = 4000
+# An answer of a tool, estimated: agents pay for every one of them.
+MOST_TOKENS = 15_000
+_LONGEST_NAME = 200
+_MOST_NAMES = 20
+
+
+def cut(text: str, longest: int = LONGEST_TEXT) -> str:
+    """The text, or its beginning with a mark that says how much is missing."""
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}… [{len(text) - longest:,} more characters]"
+
+
+def tokens(value: Any) -> int:
+    """About how many tokens a value costs whoever reads it."""
+    return estimate(value)
+
+
+def citation(session_id: str, seq: int) -> str:
+    """The name under which a message can be cited and found again."""
+    return f"{session_id}#{seq}"
+
+
+def head_of(head: SessionHead) -> Json:
+    """What an agent needs to choose a session."""
+    return {
+        "session": head.id,
+        "title": head.title,
+        "preview": head.preview,
+        "source": cut(head.source.platform, _LONGEST_NAME),
+        "kind": head.kind,
+        "project": head.project,
+        "messages": head.message_count,
+        "last_active_at": time_text(head.last_active_at),
+        "ended": head.end_reason and cut(head.end_reason, _LONGEST_NAME),
+    }
+
+
+def usage_of(total: UsageTotal) -> Json:
+    """A row of a report; what it is called may be any text."""
+    made = usage_json(total)
+    return made | {"group": made["group"] and cut(made["group"], _LONGEST_NAME)}
+
+
+def message_of(entry: Entry, longest: int = LONGEST_TEXT) -> Json:
+    """One line of a transcript; a compaction is the summary that stands there."""
+    said = entry.body
+    item: Json = {"cite": citation(entry.session_id, entry.seq), "seq": entry.seq}
+    if isinstance(said, Compaction):
+        return item | {"kind": "summary", "text": cut(said.summary, longest)}
+    if not isinstance(said, Message):
+        return item | {"kind": "mark"}
+    item |= {"role": str(said.role), "at": time_text(entry.at)}
+    calls = [part.name for part in said.parts if isinstance(part, ToolCall)]
+    files = [part.name or part.media_type for part in said.parts if isinstance(part, Attachment)]
+    item |= {"calls": _names(calls)} if calls else {}
+    item |= {"files": _names(files)} if files else {}
+    return item | {"text": cut(said.text or _results(said), longest)}
+
+
+def fitting(items: Sequence[Json], *, from_end: bool = False) -> list[Json]:
+    """As many of the items as an answer holds, from the beginning or from the end; at least one."""
+    kept: list[Json] = []
+    room = MOST_TOKENS
+    for item in reversed(items) if from_end else items:
+        room -= tokens(item)
+        if room < 0 and kept:
+            break
+        kept.append(item)
+    return kept[::-1] if from_end else kept
+
+
+def around(items: Sequence[Json], seq: int) -> list[Json]:
+    """As many of the items around a number as an answer holds, the nearest first."""
+    nearest = sorted(items, key=lambda item: abs(int(item["seq"]) - seq))
+    kept = fitting(nearest)
+    return sorted(kept, key=lambda item: int(item["seq"]))
+
+
+def _names(names: Sequence[str]) -> list[str]:
+    shown = [cut(name, _LONGEST_NAME) for name in names[:_MOST_NAMES]]
+    more = len(names) - len(shown)
+    return [*shown, f"… and {more:,} more"] if more else shown
+
+
+def _results(said: Message) -> str:
+    texts = (
+        part.content if isinstance(part.content, str) else document.encode(part.content)
+        for part in said.parts
+        if isinstance(part, ToolResult)
+    )
+    return "\n".join(texts)

@@ -1,0 +1,175 @@
+"""Searching for agents: one best hit per task, and none of their own earlier searches."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sessionary.actions import read, search
+from sessionary.actions.hits import Hit
+from sessionary.actions.search import Found, Wish
+from sessionary.errors import BadInput
+from sessionary.mcp import bounds
+from sessionary.mcp.bounds import Json
+from sessionary.model import document
+from sessionary.model import query as queries
+from sessionary.model.entry import Message
+from sessionary.model.matching import matches
+from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.query import Query
+from sessionary.model.session import Lineage, SessionHead
+from sessionary.model.view import time_text
+from sessionary.store import sessions
+from sessionary.store.database import Tx
+
+MOST_HITS = 50
+MOST_SHOWN = 500
+_PAGE = 100
+_ROUNDS = 10
+_MOST_ANCESTORS = 100
+# A fork, a continuation and a subagent work on their parent's task; a reset begins another.
+_SAME_TASK = (Lineage.FORK, Lineage.CONTINUATION, Lineage.SUBAGENT)
+# Clients put a prefix of theirs before a tool's name: `mcp__sessionary__search_sessions`.
+_OURS = re.compile(
+    r"(?:.*[^a-z])?(?:search_sessions|resume_pack|get_session_overview|get_usage_summary)"
+    r"|.*sessionary.*[^a-z](?:list_sessions|get_messages)",
+    re.IGNORECASE,
+)
+_CURSOR = re.compile(r"([^~]{0,200})~((?:[0-9a-z]{1,13}\.)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a search goes on: a page of hits, and the tasks that were shown before."""
+
+    page: str | None = None
+    shown: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str | None) -> "Place":
+        """Read a printed place."""
+        if text is None:
+            return cls()
+        found = _CURSOR.fullmatch(text)
+        if found is None:
+            raise BadInput("That cursor is none of ours; begin without one.")
+        numbers = tuple(int(each, 36) for each in found[2].split(".") if each)
+        return cls(found[1] or None, numbers)
+
+    def __str__(self) -> str:
+        numbers = "".join(f"{_base36(no)}." for no in self.shown[-MOST_SHOWN:])
+        return f"{self.page or ''}~{numbers}"
+
+
+def find(
+    tx: Tx, text: str, *, profile: str, limit: int, sort: str, cursor: str | None, now: datetime
+) -> Json:
+    """The best hit of each task, as many as an answer holds, and where the next begin."""
+    if not 1 <= limit <= MOST_HITS:
+        raise BadInput(f"A search gives 1 to {MOST_HITS} hits at a time, not {limit}.")
+    place = Place.parse(cursor)
+    wish = Wish(sort=sort, limit=_PAGE, all_hits=True)
+    query = queries.parse(text, now=now)
+    shown = list(place.shown)
+    kept: list[Json] = []
+    room = bounds.MOST_TOKENS
+    first: Found | None = None
+    page: str | None = place.page
+    for _ in range(_ROUNDS):
+        found = search.search(tx, text, profile=profile, wish=replace(wish, cursor=page), now=now)
+        first = first or found
+        asked = query.as_beginnings() if found.beginnings else query
+        asked = asked.relaxed() if found.relaxed else asked
+        for hit in found:
+            task = task_of(tx, hit.session)
+            if task in shown or is_echo(tx, hit, asked):
+                continue
+            item = _item(hit)
+            room -= bounds.tokens(item)
+            if len(kept) == limit or (room < 0 and kept):
+                return _answer(first, kept, Place(page, tuple(shown)))
+            kept.append(item)
+            shown.append(task)
+        page = found.next
+        if page is None:
+            return _answer(first, kept, None)
+    assert first is not None
+    return _answer(first, kept, Place(page, tuple(shown)))
+
+
+def task_of(tx: Tx, head: SessionHead) -> int:
+    """The number of the session with which a task began."""
+    current = head
+    for _ in range(_MOST_ANCESTORS):
+        if current.lineage not in _SAME_TASK or current.parent_id is None:
+            break
+        parent = sessions.get(tx, current.parent_id, profile=head.profile)
+        if parent is None:
+            break
+        current = parent
+    return current.no
+
+
+def is_echo(tx: Tx, hit: Hit, query: Query) -> bool:
+    """Whether a hit is only someone's search for the same, or what that search has answered."""
+    if hit.role not in ("assistant", "tool"):
+        return False
+    near = read.window(tx, hit.session.id, profile=hit.session.profile, around=hit.seq, limit=1)
+    said = next((each.body for each in near.entries if each.seq == hit.seq), None)
+    if not isinstance(said, Message):
+        return False
+    own = [
+        part for part in said.parts if isinstance(part, ToolCall | ToolResult) and _is_ours(part)
+    ]
+    return bool(own) and not matches(query, _without(said, own))
+
+
+def _is_ours(part: ToolCall | ToolResult) -> bool:
+    return part.name is not None and _OURS.fullmatch(part.name) is not None
+
+
+def _without(said: Message, own: Iterable[ToolCall | ToolResult]) -> str:
+    """What else the message says."""
+    skipped = list(own)
+    pieces = []
+    for part in said.parts:
+        match part:
+            case Text(text):
+                pieces.append(text)
+            case ToolCall(name=name, arguments=arguments) if part not in skipped:
+                pieces.append(f"{name} {document.encode(arguments)}")
+            case ToolResult(content=content) if part not in skipped:
+                pieces.append(document.encode(content))
+    return "\n".join(pieces)
+
+
+def _item(hit: Hit) -> Json:
+    return {
+        "cite": bounds.citation(hit.session.id, hit.seq),
+        "title": hit.session.title,
+        "role": hit.role,
+        "at": time_text(hit.at),
+        "snippet": hit.snippet,
+        "hits_in_session": hit.in_session,
+    }
+
+
+def _answer(found: Found, kept: list[Json], following: Place | None) -> Json:
+    return {
+        "hits": kept,
+        "total": found.total,
+        "more_than_counted": found.more,
+        "any_word_instead_of_all": found.relaxed,
+        "words_as_beginnings": found.beginnings,
+        "did_you_mean": found.suggestion,
+        "next": None if following is None else str(following),
+    }
+
+
+def _base36(number: int) -> str:
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    out = ""
+    while number:
+        number, rest = divmod(number, 36)
+        out = digits[rest] + out
+    return out or "0"

@@ -1,0 +1,80 @@
+"""For any client of the Chat Completions interface: a list of messages."""
+
+from collections.abc import Iterator
+from shlex import quote
+from typing import Any
+
+from sessionary.model import document
+from sessionary.model.entry import Message, Role
+from sessionary.model.handover.passage import Passage, arguments_of, data_url, mention, words_of
+from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
+
+Json = dict[str, Any]
+
+
+def pieces(passage: Passage) -> Iterator[str]:
+    """The list, a message at a time."""
+    for number, each in enumerate(messages(passage)):
+        yield ("[\n" if number == 0 else ",\n") + document.encode(each)
+    yield "\n]\n" if passage.lines or passage.preface else "[]\n"
+
+
+def advice(passage: Passage, file: str) -> str:
+    """How to go on there."""
+    count = sum(1 for _ in messages(passage))
+    return f"{quote(file)} is a list of {count:,} messages: send it as `messages`."
+
+
+def messages(passage: Passage) -> Iterator[Json]:
+    """The messages as dictionaries, the summary of what came before first."""
+    if passage.preface is not None:
+        yield {"role": "user", "content": passage.preface}
+    for line in passage.lines:
+        yield from said(passage, line.said)
+
+
+def said(passage: Passage, message: Message) -> Iterator[Json]:
+    """One message as dictionaries: a tool's may hold several results."""
+    if message.role is Role.TOOL:
+        yield from _results(message)
+        return
+    content = _content(passage, message)
+    calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
+    made: Json = {"role": str(message.role), "content": content or (None if calls else "")}
+    if calls:
+        made["tool_calls"] = calls
+    if content or calls:
+        yield made
+
+
+def call_arguments(part: ToolCall) -> str:
+    """What a tool was called with, as the text of an object: providers refuse anything else."""
+    return document.encode(arguments_of(part))
+
+
+def _call(part: ToolCall) -> Json:
+    function = {"name": part.name, "arguments": call_arguments(part)}
+    return {"id": part.id, "type": "function", "function": function}
+
+
+def _results(said: Message) -> Iterator[Json]:
+    for part in said.parts:
+        if isinstance(part, ToolResult):
+            yield {"role": "tool", "tool_call_id": part.call_id, "content": words_of(part)}
+
+
+def _content(passage: Passage, said: Message) -> str | list[Json]:
+    """A text; a list of parts where a person showed a picture."""
+    pictures = [p for p in said.parts if isinstance(p, Attachment)]
+    if said.role is not Role.USER or not pictures:
+        return "\n".join([said.text, *(mention(each).text for each in pictures)]).strip("\n")
+    made: list[Json] = [
+        {"type": "text", "text": part.text} for part in said.parts if isinstance(part, Text)
+    ]
+    for each in pictures:
+        url = data_url(passage, each) if each.media_type.startswith("image/") else None
+        if url is None:
+            made.append({"type": "text", "text": mention(each).text})
+        else:
+            made.append({"type": "image_url", "image_url": {"url": url}})
+    return made

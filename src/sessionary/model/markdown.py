@@ -1,0 +1,132 @@
+"""A conversation as Markdown that people read. Pure: values in, text out.
+
+What was said stands in quotes, what tools said in fences longer than any inside: neither can
+end early, so no message can pretend to be another one.
+"""
+
+import re
+from datetime import datetime
+from typing import Any
+
+from sessionary.model import document
+from sessionary.model.entry import Compaction, Entry, Message, Retraction
+from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.session import SessionHead
+from sessionary.model.terminal import one_line
+
+# A point or a colon before a letter or a slash could make an address, and so a link.
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#&|!~{}]|[.:](?=[^\W\d]|/))")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BACKTICKS = re.compile(r"`+")
+_NAME = 200
+
+
+def opening(head: SessionHead) -> str:
+    """The title and the facts of a session."""
+    facts = [f"- {name}: {_escaped(value)}" for name, value in facts_of(head)]
+    return "\n".join([f"# {_escaped(title_of(head))}", "", *facts, ""])
+
+
+def entry(written: Entry) -> str:
+    """One entry of a transcript, its heading included."""
+    blocks: list[str] = []
+    match written.body:
+        case Message() as said:
+            blocks = [f"## {_escaped(heading_of(said))} · {moment(written.at)}"]
+            blocks += [block for part in said.parts if (block := _part(part))]
+        case Compaction(summary):
+            blocks = [f"## Summary for the model · {moment(written.at)}", _quote(summary)]
+        case Retraction():
+            return ""
+    return "\n" + "\n\n".join(blocks) + "\n"
+
+
+def title_of(head: SessionHead) -> str:
+    """What to call a session: its title, else its first words, else its id."""
+    return head.title or head.preview or head.id
+
+
+def heading_of(said: Message) -> str:
+    """Who speaks: the role, and the person or the model where it is known."""
+    who = said.person.label if said.person is not None else said.model
+    return f"{said.role}: {one_line(who, _NAME)}" if who else str(said.role)
+
+
+def facts_of(head: SessionHead) -> list[tuple[str, str]]:
+    """What a reader wants to know of a session, by name."""
+    usage = head.usage
+    cost = usage.cost_microusd
+    facts: list[tuple[str, str | None]] = [
+        ("Session", head.id),
+        ("From", head.source.description),
+        ("Model", head.model),
+        ("Project", head.project),
+        ("Labels", ", ".join(head.labels)),
+        ("Began", moment(head.began_at)),
+        ("Last active", moment(head.last_active_at)),
+        ("Ended", None if head.ended_at is None else f"{moment(head.ended_at)}, {head.end_reason}"),
+        ("Messages", str(head.message_count)),
+        (
+            "Tokens",
+            f"{usage.input_tokens:,} in, {usage.output_tokens:,} out" if usage.calls else "",
+        ),
+        ("Cost", None if cost is None else f"${cost / 1_000_000:.4f} ({usage.cost_status})"),
+        ("Continues", head.parent_id),
+    ]
+    return [(name, one_line(value, _NAME)) for name, value in facts if value]
+
+
+def moment(at: datetime) -> str:
+    """A time for people, always in UTC."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def printed(value: Any) -> str:
+    """What a tool was given or answered: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else document.encode(value)
+
+
+def attachment_label(part: Attachment) -> str:
+    """What to say of a file instead of showing it."""
+    size = "" if part.size is None else f", {part.size:,} bytes"
+    name = one_line(part.name or "attachment", _NAME)
+    return f"{name} ({one_line(part.media_type, _NAME)}{size}, sha256 {part.blob[:12]})"
+
+
+def _part(part: Part) -> str:
+    match part:
+        case Text(text):
+            return _quote(text) if text.strip() else ""
+        case Reasoning(text):
+            return _quote(f"Reasoning\n\n{text}", mark="> > ") if text.strip() else ""
+        case ToolCall(name=name, arguments=arguments):
+            return f"Tool call {_code(name)}\n\n{_fence(printed(arguments), 'json')}"
+        case ToolResult(content=content, name=name, is_error=is_error):
+            what = "Tool error" if is_error else "Tool result"
+            return f"{what} {_code(name)}".rstrip() + f"\n\n{_fence(printed(content))}"
+        case Attachment():
+            return f"Attachment: {_escaped(attachment_label(part))}"
+        case Unknown(data):
+            return f"Something else\n\n{_fence(document.encode(dict(data)), 'json')}"
+
+
+def _quote(text: str, *, mark: str = "> ") -> str:
+    lines = _LINE_END.split(document.speakable(text))
+    return "\n".join(f"{mark}{line}".rstrip() for line in lines)
+
+
+def _fence(text: str, language: str = "") -> str:
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{document.speakable(text)}\n{fence}"
+
+
+def _code(name: str | None) -> str:
+    if not name:
+        return ""
+    shown = one_line(name, _NAME).replace("`", "'")
+    return f"`{shown}`" if shown else ""
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", one_line(text))

@@ -1,0 +1,286 @@
+"""Where messages come from and go to: Channel, Person, Source."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self
+
+from sessionary.errors import BadInput
+from sessionary.model.twin import twin_of
+
+TERMINAL = "terminal"
+WEB = "web"
+NAMED = "session/"
+
+_LARGEST_EXACT_FLOAT = 2**53
+_LONGEST_NUMBER_BITS = 256
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED_RUN = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_PLAIN_ASCII = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~@+!")
+# Letters and marks that show nothing: grapheme joiner, Hangul fillers, Khmer inherent vowels,
+# Mongolian and standard variation selectors. Fixed for ever: stored keys are printed with it.
+_INVISIBLE_LETTERS = frozenset(
+    map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0x180B, 0x1810)))
+) | frozenset(map(chr, range(0xFE00, 0xFE10)))
+
+
+def _is_plain(char: str) -> bool:
+    if char.isascii():
+        return char in _PLAIN_ASCII
+    # Unicode 3.2 never changes: a key prints the same under every version of Python.
+    return unicodedata.ucd_3_2_0.category(char)[0] in "LMN" and char not in _INVISIBLE_LETTERS
+
+
+def escape(text: str, *, keep: str = "") -> str:
+    """Print any text as plain letters and `%XX`; `keep` names further signs that may stand."""
+    if _PLAIN_ASCII.issuperset(text):
+        return text
+    return "".join(
+        char
+        if _is_plain(char) or char in keep
+        else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+        for char in text
+    )
+
+
+def unescape(text: str) -> str:
+    """Undo `escape`; text without `%` is itself."""
+    if "%" in _ESCAPED_RUN.sub("", text):
+        raise BadInput("a % must be followed by two hexadecimal digits; write % itself as %25")
+    try:
+        return _ESCAPED_RUN.sub(_decode_run, text)
+    except UnicodeDecodeError as error:
+        raise BadInput("the %XX codes in it are not UTF-8 text") from error
+
+
+def _decode_run(run: re.Match[str]) -> str:
+    return bytes.fromhex(run[0].replace("%", "")).decode("utf-8", "surrogatepass")
+
+
+def _text(name: str, value: object) -> str | None:
+    """Take text as it is, a whole number as its digits; empty means none."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return _joined(value) or None
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT_FLOAT:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadInput(f"{name} must be text or a whole number, not {type(value).__name__}")
+    if value.bit_length() > _LONGEST_NUMBER_BITS:
+        raise BadInput(f"{name} is a number of too many digits to be an id")
+    return str(value)
+
+
+def _required_text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise BadInput(f"{name} must be a non-empty text")
+    return _joined(value)
+
+
+def _require_object(name: str, data: object) -> None:
+    if not isinstance(data, Mapping):
+        raise BadInput(f"{name} must be a JSON object, not {type(data).__name__}")
+
+
+def _joined(text: str) -> str:
+    """Join surrogates that make a pair, as every reader of JSON does."""
+    text = str.__str__(text)
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+class ChatType(StrEnum):
+    """The chat types that have rules of their own; any other text routes like a group."""
+
+    DM = "dm"
+    GROUP = "group"
+    CHANNEL = "channel"
+    THREAD = "thread"
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One address we can deliver to."""
+
+    platform: str
+    chat_id: str
+    thread_id: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "platform", _required_text("platform", self.platform))
+        chat_id = _text("chat_id", self.chat_id)
+        object.__setattr__(self, "chat_id", _required_text("chat_id", chat_id))
+        object.__setattr__(self, "thread_id", _text("thread_id", self.thread_id))
+
+    def __str__(self) -> str:
+        parts = (self.platform, self.chat_id, self.thread_id)
+        return ":".join(escape(part, keep="#/=$*,") for part in parts if part is not None)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `platform:chat[:thread]`; a `:` inside a part is written `%3A`."""
+        match [unescape(part) for part in text.split(":")]:
+            case [platform, chat_id] if platform and chat_id:
+                return cls(platform, chat_id)
+            case [platform, chat_id, thread_id] if platform and chat_id and thread_id:
+                return cls(platform, chat_id, thread_id)
+            case _:
+                raise BadInput(
+                    "a channel is written platform:chat or platform:chat:thread, "
+                    "with %3A for a colon inside a part"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who wrote: the platform's id, perhaps a stable alternative id and a name."""
+
+    id: str
+    alt_id: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", _required_text("id", _text("id", self.id)))
+        object.__setattr__(self, "alt_id", _text("alt_id", self.alt_id))
+        object.__setattr__(self, "name", _text("name", self.name))
+
+    @property
+    def stable_id(self) -> str:
+        """The id that stays when the person's number or handle changes, as far as it is known."""
+        return self.alt_id or self.id
+
+    @property
+    def label(self) -> str:
+        """What to call this person: the name, else the id."""
+        return self.name or self.id
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the fields that are set."""
+        given = {"id": self.id, "alt_id": self.alt_id, "name": self.name}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_json` gave."""
+        _require_object("a person", data)
+        if data.get("id") is None:
+            raise BadInput("a person must have an id")
+        return cls(data["id"], data.get("alt_id"), data.get("name"))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Channel, person and what the platform told us, as of one message."""
+
+    platform: str
+    chat_id: str | None = None
+    _: KW_ONLY
+    chat_name: str | None = None
+    chat_type: str = ChatType.DM
+    user_id: str | None = None
+    user_name: str | None = None
+    thread_id: str | None = None
+    chat_topic: str | None = None
+    user_id_alt: str | None = None
+    chat_id_alt: str | None = None
+    platform_message_id: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "platform", _required_text("platform", self.platform))
+        object.__setattr__(self, "chat_type", _required_text("chat_type", self.chat_type))
+        for name in _OPTIONAL_FIELDS:
+            object.__setattr__(self, name, _text(name, getattr(self, name)))
+        object.__setattr__(self, "extra", _extra(self.extra))
+
+    @property
+    def channel(self) -> Channel | None:
+        """Where an answer goes, or None when the platform named no chat."""
+        if self.chat_id is None:
+            return None
+        return Channel(self.platform, self.chat_id, self.thread_id)
+
+    @property
+    def person(self) -> Person | None:
+        """Who wrote, or None when the platform gave no id (a name alone identifies nobody)."""
+        person_id = self.user_id or self.user_id_alt
+        if person_id is None:
+            return None
+        return Person(person_id, self.user_id_alt, self.user_name)
+
+    @property
+    def speaker(self) -> str | None:
+        """What to call whoever wrote: the name, else an id."""
+        return self.user_name or self.user_id or self.user_id_alt
+
+    @property
+    def description(self) -> str:
+        """Say for people where this is; the text holds names that others chose."""
+        if self.platform == TERMINAL:
+            return TERMINAL
+        chat = self.chat_name or self.chat_id or self.platform
+        match self.chat_type:
+            case ChatType.DM:
+                place = f"DM with {self.speaker or 'user'}"
+            case ChatType.GROUP | ChatType.CHANNEL:
+                place = f"{self.chat_type}: {chat}"
+            case _:
+                place = chat
+        return place if self.thread_id is None else f"{place}, thread: {self.thread_id}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the fields that are set, and the unknown ones beside them."""
+        known = {name: getattr(self, name) for name in _FIELDS}
+        return {name: value for name, value in known.items() if value is not None} | dict(
+            self.extra
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_json` gave; fields without a name here are kept in `extra`."""
+        _require_object("a source", data)
+        if data.get("platform") is None:
+            raise BadInput("a source must name its platform")
+        known = {name: data[name] for name in _FIELDS if data.get(name) is not None}
+        extra = {name: value for name, value in data.items() if name not in _FIELDS}
+        return cls(**known, extra=extra)
+
+
+_FIELDS = tuple(item.name for item in fields(Source) if item.name != "extra")
+_SourceTwin = twin_of(Source)
+_OPTIONAL_FIELDS = tuple(name for name in _FIELDS if name not in {"platform", "chat_type"})
+
+
+def _extra(given: Mapping[Any, Any]) -> dict[str, Any]:
+    _require_object("extra", given)
+    for name in given:
+        if not isinstance(name, str) or name in _FIELDS:
+            raise BadInput("extra may hold only named fields that a source does not have itself")
+    return dict(given)
+
+
+def source_as_stored(data: Mapping[str, Any]) -> Source:
+    """The source that gave this JSON; it was checked then, and is not checked again."""
+    if "platform" not in data or "chat_type" not in data:
+        return Source.from_json(data)
+    extra = {name: value for name, value in data.items() if name not in _FIELDS}
+    made = _SourceTwin(*[data.get(name) for name in _FIELDS], extra)
+    made.__class__ = Source
+    stored: Source = made
+    return stored
+
+
+def at_session(session_id: str) -> Source:
+    """Where a person is who writes in a session by its name: in the workbench, or a program."""
+    return Source(WEB, f"{NAMED}{session_id}")
+
+
+def session_named_by(source: Source) -> str | None:
+    """The session that a source of `at_session` names; None for any other source."""
+    if source.platform != WEB or not (source.chat_id or "").startswith(NAMED):
+        return None
+    return (source.chat_id or "").removeprefix(NAMED)

@@ -1,0 +1,305 @@
+"""What people type into a search box. Every string is a legal query."""
+
+import re
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from sessionary.model import words
+from sessionary.model.words import Word
+
+ROLES = ("user", "assistant", "system", "tool")
+MOST_TERMS = 32
+MOST_WORDS = 64
+LONGEST_QUERY = 4096
+# A shorter word is the beginning of too many others to be worth looking for as one.
+SHORTEST_BEGINNING = 2
+
+_FILTER = re.compile(
+    r'(role|source|from|in|before|after|session|tool):(?:"([^"]+)"|(\S+))', re.IGNORECASE
+)
+_QUOTED_FILTER = re.compile(
+    r'(?<!\S)(?:role|source|from|in|before|after|session|tool):"[^"]+"(?!\S)', re.IGNORECASE
+)
+_DATE = re.compile(r"^(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?$")
+_AGO = re.compile(r"^(\d{1,5})([hdwmy])$")
+_HOURS = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One thing to look for: a word, several that stand together, or the beginning of one."""
+
+    text: str
+    words: tuple[Word, ...]
+    prefix: bool = False
+    sticky: str | None = None
+
+    @property
+    def is_phrase(self) -> bool:
+        """Whether several words must stand together."""
+        return len(self.words) > 1
+
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether the last word may go on in the text."""
+        return self.prefix or self.words[-1].begins
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Where to look."""
+
+    roles: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    before: datetime | None = None
+    after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed query: each group must be met by one of its terms, no unwanted term may be there."""
+
+    text: str
+    groups: tuple[tuple[Term, ...], ...] = ()
+    unwanted: tuple[Term, ...] = ()
+    filters: Filters = field(default_factory=Filters)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to look for: no word, and no filter either."""
+        return not self.groups and self.filters == Filters()
+
+    @property
+    def has_operators(self) -> bool:
+        """Whether something in it was read as more than plain words."""
+        return (
+            bool(self.unwanted)
+            or self.filters != Filters()
+            or any(len(group) > 1 for group in self.groups)
+        )
+
+    def relaxed(self) -> "Query":
+        """The same with any of the words instead of all."""
+        everything = tuple(term for group in self.groups for term in group)
+        return replace(self, groups=(everything,) if everything else ())
+
+    def as_beginnings(self) -> "Query":
+        """The same with every single word also matching longer words that begin with it."""
+        groups = tuple(tuple(map(_as_beginning, group)) for group in self.groups)
+        return replace(self, groups=groups)
+
+    def describe(self) -> str:
+        """The query in words."""
+        said = [" or ".join(_shown(term) for term in group) for group in self.groups]
+        said += [f"not {_shown(term)}" for term in self.unwanted]
+        said += _shown_filters(self.filters)
+        return ", ".join(said) if said else "nothing to look for"
+
+
+def parse(text: str, *, now: datetime | None = None) -> Query:
+    """Read a query. What is no operator is a word; nothing is an error."""
+    text = _bounded(text)
+    filters, rest = _take_filters(_pieces(text), now=now)
+    groups: list[tuple[Term, ...]] = []
+    unwanted: list[Term] = []
+    joins = negates = False
+    for place, (piece, quoted) in enumerate(rest[: MOST_TERMS * 2]):
+        if not quoted and place + 1 < len(rest):
+            if piece == "NOT":
+                negates = True
+                continue
+            if groups and piece in ("AND", "OR"):
+                joins = piece == "OR"
+                continue
+        minus = not quoted and len(piece) > 1 and piece[0] == "-" and piece[1] not in "-0123456789"
+        term = _term(piece[1:] if minus else piece, quoted=quoted)
+        negative, negates = minus or negates, False
+        if term is None:
+            continue
+        if negative:
+            unwanted.append(term)
+        elif joins:
+            groups[-1] = (*groups[-1], term)
+        else:
+            groups.append((term,))
+        joins = False
+    if not groups:
+        groups, unwanted = [(term,) for term in unwanted or _signs(rest)], []
+    return Query(text, tuple(groups[:MOST_TERMS]), tuple(unwanted[:MOST_TERMS]), filters)
+
+
+def narrowed(query: Query, *, sources: tuple[str, ...] = (), roles: tuple[str, ...] = ()) -> Query:
+    """The same query, only in what came from these platforms and was said in these roles."""
+    filters = query.filters
+    return replace(
+        query,
+        filters=replace(filters, sources=sources or filters.sources, roles=roles or filters.roles),
+    )
+
+
+def literal(query: Query) -> Query | None:
+    """The whole text as it stands, for those who quote a message that looks like operators."""
+    term = _term(query.text, quoted=True) if query.has_operators else None
+    return None if term is None else Query(query.text, ((term,),))
+
+
+def _bounded(text: str) -> str:
+    """Not more than anyone types; what someone pasted is cut between words."""
+    if len(text) <= LONGEST_QUERY:
+        return text
+    whole = text[: LONGEST_QUERY + 1].rsplit(maxsplit=1)[0]
+    return whole if len(whole) <= LONGEST_QUERY else text[:LONGEST_QUERY]
+
+
+def _signs(rest: list[tuple[str, bool]]) -> list[Term]:
+    """Punctuation, when there is nothing else to look for."""
+    found = dict.fromkeys(sign for piece, _ in rest for sign in words.alone(piece))
+    return [Term(words.shown(sign), (Word(sign),)) for sign in found]
+
+
+def _term(piece: str, *, quoted: bool) -> Term | None:
+    prefix = not quoted and len(piece) > 1 and piece.endswith("*") and not piece.endswith("**")
+    found = words.wanted(piece)[:MOST_WORDS]
+    if not found:
+        return None
+    sticky = words.sticky(piece) if not quoted and len(found) == 1 else []
+    return Term(
+        piece.rstrip("*") if prefix else piece, tuple(found), prefix, sticky[0] if sticky else None
+    )
+
+
+def _as_beginning(term: Term) -> Term:
+    if term.is_phrase or term.sticky is not None or len(term.words[0].text) < SHORTEST_BEGINNING:
+        return term
+    return replace(term, prefix=True)
+
+
+def _pieces(text: str) -> list[tuple[str, bool]]:
+    """Cut at white space; what stands in quotation marks stays together. Marks may be nested."""
+    named = _QUOTED_FILTER.search(text)
+    if named is not None:
+        before, after = text[: named.start()], text[named.end() :]
+        return [*_pieces(before), (named[0], False), *_pieces(after)]
+    spans = _quoted(text)
+    pieces: list[tuple[str, bool]] = []
+    at = 0
+    for first, last in spans:
+        pieces += [(word, False) for word in text[at:first].split()]
+        pieces.append((text[first + 1 : last], True))
+        at = last + 1
+    return pieces + [(word, False) for word in text[at:].split()]
+
+
+def _quoted(text: str) -> list[tuple[int, int]]:
+    """Where quoted stretches begin and end. Marks that do not pair are of one long quotation."""
+    marks = [place for place, char in enumerate(text) if char == '"']
+    opens = [
+        place for place in marks if _is_edge(text, place - 1) and not _is_edge(text, place + 1)
+    ]
+    if not opens:
+        return []
+    spans: list[tuple[int, int]] = []
+    depth = first = 0
+    for place in marks:
+        left, right = _is_edge(text, place - 1), _is_edge(text, place + 1)
+        if left and not right:
+            first = place if depth == 0 else first
+            depth += 1
+        elif right and not left:
+            depth -= 1
+            if depth < 0:
+                return [(opens[0], marks[-1])] if marks[-1] > opens[0] else []
+            if depth == 0:
+                spans.append((first, place))
+    if depth:
+        return [(opens[0], marks[-1] if marks[-1] > opens[0] else len(text))]
+    return spans
+
+
+def _is_edge(text: str, place: int) -> bool:
+    return place < 0 or place >= len(text) or text[place].isspace()
+
+
+def _take_filters(
+    pieces: list[tuple[str, bool]], *, now: datetime | None
+) -> tuple[Filters, list[tuple[str, bool]]]:
+    found: dict[str, list[str]] = {
+        name: [] for name in ("role", "source", "from", "in", "session", "tool")
+    }
+    before: datetime | None = None
+    after: datetime | None = None
+    rest: list[tuple[str, bool]] = []
+    for piece, quoted in pieces:
+        # Filters cannot be negated: behind NOT, as behind a minus, it is text.
+        is_text = quoted or rest[-1:] == [("NOT", False)]
+        match = None if is_text else _FILTER.fullmatch(piece)
+        name, value = (match[1].lower(), match[2] or match[3]) if match else ("", "")
+        moment = _moment(value, now=now) if name in ("before", "after") else None
+        if name == "before" and moment is not None:
+            before = moment
+        elif name == "after" and moment is not None:
+            after = moment
+        elif name == "role" and value.lower() in ROLES:
+            found["role"].append(value.lower())
+        elif name in ("source", "from", "in", "session", "tool"):
+            found[name].append(value)
+        else:
+            rest.append((piece, quoted))
+    filters = Filters(
+        roles=tuple(found["role"]),
+        sources=tuple(found["source"]),
+        people=tuple(found["from"]),
+        projects=tuple(found["in"]),
+        sessions=tuple(found["session"]),
+        tools=tuple(found["tool"]),
+        before=before,
+        after=after,
+    )
+    return filters, rest
+
+
+def _moment(value: str, *, now: datetime | None) -> datetime | None:
+    """A date, a month, a time, or a while ago (`7d`); None when it is none of these."""
+    ago = _AGO.match(value)
+    if ago is not None and now is not None:
+        try:
+            return now - timedelta(hours=int(ago[1]) * _HOURS[ago[2]])
+        except OverflowError:
+            return None
+    date = _DATE.match(value)
+    try:
+        if date is not None:
+            return datetime(int(date[1]), int(date[2] or 1), int(date[3] or 1), tzinfo=UTC)
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _shown(term: Term) -> str:
+    if term.prefix:
+        return f"{term.text}…"
+    return f"“{term.text}”" if term.is_phrase else term.text
+
+
+def _shown_filters(filters: Filters) -> list[str]:
+    said = []
+    for name, values in (
+        ("role", filters.roles),
+        ("source", filters.sources),
+        ("from", filters.people),
+        ("project", filters.projects),
+        ("session", filters.sessions),
+        ("tool", filters.tools),
+    ):
+        if values:
+            said.append(f"{name} {' or '.join(values)}")
+    if filters.after is not None:
+        said.append(f"after {filters.after:%Y-%m-%d %H:%M}")
+    if filters.before is not None:
+        said.append(f"before {filters.before:%Y-%m-%d %H:%M}")
+    return said

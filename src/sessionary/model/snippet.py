@@ -1,0 +1,134 @@
+"""The stretch of a message that shows why it was found, with the found words marked."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+
+from sessionary.model import words
+from sessionary.model.query import Query, Term
+
+OPEN, CLOSE = "⟦", "⟧"
+WIDTH = 160
+_LEAD = 40
+_LOOKED_AT = 200_000
+_MOST_WINDOWS, _MOST_IN_WINDOW = 200, 20
+_SPACE = re.compile(r"\s+")
+
+
+def snippet(text: str, query: Query, *, width: int = WIDTH) -> str:
+    """One line of the text around the best match; the beginning when nothing in it matches."""
+    folded, origin = _folded(text[:_LOOKED_AT])
+    terms = [term for group in query.groups for term in group]
+    spans = _spans(folded, terms) or _parts(folded, terms)
+    first = _best(spans, width)
+    begin = max(0, first - _LEAD)
+    if begin:
+        space = folded.find(" ", begin, first)
+        begin = space + 1 if space >= 0 else begin
+    end = min(len(folded), begin + width)
+    shown = [(max(a, begin), min(b, end)) for a, b in spans if a < end and b > begin]
+    return _marked(text, origin, begin=begin, end=end, spans=shown, whole=len(text))
+
+
+def spans_in(text: str, query: Query) -> list[tuple[int, int]]:
+    """Where the words of a query stand in a text: beginnings and ends, in order, apart."""
+    folded, origin = _folded(text[:_LOOKED_AT])
+    found = _spans(folded, [term for group in query.groups for term in group])
+    return [(origin[a], origin[b - 1] + 1) for a, b in found]
+
+
+def _folded(text: str) -> tuple[str, Sequence[int]]:
+    """The folded text, and for each of its characters where it came from."""
+    if text.isascii():
+        return text.lower(), range(len(text))
+    made = list(map(_folded_character, text))
+    folded = "".join(made)
+    if len(folded) == len(text) and "" not in made:
+        return folded, range(len(text))
+    return folded, [place for place, piece in enumerate(made) for _ in piece]
+
+
+@lru_cache(4096)
+def _folded_character(char: str) -> str:
+    return words.fold(char)
+
+
+def _spans(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
+    found = [match.span() for term in terms for match in _pattern(term).finditer(folded)]
+    return _apart(sorted(found))
+
+
+def _apart(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for begin, end in found:
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return [(a, b) for a, b in merged if b > a]
+
+
+def _parts(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
+    """Where the words stand within others: `user` in `getUserName`."""
+    found = sorted(
+        match.span()
+        for term in terms
+        for word in term.words
+        for match in islice(re.finditer(re.escape(word.text), folded), 50)
+    )
+    return _apart(found)
+
+
+@lru_cache(64)
+def _pattern(term: Term) -> re.Pattern[str]:
+    runs = words.runs(term.text)
+    if not runs:  # punctuation that stands alone
+        return re.compile(rf"(?<!\S)\"?{re.escape(words.fold(term.text))}\"?(?!\S)")
+    first, *others = map(re.escape, runs)
+    # The word stands before the look at what is left of it: a text without it is passed over fast.
+    left = "" if words.is_unspaced(runs[0]) else rf"(?<![^\W_]{first})"
+    body = "".join(rf"[\W_]*{run}" for run in others)
+    right = "" if term.prefix or words.is_unspaced(runs[-1]) else r"(?![^\W_])"
+    signs = "[+#%]*" if term.sticky is not None else ""
+    return re.compile(first + left + body + (r"[^\W_]*" if term.prefix else right) + signs)
+
+
+def _best(spans: Sequence[tuple[int, int]], width: int) -> int:
+    """Where the window with the most matches begins."""
+    best, most = 0, 0
+    begins = [begin for begin, _ in spans[:_MOST_WINDOWS]]
+    for place, begin in enumerate(begins):
+        inside = min(bisect_left(begins, begin + width - _LEAD, place) - place, _MOST_IN_WINDOW)
+        if inside > most:
+            best, most = begin, inside
+    return best
+
+
+def _marked(
+    text: str,
+    origin: Sequence[int],
+    *,
+    begin: int,
+    end: int,
+    spans: Sequence[tuple[int, int]],
+    whole: int,
+) -> str:
+    pieces: list[str] = []
+    at = begin
+    for a, b in spans:
+        pieces += [_cut(text, origin, at, a), OPEN, _cut(text, origin, a, b), CLOSE]
+        at = b
+    pieces.append(_cut(text, origin, at, end))
+    line = _SPACE.sub(" ", "".join(pieces)).strip()
+    before = "…" if begin > 0 else ""
+    after = "…" if end < len(origin) or whole > _LOOKED_AT else ""
+    return f"{before}{line}{after}"
+
+
+def _cut(text: str, origin: Sequence[int], begin: int, end: int) -> str:
+    if begin >= end:
+        return ""
+    last = origin[end] if end < len(origin) else min(len(text), _LOOKED_AT)
+    return text[origin[begin] : last]

@@ -1,0 +1,107 @@
+"""The inbox: rows in, arrivals out."""
+
+from datetime import datetime
+
+from sessionary.clock import from_micros, to_micros
+from sessionary.model import document
+from sessionary.model.arrival import Arrival, ArrivalState
+from sessionary.model.entry import Message, body_from_json, body_to_json
+from sessionary.model.place import Source, source_as_stored
+from sessionary.store import blobs, entries
+from sessionary.store.database import Row, Tx
+from sessionary.store.sessions import column
+
+
+def insert(
+    tx: Tx,
+    id: str,
+    *,
+    profile: str,
+    idem: str,
+    key: str,
+    source: Source,
+    message: Message,
+    at: datetime,
+) -> Arrival | None:
+    """Write an arrival; None when one came before with the same idempotency key."""
+    text = document.encode(body_to_json(message) | {"role": message.role})
+    # What could never become an entry would block its key for ever.
+    entries.check_size(text)
+    # Until the message is an entry, nothing else says that its files are needed.
+    blobs.note_attachments(tx, message.parts, profile=profile, at=at)
+    row = tx.one(
+        "insert_arrival",
+        id=id,
+        profile=profile,
+        idem=idem,
+        key=key,
+        source=document.encode(source.to_json()),
+        message=text,
+        received_at=to_micros(at),
+    )
+    return None if row is None else Arrival(row[0], id, key, source, message, at)
+
+
+def get(tx: Tx, id: str, *, profile: str) -> Arrival | None:
+    """One arrival of this profile."""
+    row = tx.one("get_arrival", id=id, profile=profile)
+    return None if row is None else _arrival(row)
+
+
+def get_by_idem(tx: Tx, idem: str, *, profile: str) -> Arrival | None:
+    """The arrival that came first with this idempotency key."""
+    row = tx.one("get_arrival_by_idem", idem=idem, profile=profile)
+    return None if row is None else _arrival(row)
+
+
+def waiting(tx: Tx, key: str, *, profile: str, limit: int) -> list[Arrival]:
+    """What waits for this key, in the order of arrival."""
+    return [
+        _arrival(row) for row in tx.all("waiting_arrivals", key=key, profile=profile, limit=limit)
+    ]
+
+
+def rewrite(tx: Tx, arrival: Arrival, message: Message, *, profile: str, at: datetime) -> bool:
+    """Put another message into an arrival that waits; say whether it still did."""
+    text = document.encode(body_to_json(message) | {"role": message.role})
+    entries.check_size(text)
+    blobs.note_attachments(tx, message.parts, profile=profile, at=at)
+    return bool(tx.run("rewrite_arrival", no=arrival.no, message=text))
+
+
+def source_of_turn(tx: Tx, turn_id: str, *, session_no: int) -> Source | None:
+    """Where the last message of a turn came from; None for a turn without an arrival."""
+    row = tx.one("last_source_of_turn", session_no=session_no, turn_id=turn_id)
+    if row is None:
+        return None
+    return source_as_stored({"platform": "unknown"} | document.decode(row[0]))
+
+
+def take(tx: Tx, arrival: Arrival, *, session_no: int, turn_id: str, seq: int) -> None:
+    """Note that an arrival has become an entry."""
+    tx.run("take_arrival", no=arrival.no, session_no=session_no, turn_id=turn_id, seq=seq)
+
+
+def refuse(tx: Tx, arrival: Arrival, *, reason: str) -> bool:
+    """Note that an arrival will not become an entry, and why; say whether it still waited."""
+    return bool(tx.run("refuse_arrival", no=arrival.no, reason=column(reason)))
+
+
+def _arrival(row: Row) -> Arrival:
+    no, id, key, source, message, received_at, state, session_id, turn_id, seq, reason = row
+    data = document.decode(message)
+    said = body_from_json("message", data.get("role", "user"), {"parts": []} | data)
+    assert isinstance(said, Message)
+    return Arrival(
+        no=no,
+        id=id,
+        key=key,
+        source=source_as_stored({"platform": "unknown"} | document.decode(source)),
+        message=said,
+        received_at=from_micros(received_at),
+        state=ArrivalState(state),
+        session_id=session_id,
+        turn_id=turn_id,
+        seq=seq,
+        reason=reason,
+    )

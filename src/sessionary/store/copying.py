@@ -1,0 +1,264 @@
+"""A whole store into another database, row by row with all its numbers, and checked.
+
+The copy is the same store: it keeps the identity, and its generation is one higher, so that
+an index or a reader of the feed that knew the other database begins anew. Until the copy is
+whole and has been compared with its source, the target says so and is refused by `open_store`;
+a copy that was killed goes on where it stopped. The source must be at rest: a change while
+it is copied is found by the comparison at the end.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+from sessionary.errors import Conflict
+from sessionary.model import document
+from sessionary.store import identity, queries, sqlite_file
+from sessionary.store.database import Row, Store, Tx
+from sessionary.store.sqlite import SqliteStore
+
+# Derived, or each database's own.
+# What describes the store itself, and what is made from the rest by index and triggers.
+NOT_COPIED = frozenset({"meta", "schema_migrations", "session_orders"}) | {
+    "search_state",
+    "search_taken",
+    "search_docs",
+    "search_titles",
+}
+MARKER = "copy"
+GENERATION = "generation"
+PAGE = 500
+PAGE_BYTES = 4 * 1024 * 1024
+_LEAST = {"INTEGER": -(2**62), "TEXT": ""}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What was copied: rows by table."""
+
+    store_id: str
+    generation: int
+    rows: Mapping[str, int]
+    resumed: bool = False
+
+
+class Reading(Protocol):
+    """How a copy reads its source: each page by itself, or all of them on one snapshot."""
+
+    def __call__(self, action: Callable[..., T], /, *args: Any) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as a copy sees it: its columns, and the key it is walked by."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    least: tuple[Any, ...]
+
+    def place(self, row: Row) -> list[Any]:
+        """Where a row stands in the walk."""
+        return [row[self.columns.index(name)] for name in self.key]
+
+
+def copy_store(
+    source: Store,
+    target: Store,
+    *,
+    progress: Callable[[str, int], None] = lambda table, rows: None,  # noqa: ARG005
+) -> CopyReport:
+    """Copy everything into an empty target, or go on with a copy of the same source."""
+    running = source.read(_one, "count_running").result()
+    if running:
+        raise Conflict(
+            f"{running} turns are running in the source; nothing was copied. Stop it first."
+        )
+
+    def read(action: Callable[..., T], /, *args: Any) -> T:
+        return source.read(action, *args).result()
+
+    return copy(read, target, progress=progress, generations=1)
+
+
+def copy(
+    read: Reading,
+    target: Store,
+    *,
+    progress: Callable[[str, int], None],
+    generations: int,
+) -> CopyReport:
+    """Copy what `read` sees; the copy's generation is `generations` above the source's."""
+    store_id = read(_meta, "store_id")
+    assert store_id is not None
+    resumed = target.write(_begin, store_id).result()
+    done: dict[str, int] = {}
+    for table in tables():
+        done[table.name] = _copy_table(read, target, table, progress)
+    after = 0
+    while late := read(_late_parents, after):
+        target.write(_set_parents, late).result()
+        after = late[-1][0]
+    for table in tables():
+        progress(f"{table.name} (check)", done[table.name])
+        if _digest(read, table) != _digest(_reader(target), table):
+            raise Conflict(
+                f"The {table.name} of the source changed while they were copied: the copy is not "
+                "whole and stays unusable. Stop what uses the source, empty the target, try again."
+            )
+    generation = int(read(_meta, GENERATION) or 0) + generations
+    _finish(target, store_id, generation)
+    return CopyReport(store_id, generation, done, resumed)
+
+
+@cache
+def tables() -> tuple[Table, ...]:
+    """Every table that is copied, those that others refer to first."""
+    texts = queries.load("sqlite")
+    found = []
+    for name in texts:
+        if name.startswith("copy_key_"):
+            table = name.removeprefix("copy_key_")
+            key = [column.split(" ") for column in texts[name].split(", ")]
+            found.append(
+                Table(
+                    table,
+                    tuple(texts[f"copy_columns_{table}"].split(", ")),
+                    tuple(column for column, _ in key),
+                    tuple(_LEAST[kind] for _, kind in key),
+                )
+            )
+    return tuple(found)
+
+
+def _begin(tx: Tx, store_id: str) -> bool:
+    """Mark the target as a copy that is not whole; say whether it was one already."""
+    marker = _meta(tx, MARKER)
+    if marker is not None:
+        if document.decode(marker)["source"] != store_id:
+            raise Conflict("The target is half a copy of another store; it was left as it is.")
+        return True
+    if tx.one("has_content") is not None:
+        raise Conflict("The target is not empty; it was left as it is. Name an empty database.")
+    _mark(tx, {"source": store_id, "tables": {}})
+    return False
+
+
+def _copy_table(
+    read: Reading, target: Store, table: Table, progress: Callable[[str, int], None]
+) -> int:
+    after, rows = target.read(_place, table).result()
+    while page := read(_page, table, after):
+        after, rows = table.place(page[-1]), rows + len(page)
+        target.write(_put, table, page, after, rows).result()
+        progress(table.name, rows)
+    return rows
+
+
+def _place(tx: Tx, table: Table) -> tuple[list[Any], int]:
+    """Where the copy of a table stopped, and how many rows it has."""
+    marker = _meta(tx, MARKER)
+    assert marker is not None
+    known = document.decode(marker)["tables"].get(table.name)
+    return (list(table.least), 0) if known is None else (known[0], known[1])
+
+
+def _page(tx: Tx, table: Table, after: list[Any]) -> list[Row]:
+    limit = PAGE if table.name != "blobs" else _blobs_at_once(tx, after[0])
+    beyond = {f"after_{name}": value for name, value in zip(table.key, after, strict=True)}
+    return tx.all(f"copy_page_{table.name}", limit=limit, **beyond)
+
+
+def _blobs_at_once(tx: Tx, after: str) -> int:
+    """How many blobs may be held in memory together; one at least."""
+    room = PAGE_BYTES
+    count = 0
+    for _, size in tx.all("blob_sizes", after=after, limit=PAGE):
+        room -= size
+        if room < 0:
+            break
+        count += 1
+    return max(1, count)
+
+
+def _put(tx: Tx, table: Table, page: list[Row], after: list[Any], rows: int) -> None:
+    """Write a page, and in the same transaction how far the copy has come."""
+    named = [dict(zip(table.columns, row, strict=True)) for row in page]
+    if table.name == "sessions":
+        for row in named:
+            if row["parent_no"] is not None and row["parent_no"] > row["no"]:
+                row["parent_no"] = row["lineage"] = None  # its parent is not there yet
+    tx.many(f"copy_row_{table.name}", named)
+    marker = document.decode(_meta(tx, MARKER) or "")
+    marker["tables"][table.name] = [after, rows]
+    _mark(tx, marker)
+
+
+def _late_parents(tx: Tx, after: int) -> list[Row]:
+    return tx.all("late_parents", after=after, limit=PAGE)
+
+
+def _set_parents(tx: Tx, late: list[Row]) -> None:
+    for no, parent_no, lineage in late:
+        tx.run("set_parent", no=no, parent_no=parent_no, lineage=lineage)
+
+
+def _digest(read: Reading, table: Table) -> tuple[int, str]:
+    """How many rows a table has, and a hash of all that is in them."""
+    total = hashlib.sha256()
+    count = 0
+    for row in _rows(read, table):
+        plain = [hashlib.sha256(v).hexdigest() if isinstance(v, bytes) else v for v in row]
+        total.update(document.encode(plain).encode() + b"\n")
+        count += 1
+    return count, total.hexdigest()
+
+
+def _rows(read: Reading, table: Table) -> Iterator[Row]:
+    after = list(table.least)
+    while page := read(_page, table, after):
+        yield from page
+        after = table.place(page[-1])
+
+
+def _reader(store: Store) -> Reading:
+    def read(action: Callable[..., T], /, *args: Any) -> T:
+        return store.read(action, *args).result()
+
+    return read
+
+
+def _finish(target: Store, store_id: str, generation: int) -> None:
+    """Give the copy its identity and open it to others."""
+    path = target.path if isinstance(target, SqliteStore) else sqlite_file.MEMORY
+    if path != sqlite_file.MEMORY:
+        # Killed between these steps there is no side file, and the next start writes it anew.
+        identity.side_file(path).unlink(missing_ok=True)
+    target.write(_close, store_id, generation).result()
+    if path != sqlite_file.MEMORY:
+        identity.write(path, store_id)
+
+
+def _close(tx: Tx, store_id: str, generation: int) -> None:
+    tx.all("restart_numbers")
+    tx.run("set_meta", name="store_id", value=store_id)
+    tx.run("set_meta", name=GENERATION, value=str(generation))
+    tx.run("delete_meta", name=MARKER)
+
+
+def _mark(tx: Tx, marker: dict[str, Any]) -> None:
+    tx.run("set_meta", name=MARKER, value=document.encode(marker))
+
+
+def _meta(tx: Tx, name: str) -> str | None:
+    row = tx.one("get_meta", name=name)
+    return None if row is None else row[0]
+
+
+def _one(tx: Tx, name: str) -> Any:
+    row = tx.one(name)
+    return None if row is None else row[0]

@@ -1,0 +1,258 @@
+"""The log: rows in, entries out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import count as count_from
+from typing import Any
+
+from sessionary.clock import from_micros, to_micros
+from sessionary.errors import BadInput, Damaged, Purged, Unreadable
+from sessionary.model import document, reading
+from sessionary.model.entry import (
+    MAX_SEQ,
+    SEQ_BITS,
+    Body,
+    Entry,
+    Message,
+    body_from_json,
+    body_to_json,
+    kind_of,
+)
+from sessionary.model.reading import message_entry
+from sessionary.model.session import Segment, Shelf
+from sessionary.store import blobs, packs
+from sessionary.store.damage import REMEDY
+from sessionary.store.database import Row, Tx
+from sessionary.store.packs import Unpacker
+
+PAGE = 500
+MANY = 100
+MAX_BODY = 32 * 1024 * 1024
+
+
+def entry_no(session_no: int, seq: int) -> int:
+    """Where an entry stands among all entries: a session's are one range."""
+    return session_no << SEQ_BITS | seq
+
+
+def insert(
+    tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None
+) -> None:
+    """Write one line of the log and tell the feed."""
+    put(tx, session_no, seq, at=at, body=body, turn_id=turn_id)
+    tx.run("insert_feed", session_no=session_no, seq=seq, what="entry")
+
+
+def put(
+    tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None
+) -> None:
+    """Write one line of the log that the feed hears of later."""
+    check_seq(seq)
+    number = entry_no(session_no, seq)
+    data = body_to_json(body)
+    text = document.encode(data)
+    if has_large(text):
+        check_size(text)
+        text = document.encode(blobs.move_out(tx, data, entry_no=number))
+    tx.run(
+        "insert_entry",
+        entry_no=number,
+        kind=kind_of(body),
+        role=body.role if isinstance(body, Message) else None,
+        at=to_micros(at),
+        turn_id=turn_id,
+        body=text,
+    )
+
+
+def put_texts(
+    tx: Tx, session_no: int, rows: Iterable[tuple[int, str, str | None, int, str]]
+) -> None:
+    """Write lines of the log as they stand there: number, kind, role, time, body. The feed hears later."""
+    before = entry_no(session_no, 0)
+    ready = [
+        (before + seq, kind, role, at, None, _moved_out(tx, before + seq, text))
+        for seq, kind, role, at, text in rows
+    ]
+    tx.many("insert_entry", ready)
+
+
+def rewrite(tx: Tx, row: Row, text: str) -> None:
+    """Write an entry anew with other words for the same; its number must be marked for that."""
+    number, kind, role, at, turn_id, _ = row
+    tx.run("delete_entries", first=number, last=number)
+    tx.run(
+        "insert_entry",
+        entry_no=number,
+        kind=kind,
+        role=role,
+        at=at,
+        turn_id=turn_id,
+        body=_moved_out(tx, number, text),
+    )
+
+
+def text_of(tx: Tx, number: int, text: str, unpacker: Unpacker) -> str:
+    """A body's text out of its pack and with its large pieces read in, as it was once given."""
+    if text.startswith(packs.MARK):
+        return unpacker.text(number, text)
+    if blobs.MARK not in text:
+        return text
+    return document.encode(blobs.move_in(tx, document.decode(text)))
+
+
+def _moved_out(tx: Tx, number: int, text: str) -> str:
+    if not has_large(text):
+        return text
+    check_size(text)
+    return document.encode(blobs.move_out(tx, document.decode(text), entry_no=number))
+
+
+def has_large(text: str) -> bool:
+    """Whether a body has pieces that are kept apart from it."""
+    return len(text) > blobs.LARGE or '"attachment"' in text or blobs.MARK in text
+
+
+def check_seq(seq: int) -> None:
+    """Refuse an entry that would stand among those of another session."""
+    if seq > MAX_SEQ:
+        raise BadInput(
+            f"A session holds at most {MAX_SEQ:,} entries; nothing was written. Fork it to go on."
+        )
+
+
+def check_size(text: str) -> None:
+    """Refuse a body that is larger than the log takes."""
+    # A character is four bytes at most: the short ones are not measured.
+    if len(text) > MAX_BODY >> 2 and (size := len(text.encode())) > MAX_BODY:
+        raise BadInput(
+            f"A message may have {MAX_BODY >> 20} MiB at most; this one has {size / (1 << 20):.1f}."
+        )
+
+
+def read(tx: Tx, segment: Segment, *, limit: int = PAGE, backwards: bool = False) -> list[Entry]:
+    """Up to `limit` entries of a stretch, from its beginning or from its end; always in order.
+
+    Raises `Damaged` when one of them is missing, and `Purged` when the session was purged.
+    """
+    rows = read_rows(tx, segment, limit=limit, backwards=backwards)
+    return entries_of(tx, rows, segment.session_id)
+
+
+def read_rows(tx: Tx, segment: Segment, *, limit: int, backwards: bool = False) -> list[Row]:
+    """The rows that `read` makes entries of. Numbers are dense, so that a lost row is noticed here."""
+    rows = tx.all(
+        "read_entries_back" if backwards else "read_entries",
+        first=entry_no(segment.no, segment.first),
+        last=entry_no(segment.no, segment.last),
+        limit=limit,
+    )
+    count = max(0, min(limit, segment.last - segment.first + 1))
+    first = segment.last - count + 1 if backwards else segment.first
+    if backwards:
+        rows.reverse()
+    number = entry_no(segment.no, first)
+    if [row[0] for row in rows] != list(range(number, number + count)):
+        _refuse_gap(tx, segment, first=first, present={row[0] & MAX_SEQ for row in rows})
+    return rows
+
+
+def _refuse_gap(tx: Tx, segment: Segment, *, first: int, present: set[int]) -> None:
+    """Raise what a gap means: the session was purged, or the store has lost part of its log."""
+    missing = next(seq for seq in count_from(first) if seq not in present)
+    owner = tx.one("lineage_of", no=segment.no)
+    if owner is not None and owner[1] == Shelf.GONE:
+        # What living forks read of a purged session is kept.
+        needed = tx.one("needed_below", no=segment.no)
+        if needed is None or missing > (needed[0] or 0):
+            raise Purged(f"Session {segment.session_id} was purged; it is gone for good.")
+    elif owner is not None and not owner[4] < missing <= owner[5]:
+        # Receipts and the feed still know entries that an older export did not bring back.
+        raise Purged(
+            f"Entry {missing} of session {segment.session_id} was purged; it is gone for good."
+        )
+    raise Damaged(
+        f"Entry {missing} of session {segment.session_id} is missing from the log: "
+        f"the store is damaged. {REMEDY}"
+    )
+
+
+def walk(tx: Tx, segments: Iterable[Segment]) -> Iterator[Entry]:
+    """Every entry of the stretches, in order, a page at a time."""
+    for segment in segments:
+        first = segment.first
+        while first <= segment.last:
+            page = read(tx, Segment(segment.no, segment.session_id, first, segment.last))
+            yield from page
+            if len(page) < PAGE:
+                break
+            first = page[-1].seq + 1
+
+
+def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
+    """The compactions and retractions of the stretches: few, found without reading the rest."""
+    found: list[Entry] = []
+    for segment in segments:
+        rows = tx.all(
+            "read_marks",
+            first=entry_no(segment.no, segment.first),
+            last=entry_no(segment.no, segment.last),
+        )
+        found.extend(entry_of(tx, row, segment.session_id) for row in rows)
+    return found
+
+
+def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
+    """Rows of the log as values; where there are many, messages of texts take a short way."""
+    unpacker = Unpacker(tx)
+    if len(rows) < MANY and not reading.is_ready():
+        return [entry_of(tx, row, session_id, unpacker) for row in rows]
+    decode, failure = reading.reader()
+    found = []
+    for row in rows:
+        number, kind, role, at, turn_id, text = row
+        try:
+            body = decode(text) if kind == "message" else None
+        except (failure, UnicodeDecodeError, TypeError):
+            body = None
+        if body is None:
+            found.append(entry_of(tx, row, session_id, unpacker))
+        else:
+            seq = number & MAX_SEQ
+            moment = _moment(at, seq, session_id)
+            found.append(message_entry(session_id, seq, moment, turn_id, role=role, body=body))
+    return found
+
+
+def entry_of(tx: Tx, row: Row, session_id: str, unpacker: Unpacker | None = None) -> Entry:
+    """A row of the log as a value, out of its pack and with its large texts read in."""
+    number, kind, role, at, turn_id, text = row
+    seq = number & MAX_SEQ
+    if not isinstance(text, str):
+        raise Damaged(_unreadable(seq, session_id, TypeError("it is not a text")))
+    is_packed = text.startswith(packs.MARK)
+    if is_packed:
+        text = (unpacker or Unpacker(tx)).text(number, text)
+    try:
+        data: dict[str, Any] = document.decode(text)
+    except ValueError as error:
+        # All that is written was encoded by us: this is not a strange message, but a damaged one.
+        raise Damaged(_unreadable(seq, session_id, error)) from error
+    try:
+        if blobs.MARK in text and not is_packed:
+            data = blobs.move_in(tx, data)
+        body = body_from_json(kind, role, data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Unreadable(_unreadable(seq, session_id, error)) from error
+    return Entry(session_id, seq, _moment(at, seq, session_id), body, turn_id)
+
+
+def _moment(at: Any, seq: int, session_id: str) -> datetime:
+    try:
+        return from_micros(at)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Damaged(_unreadable(seq, session_id, error)) from error
+
+
+def _unreadable(seq: int, session_id: str, error: Exception) -> str:
+    return f"Entry {seq} of session {session_id} cannot be read ({error})."

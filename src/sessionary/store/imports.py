@@ -1,0 +1,93 @@
+"""How far other tools' records were read, and which session is which of theirs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sessionary.model import document
+from sessionary.model.session import Shelf
+from sessionary.store import transfer
+from sessionary.store.database import Tx
+from sessionary.store.sessions import column
+
+MAX_NAME = 1024
+# Stands among what is known of a session from which someone was erased: its tool still has their words.
+CLOSED = '"erased":true'
+
+
+@dataclass(frozen=True, slots=True)
+class ReadUnit:
+    """What a unit looked like when it was last read, and where to read on."""
+
+    stamp: str
+    place: int
+    note: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A session that came from another tool. Hidden: it is not whole yet.
+
+    Purged: it was, or someone was erased from it; in both cases its tool's words stay away.
+    """
+
+    no: int
+    id: str
+    base_seq: int
+    last_seq: int
+    is_hidden: bool = False
+    is_purged: bool = False
+
+
+def find_unit(tx: Tx, name: str, *, profile: str, tool: str) -> ReadUnit | None:
+    """What is known of a unit; None when it was never read."""
+    row = tx.one("find_import", profile=profile, tool=tool, name=_short(name))
+    if row is None:
+        return None
+    stamp, place, note = row
+    return ReadUnit(stamp, place, None if note is None else document.decode(note))
+
+
+def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, at: int) -> None:
+    """Note how far a unit was read."""
+    tx.run(
+        "put_import",
+        profile=profile,
+        tool=tool,
+        name=_short(name),
+        stamp=column(read.stamp),
+        place=read.place,
+        note=None if read.note is None else document.encode(read.note),
+        at=at,
+    )
+
+
+def find_session(tx: Tx, native_id: str, *, profile: str, tool: str) -> Imported | None:
+    """The session that a tool knows by a name."""
+    row = tx.one("find_imported", profile=profile, tool=tool, native_id=_short(native_id))
+    if row is None:
+        return None
+    no, id, shelf, end_reason, base_seq, last_seq, extra = row
+    is_hidden = shelf == Shelf.GONE and end_reason == transfer.FILLING
+    if is_hidden:
+        last_seq = transfer.last_entry(tx, no, base_seq=base_seq)
+    is_purged = (shelf == Shelf.GONE and not is_hidden) or CLOSED in extra
+    return Imported(no, id, base_seq, last_seq, is_hidden, is_purged)
+
+
+def name_session(tx: Tx, native_id: str, no: int, *, profile: str, tool: str) -> None:
+    """From now on the session is found by this name, unless another has it already."""
+    tx.run(
+        "put_imported",
+        profile=profile,
+        tool=tool,
+        native_id=_short(native_id),
+        session_no=no,
+    )
+
+
+def _short(name: str) -> str:
+    """A name as a column holds it; a long one is cut and told apart by its hash."""
+    plain = document.speakable(name)
+    if len(plain) <= MAX_NAME and plain == name:
+        return plain
+    return f"{plain[: MAX_NAME - 70]}…{transfer.hash_of_name(name)}"

@@ -1,0 +1,243 @@
+"""The table of sessions: rows in, heads out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sessionary.clock import from_micros, to_micros
+from sessionary.errors import Damaged
+from sessionary.model import document
+from sessionary.model.place import source_as_stored
+from sessionary.model.session import (
+    Kind,
+    Lineage,
+    Opening,
+    Segment,
+    SessionHead,
+    Shelf,
+    TitleBy,
+    shelf_of,
+)
+from sessionary.model.twin import twin_of
+from sessionary.model.usage import UsageTotal
+from sessionary.store import blobs
+from sessionary.store.damage import REMEDY
+from sessionary.store.database import Row, Tx
+from sessionary.store.numbers import in_braces
+
+FAR_FUTURE = 2**62
+_KINDS = {kind.value: kind for kind in Kind}
+_SHELVES = {shelf.value: shelf for shelf in Shelf}
+_HeadTwin = twin_of(SessionHead)
+_TotalTwin = twin_of(UsageTotal)
+
+
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What a session takes over from the one it came from."""
+
+    parent_no: int
+    lineage: Lineage
+    base_seq: int = 0
+    preview: str | None = None
+    message_count: int = 0
+    tool_call_count: int = 0
+    compacted_seq: int = 0
+    last_reply_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a list does not show of a session."""
+
+    settings: Any
+    prompt_hash: str | None
+    workspace: Any
+    extra: dict[str, Any]
+    draft: str | None
+    finalized_at: datetime | None
+    compacted_seq: int
+    epoch: int
+
+
+def insert(
+    tx: Tx, id: str, opening: Opening, *, at: datetime, inherited: Inheritance | None = None
+) -> int:
+    """Write a new session's row; its number."""
+    source = opening.source
+    person = source.person
+    row = tx.one(
+        "insert_session",
+        id=id,
+        profile=opening.profile,
+        key=opening.key,
+        source=document.encode(source.to_json()),
+        platform=document.speakable(source.platform),
+        chat_type=document.speakable(source.chat_type),
+        chat_id=column(source.chat_id),
+        person_id=column(None if person is None else person.stable_id),
+        kind=opening.kind,
+        shelf=shelf_of(kind=opening.kind, archived=False, trashed=False, purged=False),
+        title=opening.title,
+        title_by=opening.title_by,
+        model=column(opening.model),
+        settings=_optional_json(opening.settings),
+        prompt_hash=None
+        if opening.system_prompt is None
+        else blobs.hash_of_text(opening.system_prompt),
+        workspace=_optional_json(opening.workspace),
+        labels=document.encode(opening.labels),
+        extra=document.encode(opening.extra),
+        read_only=int(opening.read_only),
+        parent_no=inherited and inherited.parent_no,
+        lineage=inherited and inherited.lineage,
+        base_seq=inherited.base_seq if inherited else 0,
+        began_at=to_micros(at),
+        preview=inherited and inherited.preview,
+        message_count=inherited.message_count if inherited else 0,
+        tool_call_count=inherited.tool_call_count if inherited else 0,
+        compacted_seq=inherited.compacted_seq if inherited else 0,
+        last_reply_seq=inherited.last_reply_seq if inherited else 0,
+    )
+    assert row is not None
+    no: int = row[0]
+    if opening.system_prompt is not None:
+        blobs.keep_text(tx, opening.system_prompt, entry_no=first_entry_no(no))
+    return no
+
+
+def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
+    """The head of a session of this profile; foreign looks like missing."""
+    row = tx.one("get_head", id=document.speakable(id), profile=profile)
+    return None if row is None else head(row)
+
+
+def get_by_no(tx: Tx, no: int) -> SessionHead:
+    """The head of a session that is known to be there."""
+    return head(known(tx.one("get_head_by_no", no=no), no))
+
+
+def by_numbers(tx: Tx, numbers: Iterable[int]) -> dict[int, SessionHead]:
+    """The heads of sessions that are known to be there, by number."""
+    wanted = set(numbers)
+    rows = tx.all("get_heads_by_no", numbers=in_braces(wanted))
+    found = {row[0]: head(row) for row in rows}
+    for no in wanted - found.keys():
+        known(None, no)
+    return found
+
+
+def known(row: Row | None, no: int) -> Row:
+    """The row of a session that another row refers to. Sessions are never deleted: without it, `Damaged`."""
+    if row is None:
+        raise Damaged(f"Session number {no} is missing: the store is damaged. {REMEDY}")
+    return row
+
+
+def settings(tx: Tx, no: int) -> Any:
+    """The model's settings that a session has of its own, as they came; None without any."""
+    row = known(tx.one("get_settings", no=no), no)
+    return None if row[0] is None else document.decode(row[0])
+
+
+def details(tx: Tx, no: int) -> Details:
+    """The rest of a session's facts."""
+    row = known(tx.one("get_details", no=no), no)
+    settings, prompt_hash, workspace, extra, draft, finalized_at, compacted_seq, epoch = row
+    return Details(
+        settings=None if settings is None else document.decode(settings),
+        prompt_hash=prompt_hash,
+        workspace=None if workspace is None else document.decode(workspace),
+        extra=document.decode(extra),
+        draft=None if draft is None else document.decode(draft),
+        finalized_at=moment(finalized_at),
+        compacted_seq=compacted_seq,
+        epoch=epoch,
+    )
+
+
+def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
+    """The stretches of log that make up a session's history, oldest first."""
+    found: list[Segment] = []
+    upper = FAR_FUTURE if through is None else through
+    line = tx.all("ancestors", no=no)
+    if not line:
+        known(None, no)
+    for own_no, id, base_seq, last_seq in line:
+        last = min(upper, last_seq)
+        if last > base_seq:
+            found.append(Segment(own_no, id, base_seq + 1, last))
+        upper = min(upper, base_seq)
+    if upper > 0:
+        # A fork's numbers go on from its parent's: a history that begins above 1 has lost one.
+        raise Damaged(
+            f"The session that {line[-1][1]} continues is missing: the store is damaged. {REMEDY}"
+        )
+    found.reverse()
+    return found
+
+
+def head(row: Row) -> SessionHead:
+    """A row of `head_columns` as a value."""
+    try:
+        return _head(row)
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise Damaged(
+            f"The row of session number {row[0]} cannot be read ({error}): "
+            f"the store is damaged. {REMEDY}"
+        ) from error
+
+
+def _head(row: Row) -> SessionHead:
+    made = _HeadTwin(
+        *row[:4],
+        source_as_stored(document.decode(row[4])),
+        _KINDS[row[5]],
+        _SHELVES[row[6]],
+        row[7],
+        None if row[8] is None else TitleBy(row[8]),
+        *row[9:12],
+        row[12] == 1,
+        row[13] == 1,
+        row[14] == 1,
+        () if row[15] == "[]" else tuple(document.decode(row[15])),
+        from_micros(row[16]),
+        from_micros(row[17]),
+        moment(row[18]),
+        row[19],
+        moment(row[20]),
+        *row[21:27],
+        _total(row[27:36]),
+        *row[36:38],
+        None if row[38] is None else Lineage(row[38]),
+    )
+    made.__class__ = SessionHead
+    found: SessionHead = made
+    return found
+
+
+def _total(sums: Row) -> UsageTotal:
+    made = _TotalTwin(None, *sums)
+    made.__class__ = UsageTotal
+    found: UsageTotal = made
+    return found
+
+
+def first_entry_no(session_no: int) -> int:
+    """The number before a session's first entry; system prompts are referred to from here."""
+    return session_no << 24
+
+
+def moment(micros: int | None) -> datetime | None:
+    """A time that may not have come yet."""
+    return None if micros is None else from_micros(micros)
+
+
+def column(text: str | None) -> str | None:
+    """A text in a form that a column can hold."""
+    return None if text is None else document.speakable(text)
+
+
+def _optional_json(value: Any) -> str | None:
+    return None if value is None else document.encode(value)

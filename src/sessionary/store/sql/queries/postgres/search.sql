@@ -1,0 +1,157 @@
+-- Search on PostgreSQL: the index is tables of its own.
+
+-- name: handed_out
+-- The last position that was handed out. It is read before the feeder has a transaction id of its own: every
+-- transaction that holds a position up to this one then has a smaller id than the feeder.
+SELECT COALESCE(pg_sequence_last_value(pg_get_serial_sequence('feed', 'position')), 0);
+
+-- name: lock_index
+-- One feeder at a time; the row lock gives it a transaction id. Says whether every transaction of the last
+-- round's time has ended.
+SELECT CASE WHEN horizon < pg_snapshot_xmin(pg_current_snapshot()) THEN 1 ELSE 0 END
+FROM search_state, pg_advisory_xact_lock(hashtextextended('sessionary/index', 0)) FOR UPDATE OF search_state;
+
+-- name: index_state
+SELECT s.watermark, (SELECT COUNT(*) FROM (
+    SELECT 1 FROM feed f WHERE f.position > s.watermark
+      AND NOT EXISTS (SELECT 1 FROM search_taken t WHERE t.position = f.position) LIMIT 1000000
+) AS missing), (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark
+FROM (SELECT COALESCE(MAX(watermark), 0) AS watermark FROM search_state) s;
+
+-- name: feed_to_index
+-- A transaction that began earlier may commit later, below what was seen: whatever is above the
+-- watermark and was not taken is new.
+WITH new AS (
+    SELECT f.position, f.session_no, f.seq, f.what FROM feed f
+    WHERE f.position > (SELECT watermark FROM search_state)
+      AND NOT EXISTS (SELECT 1 FROM search_taken t WHERE t.position = f.position)
+    ORDER BY f.position LIMIT :limit
+), taken AS (
+    INSERT INTO search_taken (position) SELECT position FROM new
+)
+SELECT new.position, new.session_no, new.seq, new.what, e.role, COALESCE(e.at, s.began_at), e.body, s.profile,
+    s.platform, s.title, s.purged_at, new.seq > s.base_seq AND new.seq <= s.last_seq
+FROM new LEFT JOIN sessions s ON s.no = new.session_no
+LEFT JOIN entries e ON e.entry_no = (new.session_no << 24 | new.seq) AND new.seq > 0
+ORDER BY new.position;
+
+-- name: advance_watermark
+-- What had been handed out when the last round began is settled once every transaction of that time has
+-- ended and everything was taken; then a new round begins.
+WITH moved AS (
+    UPDATE search_state SET
+        watermark = seen,
+        seen = GREATEST(seen, :handed_out),
+        -- Not the snapshot's xmax: that is one past the last transaction that ended, and others with larger
+        -- ids may be running.
+        horizon = pg_current_xact_id()
+    WHERE :settled = 1 AND :complete = 1 AND :seen >= 0
+    RETURNING watermark
+)
+DELETE FROM search_taken WHERE position <= (SELECT watermark FROM moved);
+
+-- name: insert_doc
+-- The words of a long text have no places; `loose` are all of them, once each.
+INSERT INTO search_docs (no, entry_no, at, length, is_long, words)
+VALUES (:no, :entry_no, :at, :length, :is_long, sessionary_vector(
+    CASE WHEN :is_long = 1 THEN '' ELSE CAST(:words AS TEXT) END, CAST(:loose AS TEXT), CAST(:no AS BIGINT)))
+ON CONFLICT (no) DO NOTHING;
+
+-- name: insert_words
+-- The words went in with the document.
+SELECT :no;
+
+-- name: delete_words
+SELECT :no;
+
+-- name: docs_without_entry
+SELECT d.no FROM search_docs d
+WHERE d.words @@ CAST(:match AS TSQUERY)
+  AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.entry_no = d.entry_no);
+
+-- name: matching_docs
+-- Everything that matches, then the newest of it: a walk down the primary key would take seconds for a rare word.
+-- Two halves: with OR between them every text would be unpacked and looked at again.
+SELECT no, entry_no, at, is_long, ctid AS place FROM search_docs
+WHERE words @@ CAST(:match AS TSQUERY) AND is_long = 0
+UNION ALL
+SELECT no, entry_no, at, is_long, ctid FROM search_docs
+WHERE words @@ CAST(:loose AS TSQUERY) AND is_long = 1
+
+-- name: ranked
+-- The row is read again where it was found a moment ago: its words would have been carried along in vain.
+-- What is only counted, because its area is not asked for, needs no score.
+SELECT n.no, CASE WHEN n.no & 1 <= :last_area THEN ts_rank(w.words, CAST(:rank AS TSQUERY)) ELSE 0 END, n.is_long
+FROM newest n JOIN search_docs w ON w.ctid = n.place ORDER BY n.no DESC
+
+-- name: find_newest
+WITH found AS MATERIALIZED ({{matching_docs}})
+SELECT d.no, 0.0 + LENGTH(:rank) * 0, d.is_long FROM found d
+WHERE d.no < :below ORDER BY d.no DESC LIMIT :limit;
+
+-- name: find_scored
+WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
+    SELECT no, is_long, place FROM found WHERE no < :below ORDER BY no DESC LIMIT :limit
+)
+{{ranked}};
+
+-- name: find_newest_filtered
+WITH found AS MATERIALIZED ({{matching_docs}})
+SELECT d.no, 0.0 + LENGTH(:rank) * 0, d.is_long
+FROM found d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
+WHERE d.no < :below AND {{search_filters}}
+ORDER BY d.no DESC LIMIT :limit;
+
+-- name: find_scored_filtered
+WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
+    SELECT d.no, d.is_long, d.place
+    FROM found d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
+    WHERE d.no < :below AND {{search_filters}}
+    ORDER BY d.no DESC LIMIT :limit
+)
+{{ranked}};
+
+-- name: these_numbers
+unnest(CAST(:numbers AS BIGINT[])) AS w (value)
+
+-- name: get_docs
+SELECT {{doc_columns}} WHERE d.no = ANY (CAST(:numbers AS BIGINT[]));
+
+-- name: index_shards
+-- One table holds them all.
+SELECT 0, 0, 0;
+
+-- name: add_shard
+SELECT :no;
+
+-- name: widen_shard
+SELECT :no, :first_at, :last_at;
+
+-- name: near_words
+-- Words of the newest documents that begin alike: candidates for another spelling.
+SELECT word, CAST(ndoc AS BIGINT) FROM ts_stat(
+    'SELECT words FROM search_docs WHERE no > (SELECT COALESCE(MAX(no), 0) - 20000 FROM search_docs)'
+) WHERE word COLLATE "C" >= :first AND word COLLATE "C" < :beyond ORDER BY ndoc DESC LIMIT :limit;
+
+-- name: clear_index
+WITH state AS (UPDATE search_state SET watermark = 0, seen = 0, horizon = '0'),
+    taken AS (DELETE FROM search_taken), titles AS (DELETE FROM search_titles)
+DELETE FROM search_docs;
+
+-- name: begin_index
+-- The state came with the tables, unless someone emptied them.
+INSERT INTO search_state (no, watermark, seen, horizon) SELECT 1, 0, 0, '0' WHERE LENGTH(:store_id) = 0
+ON CONFLICT (no) DO NOTHING;
+
+-- name: index_identity
+SELECT '', s.watermark, (SELECT COALESCE(MAX(position), 0) FROM feed) FROM search_state s;
+
+-- name: has_index
+SELECT 1;
+
+-- name: unseen_feed
+FROM feed f WHERE f.position > (SELECT COALESCE(MAX(watermark), 0) FROM search_state)
+    AND NOT EXISTS (SELECT 1 FROM search_taken t WHERE t.position = f.position)
+
+-- name: docs_without_words
+SELECT no FROM search_docs WHERE no >= :first AND no < :beyond AND length > 0 AND words = CAST('' AS TSVECTOR) LIMIT 1;

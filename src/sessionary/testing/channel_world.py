@@ -1,0 +1,301 @@
+"""A platform seen from its own side, and a house with one adapter that speaks to it."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from sessionary.actions import deliver, listing, read, stats
+from sessionary.agents.echo import EchoRunner
+from sessionary.agents.registry import Agent
+from sessionary.agents.summarize import ExtractiveSummarizer
+from sessionary.agents.titles import Titler
+from sessionary.clock import Occasion
+from sessionary.engine.engine import Engine
+from sessionary.engine.parts import Parts
+from sessionary.engine.ports import Adapter, Receive
+from sessionary.engine.settings import Door as DoorRule
+from sessionary.engine.settings import Settings
+from sessionary.model.delivery import Delivery, DeliveryState
+from sessionary.model.entry import Message, Role
+from sessionary.model.part import Part, Text
+from sessionary.model.place import Channel, Source
+from sessionary.model.surroundings import render
+from sessionary.store.database import Store
+from sessionary.testing.clock import START, FakeClock, SequentialIds
+from sessionary.testing.loopback import LoopbackAdapter
+
+# Much longer than anything takes on an idle machine, and shorter than the time limit of a test.
+PATIENCE_SECONDS = 60.0
+# While a test waits, its clock goes on 200 times as fast as real time. Leases that are short on that
+# clock would run out during one slow write, and what they protect would be done twice.
+_LEASE_SECONDS = 6 * 3600.0
+
+# A store knows one time and one sequence of ids: a second world on it is a process that was
+# restarted, and must neither live in the past nor make an id again.
+_times: WeakKeyDictionary[Store, tuple[FakeClock, SequentialIds]] = WeakKeyDictionary()
+
+
+def quick_settings(**more: Any) -> Settings:
+    """Settings for an engine that looks around often, on a clock that runs fast."""
+    given: dict[str, Any] = {
+        "poll_seconds": 0.02,
+        "sweep_seconds": 0.02,
+        "lease_seconds": _LEASE_SECONDS,
+        "send_seconds": _LEASE_SECONDS,
+        **more,
+    }
+    return Settings(**given)
+
+
+class Platform(Protocol):
+    """A platform, fake or real: people write there, the bot is seen there, it can be ill.
+
+    `chat` is the direct chat of `known`, who may enter. `acknowledges` is false where a platform
+    has no way to be told that a message was taken. `largest_file` is None where no files come in;
+    `largest_sent` is how large a file of the agent may be.
+    """
+
+    name: str
+    chat: Channel
+    known: str
+    acknowledges: bool
+    largest_file: int | None
+    largest_sent: int
+
+    def adapter(self) -> Adapter:
+        """A fresh adapter of this platform, as `build` would make it; not yet running."""
+
+    async def says(
+        self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
+    ) -> None:
+        """A person writes in their direct chat with the bot: `known`, unless another is named.
+
+        The platform offers it until it is acknowledged; this returns without waiting for that.
+        The same number again is the same message, delivered once more.
+        """
+
+    def acknowledged(self, number: int) -> bool:
+        """Whether the adapter has told the platform that it need not offer this message again."""
+
+    def seen(self) -> list[str]:
+        """What the bot has written in `chat` as people read it, in order."""
+
+    def given(self) -> list[tuple[str, bytes]]:
+        """The files that the bot has given in `chat`, in order: their names and bytes."""
+
+    def fetched(self) -> int:
+        """How many files of people the bot has asked for."""
+
+    def refuse(self, status: int, *, retry_after: float | None = None, times: int = 1) -> None:
+        """Answer the next sendings of messages with an error."""
+
+    def lose_answers(self, times: int = 1) -> None:
+        """Accept the next sendings, and break the connection instead of answering."""
+
+    def revoke(self) -> None:
+        """From now on the bot's token or key is not good any more."""
+
+    async def go_offline(self) -> None:
+        """Be unreachable; what people write is kept."""
+
+    async def go_online(self) -> None:
+        """Be reachable again."""
+
+
+class SigningPlatform(Platform, Protocol):
+    """A platform that posts what people write, signed."""
+
+    async def forges(self, text: str, *, number: int) -> int:
+        """Someone else posts a message of `known`; with which status they were answered."""
+
+    async def replays_late(self, text: str, *, number: int) -> int | None:
+        """A rightly signed message comes again much later; None where the time is not signed."""
+
+
+class ChannelWorld:
+    """A house with an echo agent, the platform's channel, and another one beside it."""
+
+    def __init__(self, store: Store, platform: Platform, **parts: Any) -> None:
+        self.store = store
+        self.platform = platform
+        self.adapter = platform.adapter()
+        self.other = LoopbackAdapter()
+        self.clock, self.ids = _times.setdefault(store, (FakeClock(), SequentialIds()))
+        self._parts = parts
+
+    def parts(self) -> Parts:
+        """What the engine is made of."""
+        agent = Agent("echo", None, EchoRunner(), ExtractiveSummarizer(), Titler())
+        adapters: dict[str, Adapter] = {self.platform.name: self.adapter, "loopback": self.other}
+        doors = {
+            self.platform.name: DoorRule(allow=frozenset({self.platform.known})),
+            "loopback": DoorRule(everyone=True),
+        }
+        made = Parts(
+            store=self.store,
+            clock=self.clock,
+            ids=self.ids,
+            holder="house",
+            agent_for=lambda _, __: agent,
+            system_prompt=lambda _, surroundings: render(surroundings),
+            priced=lambda used: used,
+            adapters=adapters,
+            deliverable=frozenset(adapters),
+            settings=quick_settings(doors=doors),
+            chance=random.Random(1),
+        )
+        return replace(made, **self._parts)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Engine]:
+        """The engine at work."""
+        engine = Engine(self.parts())
+        await engine.start()
+        try:
+            yield engine
+        finally:
+            await engine.stop()
+
+    async def until(self, is_so: Callable[[], bool], what: str = "") -> None:
+        """Wait until something is so; the fake clock goes on, so that what waits is tried again."""
+        await until(is_so, what, meanwhile=lambda: self.clock.tick(1))
+
+    async def until_seen(self, *texts: str) -> None:
+        """Wait until the chat shows exactly these texts of the bot."""
+        wanted = list(texts)
+        await self.until(lambda: self.platform.seen() == wanted, f"{wanted} was not seen")
+
+    async def settle(self, engine: Engine) -> None:
+        """Wait until nothing waits and nothing runs."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not await self._is_quiet(engine):
+                    self.clock.tick(1)
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            found = await self.store.read(stats.backlog)
+            raise AssertionError(f"it never became quiet: {found}") from None
+
+    async def post(self, text: str) -> str:
+        """Put something for the chat into the outbox; its id."""
+        when = Occasion(self.clock.now(), self.ids)
+        channel, said = self.platform.chat, (Text(text),)
+        return await self.store.write(deliver.enqueue, channel, said, profile="main", when=when)
+
+    async def transcripts(self, role: Role | None = None) -> list[list[str]]:
+        """What people read in each session, the latest first; perhaps only what one side said."""
+        found = await self._messages()
+        return [[said.text for said in each if role in (None, said.role)] for each in found]
+
+    async def heard(self) -> list[str]:
+        """What people have said, in all sessions."""
+        found = await self._messages()
+        return [said.text for each in found for said in each if said.role is Role.USER]
+
+    async def until_heard(self, count: int) -> list[str]:
+        """Wait until people have said so much, in all sessions; what it was."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while len(found := await self.heard()) < count:
+                    self.clock.tick(1)
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            raise AssertionError(f"{count} messages; {await self.heard()} came") from None
+        return found
+
+    async def _messages(self) -> list[list[Message]]:
+        page = await self.store.read(listing.listing, listing.Filters(), profile="main")
+        found = []
+        for head in page.items:
+            entries = await self.store.read(read.transcript_of, head.id, profile="main")
+            found.append([each.body for each in entries if isinstance(each.body, Message)])
+        return found
+
+    async def _is_quiet(self, engine: Engine) -> bool:
+        found = await self.store.read(stats.backlog)
+        waiting = found.waiting_arrivals or found.open_deliveries or found.running_turns
+        return not waiting and engine.turns.turns == 0
+
+
+class Door:
+    """A door without a house behind it: remembers what came, and may be slow or refuse."""
+
+    def __init__(self, keep: Callable[[int], Awaitable[object]] | None = None) -> None:
+        self.sources: list[Source] = []
+        self.said: list[Message] = []
+        self.files: list[Sequence[bytes]] = []
+        self.asked: list[Source] = []
+        self.is_open = True
+        self.kept = 0
+        self._keep = keep
+
+    @property
+    def texts(self) -> list[str]:
+        """The words of what came."""
+        return [said.text for said in self.said]
+
+    async def __call__(
+        self, source: Source, said: Message, /, *, files: Sequence[bytes] = ()
+    ) -> str:
+        """Remember a message; then wait for `keep`, which is told how many have come."""
+        self.sources.append(source)
+        self.said.append(said)
+        self.files.append(files)
+        if self._keep is not None:
+            await self._keep(len(self.said))
+        self.kept += 1
+        return f"arrival-{len(self.said)}"
+
+    async def admits(self, source: Source, /) -> bool:
+        """Let everyone in, unless told otherwise."""
+        self.asked.append(source)
+        return self.is_open
+
+
+async def until(
+    is_so: Callable[[], bool], what: str, *, meanwhile: Callable[[], object] = bool
+) -> None:
+    """Wait until something is so; `what` was expected if it never is."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not is_so():
+                meanwhile()
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(what) from None
+
+
+@contextlib.asynccontextmanager
+async def taking_in(adapter: Adapter, receive: Receive) -> AsyncIterator["asyncio.Task[None]"]:
+    """An adapter that takes messages in, without a house behind it."""
+    task = asyncio.ensure_future(adapter.run(receive))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await adapter.close()
+
+
+def delivery_to(
+    channel: Channel, *said: str | Part, id: str = "delivery-1", attempts: int = 1
+) -> Delivery:
+    """A delivery as the outbox hands it to an adapter."""
+    return Delivery(
+        no=1,
+        id=id,
+        profile="main",
+        channel=channel,
+        session_id=None,
+        turn_id=None,
+        parts=tuple(Text(each) if isinstance(each, str) else each for each in said),
+        state=DeliveryState.SENDING,
+        attempts=attempts,
+        unclear_attempts=0,
+        not_before=START,
+        created_at=START,
+    )

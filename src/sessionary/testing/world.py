@@ -1,0 +1,187 @@
+"""A store with a fake clock and foreseeable ids, and the shortest way to fill it."""
+
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sessionary.actions import fold, log, purge, read, receive, routing, sessions, turns
+from sessionary.actions.listing import Filters, listing
+from sessionary.actions.log import Appended
+from sessionary.actions.turns import Begun, Claim, Ending
+from sessionary.clock import Occasion, to_micros
+from sessionary.model.entry import Entry, Message, message
+from sessionary.model.key import SessionKey, key_for
+from sessionary.model.place import Source
+from sessionary.model.reset import ResetPolicy
+from sessionary.model.session import Kind, Opening, SessionHead, Shelf
+from sessionary.model.transcript import Chat
+from sessionary.store import entries
+from sessionary.store.database import Store, Tx
+from sessionary.store.sessions import segments
+from sessionary.testing.clock import FakeClock, SequentialIds
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ANN = Source("telegram", "ann-chat", user_id="ann", user_name="Ann")
+BOB = Source("telegram", "bob-chat", user_id="bob", user_name="Bob")
+NO_RESET = ResetPolicy()
+LEASE_SECONDS = 30.0
+
+
+class World:
+    """What a test of a store needs at hand. Every verb moves the clock by a second."""
+
+    def __init__(self, store: Store, *, profile: str = "main", name: str = "worker") -> None:
+        self.store = store
+        self.profile = profile
+        self.name = name
+        self.clock = FakeClock()
+        # Two worlds on one store never make the same id.
+        self.ids = SequentialIds(name if profile == "main" else profile)
+
+    def write(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run an action in a transaction and wait for its commit."""
+        return self.store.write(action, *args, **kwargs).result()
+
+    def read(
+        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run an action that only reads."""
+        return self.store.read(action, *args, **kwargs).result()
+
+    def when(self) -> Occasion:
+        """The next moment."""
+        return Occasion(self.clock.tick(), self.ids)
+
+    def key(self, source: Source) -> SessionKey:
+        """The source's key in this world's profile."""
+        return key_for(source, profile=self.profile)
+
+    def session(
+        self, *texts: str, source: Source = ANN, kind: Kind = Kind.CHAT, **fields: Any
+    ) -> str:
+        """Open a session that no key leads to; a person and the agent speak in turn. Its id."""
+        opening = Opening(self.profile, source, kind=kind, **fields)
+        return self.write(_open, opening, texts or ("hello",), when=self.when())
+
+    def say(self, session_id: str, text: str, role: str = "user", **how: Any) -> Appended:
+        """Append one message to a session."""
+        return self.append(session_id, message(role, text), **how)
+
+    def append(self, session_id: str, said: Message, **how: Any) -> Appended:
+        """Append a message that is made already."""
+        how.setdefault("profile", self.profile)
+        return self.write(log.append, session_id, said, at=self.clock.tick(), **how)
+
+    def arrive(self, source: Source, text: str, **how: Any) -> bool:
+        """Put a message into the inbox; say whether it was new."""
+        return self.arrive_as(self.key(source), source, text, **how)
+
+    def arrive_as(self, key: SessionKey, source: Source, text: str, **how: Any) -> bool:
+        """Put a message into the inbox under another key than the source's own."""
+        said = message("user", text)
+        return self.write(receive.receive, key, source, said, when=self.when(), **how)[1]
+
+    def begin(self, source: Source, *, policy: ResetPolicy = NO_RESET) -> Begun | None:
+        """Begin a turn with what waits for the source's key."""
+        claim = Claim(self.name, LEASE_SECONDS)
+        key = self.key(source)
+        return self.write(turns.begin, key, policy=policy, claim=claim, when=self.when())
+
+    def begin_as(self, key: SessionKey) -> Begun:
+        """Begin a turn with what is known to wait for a key."""
+        claim = Claim(self.name, LEASE_SECONDS)
+        begun = self.write(turns.begin, key, policy=NO_RESET, claim=claim, when=self.when())
+        if begun is None:
+            raise AssertionError("a turn is running already, or nothing waits")
+        return begun
+
+    def begin_in(self, session_id: str, text: str | None = None) -> Begun:
+        """Begin a turn in a session that is named."""
+        said = None if text is None else message("user", text)
+        claim = Claim(self.name, LEASE_SECONDS)
+        return self.write(
+            turns.begin_in, session_id, said, profile=self.profile, claim=claim, when=self.when()
+        )
+
+    def finish(self, begun: Begun, text: str | None = None, **ending: Any) -> list[Appended]:
+        """End a turn, perhaps with a reply."""
+        if text is not None:
+            ending["messages"] = (message("assistant", text),)
+        return self.write(
+            turns.end, begun.lease, Ending(**ending), profile=self.profile, when=self.when()
+        )
+
+    def talk(
+        self, text: str, reply: str = "hi!", *, source: Source = ANN, policy: ResetPolicy = NO_RESET
+    ) -> str:
+        """One whole exchange through inbox and turn; the session it took place in."""
+        self.arrive(source, text)
+        begun = self.begin(source, policy=policy)
+        if begun is None:
+            raise AssertionError("a turn is running already, or nothing waits")
+        self.finish(begun, reply)
+        return begun.route.session_id
+
+    def head(self, session_id: str) -> SessionHead:
+        """The session's head."""
+        return self.read(read.head, session_id, profile=self.profile)
+
+    def current(self, source: Source) -> SessionHead | None:
+        """The session that the source's key is on."""
+        return self.read(routing.current, self.key(source))
+
+    def transcript(self, session_id: str) -> list[Entry]:
+        """What people read of a session."""
+        return self.read(read.transcript_of, session_id, profile=self.profile)
+
+    def texts(self, session_id: str) -> list[str]:
+        """The words people read of a session."""
+        return [e.body.text for e in self.transcript(session_id) if isinstance(e.body, Message)]
+
+    def context(self, session_id: str) -> list[Chat]:
+        """What the model reads of a session."""
+        return self.read(read.context, session_id, profile=self.profile)
+
+    def fork(self, session_id: str, at_seq: int | None = None, **how: Any) -> SessionHead:
+        """Fork a session."""
+        return self.write(
+            sessions.fork, session_id, profile=self.profile, when=self.when(), at_seq=at_seq, **how
+        )
+
+    def purge(self, session_id: str) -> purge.Purged:
+        """Delete a session's words for ever."""
+        return self.write(purge.purge, session_id, profile=self.profile, when=self.when())
+
+    def everything(self) -> list[Any]:
+        """All sessions that can be listed with their whole logs, to compare with later."""
+        return self.read(_everything, self.profile)
+
+
+def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, when: Occasion) -> str:
+    made = sessions.open_session(tx, opening, when=when)
+    said = [message("assistant" if at % 2 else "user", text) for at, text in enumerate(texts)]
+    if opening.read_only:
+        _fill(tx, made, said, profile=opening.profile, when=when)
+    else:
+        for each in said:
+            log.append(tx, made, each, profile=opening.profile, at=when.now)
+    return made
+
+
+def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, when: Occasion) -> None:
+    """Fill a session that takes no appends, as an import does."""
+    no = sessions.locked(tx, made, profile=profile).no
+    for seq, each in enumerate(said, start=1):
+        entries.insert(tx, no, seq, at=when.now, body=each, turn_id=None)
+    at = to_micros(when.now)
+    tx.run("set_end_of_log", no=no, last_seq=len(said), last_active_at=at)
+    fold.put(tx, no, fold.counts(tx, segments(tx, no)))
+
+
+def _everything(tx: Tx, profile: str) -> list[Any]:
+    pages = [listing(tx, Filters(shelf=s), profile=profile, limit=1000) for s in Shelf]
+    heads = [head for page in pages for head in page.items if head.shelf is not Shelf.GONE]
+    return [(head, read.log_of(tx, head.id, profile=profile, limit=1000)) for head in heads]

@@ -1,0 +1,133 @@
+"""`/arrivals`: a message from any program, and what became of it."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from sessionary.actions import inbox, uploads
+from sessionary.actions.requests import Answer
+from sessionary.engine import asking
+from sessionary.engine.asking import Accepted, Asking
+from sessionary.errors import NotFound
+from sessionary.model import part
+from sessionary.model.arrival import Arrival
+from sessionary.model.entry import Message
+from sessionary.model.session import Segment
+from sessionary.model.view import time_text
+from sessionary.store import arrivals, entries, sessions, turns
+from sessionary.store.database import Tx
+from sessionary.web.answers import answer, change, idem_of, json_response, name
+from sessionary.web.asking import accepted, engine_of
+from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.bodies import NewArrival, Said, message_of, read_body, source_of
+from sessionary.web.described import takes
+from sessionary.web.parts import PREFIX
+
+router = APIRouter(prefix=PREFIX, tags=["arrivals"])
+
+
+@router.post("/arrivals", status_code=202, openapi_extra=takes(NewArrival))
+async def receive(request: Request, parts: Parts, caller: Writer) -> Response:
+    """Take a message in; durable when this answers. The same message id twice is one arrival.
+
+    `session_id` names the session that contains the message. It is null while the message waits for a turn, and for a
+    command; `GET /arrivals/{arrival_id}` has it as soon as a turn has taken the message.
+    """
+    body, raw = await read_body(request, NewArrival)
+    source = source_of(body.source, body.platform_message_id)
+    written = message_of("user", body)
+    said = written.message
+    engine = engine_of(request, caller)
+    # A platform's own id is the better key: another request may carry the same message.
+    idem = None if source.platform_message_id else idem_of(request)
+    wish = Asking(said, idem, begin=engine.turns.has_room)
+    when = parts.occasion()
+
+    def take(tx: Tx) -> Accepted:
+        uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
+        return asking.accept(tx, engine.parts, source, wish, when=when)
+
+    return await accepted(request, caller, raw, take, _told)
+
+
+@router.get("/arrivals/{arrival_id}")
+async def look(arrival_id: str, parts: Parts, caller: Reader) -> Response:
+    """What became of an arrival, and the reply when it is there."""
+    known = name(arrival_id, "arrival")
+    return json_response(await parts.store.read(_look, known, profile=caller.profile))
+
+
+@router.patch("/arrivals/{arrival_id}", openapi_extra=takes(Said))
+async def rewrite(arrival_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Put other words into a message of yours that waits for its turn."""
+    known = name(arrival_id, "arrival")
+    body, raw = await read_body(request, Said)
+    written, when = message_of("user", body), parts.occasion()
+    said = written.message
+
+    def act(tx: Tx, /) -> Answer:
+        uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
+        inbox.rewrite(tx, known, said, profile=caller.profile, when=when)
+        return answer(_look(tx, known, profile=caller.profile))
+
+    return await change(request, caller, raw, act)
+
+
+@router.delete("/arrivals/{arrival_id}")
+async def withdraw(arrival_id: str, request: Request, caller: Writer) -> Response:
+    """Take a message back that waits for its turn."""
+    known = name(arrival_id, "arrival")
+
+    def act(tx: Tx, /) -> Answer:
+        inbox.withdraw(tx, known, profile=caller.profile)
+        return answer(_look(tx, known, profile=caller.profile))
+
+    return await change(request, caller, b"", act)
+
+
+def _told(done: Accepted) -> dict[str, object]:
+    told: dict[str, object] = {
+        "arrival_id": done.received.arrival_id,
+        "session_id": done.session_id,
+    }
+    return told if done.received.answer is None else told | {"answer": done.received.answer}
+
+
+def _look(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
+    found = arrivals.get(tx, id, profile=profile)
+    if found is None:
+        raise NotFound(f"There is no arrival {id}.")
+    turn = None if found.turn_id is None else turns.get(tx, found.turn_id, profile=profile)
+    reply = None if turn is None else _reply(tx, found, session_no=turn[1])
+    return {
+        "id": found.id,
+        "arrival_id": found.id,
+        "state": found.state,
+        "reason": found.reason if turn is None else turn[0].reason or found.reason,
+        "text": found.message.text,
+        "parts": [part.to_json(each) for each in found.message.parts],
+        "received_at": time_text(found.received_at),
+        "session_id": found.session_id,
+        "seq": found.seq,
+        "turn_id": found.turn_id,
+        "turn_state": None if turn is None else turn[0].state,
+        "reply": reply,
+    }
+
+
+def _reply(tx: Tx, found: Arrival, *, session_no: int) -> dict[str, Any] | None:
+    row = tx.one(
+        "reply_of_turn",
+        first=entries.entry_no(session_no, 0),
+        last=entries.entry_no(session_no + 1, 0) - 1,
+        turn_id=found.turn_id,
+    )
+    if row is None:
+        return None
+    seq = row[0] - entries.entry_no(session_no, 0)
+    head = sessions.get_by_no(tx, session_no)
+    (entry,) = entries.read(tx, Segment(session_no, head.id, seq, seq), limit=1)
+    said = entry.body
+    assert isinstance(said, Message)
+    return {"id": entry.id, "seq": seq, "text": said.text, "at": time_text(entry.at)}

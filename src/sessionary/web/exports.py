@@ -1,0 +1,187 @@
+"""`/export`: sessions as a file, streamed, for keeping, for people, or for another tool."""
+
+import asyncio
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from starlette.responses import Response, StreamingResponse
+
+from sessionary.actions import exporting, handing_over, rendering
+from sessionary.errors import BadInput
+from sessionary.model.extent import Extent
+from sessionary.model.handover.forms import FORMS
+from sessionary.model.handover.passage import Passage
+from sessionary.web.answers import json_response, name
+from sessionary.web.auth import Parts, Reader
+from sessionary.web.described import gives
+from sessionary.web.parts import PREFIX, Caller, WebParts
+
+router = APIRouter(prefix=PREFIX, tags=["export"])
+CHUNK = 64 * 1024
+MOST_TOKENS = 10_000_000
+_SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+
+
+class Format(StrEnum):
+    """As what sessions are exported."""
+
+    JSONL = "jsonl"
+    MARKDOWN = "md"
+    HTML = "html"
+
+
+class Tool(StrEnum):
+    """Who goes on from a file: the names of `FORMS`, for the description."""
+
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    OPENAI = "openai"
+    OPEN_WEBUI = "open-webui"
+    HERMES = "hermes"
+
+
+_MAKERS = {
+    Format.JSONL: exporting.export_jsonl,
+    Format.MARKDOWN: rendering.export_markdown,
+    Format.HTML: rendering.export_html,
+}
+_TYPES = {
+    "jsonl": "application/x-ndjson",
+    "json": "application/json",
+    "md": "text/markdown; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+}
+
+
+class Left(BaseModel):
+    """What of a session goes along."""
+
+    tools: bool = True
+    reasoning: bool = True
+    redact: bool = False
+    mask_secrets: bool = False
+
+    @property
+    def extent(self) -> Extent:
+        """The same in the house's words."""
+        return Extent(
+            tools=self.tools,
+            reasoning=self.reasoning,
+            redact=self.redact,
+            mask_secrets=self.mask_secrets,
+        )
+
+
+class HandoverWish(Left):
+    """A tool that shall go on, and how much of the conversation it gets."""
+
+    tool: Tool = Field(alias="as")
+    budget: int = Field(handing_over.BUDGET, ge=1, le=MOST_TOKENS)
+
+
+class ExportWish(Left):
+    """Which sessions, and as what."""
+
+    session: list[str] | None = Field(None, max_length=1000)
+    format: Format | None = None
+    tool: Tool | None = Field(None, alias="as")
+    budget: int | None = Field(None, ge=1, le=MOST_TOKENS)
+
+
+@router.get(
+    "/export",
+    response_class=Response,
+    responses=gives(*(each.partition(";")[0] for each in _TYPES.values())),
+)
+async def export(parts: Parts, caller: Reader, wish: Annotated[ExportWish, Query()]) -> Response:
+    """The named sessions, or all of the profile: lossless as JSONL, or for people.
+
+    With `as` one session becomes a file that another tool goes on from, within a `budget` of
+    tokens. Tools and reasoning can be left out, people's ids, numbers and addresses hidden,
+    secrets masked.
+    """
+    ids = None if wish.session is None else [name(each, "session") for each in wish.session]
+    if wish.tool is not None:
+        suffix = FORMS[wish.tool].suffix
+        pieces = await asyncio.to_thread(_handed_over, parts, caller, wish, ids)
+        file = file_name(wish.tool)
+    else:
+        if wish.budget is not None:
+            raise BadInput("`budget` goes with `as`.")
+        form = wish.format or Format.JSONL
+        suffix, file = str(form), f"sessionary.{form}"
+        pieces = _MAKERS[form](parts.store, ids, profile=caller.profile, extent=wish.extent)
+    chunks = _chunks(pieces)
+    # The first chunk is made before the answer begins: what is not there is a 404, not half a file.
+    first = await asyncio.to_thread(next, chunks, b"")
+    headers = {
+        "Content-Disposition": f'attachment; filename="{file}"',
+        "Content-Security-Policy": _SANDBOX,
+    }
+    return StreamingResponse(_after(first, chunks), media_type=_TYPES[suffix], headers=headers)
+
+
+@router.get("/sessions/{session_id}/handover")
+async def handover(
+    session_id: str, parts: Parts, caller: Reader, wish: Annotated[HandoverWish, Query()]
+) -> Response:
+    """What `/export?as=` would write: how much of the session, and how to go on with the file."""
+    known = name(session_id, "session")
+    made = await asyncio.to_thread(passage, parts, caller, known, budget=wish.budget, left=wish)
+    form, file = FORMS[wish.tool], file_name(wish.tool)
+    return json_response(
+        {
+            "as": wish.tool,
+            "title": form.title,
+            "file": file,
+            "messages": len(made.lines),
+            "left_out": made.left_out,
+            "summarized": made.summary is not None,
+            "next": form.advice(made, file),
+        }
+    )
+
+
+def file_name(tool: str) -> str:
+    """What a browser calls the file that it gets."""
+    return f"sessionary-{tool}.{FORMS[tool].suffix}"
+
+
+def passage(
+    parts: WebParts, caller: Caller, session_id: str, *, budget: int, left: Left
+) -> Passage:
+    """What of a session is handed over to whoever asks."""
+    return handing_over.passage(
+        parts.store, session_id, profile=caller.profile, budget=budget, extent=left.extent
+    )
+
+
+def _handed_over(
+    parts: WebParts, caller: Caller, wish: ExportWish, ids: list[str] | None
+) -> Iterator[str]:
+    if wish.format is not None or ids is None or len(set(ids)) != 1 or wish.tool is None:
+        raise BadInput("`as` takes one `session`, and no `format`.")
+    budget = handing_over.BUDGET if wish.budget is None else wish.budget
+    return FORMS[wish.tool].pieces(passage(parts, caller, ids[0], budget=budget, left=wish))
+
+
+def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _chunks(lines: Iterator[str]) -> Iterator[bytes]:
+    """The lines in pieces that are worth sending."""
+    held: list[bytes] = []
+    size = 0
+    for line in lines:
+        held.append(line.encode("utf-8", "replace"))
+        size += len(held[-1])
+        if size >= CHUNK:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)

@@ -1,0 +1,61 @@
+"""Session heads as the workbench lists them: with how each session stands."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sessionary.actions import feed, listing, read
+from sessionary.actions.standing import Standing, standings
+from sessionary.errors import BadInput
+from sessionary.model.session import SessionHead
+from sessionary.model.view import HEAD_FIELDS, head_json
+from sessionary.store.database import Tx
+
+FIELDS = (*HEAD_FIELDS, "subagents", "failed")
+
+
+def listed(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
+    """Heads, each with its subagents' number and whether its last turn came to nothing."""
+    known = standings(tx, heads)
+    nothing = Standing()
+    return [_listed(head, known.get(head.id, nothing)) for head in heads]
+
+
+def page(
+    tx: Tx, filters: listing.Filters, *, profile: str, limit: int, cursor: str | None
+) -> dict[str, Any]:
+    """A page of the list, where the next begins, how many it leaves out, and as of when.
+
+    Who listens to events from `position` on misses nothing that came after the page was read.
+    """
+    position = feed.last_position(tx)
+    found = listing.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    return {
+        "items": listed(tx, found.items),
+        "next": found.next,
+        **found.hidden.to_json(),
+        "position": position,
+    }
+
+
+def children(tx: Tx, id: str, *, profile: str) -> list[dict[str, Any]]:
+    """The sessions that came from one, as heads."""
+    return listed(tx, read.children(tx, read.head(tx, id, profile=profile)))
+
+
+def fields_of(text: str) -> tuple[str, ...]:
+    """The fields that someone names; one that no head has is refused."""
+    named = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    for each in named:
+        if each not in FIELDS:
+            raise BadInput(f"A head has no field {each[:60]!a}; it has {', '.join(FIELDS)}.")
+    return named
+
+
+def with_fields(head: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """These fields of a head, as far as they say something."""
+    return {name: head[name] for name in fields if head[name]}
+
+
+def _listed(head: SessionHead, standing: Standing) -> dict[str, Any]:
+    more = {"subagents": standing.subagents, "failed": standing.failed and not head.running}
+    return head_json(head) | more

@@ -1,0 +1,134 @@
+"""`/healthz`, `/readyz`, `/metrics`: whether we live, whether we can work, how much there is."""
+
+import asyncio
+from collections import Counter
+
+from fastapi import APIRouter, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sessionary.errors import SessionaryError
+from sessionary.store.database import Tx
+from sessionary.web.auth import Parts, Reader
+from sessionary.web.connections import Connections
+from sessionary.web.described import PUBLIC, gives
+from sessionary.web.parts import PREFIX, WebParts
+from sessionary.web.problems import Refusal
+
+public = APIRouter(prefix=PREFIX, tags=["health"])
+probes = APIRouter(include_in_schema=False)  # the same where orchestrators look for them
+router = APIRouter(prefix=PREFIX, tags=["health"])
+READY_SECONDS = 2.0
+# Those that are counted by name: a client may make up others without end.
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+TEXT = "text/plain"
+DAMAGED = "damaged: nothing is written; run `sessionary doctor` on the server\n"
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Tally:
+    """Counts answers by method and status; a piece of middleware."""
+
+    def __init__(self, app: ASGIApp, counts: "Counter[tuple[str, int]]") -> None:
+        self._app = app
+        self._counts = counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                method = scope["method"] if scope["method"] in METHODS else "OTHER"
+                self._counts[(method, message["status"])] += 1
+            await send(message)
+
+        await self._app(scope, receive, counted if scope["type"] == "http" else send)
+
+
+@probes.head("/healthz", openapi_extra=PUBLIC)
+@probes.get("/healthz", openapi_extra=PUBLIC)
+@public.head("/healthz", openapi_extra=PUBLIC, include_in_schema=False)
+@public.get("/healthz", openapi_extra=PUBLIC, response_class=Response, responses=gives(TEXT))
+async def healthz() -> Response:
+    """We live."""
+    return PlainTextResponse("ok\n")
+
+
+@probes.head("/readyz", openapi_extra=PUBLIC)
+@probes.get("/readyz", openapi_extra=PUBLIC)
+@public.head("/readyz", openapi_extra=PUBLIC, include_in_schema=False)
+@public.get(
+    "/readyz",
+    openapi_extra=PUBLIC,
+    response_class=Response,
+    responses=gives(TEXT) | gives(TEXT, status=503),
+)
+async def readyz(parts: Parts) -> Response:
+    """The store can be read, and is not known to be damaged.
+
+    A damaged store takes no writes: 503 with `damaged` until a backup is restored and the server
+    started again.
+    """
+    try:
+        await asyncio.wait_for(_asked(parts), READY_SECONDS)
+    except (SessionaryError, TimeoutError):
+        if parts.store.damage is None:
+            return PlainTextResponse("not ready\n", 503)
+    if parts.store.damage is not None:
+        return PlainTextResponse(DAMAGED, 503)
+    return PlainTextResponse("ok\n")
+
+
+@router.get("/metrics", response_class=Response, responses=gives(TEXT))
+async def metrics(request: Request, parts: Parts, caller: Reader) -> Response:
+    """Numbers in Prometheus' words: no names, no texts.
+
+    Whoever is of the profile that is served here hears of the server too.
+    """
+    waiting, sending, running = await parts.store.read(_counts, profile=caller.profile)
+    lines = [
+        *_metric("sessionary_arrivals_waiting", "gauge", {"": waiting}),
+        *_metric("sessionary_deliveries_open", "gauge", {"": sending}),
+        *_metric("sessionary_turns_running", "gauge", {"": running}),
+    ]
+    if caller.profile == parts.profile:
+        lines += _of_the_server(request, parts)
+    return Response("\n".join([*lines, ""]), media_type=_TEXT)
+
+
+def _of_the_server(request: Request, parts: WebParts) -> list[str]:
+    connections: Connections = request.app.state.connections
+    lines = [
+        *_metric("sessionary_streams_open", "gauge", {"": len(request.app.state.streams)}),
+        *_metric("sessionary_connections_open", "gauge", {"": len(connections)}),
+        *_metric("sessionary_connections_refused_total", "counter", {"": connections.refused}),
+    ]
+    if parts.engine is not None:
+        states = {
+            f'{{loop="{_label(name)}"}}': int(state == "running")
+            for name, state in sorted(parts.engine.states.items())
+        }
+        lines += _metric("sessionary_loop_up", "gauge", states)
+    answered = {
+        f'{{method="{_label(method)}",status="{status}"}}': count
+        for (method, status), count in sorted(request.app.state.counts.items())
+    }
+    return lines + _metric("sessionary_http_answers_total", "counter", answered)
+
+
+async def _asked(parts: WebParts) -> None:
+    await parts.store.read(_counts, profile=parts.profile)
+
+
+def _counts(tx: Tx, *, profile: str) -> tuple[int, int, int]:
+    row = tx.one("count_waiting", profile=profile)
+    if row is None:
+        raise Refusal(503, "The store does not answer.")
+    waiting, sending, running = row
+    return waiting, sending, running
+
+
+def _metric(name: str, kind: str, values: dict[str, int]) -> list[str]:
+    return [f"# TYPE {name} {kind}", *(f"{name}{label} {value}" for label, value in values.items())]
+
+
+def _label(text: str) -> str:
+    return "".join(char if char.isalnum() or char in " ._-" else "_" for char in text)

@@ -1,0 +1,151 @@
+"""Work that takes long: one at a time, begun by a request, run beside everything else, told as it goes."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sessionary.actions import requests
+from sessionary.errors import BadInput, Conflict, NotFound, SessionaryError
+from sessionary.model.view import time_text
+from sessionary.web.parts import WebParts
+
+KEPT = 20
+LAST = "last"
+TOLD_SECONDS = 0.25
+Json = dict[str, Any]
+# Says how far it has come, again and again, and in the end what came of it.
+Work = Callable[[Callable[[Json], None]], Json]
+log = logging.getLogger("sessionary.web")
+
+
+class Stopped(Exception):
+    """Someone has asked the work to end; what was done is done."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A piece of work: what was asked, how far it is, what came of it."""
+
+    id: str
+    asked: Json
+    outcome: Json
+    began_at: str | None
+    state: str = "running"
+    progress: Json | None = None
+    error: str | None = None
+    ended_at: str | None = None
+    # Grows with every change; who has seen this much has seen all.
+    version: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+    told_at: float = 0.0
+
+    def to_json(self) -> Json:
+        """The job as callers see it."""
+        now = {name: getattr(self, name) for name in ("state", "progress", "error")}
+        times = {"began_at": self.began_at, "ended_at": self.ended_at}
+        return {"id": self.id} | self.asked | now | self.outcome | times
+
+
+class Jobs:
+    """The jobs of one kind in this process. What they did is in the record; they themselves are not."""
+
+    def __init__(self, parts: WebParts, wake: Callable[[], None], *, kind: str) -> None:
+        self._parts = parts
+        self._wake = wake
+        self._kind = kind
+        self._jobs: dict[str, Job] = {}
+        self._keys: dict[str, str] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._version = 0
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The latest, newest first."""
+        return list(reversed(self._jobs.values()))
+
+    def get(self, id: str) -> Job:
+        """A job by its id; `last` is the newest."""
+        if id == LAST and self._jobs:
+            return self.jobs[0]
+        if id not in self._jobs:
+            raise NotFound(f"There is no {self._kind} {id}.")
+        return self._jobs[id]
+
+    def start(self, work: Work, asked: Json, *, nothing: Json, key: str | None) -> Job:
+        """Begin, unless one runs; the same key again is the same job. `nothing` is no outcome yet."""
+        if key is not None and key in self._keys:
+            known = self.get(self._keys[key])
+            if known.asked != asked:
+                raise BadInput(requests.ANOTHER)
+            return known
+        if self._task is not None and not self._task.done():
+            raise Conflict(
+                f"Another {self._kind} is running; nothing was begun. Wait for it, or stop it."
+            )
+        when = self._parts.occasion()
+        job = Job(when.new_id(), asked, nothing, time_text(when.now))
+        self._jobs[job.id] = job
+        for old in list(self._jobs)[:-KEPT]:
+            del self._jobs[old]
+        if key is not None:
+            self._keys[key] = job.id
+            self._keys = {each: id for each, id in self._keys.items() if id in self._jobs}
+        self._task = asyncio.create_task(self._run(job, work))
+        self._tell(job)
+        return job
+
+    def stop(self, id: str) -> Job:
+        """Ask a job to end where it is."""
+        job = self.get(id)
+        if job.state != "running":
+            raise NotFound(f"That {self._kind} is over; nothing was stopped.")
+        job.stop.set()
+        return job
+
+    async def close(self) -> None:
+        """Stop what runs, and wait for it."""
+        for job in self._jobs.values():
+            job.stop.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def news(self, seen: int) -> tuple[list[Json], int]:
+        """The jobs that have changed since, and up to where that is."""
+        fresh = [job for job in self._jobs.values() if job.version > seen]
+        return [job.to_json() for job in fresh], self._version
+
+    async def _run(self, job: Job, work: Work) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tell(progress: Json) -> None:
+            if job.stop.is_set():
+                raise Stopped
+            job.progress = progress
+            if time.monotonic() - job.told_at > TOLD_SECONDS:
+                job.told_at = time.monotonic()
+                loop.call_soon_threadsafe(self._tell, job)
+
+        done = asyncio.ensure_future(asyncio.to_thread(work, tell))
+        await asyncio.wait({done})
+        error = done.exception()
+        match error:
+            case None:
+                job.state, job.outcome = "done", done.result()
+            case Stopped():
+                job.state = "stopped"
+            case SessionaryError():
+                job.state, job.error = "failed", str(error)
+            case _:
+                log.error("%s %s failed", self._kind, job.id, exc_info=error)
+                job.state, job.error = "failed", "Something went wrong here; the log says what."
+        job.ended_at = time_text(self._parts.clock.now())
+        self._tell(job)
+
+    def _tell(self, job: Job) -> None:
+        self._version += 1
+        job.version = self._version
+        self._wake()

@@ -1,0 +1,122 @@
+"""What the web is made of: handed to it by the composition root."""
+
+import ipaddress
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from zoneinfo import ZoneInfo
+
+from sessionary.actions.tokens import Scope
+from sessionary.clock import Clock, Ids, Occasion, RandomIds, SystemClock
+from sessionary.engine.engine import Engine
+from sessionary.model.reset import Policies
+from sessionary.store.database import Store
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+PREFIX = "/api/v1"
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+# An adapter's door for a platform's webhooks: headers and the raw body in, a status out. It
+# checks the signature before it reads further, and answers only when the message is durable. A
+# text is what a platform wants to read back before it posts there.
+Webhook = Callable[[Mapping[str, str], bytes], Awaitable[int | str]]
+
+# How an adapter proves that the address is its own, where a platform asks for that before it
+# posts: the query in, the text to answer with out, or None to refuse.
+Challenge = Callable[[Mapping[str, str]], str | None]
+
+# The door for spans: a profile, the raw body, its media type and encoding in; the answer out, or
+# None for what is too large. It answers only when what the spans say is durable.
+Traces = Callable[[str, bytes, str, str | None], Awaitable[bytes | None]]
+
+
+class Imports(Protocol):
+    """Other tools' records on the server's machine; every answer is made of plain values."""
+
+    def discover(self) -> list[dict[str, Any]]:
+        """What is there, and how much of it is new."""
+
+    def run(
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
+    ) -> list[dict[str, Any]]:
+        """Import from the named tools, or from all; `tell` is called between two records."""
+
+
+class Upkeep(Protocol):
+    """What keeps the store well; every answer is made of plain values."""
+
+    def overview(self) -> dict[str, Any]:
+        """Where backups are, and which `tasks` there are."""
+
+    def run(self, task: str, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Do a task; `tell` is called as it goes, and may raise to end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one caller may ask for, and how slow it may be."""
+
+    body_bytes: int = 36 * 1024 * 1024
+    upload_bytes: int = 25 * 1024 * 1024
+    small_body_bytes: int = 64 * 1024
+    body_seconds: float = 60.0
+    depth: int = 64
+    streams: int = 128
+    streams_per_caller: int = 16
+    stream_stall_seconds: float = 20.0
+    keep_alive_seconds: float = 15.0
+    check_seconds: float = 1.0
+    connections: int = 512
+    connections_per_address: int = 128
+    request_head_seconds: float = 10.0
+    response_stall_seconds: float = 60.0
+    # All bodies that are being read or handled; each costs several times its size while it is.
+    bodies_bytes: int = 48 * 1024 * 1024
+    bodies_wait_seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """How the web behaves: names it answers to, proxies it believes, limits."""
+
+    allowed_hosts: frozenset[str] = frozenset()
+    password_hash: str | None = field(default=None, repr=False)
+    trusted_proxies: tuple[Network, ...] = ()
+    webhook_address: tuple[str, int] | None = None
+    limits: Limits = field(default_factory=Limits)
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+
+
+@dataclass(frozen=True, slots=True)
+class WebParts:
+    """The web's surroundings: store, engine, clock, settings."""
+
+    store: Store
+    profile: str = "main"
+    engine: Engine | None = None
+    settings: WebSettings = field(default_factory=WebSettings)
+    policies: Policies = field(default_factory=Policies)
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=RandomIds)
+    chance: Callable[[int], bytes] = os.urandom
+    webhooks: Mapping[str, Webhook] = field(default_factory=dict)
+    challenges: Mapping[str, Challenge] = field(default_factory=dict)
+    traces: Traces | None = None
+    logs: Traces | None = None
+    imports: Imports | None = None
+    upkeep: Upkeep | None = None
+
+    def occasion(self) -> Occasion:
+        """Now, and where fresh ids come from."""
+        return Occasion(self.clock.now(), self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: what they may do is in the server's own record, never in the request."""
+
+    profile: str
+    scope: Scope
+    id: str
+    is_browser: bool = False

@@ -1,0 +1,268 @@
+"""`/sessions`: the list, and one session as a whole."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from msgspec import UNSET
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from sessionary.actions import feed, holds, listing, projects, read, say, uploads
+from sessionary.actions import sessions as verbs
+from sessionary.actions.orders import Order
+from sessionary.actions.requests import Answer
+from sessionary.clock import Occasion
+from sessionary.engine import asking
+from sessionary.engine.asking import Accepted, Asking
+from sessionary.errors import BadInput, NotFound
+from sessionary.model import part
+from sessionary.model.place import Source
+from sessionary.model.session import Kind, Opening, SessionHead, Shelf
+from sessionary.model.view import head_json, hold_json, time_text, turn_json
+from sessionary.store import arrivals, sessions, turns
+from sessionary.store.database import Tx
+from sessionary.web import heads
+from sessionary.web.answers import JSON, answer, change, idem_of, json_response, name, plain
+from sessionary.web.asking import accepted, engine_of
+from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.bodies import (
+    NewSession,
+    SessionChange,
+    entry_number,
+    message_of,
+    read_body,
+    source_of,
+)
+from sessionary.web.described import takes
+from sessionary.web.parts import PREFIX
+from sessionary.web.times import Moment, moment
+
+router = APIRouter(prefix=PREFIX, tags=["sessions"])
+_QUEUED = 50
+
+
+class ListWish(BaseModel):
+    """What narrows the list."""
+
+    shelf: Shelf | Literal["all"] = Shelf.CHATS
+    source: list[str] = Field([], max_length=50)
+    kind: Kind | None = None
+    project: str | None = None
+    model: str | None = None
+    since: Moment = None
+    until: Moment = None
+    open: bool | None = None
+    pinned: bool = False
+    text: str | None = None
+    read_only: bool | None = None
+    label: str | None = None
+    sort: Order = Order.ACTIVITY
+    fields: str | None = Field(None, description="Names of a head's fields, with commas between.")
+    limit: int = Field(30, ge=1, le=200)
+    cursor: str | None = None
+
+
+@router.get("/sessions")
+async def list_sessions(
+    parts: Parts, caller: Reader, wish: Annotated[ListWish, Query()]
+) -> Response:
+    """A page of session heads, newest activity first or sorted otherwise; `all` is chats and automation.
+
+    With `fields` a head has these alone, without those that are null, false, 0 or empty.
+    """
+    fields = None if wish.fields is None else heads.fields_of(wish.fields)
+    if wish.shelf == Shelf.GONE:
+        raise BadInput("What was purged is in no list.")
+    wanted = listing.Filters(
+        shelf=Shelf.CHATS if wish.shelf == "all" else wish.shelf,
+        and_automation=wish.shelf == "all",
+        platforms=tuple(plain(each) or "" for each in wish.source if each),
+        kind=wish.kind,
+        project=plain(wish.project),
+        model=plain(wish.model),
+        since=moment(wish.since),
+        until=moment(wish.until),
+        is_open=wish.open,
+        pinned=wish.pinned,
+        text=plain(wish.text),
+        read_only=wish.read_only,
+        label=plain(wish.label) or None,
+        order=wish.sort,
+    )
+    page = await parts.store.read(
+        heads.page,
+        wanted,
+        profile=caller.profile,
+        limit=wish.limit,
+        cursor=wish.cursor or None,
+    )
+    if fields is not None:
+        page["items"] = [heads.with_fields(each, fields) for each in page["items"]]
+    return json_response(page)
+
+
+@router.post(
+    "/sessions",
+    status_code=201,
+    openapi_extra=takes(NewSession),
+    responses={202: {"description": "The agent answers", "content": {JSON: {"schema": {}}}}},
+)
+async def open_session(request: Request, parts: Parts, caller: Writer) -> Response:
+    """Open a session with its first message; with `run` the agent answers it (202)."""
+    body, raw = await read_body(request, NewSession)
+    written = message_of(body.role, body)
+    said = written.message
+    source = Source("api") if body.source is None else source_of(body.source)
+    opening = Opening(
+        caller.profile,
+        source if not body.run or body.source is not None else Source("web"),
+        title=body.title,
+        model=plain(body.model),
+        settings=_settings(body),
+        labels=tuple(body.labels),
+    )
+    when, idem = parts.occasion(), idem_of(request)
+    if body.run:
+        if body.role != "user":
+            raise BadInput("The agent answers what a user says; nothing was written.")
+        engine = engine_of(request, caller)
+
+        def take(tx: Tx) -> Accepted:
+            uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
+            done = asking.ask_anew(tx, engine.parts, opening, Asking(said, idem), when=when)
+            if body.project is not None and done.received.new and done.session_id is not None:
+                projects.move(tx, done.session_id, body.project, profile=caller.profile)
+            return done
+
+        return await accepted(request, caller, raw, take, begun)
+
+    def act(tx: Tx, /) -> Answer:
+        uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
+        done = say.say_new(tx, opening, say.Saying(said, idem=idem), when=when)
+        found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
+        if body.project is not None:
+            found = projects.move(tx, done.session_id, body.project, profile=caller.profile)
+        return answer(head_json(found), 201, session_id=found.id)
+
+    return await change(request, caller, raw, act)
+
+
+@router.get("/sessions/{session_id}")
+async def show(session_id: str, parts: Parts, caller: Reader) -> Response:
+    """One session: its head, its draft, what waits for it, the turn that runs, its children, its holds."""
+    known = name(session_id, "session")
+    now = parts.clock.now()
+    return json_response(await parts.store.read(_show, known, profile=caller.profile, now=now))
+
+
+@router.patch("/sessions/{session_id}", openapi_extra=takes(SessionChange))
+async def change_session(
+    session_id: str, request: Request, parts: Parts, caller: Writer
+) -> Response:
+    """Change what is named and nothing else, all of it or nothing."""
+    known = name(session_id, "session")
+    body, raw = await read_body(request, SessionChange)
+    when = parts.occasion()
+
+    def act(tx: Tx, /) -> Answer:
+        head = _change(tx, known, body, profile=caller.profile, when=when)
+        return answer(head_json(head), session_id=head.id)
+
+    return await change(request, caller, raw, act)
+
+
+@router.delete("/sessions/{session_id}")
+async def trash(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+    """Put a session and its subagents into the trash, from where they can come back for 30 days."""
+    known, when = name(session_id, "session"), parts.occasion()
+
+    def act(tx: Tx, /) -> Answer:
+        head = verbs.trash(tx, known, profile=caller.profile, when=when)
+        return answer(head_json(head), session_id=head.id)
+
+    return await change(request, caller, b"", act)
+
+
+def begun(done: Accepted) -> dict[str, object]:
+    """What the asker of a turn is told; after a command, the session that the conversation is on now."""
+    is_command = done.received.answer is not None
+    told: dict[str, object] = {
+        "session_id": done.current_session_id if is_command else done.session_id,
+        "turn_id": done.turn_id,
+        "seq": done.seq,
+        "arrival_id": done.received.arrival_id,
+        "queued": done.turn_id is None and done.received.answer is None,
+    }
+    return told if done.received.answer is None else told | {"answer": done.received.answer}
+
+
+def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
+    position = feed.last_position(tx)
+    head = read.head(tx, id, profile=profile)
+    more = sessions.details(tx, head.no)
+    running = (
+        None if head.running_turn is None else turns.get(tx, head.running_turn, profile=profile)
+    )
+    return heads.listed(tx, [head])[0] | {
+        "position": position,
+        "draft": more.draft,
+        "read_through": head.read_through,
+        "workspace": more.workspace,
+        "children": [child.id for child in read.children(tx, head)],
+        "branches": [list(each) for each in read.branches(tx, id, profile=profile)],
+        "queued": _queued(tx, head),
+        "holds": [
+            hold_json(each.reason, each.until) for each in holds.of_session(tx, head, now=now)
+        ],
+        "turn": None
+        if running is None
+        else turn_json(running[0]) | {"partial": running[0].partial},
+    }
+
+
+def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
+    """What waits for the session under any of its keys, in the order of arrival."""
+    waiting = [
+        arrival
+        for (key,) in tx.all("keys_of_session", session_no=head.no)
+        for arrival in arrivals.waiting(tx, key, profile=head.profile, limit=_QUEUED)
+    ]
+    return [
+        {
+            "id": each.id,
+            "text": each.message.text,
+            "parts": [part.to_json(one) for one in each.message.parts],
+            "received_at": time_text(each.received_at),
+        }
+        for each in sorted(waiting, key=lambda arrival: arrival.no)
+    ]
+
+
+def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, when: Occasion) -> SessionHead:
+    head = verbs.locked(tx, id, profile=profile)
+    if head.shelf is Shelf.GONE:
+        raise NotFound(f"There is no session {id}.")
+    if body.title is not UNSET:
+        verbs.rename(tx, id, body.title or "", profile=profile)
+    if body.pinned is not UNSET:
+        verbs.pin(tx, id, profile=profile, pinned=body.pinned)
+    if body.archived is not UNSET:
+        verbs.archive(tx, id, profile=profile, archived=body.archived)
+    if body.project is not UNSET:
+        projects.move(tx, id, body.project or None, profile=profile)
+    if body.labels is not UNSET:
+        verbs.label(tx, id, body.labels, profile=profile)
+    if body.draft is not UNSET:
+        verbs.set_draft(tx, id, body.draft, profile=profile, when=when)
+    if body.read_through is not UNSET:
+        through = entry_number(body.read_through, "read_through") or 0
+        verbs.mark_read(tx, id, through, profile=profile)
+    return sessions.get_by_no(tx, head.no)
+
+
+def _settings(body: NewSession) -> Mapping[str, Any] | None:
+    """What the session's agent is asked to do otherwise; a model that is named answers."""
+    named = {} if body.model is None else {"model": plain(body.model)}
+    return {**(body.settings or {}), **named} or None

@@ -1,0 +1,323 @@
+"""One stream of events to one browser, and the set of all of them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from sessionary.actions import read
+from sessionary.actions.feed import Change
+from sessionary.actions.log import SessionChanged
+from sessionary.actions.tokens import AccessEnded
+from sessionary.engine.bus import Live
+from sessionary.errors import Damaged, NotFound, RetryLater, StoreUnavailable
+from sessionary.model import document
+from sessionary.model.session import Segment
+from sessionary.model.view import entry_json
+from sessionary.store import entries
+from sessionary.store.database import Tx
+from sessionary.web import heads
+from sessionary.web.auth import is_still_good
+from sessionary.web.jobs import Jobs
+from sessionary.web.parts import Caller, WebParts
+from sessionary.web.problems import Refusal, refusal
+from sessionary.web.reading_on import FeedReader
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+_KEEP_ALIVE = b": here\n\n"
+MOST_CHARACTERS = 1_000_000
+log = logging.getLogger(__name__)
+
+
+class Streams:
+    """Every open stream of the application; each is woken by commits, and all can be closed."""
+
+    def __init__(self, parts: WebParts) -> None:
+        self._open: set[EventStream] = set()
+        self._limits = parts.settings.limits
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = parts.store.listen(self._saw)
+        self.closed = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, stream: "EventStream") -> None:
+        """Watch for a stream; refuse it when its caller, or all together, have too many."""
+        of_caller = sum(each.caller.id == stream.caller.id for each in self._open)
+        if of_caller >= self._limits.streams_per_caller:
+            raise Refusal(
+                429,
+                f"This token or login has {of_caller} event streams open, which is the most it may "
+                "have; close one first.",
+                after=5,
+            )
+        if len(self._open) >= self._limits.streams:
+            raise Refusal(503, "Too many event streams are open.", after=5)
+        self._loop = asyncio.get_running_loop()
+        self._open.add(stream)
+
+    def discard(self, stream: "EventStream") -> None:
+        """Watch no longer."""
+        self._open.discard(stream)
+
+    def close(self) -> None:
+        """End every stream: the server stops. Browsers come back by themselves."""
+        self.closed = True
+        self.wake()
+
+    def let_go(self) -> None:
+        """Listen to commits no longer."""
+        self._stop()
+
+    def _saw(self, events: Sequence[Any]) -> None:
+        # This runs in the thread that committed; the loop may be gone already.
+        if self._loop is not None and any(
+            isinstance(event, SessionChanged | AccessEnded) for event in events
+        ):
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.wake)
+
+    def wake(self) -> None:
+        """Let every stream look what is new."""
+        for stream in self._open:
+            stream.wake.set()
+
+
+class EventStream(Response):
+    """Sends what is new until the browser goes, its right ends, it is too slow, or we stop."""
+
+    def __init__(
+        self,
+        parts: WebParts,
+        caller: Caller,
+        streams: Streams,
+        *,
+        shows_list: bool,
+        sessions: frozenset[str],
+        after: int | None,
+        imports: Jobs | None = None,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.wake = asyncio.Event()
+        self._parts = parts
+        self.caller = caller
+        self._streams = streams
+        self._shows_list = shows_list
+        self._sessions = sessions
+        self._after = after
+        self._imports = imports
+        self._imports_seen = 0
+        self._reader = FeedReader(parts.store, after or 0)
+        self._live: asyncio.Queue[Live | None] | None = None
+        self._next: asyncio.Future[Live | None] | None = None
+        self._sent_at = time.monotonic()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._streams.add(self)
+        except Refusal as error:
+            await refusal(error)(scope, receive, send)
+            return
+        gone = asyncio.ensure_future(_until_gone(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            with ExitStack() as ending:
+                await self._run(send, gone, ending)
+            with suppress(TimeoutError, OSError):
+                await self._send(send, b"", more=False)
+        except (TimeoutError, OSError):
+            pass  # too slow, or gone: it comes back with its last id
+        finally:
+            self._streams.discard(self)
+            gone.cancel()
+            if self._next is not None:
+                self._next.cancel()
+
+    async def _run(self, send: Send, gone: "asyncio.Future[None]", ending: ExitStack) -> None:
+        limits = self._parts.settings.limits
+        await self._begin(send, ending)
+        while not gone.done() and not self._streams.closed:
+            self.wake.clear()
+            is_allowed: bool | None = None
+            with suppress(RetryLater, StoreUnavailable):  # the next round asks again
+                is_allowed = await is_still_good(self._parts, self.caller)
+            if is_allowed is False:
+                await self._send(send, event("closed", {"reason": "no longer allowed"}))
+                return
+            if is_allowed:
+                with suppress(RetryLater, StoreUnavailable):  # the next round tries again
+                    await self._send_changes(send)
+                await self._send_live(send)
+                await self._send_imports(send)
+            if time.monotonic() - self._sent_at > limits.keep_alive_seconds:
+                await self._send(send, _KEEP_ALIVE)
+            if is_allowed:
+                await self._pause(gone)
+            else:  # what waits to be sent must not make the next round come at once
+                await asyncio.wait({gone}, timeout=limits.check_seconds)
+
+    async def _begin(self, send: Send, ending: ExitStack) -> None:
+        engine = self._parts.engine
+        if self._after is None:
+            await self._reader.jump()
+        elif await self._reader.is_lost():
+            await self._resync(send)
+        await self._send(send, event("hello", {}, id=self._reader.position))
+        if self._after is not None:
+            # An entry and the head that follows it have the same id: a client that was cut between
+            # them has the entry, and not the head.
+            told = await self._parts.store.read(
+                _heads, sorted(self._sessions), profile=self.caller.profile
+            )
+            if told:
+                position = self._reader.position
+                await self._send(send, b"".join(frame(*each, id=position) for each in told))
+        if engine is None or not self._sessions or engine.parts.profile != self.caller.profile:
+            return
+        # No await between listening and looking: nothing is said in between.
+        self._live = ending.enter_context(engine.parts.bus.listen())
+        saying = [engine.parts.bus.saying(each) for each in sorted(self._sessions)]
+        for each in saying:
+            if each is not None:
+                await self._send(send, _live_event(each))
+
+    async def _send_changes(self, send: Send) -> None:
+        while changes := await self._reader.unsent():
+            mine = [each for each in changes if self._concerns(each)]
+            others = [each for each in changes if not self._concerns(each)]
+            shown = await self._parts.store.read(
+                _shown, mine, sessions=self._sessions, shows_list=self._shows_list
+            )
+            self._reader.mark_sent(others)
+            for change, told in shown:
+                self._reader.mark_sent([change])
+                if told:
+                    position = self._reader.position
+                    await self._send(send, b"".join(frame(*each, id=position) for each in told))
+
+    async def _send_live(self, send: Send) -> None:
+        while self._live is not None:
+            if self._next is not None and self._next.done():
+                live, self._next = self._next.result(), None
+            elif self._next is None and not self._live.empty():
+                live = self._live.get_nowait()
+            else:
+                return
+            if live is None:
+                await self._resync(send)
+            elif live.session_id in self._sessions:
+                await self._send(send, _live_event(live))
+
+    async def _send_imports(self, send: Send) -> None:
+        if self._imports is not None:
+            news, self._imports_seen = self._imports.news(self._imports_seen)
+            for each in news:
+                await self._send(send, event("import", each))
+
+    async def _pause(self, gone: "asyncio.Future[None]") -> None:
+        """Wait for a commit, for something said, for the browser to go, or for the next look."""
+        woken = asyncio.ensure_future(self.wake.wait())
+        waits: set[asyncio.Future[Any]] = {gone, woken}
+        if self._live is not None:
+            self._next = self._next or asyncio.ensure_future(self._live.get())
+            waits.add(self._next)
+        seconds = self._parts.settings.limits.check_seconds
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        woken.cancel()
+
+    async def _resync(self, send: Send) -> None:
+        await self._reader.jump()
+        await self._send(send, event("resync", {}, id=self._reader.position))
+
+    async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
+        stall = self._parts.settings.limits.stream_stall_seconds
+        message = {"type": "http.response.body", "body": data, "more_body": more}
+        await asyncio.wait_for(send(message), stall)
+        self._sent_at = time.monotonic()
+
+    def _concerns(self, change: Change) -> bool:
+        if change.profile != self.caller.profile:
+            return False
+        return self._shows_list or change.session_id in self._sessions
+
+
+def event(kind: str, data: Any, *, id: int | None = None) -> bytes:
+    """An event as the wire has it."""
+    return frame(kind, document.encode(data), id=id)
+
+
+def frame(kind: str, text: str, *, id: int | None = None) -> bytes:
+    """An event whose data is JSON already, as the wire has it."""
+    position = "" if id is None else f"id: {id}\n"
+    return f"{position}event: {kind}\ndata: {text}\n\n".encode()
+
+
+def _live_event(live: Live) -> bytes:
+    data = {"session_id": live.session_id, "turn_id": live.turn_id, "data": live.data}
+    return event(live.kind, data)
+
+
+def _shown(
+    tx: Tx, changes: Sequence[Change], *, sessions: frozenset[str], shows_list: bool
+) -> list[tuple[Change, list[tuple[str, str]]]]:
+    """Each change with its events (kind, data as JSON), up to about `MOST_CHARACTERS` at a time.
+
+    Every entry of a watched session is one event. A head is told once, as it is now, with the last
+    change of its session.
+    """
+    latest = {each.session_id: each for each in changes}
+    found: list[tuple[Change, list[tuple[str, str]]]] = []
+    size = 0
+    for change in changes:
+        told: list[tuple[str, str]] = []
+        id = change.session_id or ""
+        if change.what == "entry" and id in sessions:
+            told += _entries(tx, change, id)
+        if latest[change.session_id] is change and (shows_list or id in sessions):
+            told += _heads(tx, [id], profile=change.profile or "")
+        found.append((change, told))
+        size += sum(len(text) for _, text in told)
+        if size > MOST_CHARACTERS:
+            break
+    return found
+
+
+def _entries(tx: Tx, change: Change, id: str) -> list[tuple[str, str]]:
+    segment = Segment(change.session_no, id, change.seq, change.seq)
+    try:
+        found = entries.read(tx, segment)
+    except NotFound:
+        return []  # purged meanwhile: the head's event says so
+    except Damaged as error:
+        # One entry that cannot be read must not keep back all that come after it.
+        log.warning("The event stream passes over an entry: %s", error)
+        told = {"session_id": id, "seq": change.seq, "detail": str(error)}
+        return [("damaged", document.encode(told))]
+    return [("entry", document.encode(entry_json(entry))) for entry in found]
+
+
+def _heads(tx: Tx, ids: Iterable[str], *, profile: str) -> list[tuple[str, str]]:
+    told: list[tuple[str, str]] = []
+    for id in ids:
+        try:
+            head = read.head(tx, id, profile=profile)
+            told += [("head", document.encode(each)) for each in heads.listed(tx, [head])]
+        except NotFound:
+            told.append(("gone", document.encode({"id": id})))
+    return told
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

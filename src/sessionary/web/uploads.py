@@ -1,0 +1,73 @@
+"""Files: brought in before the message that has them, given out to be kept and never to be run."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from sessionary.actions import blobs, read, uploads
+from sessionary.actions.requests import Answer
+from sessionary.model import document, media, part
+from sessionary.model.media import PICTURES
+from sessionary.model.part import Attachment
+from sessionary.model.terminal import one_line
+from sessionary.store.database import Tx
+from sessionary.web.answers import answer, change, name
+from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.bodies import read_raw
+from sessionary.web.described import gives
+from sessionary.web.parts import PREFIX
+from sessionary.web.problems import Refusal
+
+router = APIRouter(prefix=PREFIX, tags=["files"])
+LONGEST_NAME = 200
+_SANDBOX = "default-src 'none'; sandbox"
+_HASH = 64
+_BODY = {"requestBody": {"required": True, "content": {media.BYTES: {"schema": {}}}}}
+Name = Annotated[str, Query(alias="name", max_length=2000)]
+
+
+@router.post("/blobs", status_code=201, openapi_extra=_BODY)
+async def upload(request: Request, parts: Parts, caller: Writer, file_name: Name = "") -> Response:
+    """Keep a file for a message that will have it; the answer is the part to send with it.
+
+    The body is the file itself. What it is is found by looking at it; a file that no message
+    has had for a week is let go.
+    """
+    data = await read_raw(request)
+    limit = parts.settings.limits.upload_bytes
+    if len(data) > limit:
+        raise Refusal(413, f"A file has {limit:,} bytes at most.")
+    called = one_line(document.speakable(file_name), LONGEST_NAME) or None
+    kind = media.media_type_of(data, request.headers.get("content-type", ""))
+    when = parts.occasion()
+
+    def act(tx: Tx, /) -> Answer:
+        known = uploads.upload(tx, data, profile=caller.profile, when=when)
+        return answer(part.to_json(Attachment(known, kind, called, len(data))), 201)
+
+    return await change(request, caller, data, act)
+
+
+@router.get(
+    "/sessions/{session_id}/blobs/{blob}",
+    response_class=Response,
+    responses=gives(media.BYTES, *sorted(PICTURES)),
+)
+async def attachment(
+    session_id: str, blob: str, parts: Parts, caller: Reader, file_name: Name = ""
+) -> Response:
+    """The bytes of an attachment of this session: to be kept, never to be run."""
+    known, wanted = name(session_id, "session"), name(blob, "attachment")[: _HASH + 1]
+    head = await parts.store.read(read.head, known, profile=caller.profile)
+    data = await parts.store.read(blobs.read_blob, wanted, session_no=head.no)
+    headers = {"Content-Disposition": _kept_as(file_name), "Content-Security-Policy": _SANDBOX}
+    return Response(data, media_type=media.shown_as(data), headers=headers)
+
+
+def _kept_as(file_name: str) -> str:
+    """A download under a name that leads nowhere."""
+    called = one_line(document.speakable(file_name), LONGEST_NAME)
+    called = called.replace("/", "_").replace("\\", "_").lstrip(".")
+    return f"attachment; filename*=UTF-8''{quote(called, safe='')}" if called else "attachment"
