@@ -36,6 +36,7 @@ _ENDS = {
     "UPDATE search_state": re.compile(r".*;$"),
     # The same index, kept in another way.
     "ALTER INDEX": re.compile(r".*;$"),
+    "ALTER FUNCTION": re.compile(r".*;$"),
     # The same rules in other words.
     "ALTER TABLE": re.compile(r".*;$"),
     "PRAGMA": re.compile(r".*;$"),

@@ -42,6 +42,7 @@ COMMANDS = {
     "backup": ("backup:backup", "Copy the store into a file while it is in use."),
     "restore": ("restore:restore", "Put a backup in the place of the store."),
     "migrate": ("migrate:migrate", "Copy the store to another database."),
+    "move-home": ("move_home:move_home", "Move a home of the program's former name."),
     "stats": ("upkeep:stats", "Count what is in the store."),
     "demo": ("demo:demo", "Fill an empty store to look around in."),
     "bench": ("bench:bench", "Print the benchmark table."),

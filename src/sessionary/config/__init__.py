@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from sessionary.errors import BadInput, StoreUnavailable
 
 FILE = "sessionary.toml"
 DATABASE = "sessionary.db"
+# The program's former name. A home that was made under it is found and moved, never opened in place.
+FORMER_NAME = "hansard"
 ENGINE_TABLES = (
     "agent",
     "agents",
@@ -53,7 +56,8 @@ def load(
 ) -> Config:
     """Read the configuration: what was given, else the environment, the file, the defaults."""
     folder = Path(home) if home else default_home()
-    table = Table(_read(folder / FILE), str(folder / FILE))
+    _refuse_former_home(folder, is_named=bool(home or os.environ.get("SESSIONARY_HOME")))
+    table = Table(read_file(folder / FILE), str(folder / FILE))
     # Each name is read from the file even where it is overridden: what was never asked for is refused below.
     url = _first(
         database,
@@ -126,7 +130,8 @@ def pager_environment() -> dict[str, str]:
     return {"LESS": "FRX", **os.environ}
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def read_file(path: Path) -> Mapping[str, Any]:
+    """Return the tables of a TOML file; one that is not there is empty."""
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -155,6 +160,34 @@ def default_home() -> Path:
         return Path.home() / ".local" / "share" / "sessionary"
     platformdirs = importlib.import_module("platformdirs")
     return Path(platformdirs.user_data_dir("sessionary", appauthor=False))
+
+
+def former_homes(folder: Path, *, is_named: bool) -> list[Path]:
+    """Return the directories that may be a home made under the former name, this one first."""
+    if is_named:
+        return [folder]
+    variable = os.environ.get(f"{FORMER_NAME.upper()}_HOME")
+    return [folder, Path(variable) if variable else folder.with_name(FORMER_NAME)]
+
+
+def is_former_home(folder: Path) -> bool:
+    """Whether a directory has a store or a configuration of the former name only."""
+    return any(
+        (folder / f"{FORMER_NAME}{Path(today).suffix}").exists() and not (folder / today).exists()
+        for today in (DATABASE, FILE)
+    )
+
+
+def _refuse_former_home(folder: Path, *, is_named: bool) -> None:
+    """Say where the conversations are, instead of beginning an empty store beside them."""
+    is_new = not (folder / DATABASE).exists() and not (folder / FILE).exists()
+    homes = former_homes(folder, is_named=is_named) if is_new else [folder]
+    for each in filter(is_former_home, homes):
+        target = f" --home {shlex.quote(str(folder))}" if is_named else ""
+        raise BadInput(
+            f"{each} is a home of {FORMER_NAME.capitalize()}, as this program was called before; nothing was "
+            f"changed. Move it with: sessionary move-home{target}"
+        )
 
 
 def zone_named(name: str) -> ZoneInfo:

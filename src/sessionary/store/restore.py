@@ -104,7 +104,7 @@ def _generation(path: str) -> int:
 
 def _swap(draft: str, target: str, kept: str | None, store_id: str) -> None:
     """Let the draft be the store; the old file keeps another name."""
-    with _held(target) if kept is not None else nullcontext():
+    with hold_store(target) if kept is not None else nullcontext():
         # Killed from here on, there is no side file, and the next start writes it anew.
         identity.side_file(target).unlink(missing_ok=True)
         if kept is not None:
@@ -115,7 +115,7 @@ def _swap(draft: str, target: str, kept: str | None, store_id: str) -> None:
 
 
 @contextmanager
-def _held(target: str) -> Iterator[None]:
+def hold_store(target: str) -> Iterator[None]:
     """Keep everyone else out of a store, or refuse when someone is in it.
 
     Leaving WAL mode needs the file for oneself, and folds the WAL into it: the file that is

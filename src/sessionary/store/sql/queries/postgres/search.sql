@@ -53,7 +53,7 @@ DELETE FROM search_taken WHERE position <= (SELECT watermark FROM moved);
 -- name: insert_doc
 -- The words of a long text have no places; `loose` are all of them, once each.
 INSERT INTO search_docs (no, entry_no, at, length, is_long, words)
-VALUES (:no, :entry_no, :at, :length, :is_long, sessionary_vector(
+VALUES (:no, :entry_no, :at, :length, :is_long, search_vector(
     CASE WHEN :is_long = 1 THEN '' ELSE CAST(:words AS TEXT) END, CAST(:loose AS TEXT), CAST(:no AS BIGINT)))
 ON CONFLICT (no) DO NOTHING;
 
