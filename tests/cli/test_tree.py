@@ -107,6 +107,7 @@ WORK = {
     "sessionary backup": ["COPY"],
     "sessionary restore": ["COPY", "--yes"],
     "sessionary migrate": ["--to", "COPY"],
+    "sessionary move-home": ["FORMER", "--home", "OTHER"],
     "sessionary stats": [],
     "sessionary bench": ["open", "--scale", "tiny"],
     "sessionary completion": ["bash"],
@@ -202,6 +203,10 @@ def test_every_command_prints_exactly_one_json_document(
         working("backup", str(tmp_path / "copy.db"))
     words = {"FILE": str(tmp_path / "export.jsonl"), "COPY": str(tmp_path / "copy.db")}
     words["OTHER"] = str(tmp_path / "other")
+    words["FORMER"] = str(tmp_path / "former")
+    if path == "sessionary move-home":
+        (tmp_path / "former").mkdir()
+        (tmp_path / "former" / "hansard.toml").write_text('profile = "work"')
     if "TOKEN" in WORK[path]:
         words["TOKEN"] = working("tokens", "add", "--json").json["id"]
     if "CODE" in WORK[path]:
