@@ -12,7 +12,7 @@ from sessionary.config.engine import EngineSettings, read
 from sessionary.config.table import Table
 from sessionary.engine.settings import Budget, Settings, Strangers, WhileRunning
 from sessionary.errors import BadInput
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 EXAMPLE = ROOT / "sessionary.example.toml"
 

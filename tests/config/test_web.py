@@ -10,7 +10,7 @@ from sessionary import config
 from sessionary.actions import logins
 from sessionary.config.web import WebTable, read
 from sessionary.errors import BadInput
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 EXAMPLE = ROOT / "sessionary.example.toml"
 HASH = logins.hash_password("correct horse battery", bytes(16))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 
 def build(root: Path, folder: Path, *args: str) -> None:

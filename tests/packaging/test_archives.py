@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 from types import ModuleType
 
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 DIST = "sessionary/web/dist"
 

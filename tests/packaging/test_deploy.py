@@ -10,7 +10,7 @@ import pytest
 
 from sessionary.cli.root import root
 from tests.cli.conftest import Program
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 DEPLOY = ROOT / "deploy"
 PAGE = ROOT / "docs" / "deploy.md"

@@ -12,7 +12,7 @@ import pytest
 import sessionary
 from sessionary.testing.environment import installed
 from tests.conftest import TOOLS
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 # Python runs this at its start. Whoever is asked for that is not this machine is written down.
 WATCH = """

@@ -13,7 +13,7 @@ from sessionary.testing.postgres import Server
 from sessionary.testing.store_lists import PurgeSuite
 from sessionary.testing.store_log import LogSuite
 from tests.emptying import empty
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 from tests.store.conftest import opened
 
 SCRIPT = (ROOT / "deploy" / "partition.sql").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from sessionary.telemetry import genai, wire
 from sessionary.telemetry.span import Span
 from sessionary.testing.http_server import HttpServer, Request, Response
 from sessionary.testing.loopback import LoopbackAdapter
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 EXAMPLE = ROOT / "sessionary.example.toml"
 

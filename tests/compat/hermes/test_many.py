@@ -11,7 +11,7 @@ from pathlib import Path
 from sessionary.compat.hermes.state import SessionDB
 from tests.compat.hermes.conftest import Opener
 from tests.compat.hermes.test_sessions import row
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 ENOUGH = 60
 PATIENCE_SECONDS = 60

@@ -10,7 +10,7 @@ from pathlib import Path
 from sessionary.actions import read
 from sessionary.actions.listing import Filters, listing
 from tests.compat.hermes.conftest import Opener
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 
 class Talk:

@@ -6,7 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from tests.house.code import PACKAGE, ROOT
+from tests.project.code import PACKAGE, ROOT
 
 ROOMS = [
     {"testing"},

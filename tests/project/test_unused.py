@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from sessionary.store import queries
-from tests.house.code import modules
+from tests.project.code import modules
 
 FOLDER = Path(queries.__file__).parent / "sql" / "queries"
 # Asked by tests alone: what the two databases have, and what packs take.

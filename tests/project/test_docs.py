@@ -16,8 +16,8 @@ from sessionary.model.turn import TurnState
 from sessionary.store import migrate
 from sessionary.store.database import Tx
 from sessionary.store.opening import open_store
-from tests.house.code import PACKAGE, ROOT
-from tests.house.test_repository import NAMED, is_there
+from tests.project.code import PACKAGE, ROOT
+from tests.project.test_repository import NAMED, is_there
 
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])

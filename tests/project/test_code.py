@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.house import rules
-from tests.house.code import Module, modules
+from tests.project import rules
+from tests.project.code import Module, modules
 
 Rule = Callable[[Module], Iterator[str]]
 

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.house.code import Module
+from tests.project.code import Module
 
 # Modules that may import inside a function, and what: heavy or optional things, loaded on use.
 MAY_IMPORT_LATE: dict[str, set[str]] = {

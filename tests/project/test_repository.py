@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.code import PACKAGE, ROOT, committed_files
+from tests.project.code import PACKAGE, ROOT, committed_files
 
 # Written in pieces, so that this file does not break its own rule.
 MACHINE_PATH = re.compile("/wo" + r"rk/|/ro" + "ot/")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 
 @pytest.fixture

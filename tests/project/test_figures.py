@@ -7,7 +7,7 @@ import pytest
 from docs import benchmarks, scale
 
 from sessionary.bench.command import NAMES
-from tests.house.code import ROOT
+from tests.project.code import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = pytest.mark.parametrize("made", [benchmarks, scale], ids=["benchmarks", "scale"])

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.house.code import PACKAGE, ROOT
+from tests.project.code import PACKAGE, ROOT
 
 PAGE = ROOT / "docs" / "faults.md"
 ROW = re.compile(r"^\| ([PSF]\d+) \| .* \| (.*) \|$", re.MULTILINE)
