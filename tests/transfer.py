@@ -28,7 +28,7 @@ def exported(
 
 def imported(store: Store, text: bytes, *, profile: str | None = None) -> ImportReport:
     return importing.import_jsonl(
-        store, text.splitlines(keepends=True), when=World(store).when(), profile=profile
+        store, text.splitlines(keepends=True), moment=World(store).moment(), profile=profile
     )
 
 
@@ -115,16 +115,16 @@ def _several_speak(world: World) -> str:
 
 def _put_away(world: World, made: dict[str, str]) -> None:
     profile = world.profile
-    world.write(projects.add, "Art", profile=profile, when=world.when(), colour="#ff0000")
+    world.write(projects.add, "Art", profile=profile, moment=world.moment(), colour="#ff0000")
     world.write(projects.move, made["rich"], "Art", profile=profile)
     world.write(sessions.pin, made["rich"], profile=profile, pinned=True)
     world.write(sessions.label, made["rich"], ["b", "a"], profile=profile)
-    world.write(sessions.set_draft, made["rich"], HOSTILE, profile=profile, when=world.when())
+    world.write(sessions.set_draft, made["rich"], HOSTILE, profile=profile, moment=world.moment())
     world.write(sessions.archive, made["fork"], profile=profile, archived=True)
-    world.write(sessions.end, made["next"], profile=profile, when=world.when())
-    world.write(sessions.trash, made["twig"], profile=profile, when=world.when())
+    world.write(sessions.end, made["next"], profile=profile, moment=world.moment())
+    world.write(sessions.trash, made["twig"], profile=profile, moment=world.moment())
     head = world.head(made["rich"])
     at = world.clock.now() - timedelta(microseconds=1)
     known = Usage("m-1", 10, 5, cost_microusd=7, cost_status=CostStatus.ESTIMATED, at=at)
     for used in (known, Usage("m-2", 1, task="title")):
-        world.write(usage.record, head.no, used, profile=profile, when=world.when())
+        world.write(usage.record, head.no, used, profile=profile, moment=world.moment())

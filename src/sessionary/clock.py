@@ -76,7 +76,7 @@ def from_micros(micros: int) -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class Moment:
     """The time of a call, and where its fresh ids come from."""
 
     now: datetime

@@ -247,7 +247,7 @@ def test_a_line_that_is_too_long_is_refused_without_being_held(fresh: Fresh) -> 
         importing.import_jsonl(
             store,
             importing.lines_of(file, max_line=10_000),
-            when=World(store).when(),
+            moment=World(store).moment(),
             max_line=10_000,
         )
     assert is_empty(store)
@@ -455,9 +455,9 @@ def test_a_long_session_is_shown_only_when_it_is_whole(
     stopped: list[bool] = []
     monkeypatch.setattr(adopting, "_put", watched)
     lines = list(long_session(2500))
-    first = importing.import_jsonl(store, lines, when=World(store).when())
+    first = importing.import_jsonl(store, lines, moment=World(store).moment())
     assert len(first.refused) == 1
-    again = importing.import_jsonl(store, lines, when=World(store).when())
+    again = importing.import_jsonl(store, lines, moment=World(store).moment())
     assert again.added == 1
     assert again.entries == 2500 - 2 * packet.BATCH_LINES
     assert World(store).head("s1").message_count == 2500
@@ -468,7 +468,7 @@ def test_memory_stays_small_however_long_a_session_is(fresh: Fresh) -> None:
     store = fresh()
     tracemalloc.start()
     try:
-        report = importing.import_jsonl(store, long_session(20_000), when=World(store).when())
+        report = importing.import_jsonl(store, long_session(20_000), moment=World(store).moment())
         count = sum(1 for _ in importing.lines_of(io.BytesIO(exported(store))))
         _, peak = tracemalloc.get_traced_memory()
     finally:

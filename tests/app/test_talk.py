@@ -84,7 +84,7 @@ def wait_elsewhere(house: House, text: str = "hello from elsewhere") -> str:
     """Something waits in the inbox for another conversation."""
     key = key_for(ELSEWHERE, profile=house.profile)
     found, _ = house.store.write(
-        receive.receive, key, ELSEWHERE, message("user", text), when=house.occasion()
+        receive.receive, key, ELSEWHERE, message("user", text), moment=house.moment()
     ).result()
     return str(found.id)
 
@@ -169,17 +169,17 @@ def _take_elsewhere(tx: Tx, key: SessionKey, house: House) -> Lease:
     head = routing.current(tx, key)
     assert head is not None
     claim = Claim("another process", 60, "other")
-    return turns.take(tx, head.no, head.id, claim=claim, when=house.occasion())
+    return turns.take(tx, head.no, head.id, claim=claim, moment=house.moment())
 
 
 def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, house: House) -> None:
     """The other process ends its turn, and answers what has come meanwhile, at one stroke."""
-    when, claim = house.occasion(), Claim("another process", 60, "other")
-    turns.end(tx, lease, Ending(), profile="main", when=when)
-    begun = turns.begin(tx, key, policy=ResetPolicy(), claim=claim, when=when)
+    moment, claim = house.moment(), Claim("another process", 60, "other")
+    turns.end(tx, lease, Ending(), profile="main", moment=moment)
+    begun = turns.begin(tx, key, policy=ResetPolicy(), claim=claim, moment=moment)
     assert begun is not None
     ending = Ending(messages=(message("assistant", "from elsewhere"),))
-    turns.end(tx, begun.lease, ending, profile="main", when=when)
+    turns.end(tx, begun.lease, ending, profile="main", moment=moment)
 
 
 async def test_a_question_that_is_asked_again_is_followed_to_its_answer(house: House) -> None:
@@ -195,7 +195,7 @@ async def test_who_has_used_up_a_budget_is_told_at_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGNAME", "nobody")
-    scope, today = "person:terminal:nobody", budgets.periods(house.occasion().now)[0]
+    scope, today = "person:terminal:nobody", budgets.periods(house.moment().now)[0]
     await house.store.write(access.spend, scope, today, profile="main", tokens=1, cost_microusd=0)
     async with Talk(house) as talk:
         heard = await said(talk, "hello")

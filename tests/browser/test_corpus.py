@@ -94,13 +94,13 @@ def write(tx: Tx, house: House, texts: list[tuple[int, str]], blobs: list[str]) 
     """A session in which everyone is called like that and says so."""
     name = texts[0][1][:60]
     source = Source("web", user_id=name or "x", user_name=name, chat_name=name, chat_topic=name)
-    when = house.occasion()
+    moment = house.moment()
     opening = Opening(house.profile, source, model=name, labels=(name.strip()[:60] or "x",))
-    id = sessions.open_session(tx, opening, when=when)
+    id = sessions.open_session(tx, opening, moment=moment)
     for place, text in texts:
         for role, parts in parts_of(text, place, blobs):
             said = say.Saying(message(role, parts, person=source.person, model=name))
-            say.say_in(tx, id, said, profile=house.profile, when=when)
+            say.say_in(tx, id, said, profile=house.profile, moment=moment)
     sessions.rename(tx, id, f"{name} {texts[0][0]}", profile=house.profile)
     return id
 
@@ -113,7 +113,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, 
     numbered = list(enumerate(text for text in CORPUS if len(text) < 2000))
     with open_house(home=str(home), create=True) as house:
         blobs = [
-            house.writing(upload, data, profile="main", when=house.occasion()).result()
+            house.writing(upload, data, profile="main", moment=house.moment()).result()
             for data in MARKUP
         ]
         ids = [
@@ -121,7 +121,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, 
             for first in range(0, len(numbered), PER_SESSION)
         ]
         house.writing(
-            projects.add, "<img src=x onerror=alert(1)>", profile="main", when=house.occasion()
+            projects.add, "<img src=x onerror=alert(1)>", profile="main", moment=house.moment()
         ).result()
     with served(home) as server:
         yield server, ids

@@ -44,8 +44,8 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
             # Nobody may write a part of an unknown type today; a store may have one all the same.
             odd = message("assistant", [{"type": "text", "text": text}, {"type": "odd", "x": text}])
             said = say.Saying(odd)
-            when = house.occasion()
-            house.writing(say.say_in, id, said, profile="main", when=when).result()
+            moment = house.moment()
+            house.writing(say.say_in, id, said, profile="main", moment=moment).result()
         session.rename(TITLE)
     with served(tmp_path) as server:
         seen = visit(server, f"/s/{id}")

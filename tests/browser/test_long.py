@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from sessionary.actions import say
 from sessionary.app.house import open_house
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.model.entry import message
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
@@ -96,11 +96,11 @@ def test_the_outline_of_a_long_session_begins_short(
     expect(prompts).to_have_count(MESSAGES)
 
 
-def many(tx: Tx, *, when: Occasion) -> None:
+def many(tx: Tx, *, moment: Moment) -> None:
     """As many sessions as an import brings, in one transaction."""
     for number in range(SESSIONS):
         opening = Opening("main", Source("api"), title=f"pear {number}")
-        say.say_new(tx, opening, say.Saying(message("user", "hello")), when=when)
+        say.say_new(tx, opening, say.Saying(message("user", "hello")), moment=moment)
 
 
 def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit: Visitor) -> None:
@@ -110,17 +110,17 @@ def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit
     seen.page.evaluate(WATCH, ".rows")
 
     with open_house(home=str(empty.home)) as house:
-        house.answer(house.writing(many, when=house.occasion()))
+        house.answer(house.writing(many, moment=house.moment()))
 
     expect(seen.page.locator(".heading", has_text="Today")).to_contain_text(str(SESSIONS + 1))
     assert seen.page.evaluate("window.changes") < SESSIONS / 4
 
 
-def much(tx: Tx, id: str, *, when: Occasion) -> None:
+def much(tx: Tx, id: str, *, moment: Moment) -> None:
     """As much as another program says at once."""
     for number in range(SESSIONS):
         said = say.Saying(message("user", f"plum {number}"))
-        say.say_in(tx, id, said, profile="main", when=when)
+        say.say_in(tx, id, said, profile="main", moment=moment)
 
 
 def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visitor) -> None:
@@ -132,7 +132,7 @@ def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visito
 
     with open_house(home=str(empty.home)) as house:
         id = seen.page.url.rpartition("/")[2]
-        house.answer(house.writing(much, id, when=house.occasion()))
+        house.answer(house.writing(much, id, moment=house.moment()))
 
     expect(seen.page.locator(".message").last).to_contain_text(f"plum {SESSIONS - 1}")
     expect(seen.page.locator(".message").last).to_be_in_viewport()

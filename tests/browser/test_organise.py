@@ -216,7 +216,7 @@ def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
 def test_a_chat_begun_in_a_projects_view_is_in_that_project(empty: Served, visit: Visitor) -> None:
     with open_house(home=str(empty.home)) as house:
         house.new_session(title="Elsewhere").append("user", "hello")
-        house.writing(projects.add, "Garden", profile="main", when=house.occasion()).result()
+        house.writing(projects.add, "Garden", profile="main", moment=house.moment()).result()
     seen = visit(empty)
     page = seen.page
     page.get_by_role("button", name="Garden 0").click()
@@ -237,7 +237,7 @@ def test_a_new_chat_by_its_key_stays_in_the_project_of_the_open_session(
     empty: Served, visit: Visitor
 ) -> None:
     with open_house(home=str(empty.home)) as house:
-        house.writing(projects.add, "Garden", profile="main", when=house.occasion()).result()
+        house.writing(projects.add, "Garden", profile="main", moment=house.moment()).result()
         id = house.new_session(title="Roses").append("user", "hello").session_id
         house.writing(projects.move, id, "Garden", profile="main").result()
     page = visit(empty, f"/s/{id}?project=Garden&shelf=all").page
@@ -280,7 +280,7 @@ def test_the_filter_offers_a_model_that_no_listed_session_has(
             model = "usual" if number else "rare-model"
             opening = Opening("main", Source("api"), title=f"Talk {number}", model=model)
             saying = say.Saying(message("user", "hello"))
-            house.writing(say.say_new, opening, saying, when=house.occasion()).result()
+            house.writing(say.say_new, opening, saying, moment=house.moment()).result()
     page = visit(empty).page
     expect(page.locator(".item").first).to_be_visible()
 

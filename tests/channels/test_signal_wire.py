@@ -13,7 +13,7 @@ from sessionary.channels import registry
 from sessionary.channels.signal import adapter as adapter_module
 from sessionary.channels.signal import build, check, inbound
 from sessionary.channels.signal.inbound import Rules
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.config.table import Table
 from sessionary.errors import (
     BadInput,
@@ -364,6 +364,6 @@ def _send_back(tx: Tx, world: ChannelWorld) -> None:
     head = listing.listing(tx, listing.Filters(), profile="main").items[0]
     said = read.transcript_of(tx, head.id, profile="main")[0].body
     assert isinstance(said, Message)
-    when = Occasion(world.clock.now(), world.ids)
+    moment = Moment(world.clock.now(), world.ids)
     to = world.platform.chat
-    deliver.enqueue(tx, to, said.parts[1:], profile="main", when=when, session_no=head.no)
+    deliver.enqueue(tx, to, said.parts[1:], profile="main", moment=moment, session_no=head.no)

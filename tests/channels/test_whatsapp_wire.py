@@ -12,7 +12,7 @@ from sessionary.channels import registry
 from sessionary.channels.whatsapp import build, check, inbound, outbound
 from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
 from sessionary.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.config.table import Table
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.delivery import DeliveryState
@@ -390,11 +390,11 @@ async def test_a_late_failure_shows_its_reason_to_the_owner(
 
 
 async def test_nobody_fails_a_delivery_of_another_platform(store: Store) -> None:
-    when = Occasion(START, SequentialIds())
+    moment = Moment(START, SequentialIds())
     id = await store.write(
-        deliver.enqueue, Channel("signal", "1"), (Text("x"),), profile="main", when=when
+        deliver.enqueue, Channel("signal", "1"), (Text("x"),), profile="main", moment=moment
     )
-    await store.write(deliver.claim, holder="h", seconds=9, now=when.now)
+    await store.write(deliver.claim, holder="h", seconds=9, now=moment.now)
     given = {"profile": "main", "reason": "r"}
 
     assert not await store.write(deliver.bounce, id, platform="whatsapp", **given)
@@ -453,9 +453,9 @@ def _send_back(tx: Tx, world: ChannelWorld) -> None:
     head = listing.listing(tx, listing.Filters(), profile="main").items[0]
     said = read.transcript_of(tx, head.id, profile="main")[0].body
     assert isinstance(said, Message)
-    when = Occasion(world.clock.now(), world.ids)
+    moment = Moment(world.clock.now(), world.ids)
     to = world.platform.chat
-    deliver.enqueue(tx, to, said.parts[1:], profile="main", when=when, session_no=head.no)
+    deliver.enqueue(tx, to, said.parts[1:], profile="main", moment=moment, session_no=head.no)
 
 
 def _message(kind: str = "text", **about: Any) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def _run_elsewhere(tx: Tx, house: House) -> Lease:
     head = routing.current(tx, key_for(Talk(house).source, profile="main"))
     assert head is not None
     claim = Claim("another process", 600, "other")
-    return turns.take(tx, head.no, head.id, claim=claim, when=house.occasion())
+    return turns.take(tx, head.no, head.id, claim=claim, moment=house.moment())
 
 
 def _wait_until_stop_is_asked(house: House, lease: Lease, process: "subprocess.Popen[str]") -> None:

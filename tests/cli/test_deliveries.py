@@ -13,7 +13,7 @@ from tests.cli.conftest import Program
 
 def abandoned(sessionary: Program, text: str = "hello", chat: str = "gone") -> str:
     with open_house(home=str(sessionary.home), create=True) as house:
-        given: dict[str, Any] = {"profile": house.profile, "when": house.occasion()}
+        given: dict[str, Any] = {"profile": house.profile, "when": house.moment()}
         id = house.writing(
             deliver.enqueue, Channel("telegram", chat), (Text(text),), **given
         ).result()

@@ -345,8 +345,8 @@ def test_an_answer_that_may_still_grow_is_told_with_the_time_to_come_again(
     told = sessionary("import", "codex")
     shown = sessionary("import", "codex", "--json").json["tools"][0]
 
-    when = datetime.fromtimestamp(path.stat().st_mtime).astimezone() + timedelta(minutes=3)
+    moment = datetime.fromtimestamp(path.stat().st_mtime).astimezone() + timedelta(minutes=3)
     assert (
-        f"Codex: 1 answer may still be growing; run the import again after {when:%H:%M}."
+        f"Codex: 1 answer may still be growing; run the import again after {moment:%H:%M}."
     ) in told.out
     assert shown["held_back"] <= 1

@@ -179,7 +179,7 @@ def _asks_with_a_code(home: Path) -> str:
             Person("7"),
             profile="main",
             code="K7QM2XPA",
-            when=house.occasion(),
+            moment=house.moment(),
         ).result()
     return "K7QM2XPA"
 
@@ -187,7 +187,7 @@ def _asks_with_a_code(home: Path) -> str:
 def _delivery(home: Path) -> str:
     """Something waits in the outbox, and there is another channel for it; its id."""
     with open_house(home=str(home)) as house:
-        given: dict[str, Any] = {"profile": "main", "when": house.occasion()}
+        given: dict[str, Any] = {"profile": "main", "when": house.moment()}
         house.writing(access.set_home, HomeChannel("webhook", "home"), **given).result()
         words = (Text("hello"),)
         return house.writing(deliver.enqueue, Channel("webhook", "1"), words, **given).result()

@@ -11,7 +11,7 @@ from sessionary.errors import RetryLater
 from sessionary.model.entry import message
 from sessionary.model.place import Person
 from sessionary.store.database import Store
-from sessionary.testing.clock import FakeClock, SequentialIds, occasion
+from sessionary.testing.clock import FakeClock, SequentialIds, moment_of
 from sessionary.testing.engine_world import QUICK, EngineWorld
 
 CODE = access.code_of(12345)
@@ -84,8 +84,8 @@ async def test_a_stranger_costs_nothing_and_changes_nothing(
 async def test_a_person_who_was_let_in_is_shut_out_again_at_once(store: Store) -> None:
     """A-1."""
     world = behind(store, Door())
-    when = occasion(world.clock, world.ids)
-    await store.write(access.permit, "loopback", "u", profile="main", when=when)
+    moment = moment_of(world.clock, world.ids)
+    await store.write(access.permit, "loopback", "u", profile="main", moment=moment)
     engine = await world.started()
     assert await world.asks(engine, "hello") == ["re: hello"]
     assert await store.write(access.revoke, "loopback", "u", profile="main")
@@ -96,9 +96,9 @@ async def test_a_person_who_was_let_in_is_shut_out_again_at_once(store: Store) -
 async def test_who_was_let_in_elsewhere_is_a_stranger_here(store: Store) -> None:
     """K-6: another platform, another profile."""
     world = behind(store, Door())
-    when = occasion(world.clock, world.ids)
-    await store.write(access.permit, "other", "u", profile="main", when=when)
-    await store.write(access.permit, "loopback", "u", profile="elsewhere", when=when)
+    moment = moment_of(world.clock, world.ids)
+    await store.write(access.permit, "other", "u", profile="main", moment=moment)
+    await store.write(access.permit, "loopback", "u", profile="elsewhere", moment=moment)
     engine = await world.started()
     assert await world.asks(engine, "hello") == []
     await engine.stop()
@@ -116,7 +116,7 @@ async def test_a_stranger_is_paired_and_then_answered(store: Store) -> None:
     typed = f" {code_in(told)[:4].lower()}-{code_in(told)[4:]} "
 
     permit = await store.write(
-        access.approve, typed, profile="main", when=occasion(world.clock, world.ids)
+        access.approve, typed, profile="main", moment=moment_of(world.clock, world.ids)
     )
     answered = await world.asks(engine, "hello again")
     await engine.stop()
@@ -150,15 +150,15 @@ def test_a_code_has_eight_characters_without_look_alikes() -> None:
 
 
 def asks_in(store: Store, clock: FakeClock, person: str, code: str = CODE) -> bool:
-    when = occasion(clock, SequentialIds(person))
+    moment = moment_of(clock, SequentialIds(person))
     return store.write(
-        access.ask, "loopback", Person(person), profile="main", code=code, when=when
+        access.ask, "loopback", Person(person), profile="main", code=code, moment=moment
     ).result()
 
 
 def approves(store: Store, clock: FakeClock, code: str) -> access.Permit | None:
-    when = occasion(clock, SequentialIds("owner"))
-    return store.write(access.approve, code, profile="main", when=when).result()
+    moment = moment_of(clock, SequentialIds("owner"))
+    return store.write(access.approve, code, profile="main", moment=moment).result()
 
 
 def test_a_person_asks_once_in_ten_minutes(store: Store) -> None:
@@ -212,7 +212,7 @@ def test_strangers_cannot_keep_the_places_from_others(store: Store) -> None:
 def test_the_owner_lets_someone_in_whoever_fills_the_places(store: Store) -> None:
     """S10: by id, without a code, even while wrong codes lock the approval."""
     clock = FakeClock()
-    when = occasion(clock, SequentialIds("owner"))
+    moment = moment_of(clock, SequentialIds("owner"))
     for stranger in "abc":
         assert asks_in(store, clock, stranger, access.code_of(ord(stranger)))
     for _ in range(access.WRONG_CODES):
@@ -220,7 +220,7 @@ def test_the_owner_lets_someone_in_whoever_fills_the_places(store: Store) -> Non
     with pytest.raises(RetryLater):
         approves(store, clock, CODE)
 
-    store.write(access.permit, "loopback", "guest", profile="main", when=when).result()
+    store.write(access.permit, "loopback", "guest", profile="main", moment=moment).result()
 
     guest = Person("guest")
     assert store.read(access.is_permitted, "loopback", guest, profile="main").result()
@@ -228,12 +228,12 @@ def test_the_owner_lets_someone_in_whoever_fills_the_places(store: Store) -> Non
 
 async def test_each_platform_has_places_of_its_own(store: Store) -> None:
     clock = FakeClock()
-    when = occasion(clock, SequentialIds("x"))
+    moment = moment_of(clock, SequentialIds("x"))
     for stranger in "abc":
         assert asks_in(store, clock, stranger)
 
     elsewhere = await store.write(
-        access.ask, "telegram", Person("guest"), profile="main", code=CODE, when=when
+        access.ask, "telegram", Person("guest"), profile="main", code=CODE, moment=moment
     )
 
     assert elsewhere
@@ -273,8 +273,10 @@ def test_wrong_codes_at_the_same_time_are_all_counted(store: Store) -> None:
     """A-1: two who guess at once do not share a try."""
     clock = FakeClock()
     asks_in(store, clock, "u")
-    when = occasion(clock, SequentialIds("owner"))
-    tries = [store.write(access.approve, "WRONG234", profile="main", when=when) for _ in range(5)]
+    moment = moment_of(clock, SequentialIds("owner"))
+    tries = [
+        store.write(access.approve, "WRONG234", profile="main", moment=moment) for _ in range(5)
+    ]
     assert [each.result() for each in tries] == [None] * 5
     with pytest.raises(RetryLater):
         approves(store, clock, CODE)

@@ -139,8 +139,8 @@ async def test_a_turn_that_does_not_finish_frees_what_it_reserved(store: Store, 
         # The state that a process leaves behind that is killed right after its turn began.
         parts, source = world.parts(), world.source("dead", "1")
         key = parts.key(source)
-        await store.write(receive, key, source, message("user", "hello"), when=parts.occasion())
-        begun = await store.write(loop.begin, key, parts=parts, when=parts.occasion())
+        await store.write(receive, key, source, message("user", "hello"), moment=parts.moment())
+        begun = await store.write(loop.begin, key, parts=parts, moment=parts.moment())
         assert begun.begun is not None
     else:
 
@@ -207,7 +207,7 @@ async def test_messages_that_wait_for_a_budget_keep_nobody_else_waiting(
     hers = {"user_id": "v", "user_name": "v"}
     parts, source = world.parts(), world.source("hers", "1", **hers)
     await store.write(
-        receive, parts.key(source), source, message("user", "hello"), when=parts.occasion()
+        receive, parts.key(source), source, message("user", "hello"), moment=parts.moment()
     )
 
     await world.until(lambda: runner.running == 2)

@@ -13,7 +13,7 @@ from sessionary.model.entry import message
 from sessionary.model.key import key_for
 from sessionary.model.reset import ResetPolicy
 from sessionary.store.database import Store
-from sessionary.testing.clock import occasion
+from sessionary.testing.clock import moment_of
 from sessionary.testing.engine_world import QUICK, EngineWorld
 from tests.engine import finalizers
 
@@ -84,7 +84,7 @@ async def test_one_that_hangs_holds_up_no_dead_turn(store: Store) -> None:
 async def dying_turn(world: EngineWorld) -> None:
     """A turn whose process has died, and whose lease has run out."""
     source = world.source("dying")
-    when = occasion(world.clock, world.ids)
+    moment = moment_of(world.clock, world.ids)
     await world.store.write(
         turns.begin_here,
         key_for(source),
@@ -92,6 +92,6 @@ async def dying_turn(world: EngineWorld) -> None:
         message("user", "help"),
         policy=ResetPolicy(),
         claim=turns.Claim("a dead process", 30),
-        when=when,
+        moment=moment,
     )
     world.clock.tick(60)

@@ -14,7 +14,7 @@ from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.schedule import Timing
 from sessionary.model.session import EndReason
 from sessionary.store.database import Store
-from sessionary.testing.clock import occasion
+from sessionary.testing.clock import moment_of
 from sessionary.testing.engine_world import EngineWorld
 from sessionary.testing.mortal import Fate
 
@@ -38,8 +38,10 @@ def prompts(world: EngineWorld) -> list[str]:
 
 async def sweeps(engine: Engine, world: EngineWorld) -> list[str]:
     """One sweep as the loop does it; the reasons of the sessions it ended."""
-    when = occasion(world.clock, world.ids)
-    ended = await world.store.write(sweep.end_expired_sessions, engine.parts.policies, when=when)
+    moment = moment_of(world.clock, world.ids)
+    ended = await world.store.write(
+        sweep.end_expired_sessions, engine.parts.policies, moment=moment
+    )
     return [each.reason for each in ended]
 
 
@@ -233,7 +235,7 @@ async def test_a_scheduled_task_is_no_activity_of_the_chat_it_delivers_to(store:
     engine = await world.started()
     await world.asks(engine, "hello")
     plan = Plan("tick", Timing("every 30m", BERLIN), "tock", origin=world.source())
-    await store.write(schedule.add, plan, profile="main", when=occasion(world.clock, world.ids))
+    await store.write(schedule.add, plan, profile="main", moment=moment_of(world.clock, world.ids))
     for _ in range(3):
         sent_before = len(world.adapter.texts("loopback:1"))
         world.clock.tick(1800)

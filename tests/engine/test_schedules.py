@@ -22,7 +22,7 @@ from sessionary.model.schedule import Run, RunState, Timing
 from sessionary.model.session import Kind, Shelf
 from sessionary.model.surroundings import HomeChannel
 from sessionary.store.database import Store
-from sessionary.testing.clock import occasion
+from sessionary.testing.clock import moment_of
 from sessionary.testing.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
 from sessionary.testing.mortal import Fate
 from sessionary.testing.unruly import UnrulyRunner
@@ -33,9 +33,9 @@ BERLIN = ZoneInfo("Europe/Berlin")
 async def planned(world: EngineWorld, timing: str = "every 1h", **plan: Any) -> None:
     """A schedule `tick` that asks `tock`."""
     given = {"origin": world.source("home"), "prompt": "tock", **plan}
-    when = occasion(world.clock, world.ids)
+    moment = moment_of(world.clock, world.ids)
     await world.store.write(
-        schedule.add, Plan("tick", Timing(timing, BERLIN), **given), profile="main", when=when
+        schedule.add, Plan("tick", Timing(timing, BERLIN), **given), profile="main", moment=moment
     )
 
 
@@ -134,9 +134,9 @@ async def test_output_goes_where_it_was_sent(
     world: EngineWorld, to: str, channel: str | None
 ) -> None:
     """J-1: origin, local, a platform's home, platform:chat[:thread]."""
-    when = occasion(world.clock, world.ids)
+    moment = moment_of(world.clock, world.ids)
     home = HomeChannel("loopback", "den")
-    await world.store.write(access.set_home, home, profile="main", when=when)
+    await world.store.write(access.set_home, home, profile="main", moment=moment)
     engine = await world.started()
     await planned(world, deliver_to=to)
     await later(world, engine)
@@ -484,11 +484,11 @@ async def test_a_planned_stop_fails_a_run_visibly(store: Store) -> None:
 def test_a_schedule_that_makes_no_sense_is_refused(store: Store) -> None:
     """J-1."""
     world = EngineWorld(store)
-    when = occasion(world.clock, world.ids)
+    moment = moment_of(world.clock, world.ids)
     good = Plan("tick", Timing("@daily", BERLIN), "tock")
 
     def add(plan: Plan) -> Any:
-        return store.write(schedule.add, plan, profile="main", when=when).result()
+        return store.write(schedule.add, plan, profile="main", moment=moment).result()
 
     add(good)
     with pytest.raises(Conflict, match="'tick' already"):

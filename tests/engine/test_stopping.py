@@ -14,7 +14,7 @@ from sessionary.engine.engine import Engine
 from sessionary.model.part import Text
 from sessionary.model.schedule import RunState, Timing
 from sessionary.store.database import Tx
-from sessionary.testing.clock import occasion
+from sessionary.testing.clock import moment_of
 from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
 
 
@@ -48,9 +48,9 @@ async def test_a_delivery_claimed_while_the_engine_stops_is_sent(
     monkeypatch.setattr(deliver, "claim", held)
     channel = world.source().channel
     assert channel is not None
-    when = occasion(world.clock, world.ids)
+    moment = moment_of(world.clock, world.ids)
     await world.store.write(
-        deliver.enqueue, channel, (Text("good evening"),), profile="main", when=when
+        deliver.enqueue, channel, (Text("good evening"),), profile="main", moment=moment
     )
     await held.stops(await world.started())
 
@@ -65,8 +65,8 @@ async def test_a_run_claimed_while_the_engine_stops_ends_in_the_record(
     held = Held(schedule.claim_due)
     monkeypatch.setattr(schedule, "claim_due", held)
     plan = Plan("tick", Timing("every 1h", ZoneInfo("UTC")), "tock", origin=world.source("home"))
-    when = occasion(world.clock, world.ids)
-    await world.store.write(schedule.add, plan, profile="main", when=when)
+    moment = moment_of(world.clock, world.ids)
+    await world.store.write(schedule.add, plan, profile="main", moment=moment)
     world.clock.tick(3600)
     await held.stops(await world.started())
 

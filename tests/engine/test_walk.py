@@ -7,7 +7,7 @@ from sessionary.engine.engine import Engine
 from sessionary.errors import RetryLater, Unreachable
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Text
-from sessionary.testing.clock import occasion
+from sessionary.testing.clock import moment_of
 from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
 from sessionary.testing.mortal import Died, Fate
 
@@ -185,6 +185,8 @@ async def _outbox_looks(world: EngineWorld) -> None:
     before = len(world.adapter.texts("loopback:witness"))
     channel = world.source("witness").channel
     assert channel is not None
-    when = occasion(world.clock, world.ids)
-    await world.store.write(deliver.enqueue, channel, (Text("look"),), profile="main", when=when)
+    moment = moment_of(world.clock, world.ids)
+    await world.store.write(
+        deliver.enqueue, channel, (Text("look"),), profile="main", moment=moment
+    )
     await world.until(lambda: len(world.adapter.texts("loopback:witness")) > before)

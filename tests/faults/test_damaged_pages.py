@@ -46,7 +46,9 @@ def fill(store: Store) -> list[str]:
         for name in range(SESSIONS)
     ]
     ids.append(world.fork(ids[0]).id)
-    store.write(tokens.add, SECRET, profile="main", scope=Scope.ADMIN, when=world.when()).result()
+    store.write(
+        tokens.add, SECRET, profile="main", scope=Scope.ADMIN, moment=world.moment()
+    ).result()
     store.search(find, "needle").result()
     return ids
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.target import Target
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
@@ -39,6 +39,6 @@ def target(store: Store) -> Callable[[str], Target]:
 
     def to(tool: str) -> Target:
         clock = SystemClock()
-        return Target(store, "main", tool, tool.title(), Occasion(clock.now(), RandomIds()))
+        return Target(store, "main", tool, tool.title(), Moment(clock.now(), RandomIds()))
 
     return to

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.actions import verify
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers import driver
 from sessionary.importers.base import Importer, Unit
 from sessionary.importers.driver import Report
@@ -30,8 +30,8 @@ class Archive:
 
     def target(self, importer: Importer) -> Target:
         """Where imports of the tool go."""
-        when = Occasion(SystemClock().now(), RandomIds())
-        return Target(self.store, "main", importer.name, importer.title, when)
+        moment = Moment(SystemClock().now(), RandomIds())
+        return Target(self.store, "main", importer.name, importer.title, moment)
 
     def take_all(self, importer: Importer, place: Path) -> Report:
         """Import everything that is found in a place."""

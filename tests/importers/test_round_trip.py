@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sessionary.actions import exporting, importing
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers import registry
 from sessionary.store.opening import open_store
 from tests.importers import corpus
@@ -24,9 +24,9 @@ def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_pa
         f"sqlite:///{tmp_path / 'other.db'}", create=True, clock=clock, ids=RandomIds()
     )
     try:
-        when = Occasion(clock.now(), RandomIds())
+        moment = Moment(clock.now(), RandomIds())
         lines = [line.encode("utf-8", "surrogatepass") for line in first]
-        report_there = importing.import_jsonl(other, lines, when=when)
+        report_there = importing.import_jsonl(other, lines, moment=moment)
         assert report_there.refused == ()
         assert list(exporting.export_jsonl(other, profile=None)) == first
         for name in registry.NAMES:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers import driver, weaver
 from sessionary.importers.base import Unit
 from sessionary.importers.target import Target
@@ -151,8 +151,8 @@ class Story:
         return self.take_unit(replace(talk.write(), hint=talk.is_marked), store)
 
     def take_unit(self, unit: Unit, store: Store) -> driver.Report:
-        when = Occasion(SystemClock().now(), RandomIds())
-        target = Target(store, "main", "talking", "Talking", when)
+        moment = Moment(SystemClock().now(), RandomIds())
+        target = Target(store, "main", "talking", "Talking", moment)
         return driver.run(target, TalkingTool(), [unit])
 
     def import_all(self) -> None:

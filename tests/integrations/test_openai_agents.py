@@ -372,7 +372,7 @@ async def test_an_exported_session_goes_on_in_another_store(
 
     for kind in ("sqlite", "postgres"):
         with open_house(new_url(kind)) as other:
-            importing.import_jsonl(other.store, lines, when=other.occasion())
+            importing.import_jsonl(other.store, lines, moment=other.moment())
             moved = session(other)
             await moved.add_items([{"role": "user", "content": "Here I am."}])
             assert await moved.get_items() == [*ITEMS, {"role": "user", "content": "Here I am."}]
@@ -623,7 +623,7 @@ async def test_an_exclusive_run_whose_turn_was_stopped_writes_nothing_more(house
             (head,) = house.sessions().items
             (turn,) = house.store.read(turns.of_session, head.no).result()
             house.store.write(
-                turns.interrupt, turn.id, profile="main", when=house.occasion(), reason="stopped"
+                turns.interrupt, turn.id, profile="main", moment=house.moment(), reason="stopped"
             ).result()
             await one.add_items(said("too late"))
 

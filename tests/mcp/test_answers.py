@@ -273,11 +273,11 @@ async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
         with open_house(home=str(tmp_path), profile=profile) as house:
             given[who] = tokens.secret(number.to_bytes(tokens.SECRET_BYTES))
             made = house.writing(
-                tokens.add, given[who], profile=profile, scope=scope, when=house.occasion()
+                tokens.add, given[who], profile=profile, scope=scope, moment=house.moment()
             ).result()
             if who == "revoked":
                 house.writing(
-                    tokens.revoke, made.id, profile=profile, when=house.occasion()
+                    tokens.revoke, made.id, profile=profile, moment=house.moment()
                 ).result()
             if who == "reader":
                 session(house, "Harbour", "hello harbour")

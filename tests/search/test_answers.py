@@ -163,7 +163,7 @@ def test_projects_narrow(library: Library) -> None:
     one, two = library.session("lychee one"), library.session("lychee two")
     library.session("lychee three")
     for name, session in (("Big Garden", one), ("Shed", two)):
-        library.write(projects.add, name, profile="main", when=library.when())
+        library.write(projects.add, name, profile="main", moment=library.moment())
         library.write(projects.move, session, name, profile="main")
 
     assert library.texts_of('lychee in:"Big Garden"') == {"lychee one"}

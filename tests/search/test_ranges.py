@@ -28,7 +28,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library
     store = opened(f"sqlite:///{tmp_path}/sessionary.db")
     library = Library(store)
     for name in ("Even", "Third"):
-        library.write(projects.add, name, profile="main", when=library.when())
+        library.write(projects.add, name, profile="main", moment=library.moment())
     library.write(_fill, library)
     yield library
     store.close()

@@ -8,7 +8,7 @@ from tests.store.conftest import Opener
 
 def test_the_trash_is_not_searched_until_it_is_restored(library: Library) -> None:
     session = library.session("a secret almond", title="Nuts")
-    library.write(sessions.trash, session, profile="main", when=library.when())
+    library.write(sessions.trash, session, profile="main", moment=library.moment())
     assert library.find("almond").total == 0
     assert library.find("nuts").total == 0
 
@@ -72,7 +72,7 @@ def test_what_a_fork_still_shows_is_found_when_its_parent_is_away(library: Libra
     session = library.session("pistachio one", "pistachio two", "pistachio three")
     fork = library.fork(session, 2)
     library.say(fork.id, "and on")
-    library.write(sessions.trash, session, profile="main", when=library.when())
+    library.write(sessions.trash, session, profile="main", moment=library.moment())
 
     shown = library.hits("pistachio")
     assert {hit.text for hit in shown} == {"pistachio one", "pistachio two"}

@@ -131,23 +131,25 @@ def finish(s: Story, a: int, b: int) -> Any:
         usage=(Usage(_pick(("m", None, "é"), b), b, cost_microusd=_pick((None, b), b)),),
         replies=(Reply(_pick(CHANNELS, b), (Text("hi"),)),),
     )
-    return s.world.write(turns.end, begun.lease, ending, profile="main", when=s.world.when())
+    return s.world.write(turns.end, begun.lease, ending, profile="main", moment=s.world.moment())
 
 
 def interrupt(s: Story, a: int, b: int) -> Any:
     if (begun := s.turn(a)) is None:
         return None
-    turn, when = begun.lease.turn_id, s.world.when()
-    return s.world.write(turns.interrupt, turn, profile="main", when=when, reason=_pick(TEXTS, b))
+    turn, moment = begun.lease.turn_id, s.world.moment()
+    return s.world.write(
+        turns.interrupt, turn, profile="main", moment=moment, reason=_pick(TEXTS, b)
+    )
 
 
 def sweep_turns(s: Story, a: int, b: int) -> Any:
-    return s.world.write(sweep.interrupt_dead_turns, when=s.world.when())
+    return s.world.write(sweep.interrupt_dead_turns, moment=s.world.moment())
 
 
 def sweep_sessions(s: Story, a: int, b: int) -> Any:
     policies = Policies(_pick(POLICIES, a), by_platform={"Slack": _pick(POLICIES, b)})
-    ended = s.world.write(sweep.end_expired_sessions, policies, when=s.world.when())
+    ended = s.world.write(sweep.end_expired_sessions, policies, moment=s.world.moment())
     return sorted(ended, key=lambda each: each.session_id)
 
 
@@ -155,15 +157,15 @@ def finalize(s: Story, a: int, b: int) -> Any:
     due = s.world.read(sweep.to_finalize)
     for each in due[: 1 + a % 2]:
         if b % 2:
-            s.world.write(sweep.finalized, each, when=s.world.when())
+            s.world.write(sweep.finalized, each, moment=s.world.moment())
         else:
-            s.world.write(sweep.finalizing_failed, each, error="x", when=s.world.when())
+            s.world.write(sweep.finalizing_failed, each, error="x", moment=s.world.moment())
     return sorted((each.session_id, each.tries) for each in due)
 
 
 def end(s: Story, a: int, b: int) -> Any:
-    reason, when = _pick(TEXTS, b)[:20] or "closed", s.world.when()
-    return s.world.write(sessions.end, s.session(a), profile="main", when=when, reason=reason)
+    reason, moment = _pick(TEXTS, b)[:20] or "closed", s.world.moment()
+    return s.world.write(sessions.end, s.session(a), profile="main", moment=moment, reason=reason)
 
 
 def reopen(s: Story, a: int, b: int) -> Any:
@@ -174,7 +176,7 @@ def put_away(s: Story, a: int, b: int) -> Any:
     how, name = _pick(("trash", "restore", "archive", "bring back", "pin"), b), s.session(a)
     match how:
         case "trash":
-            return s.world.write(sessions.trash, name, profile="main", when=s.world.when())
+            return s.world.write(sessions.trash, name, profile="main", moment=s.world.moment())
         case "restore":
             return s.world.write(sessions.restore, name, profile="main")
         case "pin":
@@ -222,7 +224,7 @@ def summarise(s: Story, a: int, b: int) -> Any:
 
 def remove(s: Story, a: int, b: int) -> Any:
     if b % 2:
-        return s.world.write(sweep.empty_trash, when=s.world.when())
+        return s.world.write(sweep.empty_trash, moment=s.world.moment())
     return s.world.purge(s.session(a))
 
 
@@ -230,13 +232,13 @@ def switch(s: Story, a: int, b: int) -> Any:
     def switched(tx: Tx) -> Any:
         target = read.head(tx, s.session(a), profile="main")
         key = s.world.key(_pick(SOURCES, b))
-        return routing.switch(tx, key, target, when=s.world.when())
+        return routing.switch(tx, key, target, moment=s.world.moment())
 
     return s.world.write(switched)
 
 
 def reset(s: Story, a: int, b: int) -> Any:
-    return s.world.write(routing.reset, s.world.key(_pick(SOURCES, a)), when=s.world.when())
+    return s.world.write(routing.reset, s.world.key(_pick(SOURCES, a)), moment=s.world.moment())
 
 
 def hold(s: Story, a: int, b: int) -> Any:
@@ -251,9 +253,9 @@ def use(s: Story, a: int, b: int) -> Any:
         no = read.head(tx, s.session(a), profile="main").no
         call = Usage(_pick(("m", "M", None, "é"), b), b, cost_microusd=_pick((None, 1, 0), b))
         if b % 2:
-            return usage.set_running_total(tx, no, call, profile="main", when=s.world.when())
+            return usage.set_running_total(tx, no, call, profile="main", moment=s.world.moment())
         named = Usage(call.model, b, call_id=f"call {b % 4}")
-        return usage.record(tx, no, named, profile="main", when=s.world.when())
+        return usage.record(tx, no, named, profile="main", moment=s.world.moment())
 
     return s.world.write(used)
 
@@ -266,7 +268,7 @@ def report(s: Story, a: int, b: int) -> Any:
 def deliver_some(s: Story, a: int, b: int) -> Any:
     parts = (Text(_pick(TEXTS, a)),)
     made = s.world.write(
-        deliver.enqueue, _pick(CHANNELS, b), parts, profile="main", when=s.world.when()
+        deliver.enqueue, _pick(CHANNELS, b), parts, profile="main", moment=s.world.moment()
     )
     s.sent.append(made)
     return made
@@ -294,12 +296,12 @@ def settle(s: Story, a: int, b: int) -> Any:
         case 2:
             done = s.world.write(deliver.abandon, name, reason=_pick(TEXTS, a))
         case _:
-            channel, when = _pick(CHANNELS, a), s.world.when()
+            channel, moment = _pick(CHANNELS, a), s.world.moment()
             home = HomeChannel(channel.platform, channel.chat_id)
-            s.world.write(access.set_home, home, profile="main", when=when)
+            s.world.write(access.set_home, home, profile="main", moment=moment)
             given: dict[str, Any] = {
                 "profile": "main",
-                "when": when,
+                "when": moment,
                 "platforms": {channel.platform},
             }
             done = s.world.write(deliver.redirect, name, channel, **given)
@@ -310,7 +312,7 @@ def project(s: Story, a: int, b: int) -> Any:
     name = _pick(("A", "b", "É", ""), a)
     match b % 4:
         case 0:
-            return s.world.write(projects.add, name, profile="main", when=s.world.when())
+            return s.world.write(projects.add, name, profile="main", moment=s.world.moment())
         case 1:
             return s.world.write(projects.remove, name, profile="main")
         case 2:

@@ -183,11 +183,11 @@ def test_damaged_sessions_in_the_trash_stand_in_nobodys_way(world: World, many: 
     for session in kept:
         world.fork(session)
     for session in (*kept, gone):
-        world.write(sessions.trash, session, profile="main", when=world.when())
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
     spoil(world, "UPDATE packs SET data = ''")
     world.clock.tick(days=31)
 
-    assert world.write(sweep.empty_trash, when=world.when()) == [gone]
+    assert world.write(sweep.empty_trash, moment=world.moment()) == [gone]
     assert all(world.head(session).trashed_at is not None for session in kept)
 
 

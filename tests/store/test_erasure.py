@@ -45,7 +45,7 @@ def finds(world: World, word: str) -> int:
 
 
 def erased(world: World) -> erase.Receipt:
-    return erase.erase(world.store, SHE, profile="main", when=world.when())
+    return erase.erase(world.store, SHE, profile="main", moment=world.moment())
 
 
 def test_what_only_they_said_is_purged(world: World) -> None:

@@ -14,7 +14,7 @@ from sessionary.actions import compact, erase, pack, requests, retract, routing,
 from sessionary.actions.erase import Receipt
 from sessionary.actions.shares import Whom
 from sessionary.channels.observed import with_observed
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.formats import parts
 from sessionary.importers import driver, files
@@ -51,7 +51,7 @@ def shared(world: World, first: str = "okapi from Ann") -> str:
 
 
 def erased(world: World) -> Receipt:
-    return erase.erase(world.store, SHE, profile="main", when=world.when())
+    return erase.erase(world.store, SHE, profile="main", moment=world.moment())
 
 
 def check(world: World, *ids: str) -> None:
@@ -122,7 +122,7 @@ def happen(world: World, ids: list[str], happening: str, number: int) -> None:
         case "undo":
             world.write(retract.undo, id, profile="main", rounds=1, at=world.clock.tick())
         case "pack":
-            pack.pack(world.store, profile="main", before=world.when().now)
+            pack.pack(world.store, profile="main", before=world.moment().now)
         case "overheard":
             lines = ("Ann: okapi", "Ben: giraffe")
             world.append(id, with_observed(said(BEN, "giraffe!"), lines))
@@ -143,7 +143,7 @@ def test_a_fork_does_not_show_their_words_in_its_head_or_its_summary(world: Worl
 
     whom = Whom("telegram", "zoe", frozenset())
     erased(world)
-    erase.erase(world.store, whom, profile="main", when=world.when())
+    erase.erase(world.store, whom, profile="main", moment=world.moment())
 
     assert verify.verify(world.store).broken == ()
     assert "an okapi" not in str([world.context(each) for each in (made, branch, far)])
@@ -172,7 +172,7 @@ def test_what_they_wrote_in_a_session_of_another_platform_goes(world: World) -> 
     made = world.session("hello", source=Source("web", "browser", user_id="owner"))
     world.append(made, said(Person("owner"), "mine"))
     key = world.key(ANN)
-    world.write(routing.bind, key, world.head(made).no, when=world.when())
+    world.write(routing.bind, key, world.head(made).no, moment=world.moment())
     world.talk("my okapi", "nice!", source=ANN)
 
     receipt = erased(world)
@@ -238,7 +238,7 @@ def test_noted_answers_that_quote_them_go(world: World) -> None:
 def test_long_words_are_in_no_free_page_and_not_in_the_wal(tmp_path: Path, world: World) -> None:
     shared(world, LONG)
     world.append(shared(world), said(EVA, "okapi " * 3000))
-    pack.pack(world.store, profile="main", before=world.when().now)
+    pack.pack(world.store, profile="main", before=world.moment().now)
     world.talk(LONG[:9000], "nice!", source=ANN)
 
     erased(world)
@@ -274,7 +274,7 @@ def _import(world: World, file: Path) -> driver.Report:
                 Said(role="user", parts=[parts.text("hm")], at=at, id="2", person=BEN.to_json()),
             ]
 
-    when: Occasion = world.when()
-    target = Target(world.store, "main", "telegram", "Tool", when)
+    moment: Moment = world.moment()
+    target = Target(world.store, "main", "telegram", "Tool", moment)
     unit = Unit(str(file), file, files.stamp_of(file), 1)
     return driver.run(target, _Tool(), [unit])  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def test_one_more_call_on_top_of_the_largest_sum_is_counted(world: World) -> Non
     used = Usage("m", input_tokens=MAX_TOKENS, cost_microusd=MAX_COST_MICROUSD)
 
     no = world.head(session).no
-    assert world.write(usage.record, no, used, profile="main", when=world.when())
+    assert world.write(usage.record, no, used, profile="main", moment=world.moment())
 
     total = world.head(session).usage
     assert (total.calls, total.input_tokens, total.cost_microusd) == (CALLS + 1, LARGEST, LARGEST)
@@ -87,7 +87,7 @@ def test_small_calls_are_summed_to_the_last_token(world: World) -> None:
     no = world.head(world.session("a")).no
     for tokens in (MAX_TOKENS, 1, 67_108_863, 67_108_864, 3):
         used = Usage("m", input_tokens=tokens, cost_microusd=tokens)
-        world.write(usage.record, no, used, profile="main", when=world.when())
+        world.write(usage.record, no, used, profile="main", moment=world.moment())
 
     [total] = world.read(usage.report, "model", profile="main")
     assert total.input_tokens == MAX_TOKENS + 1 + 67_108_863 + 67_108_864 + 3
@@ -110,7 +110,7 @@ def test_absurd_calls_of_an_earlier_version_can_be_exported_and_imported(world: 
     lines = [line.encode() for line in exporting.export_jsonl(world.store, profile="main")]
 
     other = opened("sqlite::memory:")
-    done = importing.import_jsonl(other, lines, profile="main", when=world.when())
+    done = importing.import_jsonl(other, lines, profile="main", moment=world.moment())
 
     assert done.added == 1
     [total] = other.read(usage.report, "model", profile="main").result()

@@ -121,7 +121,7 @@ def test_an_erased_person_is_in_no_pack(world: World) -> None:
     filled(world)
     packed(world)
 
-    erase.erase(world.store, Whom("telegram", "ann"), profile="main", when=world.when())
+    erase.erase(world.store, Whom("telegram", "ann"), profile="main", moment=world.moment())
 
     assert world.read(packs) == 0
     assert finds(world, "numbat") == 0

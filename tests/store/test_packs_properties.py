@@ -138,7 +138,7 @@ def test_a_session_of_many_marks_is_packed_to_its_end(world: World) -> None:
     packed(world)
 
     assert world.read(count) == 2
-    assert list(pack.candidates(world.store, profile="main", before=world.when().now)) == []
+    assert list(pack.candidates(world.store, profile="main", before=world.moment().now)) == []
     assert world.everything() == before
 
 

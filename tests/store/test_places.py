@@ -30,7 +30,7 @@ def said(world: World, platform: str, chat_type: str, chat: str) -> Source:
     source = Source(platform, chat, chat_type=chat_type, user_id="u")
     saying = Saying(message("user", "hello"))
     key, policy = key_for(source), ResetPolicy()
-    world.write(say_here, key, source, saying, policy=policy, when=world.when())
+    world.write(say_here, key, source, saying, policy=policy, moment=world.moment())
     return source
 
 
@@ -46,7 +46,7 @@ def test_every_place_with_an_open_session_is_found_once(store: Store, chats: int
         for chat in range(chats):
             said(world, platform, chat_type, str(chat))
     over = said(world, "matrix", "dm", "1")
-    world.write(routing.reset, key_for(over), when=world.when(), reason=EndReason.NEW)
+    world.write(routing.reset, key_for(over), moment=world.moment(), reason=EndReason.NEW)
 
     assert world.read(places) == sorted(OPEN)
 

@@ -29,7 +29,7 @@ from tests.store.racing import ROUNDS, at_once, clean
 
 
 def switch(world: World, target: SessionHead) -> SessionHead:
-    return world.write(routing.switch, world.key(BOB), target, when=world.when())
+    return world.write(routing.switch, world.key(BOB), target, moment=world.moment())
 
 
 def test_two_workers_begin_the_first_turn_of_a_key_and_open_one_session(
@@ -104,15 +104,15 @@ def test_a_session_with_two_keys_is_not_reset_under_a_turn(worlds: list[World]) 
         two.arrive(BOB, "from Bob")
 
         ended, begun = at_once(
-            lambda: one.write(sweep.end_expired_sessions, Policies(policy), when=one.when()),
+            lambda: one.write(sweep.end_expired_sessions, Policies(policy), moment=one.moment()),
             lambda: two.begin(BOB),
         )
 
         assert isinstance(begun, Begun)
         assert two.head(begun.route.session_id).is_open
         two.finish(begun, "hi")
-        one.write(routing.reset, one.key(ANN), when=one.when())
-        one.write(routing.reset, one.key(BOB), when=one.when())
+        one.write(routing.reset, one.key(ANN), moment=one.moment())
+        one.write(routing.reset, one.key(BOB), moment=one.moment())
         assert isinstance(ended, list)
     assert clean(one)
 
@@ -127,7 +127,7 @@ def test_a_stale_holder_loses_against_the_one_who_took_over(worlds: list[World])
         two.arrive(ANN, "anyone?")
 
         def take_over() -> Begun | None:
-            two.write(sweep.interrupt_dead_turns, when=two.when())
+            two.write(sweep.interrupt_dead_turns, moment=two.moment())
             return two.begin(ANN)
 
         late, begun = at_once(lambda: one.finish(stale, "late"), take_over)  # noqa: B023
@@ -150,7 +150,7 @@ def test_two_sweepers_interrupt_a_dead_turn_once(worlds: list[World]) -> None:
         two.clock.set(one.clock.tick(LEASE_SECONDS + 5))
 
         swept = at_once(
-            *(lambda w=w: w.write(sweep.interrupt_dead_turns, when=w.when()) for w in worlds)
+            *(lambda w=w: w.write(sweep.interrupt_dead_turns, moment=w.moment()) for w in worlds)
         )
 
         assert sorted(len(each) for each in swept if isinstance(each, list)) == [0, 1]
@@ -172,7 +172,7 @@ def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
 
         renewed, swept = at_once(
             lambda: one.write(turns.renew, begun.lease, seconds=60, now=one.clock.now()),  # noqa: B023
-            lambda: two.write(sweep.interrupt_dead_turns, when=two.when()),
+            lambda: two.write(sweep.interrupt_dead_turns, moment=two.moment()),
         )
 
         assert isinstance(swept, list)
@@ -187,10 +187,10 @@ def test_a_run_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
     """P9."""
     one, two = worlds
     plan = schedule.Plan("tick", Timing("every 1h", ZoneInfo("UTC")), "go")
-    one.write(schedule.add, plan, profile="main", when=one.when())
+    one.write(schedule.add, plan, profile="main", moment=one.moment())
     for _ in range(ROUNDS * 3):
         hold: Any = {"holder": "one", "seconds": 10}
-        due = one.write(schedule.run_now, "tick", profile="main", when=one.when(), **hold)
+        due = one.write(schedule.run_now, "tick", profile="main", moment=one.moment(), **hold)
         now = one.clock.tick(20)
 
         renewed, dead = at_once(
@@ -254,7 +254,7 @@ def test_an_append_and_an_end_come_one_after_the_other(worlds: list[World]) -> N
 
         done, head = at_once(
             lambda: one.say(session, "b"),  # noqa: B023
-            lambda: two.write(sessions.end, session, profile="main", when=two.when()),  # noqa: B023
+            lambda: two.write(sessions.end, session, profile="main", moment=two.moment()),  # noqa: B023
         )
 
         assert isinstance(head, SessionHead)
@@ -273,8 +273,8 @@ def test_switching_both_ways_at_once_leaves_one_open_session_per_key(worlds: lis
         heads = {each: one.head(each) for each in (ann, bob)}
 
         at_once(
-            lambda: one.write(routing.switch, one.key(ANN), heads[bob], when=one.when()),  # noqa: B023
-            lambda: two.write(routing.switch, two.key(BOB), heads[ann], when=two.when()),  # noqa: B023
+            lambda: one.write(routing.switch, one.key(ANN), heads[bob], moment=one.moment()),  # noqa: B023
+            lambda: two.write(routing.switch, two.key(BOB), heads[ann], moment=two.moment()),  # noqa: B023
         )
 
         for source in (ANN, BOB):
@@ -293,7 +293,9 @@ def test_two_resets_at_once_open_one_new_session(worlds: list[World], _again: in
     for _ in range(ROUNDS):
         old = one.talk("a")
 
-        at_once(*(lambda w=w: w.write(routing.reset, w.key(ANN), when=w.when()) for w in worlds))
+        at_once(
+            *(lambda w=w: w.write(routing.reset, w.key(ANN), moment=w.moment()) for w in worlds)
+        )
         one.arrive(ANN, "b")
         begun = at_once(lambda: one.begin(ANN), lambda: two.begin(ANN))
 

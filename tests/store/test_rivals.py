@@ -123,10 +123,12 @@ def test_two_sweeps_empty_the_trash_between_them(worlds: list[World]) -> None:
     for _ in range(ROUNDS):
         ids = [one.session("a") for _ in range(3)]
         for id in ids:
-            one.write(sessions.trash, id, profile="main", when=one.when())
+            one.write(sessions.trash, id, profile="main", moment=one.moment())
         worlds[1].clock.set(one.clock.tick(days=purge.TRASH_DAYS + 1))
 
-        swept = at_once(*(lambda w=w: w.write(sweep.empty_trash, when=w.when()) for w in worlds))
+        swept = at_once(
+            *(lambda w=w: w.write(sweep.empty_trash, moment=w.moment()) for w in worlds)
+        )
 
         purged = [each for each in swept if isinstance(each, list)]
         assert len(purged) == len(worlds)
@@ -138,12 +140,12 @@ def test_what_is_restored_while_the_trash_is_emptied_stays(worlds: list[World]) 
     one, two = worlds
     for _ in range(ROUNDS):
         session = one.session("a")
-        one.write(sessions.trash, session, profile="main", when=one.when())
+        one.write(sessions.trash, session, profile="main", moment=one.moment())
         two.clock.set(one.clock.tick(days=purge.TRASH_DAYS + 1))
 
         restored, swept = at_once(
             lambda: one.write(sessions.restore, session, profile="main"),  # noqa: B023
-            lambda: two.write(sweep.empty_trash, when=two.when()),
+            lambda: two.write(sweep.empty_trash, moment=two.moment()),
         )
 
         assert isinstance(swept, list)
@@ -162,11 +164,11 @@ def test_running_totals_and_calls_add_up_in_a_race(worlds: list[World]) -> None:
 
     def set_total(world: World) -> None:
         used = Usage("total", 100)
-        world.write(usage.set_running_total, no, used, profile="main", when=world.when())
+        world.write(usage.set_running_total, no, used, profile="main", moment=world.moment())
 
     def record(world: World) -> None:
         for _ in range(5):
-            world.write(usage.record, no, Usage("m", 1), profile="main", when=world.when())
+            world.write(usage.record, no, Usage("m", 1), profile="main", moment=world.moment())
 
     for _ in range(3):
         at_once(
@@ -208,7 +210,7 @@ def test_two_senders_never_claim_the_same_delivery(worlds: list[World]) -> None:
     one, two = worlds
     for number in range(20):
         channel = Channel("telegram", str(number))
-        one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+        one.write(deliver.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
     now = one.clock.tick()
 
     claimed = at_once(
@@ -225,7 +227,7 @@ def test_two_senders_never_claim_the_same_delivery(worlds: list[World]) -> None:
 
 
 def elsewhere(world: World, id: str) -> str:
-    given: dict[str, Any] = {"profile": "main", "when": world.when(), "platforms": ("slack",)}
+    given: dict[str, Any] = {"profile": "main", "when": world.moment(), "platforms": ("slack",)}
     return world.write(deliver.redirect, id, Channel("slack", "home", world.name), **given).id
 
 
@@ -233,7 +235,9 @@ def elsewhere(world: World, id: str) -> str:
 def home(worlds: list[World]) -> None:
     """A channel that every delivery may be redirected to, in whatever thread."""
     world = worlds[0]
-    world.write(access.set_home, HomeChannel("slack", "home"), profile="main", when=world.when())
+    world.write(
+        access.set_home, HomeChannel("slack", "home"), profile="main", moment=world.moment()
+    )
 
 
 @pytest.mark.usefixtures("home")
@@ -241,7 +245,7 @@ def test_what_two_redirect_at_once_is_sent_once(worlds: list[World]) -> None:
     """P8: no copy but after an answer that was unclear."""
     one, channel = worlds[0], Channel("telegram", "1")
     for _ in range(ROUNDS):
-        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
         one.write(deliver.abandon, id, reason="gone")
 
         made = at_once(*(lambda w=w: elsewhere(w, id) for w in worlds))  # noqa: B023
@@ -259,7 +263,7 @@ def test_what_is_redirected_while_it_is_claimed_is_sent_once(worlds: list[World]
     one, two = worlds
     for number in range(ROUNDS):
         channel = Channel("telegram", str(number))
-        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
         now = one.clock.tick()
 
         claimed, made = at_once(
@@ -280,12 +284,12 @@ def test_what_its_owner_changes_while_it_is_claimed_is_sent_at_most_once(
     one, two = worlds
     for number in range(ROUNDS):
         channel = Channel("telegram", str(number))
-        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", when=one.when())
+        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
         now = one.clock.tick()
 
         claimed, done = at_once(
             lambda: one.write(deliver.claim, holder="a", seconds=9, now=now, platform="telegram"),  # noqa: B023
-            lambda: two.write(verb, id, profile="main", when=two.when()),  # noqa: B023
+            lambda: two.write(verb, id, profile="main", moment=two.moment()),  # noqa: B023
         )
 
         assert isinstance(claimed, list)

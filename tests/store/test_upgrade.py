@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from sessionary.actions import read, say, verify
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import StoreUnavailable
 from sessionary.model.entry import Message, message
 from sessionary.model.place import Source
@@ -44,9 +44,9 @@ def test_an_old_store_is_upgraded_and_a_copy_of_it_kept(
     old_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened(old_store)
-    when = Occasion(SystemClock().now(), RandomIds())
+    moment = Moment(SystemClock().now(), RandomIds())
     opening = Opening("main", Source(platform="web"))
-    store.write(say.say_new, opening, say.Saying(message("user", "hello")), when=when).result()
+    store.write(say.say_new, opening, say.Saying(message("user", "hello")), moment=moment).result()
     assert verify.verify(store).broken == ()
     store.close()
 
@@ -134,11 +134,11 @@ def test_the_rules_of_the_log_refuse_what_they_did(tmp_path: Path) -> None:
 
 def _say_hello(url: str) -> str:
     """What someone wrote with the program as it was."""
-    when = Occasion(SystemClock().now(), RandomIds())
+    moment = Moment(SystemClock().now(), RandomIds())
     opening = Opening("main", Source(platform="web"))
     with closing(opened(url, create=True)) as store:
         saying = say.Saying(message("user", "hello"))
-        return store.write(say.say_new, opening, saying, when=when).result().session_id
+        return store.write(say.say_new, opening, saying, moment=moment).result().session_id
 
 
 def _texts(store: Store, session: str) -> list[str]:

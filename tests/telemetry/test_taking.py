@@ -8,7 +8,7 @@ import pytest
 
 from sessionary.actions import read, usage
 from sessionary.actions import sessions as deeds
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.telemetry import genai
 from sessionary.telemetry.span import Span
 from sessionary.telemetry.taking import _priced, take, threads_of
@@ -17,10 +17,10 @@ from tests.telemetry.conftest import TRACE, Taking, answer, call, result, span
 
 def feed(taking: Taking, *spans: Span) -> None:
     """Take one request in."""
-    when = Occasion(SystemClock().now(), RandomIds())
+    moment = Moment(SystemClock().now(), RandomIds())
     for thread in threads_of(spans):
         heard = [_priced(genai.tell(each)) for each in thread.spans]
-        taking.store.write(take, thread, heard, profile="main", when=when).result()
+        taking.store.write(take, thread, heard, profile="main", moment=moment).result()
 
 
 def talk() -> list[Span]:
@@ -247,8 +247,8 @@ def test_spans_of_other_work_are_nothing_to_us(taking: Taking) -> None:
 def test_what_a_person_has_ended_or_thrown_away_goes_on_in_its_place(taking: Taking) -> None:
     feed(taking, *talk()[:1])
     [head] = taking.heads()
-    when = Occasion(SystemClock().now(), RandomIds())
-    taking.store.write(deeds.trash, head.id, profile="main", when=when).result()
+    moment = Moment(SystemClock().now(), RandomIds())
+    taking.store.write(deeds.trash, head.id, profile="main", moment=moment).result()
 
     feed(taking, *talk()[1:])
 

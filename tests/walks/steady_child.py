@@ -11,7 +11,7 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
-from tests.walks.writing_child import PROFILE, nurse, occasion, open_with_message
+from tests.walks.writing_child import PROFILE, moment_of, nurse, open_with_message
 
 
 class Appender(threading.Thread):
@@ -30,7 +30,7 @@ class Appender(threading.Thread):
     def run(self) -> None:
         try:
             made = self._store.write(
-                open_with_message, message("user", f"{self.name}.open"), occasion(), self.name
+                open_with_message, message("user", f"{self.name}.open"), moment_of(), self.name
             ).result()
             self.session = made.session_id
             while time.monotonic() < self._until:

@@ -12,7 +12,7 @@ from sessionary.model.entry import message
 from sessionary.store.opening import open_store
 from tests.walks.history import read_all
 from tests.walks.nursery import Nursery
-from tests.walks.writing_child import occasion, open_with_message
+from tests.walks.writing_child import moment_of, open_with_message
 
 PROCESSES = 4
 THREADS = 4
@@ -26,7 +26,7 @@ def test_four_processes_append_to_one_file_for_thirty_seconds(
     url = f"sqlite:///{tmp_path}/store.db"
     store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     shared = store.write(
-        open_with_message, message("user", "shared"), occasion(), "shared"
+        open_with_message, message("user", "shared"), moment_of(), "shared"
     ).result()
     with Nursery(tmp_path, "tests.walks.steady_child") as nursery:
         children = [

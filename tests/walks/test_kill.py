@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.actions import receive, sweep, turns, verify
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
@@ -127,17 +127,17 @@ def kill_again_and_again(generation: Generation, kills: int, tally: Tally) -> No
 def go_on(generation: Generation) -> int:
     """Sweep the leases of the dead, then take a turn in every chat; how many turns were dead."""
     with opened(generation.url) as store:
-        later = Occasion(SystemClock().now() + timedelta(hours=1), RandomIds())
-        dead = store.write(sweep.interrupt_dead_turns, when=later).result()
+        later = Moment(SystemClock().now() + timedelta(hours=1), RandomIds())
+        dead = store.write(sweep.interrupt_dead_turns, moment=later).result()
         claim = turns.Claim("the living", 30)
         for chat in range(CHATS):
             key, said = key_of(chat), message("user", f"alive {chat}")
-            store.write(receive.receive, key, source_of(chat), said, when=later).result()
-            begun = store.write(turns.begin, key, policy=NEVER, claim=claim, when=later).result()
+            store.write(receive.receive, key, source_of(chat), said, moment=later).result()
+            begun = store.write(turns.begin, key, policy=NEVER, claim=claim, moment=later).result()
             assert begun is not None
             assert begun.prompts[-1].seq > 0
             store.write(
-                turns.end, begun.lease, turns.Ending(), profile=PROFILE, when=later
+                turns.end, begun.lease, turns.Ending(), profile=PROFILE, moment=later
             ).result()
         assert verify.verify(store).broken == ()
         return len(dead)

@@ -17,7 +17,7 @@ from typing import Any
 
 import sessionary.store.postgres  # noqa: F401  # imported before the fork, like everything else
 from sessionary.actions import log, receive, sessions, sweep, turns
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import Conflict, SessionaryError
 from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for
@@ -38,9 +38,9 @@ PAUSE_SECONDS = 0.01
 NEVER = ResetPolicy()
 
 
-def occasion() -> Occasion:
+def moment_of() -> Moment:
     """This moment."""
-    return Occasion(SystemClock().now(), RandomIds())
+    return Moment(SystemClock().now(), RandomIds())
 
 
 def source_of(chat: int) -> Source:
@@ -53,10 +53,10 @@ def key_of(chat: int) -> SessionKey:
     return key_for(source_of(chat), profile=PROFILE)
 
 
-def open_with_message(tx: Tx, said: Message, when: Occasion, idem: str) -> log.Appended:
+def open_with_message(tx: Tx, said: Message, moment: Moment, idem: str) -> log.Appended:
     """Open a session with its first message in one transaction."""
-    session = sessions.open_session(tx, Opening(PROFILE, Source("terminal")), when=when)
-    return log.append(tx, session, said, profile=PROFILE, at=when.now, idem=idem)
+    session = sessions.open_session(tx, Opening(PROFILE, Source("terminal")), moment=moment)
+    return log.append(tx, session, said, profile=PROFILE, at=moment.now, idem=idem)
 
 
 class Reporter:
@@ -126,7 +126,7 @@ class Writer(threading.Thread):
     def _open(self) -> None:
         token = self._token()
         made = self._call(
-            "open", token, open_with_message, message("user", token), occasion(), token
+            "open", token, open_with_message, message("user", token), moment_of(), token
         )
         self._session = made.session_id
 
@@ -167,14 +167,14 @@ class Writer(threading.Thread):
             key_of(chat),
             source_of(chat),
             message("user", token),
-            when=occasion(),
+            moment=moment_of(),
             idem=token,
         )
         if self._random.random() < 0.1:
-            self._store.write(sweep.interrupt_dead_turns, when=occasion()).result()
+            self._store.write(sweep.interrupt_dead_turns, moment=moment_of()).result()
         claim = turns.Claim(self.name, LEASE_SECONDS)
         begun = self._store.write(
-            turns.begin, key_of(chat), policy=NEVER, claim=claim, when=occasion()
+            turns.begin, key_of(chat), policy=NEVER, claim=claim, moment=moment_of()
         ).result()
         if begun is not None:
             self._speak(begun.lease, chat)
@@ -200,7 +200,7 @@ class Writer(threading.Thread):
             replies=(turns.Reply(channel, (Text(token),)),),
         )
         self._call(
-            "end", token, turns.end, lease, ending, profile=PROFILE, when=occasion(), facts=turn
+            "end", token, turns.end, lease, ending, profile=PROFILE, moment=moment_of(), facts=turn
         )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from sessionary.actions import deliver
 from sessionary.actions.tokens import Scope
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.model.part import Text
 from sessionary.model.place import Channel
 from sessionary.store.database import Tx
@@ -14,12 +14,12 @@ GONE = Channel("loopback", "gone")
 
 
 async def abandoned(server: Served) -> str:
-    return await server.store.write(_abandoned, server.world.parts().occasion())
+    return await server.store.write(_abandoned, server.world.parts().moment())
 
 
-def _abandoned(tx: Tx, when: Occasion) -> str:
+def _abandoned(tx: Tx, moment: Moment) -> str:
     """In one transaction: a sender must not be quicker."""
-    id = deliver.enqueue(tx, GONE, (Text("hello"),), profile="main", when=when)
+    id = deliver.enqueue(tx, GONE, (Text("hello"),), profile="main", moment=moment)
     assert deliver.abandon(tx, id, reason="blocked by the user")
     return id
 
@@ -106,7 +106,7 @@ async def test_a_delivery_is_retried_or_given_up(server: Served, client: Client)
     assert again["state"] == "waiting"
     assert server.world.adapter.texts("loopback:gone") == ["hello"]
     assert (await writer.call("POST", f"/deliveries/{id}/abandon")).status_code == 409
-    given: dict[str, Any] = {"profile": "main", "when": server.world.parts().occasion()}
+    given: dict[str, Any] = {"profile": "main", "when": server.world.parts().moment()}
     other = await server.store.write(
         deliver.enqueue, Channel("elsewhere", "1"), (Text("x"),), **given
     )

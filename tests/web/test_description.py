@@ -51,7 +51,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     secret = tokens.secret(bytes(tokens.SECRET_BYTES))
     with open_house(home=str(home), create=True) as house:
         house.writing(
-            tokens.add, secret, profile="main", scope=Scope.ADMIN, when=house.occasion()
+            tokens.add, secret, profile="main", scope=Scope.ADMIN, moment=house.moment()
         ).result()
         session_id = house.new_session(title="a session").append("user", "hello").session_id
     command = [sys.executable, "-m", "sessionary", "--home", str(home), "serve", "--port", "0"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sessionary.actions import say, sessions
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.model.entry import message
 from sessionary.model.place import Source
 from sessionary.model.session import Kind, Opening
@@ -14,9 +14,9 @@ from tests.web.test_sessions import begin_elsewhere, opened
 
 async def with_job(server: Served) -> str:
     opening = Opening("main", Source("schedule"), kind=Kind.JOB)
-    when = server.world.parts().occasion()
+    moment = server.world.parts().moment()
     saying = say.Saying(message("user", "work"))
-    return (await server.store.write(say.say_new, opening, saying, when=when)).session_id
+    return (await server.store.write(say.say_new, opening, saying, moment=moment)).session_id
 
 
 def ids(page: dict[str, Any]) -> set[str]:
@@ -83,7 +83,7 @@ async def test_subagents_are_counted_and_found_under_their_parent(
 ) -> None:
     parent = await opened(client)
     fork = await client.post(f"/sessions/{parent}/fork", {}, status=201)
-    child = await server.store.write(worker_of, parent, when=server.world.parts().occasion())
+    child = await server.store.write(worker_of, parent, moment=server.world.parts().moment())
 
     (head,) = [each for each in (await client.get("/sessions"))["items"] if each["id"] == parent]
     children = await client.get(f"/sessions/{parent}/children")
@@ -99,7 +99,7 @@ async def test_a_subagent_in_the_trash_is_counted_only_with_a_parent_in_the_tras
     server: Served, client: Client
 ) -> None:
     parent = await opened(client)
-    child = await server.store.write(worker_of, parent, when=server.world.parts().occasion())
+    child = await server.store.write(worker_of, parent, moment=server.world.parts().moment())
 
     await client.call("DELETE", f"/sessions/{child}")
     alone = (await client.get(f"/sessions/{parent}"))["subagents"]
@@ -147,10 +147,12 @@ async def test_what_was_taken_back_is_in_the_log_still(client: Client) -> None:
     ]
 
 
-def worker_of(tx: Tx, parent: str, *, when: Occasion) -> str:
+def worker_of(tx: Tx, parent: str, *, moment: Moment) -> str:
     """Open the session of a subagent, with its first message."""
-    id = sessions.open_for(tx, parent, Opening("main", Source("web"), title="worker"), when=when)
-    say.say_in(tx, id, say.Saying(message("user", "work")), profile="main", when=when)
+    id = sessions.open_for(
+        tx, parent, Opening("main", Source("web"), title="worker"), moment=moment
+    )
+    say.say_in(tx, id, say.Saying(message("user", "work")), profile="main", moment=moment)
     return id
 
 

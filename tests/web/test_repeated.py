@@ -12,9 +12,9 @@ CODE = "ABCD2345"
 
 
 async def someone_asks(server: Served) -> None:
-    stranger, when = Person("7", name="Ada"), server.parts.occasion()
+    stranger, moment = Person("7", name="Ada"), server.parts.moment()
     assert await server.store.write(
-        access.ask, "telegram", stranger, profile="main", code=CODE, when=when
+        access.ask, "telegram", stranger, profile="main", code=CODE, moment=moment
     )
 
 

@@ -15,15 +15,15 @@ async def opened(client: Client, text: str = "hello", **body: Any) -> str:
 
 async def begin_elsewhere(server: Served, session_id: str) -> turns.Begun:
     """A turn that another process runs."""
-    claim, when = turns.Claim("another", 60), server.world.parts().occasion()
+    claim, moment = turns.Claim("another", 60), server.world.parts().moment()
     return await server.store.write(
-        turns.begin_in, session_id, None, profile="main", claim=claim, when=when
+        turns.begin_in, session_id, None, profile="main", claim=claim, moment=moment
     )
 
 
 async def end_elsewhere(server: Served, begun: turns.Begun) -> None:
-    when = server.world.parts().occasion()
-    await server.store.write(turns.end, begun.lease, turns.Ending(), profile="main", when=when)
+    moment = server.world.parts().moment()
+    await server.store.write(turns.end, begun.lease, turns.Ending(), profile="main", moment=moment)
 
 
 async def test_a_session_begins_with_its_first_message(client: Client) -> None:
@@ -355,8 +355,8 @@ async def test_a_purged_session_leaves_no_words_in_noted_answers(
 ) -> None:
     key = {"Idempotency-Key": "noted"}
     made = await client.post("/sessions", {"text": "secret words"}, status=201, headers=key)
-    when = server.world.parts().occasion()
-    await server.store.write(purge.purge, made["id"], profile="main", when=when)
+    moment = server.world.parts().moment()
+    await server.store.write(purge.purge, made["id"], profile="main", moment=moment)
 
     row = await server.store.read(
         lambda tx: tx.one("get_request", profile="main", idem="http/noted")

@@ -87,7 +87,7 @@ async def test_a_store_that_lost_much_is_shrunk_while_it_is_used(
     for count in range(30):
         await opened(client, "x" * 100_000 + str(count))
     for head in (await client.get("/sessions?limit=200"))["items"]:
-        await house.store.write(purge.purge, head["id"], profile="main", when=house.occasion())
+        await house.store.write(purge.purge, head["id"], profile="main", moment=house.moment())
 
     outcome = (await done(client, "shrink"))["outcome"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, RetryLater
 from sessionary.model import document
 from sessionary.model.place import Person
@@ -62,7 +62,7 @@ def permit(
     person_id: str,
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     by: str = "owner",
     name: str | None = None,
 ) -> None:
@@ -73,7 +73,7 @@ def permit(
         platform=platform,
         person_id=_id(person_id),
         name=None if name is None else document.speakable(name),
-        at=to_micros(when.now),
+        at=to_micros(moment.now),
         given_by=by,
     )
 
@@ -91,24 +91,24 @@ def permits(tx: Tx, *, profile: str) -> list[Permit]:
     return [Permit(platform, id, name, from_micros(at), by) for platform, id, name, at, by in rows]
 
 
-def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, when: Occasion) -> bool:
+def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, moment: Moment) -> bool:
     """Note a stranger's request under a fresh code; False when enough was asked for.
 
     A platform has a few places, and a person at most one. When all are taken, a request older than
     `PLACE_FOR` gives way to a new one, and its person cannot ask again within the hour, so that
     strangers cannot block pairing.
     """
-    now = to_micros(when.now)
+    now = to_micros(moment.now)
     tx.one("lock_key", profile=profile, key=f"pairing/{platform}")
-    tx.run("delete_old_pairings", now=now, before=to_micros(when.now - CODE_LIFE))
+    tx.run("delete_old_pairings", now=now, before=to_micros(moment.now - CODE_LIFE))
     earlier = tx.one(
         "get_pairing", profile=profile, platform=platform, person_id=_id(person.stable_id)
     )
     if earlier is not None:
         expires_at = from_micros(earlier[1])
-        if expires_at <= when.now:
+        if expires_at <= moment.now:
             return False  # someone else has their place now; they may ask again in a new hour
-        if when.now - (expires_at - CODE_LIFE) < ASK_AGAIN_AFTER:
+        if moment.now - (expires_at - CODE_LIFE) < ASK_AGAIN_AFTER:
             return False
     else:
         pending = tx.one("count_pairings", profile=profile, platform=platform, now=now)
@@ -118,7 +118,7 @@ def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, when:
             profile=profile,
             platform=platform,
             now=now,
-            before=to_micros(when.now - PLACE_FOR),
+            before=to_micros(moment.now - PLACE_FOR),
         ):
             return False
     tx.run(
@@ -129,12 +129,12 @@ def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, when:
         name=None if person.name is None else document.speakable(person.name),
         code_hash=_hash(code),
         at=now,
-        expires_at=to_micros(when.now + CODE_LIFE),
+        expires_at=to_micros(moment.now + CODE_LIFE),
     )
     return True
 
 
-def approve(tx: Tx, code: str, *, profile: str, when: Occasion, by: str = "owner") -> Permit | None:
+def approve(tx: Tx, code: str, *, profile: str, moment: Moment, by: str = "owner") -> Permit | None:
     """Let in whoever asked with this code; None for a wrong one.
 
     Too many wrong ones lock the door for a while. A wrong code is counted, so the caller must
@@ -144,22 +144,24 @@ def approve(tx: Tx, code: str, *, profile: str, when: Occasion, by: str = "owner
     tx.one("lock_key", profile=profile, key="pairing")
     row = tx.one("get_guard", profile=profile)
     wrong, locked_until = row if row is not None else (0, 0)
-    if to_micros(when.now) < locked_until:
-        wait = (from_micros(locked_until) - when.now).total_seconds()
+    if to_micros(moment.now) < locked_until:
+        wait = (from_micros(locked_until) - moment.now).total_seconds()
         raise RetryLater(f"Too many wrong codes; try again in {wait / 60:.0f} minutes.", after=wait)
     clean = _NOT_IN_CODE.sub("", code.upper())
-    found = tx.one("take_pairing", profile=profile, code_hash=_hash(clean), now=to_micros(when.now))
+    found = tx.one(
+        "take_pairing", profile=profile, code_hash=_hash(clean), now=to_micros(moment.now)
+    )
     if found is None:
         wrong += 1
-        locked = to_micros(when.now + LOCKED_FOR) if wrong >= WRONG_CODES else 0
+        locked = to_micros(moment.now + LOCKED_FOR) if wrong >= WRONG_CODES else 0
         tx.run(
             "set_guard", profile=profile, wrong_codes=0 if locked else wrong, locked_until=locked
         )
         return None
     tx.run("set_guard", profile=profile, wrong_codes=0, locked_until=0)
     platform, person_id, name = found
-    permit(tx, platform, person_id, profile=profile, when=when, by=by, name=name)
-    return Permit(platform, person_id, name, when.now, by)
+    permit(tx, platform, person_id, profile=profile, moment=moment, by=by, name=name)
+    return Permit(platform, person_id, name, moment.now, by)
 
 
 def pairings(
@@ -228,7 +230,7 @@ def use_reserved(tx: Tx, turn_id: str, *, tokens: int, cost_microusd: int) -> No
     tx.run("use_reservations", turn_id=turn_id, tokens=tokens, cost_microusd=cost_microusd)
 
 
-def set_home(tx: Tx, home: HomeChannel, *, profile: str, when: Occasion) -> None:
+def set_home(tx: Tx, home: HomeChannel, *, profile: str, moment: Moment) -> None:
     """Make a channel its platform's default."""
     tx.run(
         "set_home",
@@ -237,7 +239,7 @@ def set_home(tx: Tx, home: HomeChannel, *, profile: str, when: Occasion) -> None
         chat_id=_id(home.chat_id),
         thread_id=None if home.thread_id is None else _id(home.thread_id),
         name=None if home.name is None else document.speakable(home.name),
-        at=to_micros(when.now),
+        at=to_micros(moment.now),
     )
 
 

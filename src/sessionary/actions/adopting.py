@@ -16,7 +16,7 @@ import msgspec
 from sessionary.actions import fold, routing, titles
 from sessionary.actions.log import SessionChanged
 from sessionary.actions.packet import BATCH_LINES, Packet
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
 from sessionary.model import document, record
 from sessionary.model.entry import Entry, body_to_json
@@ -54,7 +54,7 @@ class _Moved(Exception):
     """The session changed between the comparison and the write."""
 
 
-def adopt(store: Store, packet: Packet, *, profile: str, when: Occasion) -> Outcome:
+def adopt(store: Store, packet: Packet, *, profile: str, moment: Moment) -> Outcome:
     """Put one session into a profile, as far as it is not there."""
     packet.session = _moved_to(packet.session, profile)
     for _ in range(TRIES):
@@ -63,8 +63,8 @@ def adopt(store: Store, packet: Packet, *, profile: str, when: Occasion) -> Outc
             _compare(store, packet, found)
         try:
             if packet.is_small or (found is not None and not found.is_gone):
-                return store.write(_adopt_whole, packet, found, when=when).result()
-            return _adopt_in_batches(store, packet, found, when=when)
+                return store.write(_adopt_whole, packet, found, moment=moment).result()
+            return _adopt_in_batches(store, packet, found, moment=moment)
         except _Moved:
             continue
     raise Conflict(f"Session {packet.session.id} kept changing here; it was left as it is.")
@@ -131,7 +131,7 @@ def _is_same(mine: Entry, other: EntryLine) -> bool:
     )
 
 
-def _adopt_whole(tx: Tx, packet: Packet, found: Found | None, *, when: Occasion) -> Outcome:
+def _adopt_whole(tx: Tx, packet: Packet, found: Found | None, *, moment: Moment) -> Outcome:
     """Do everything in one transaction."""
     target = _target(tx, packet, found)
     lines = packet.lines(after=target.have)
@@ -142,11 +142,11 @@ def _adopt_whole(tx: Tx, packet: Packet, found: Found | None, *, when: Occasion)
     if packet.session.is_partial:
         return Outcome(None, max(0, packet.last_seq - target.have))
     made = _fold(tx, target.no)
-    return _show(tx, packet, target, made, when=when)
+    return _show(tx, packet, target, made, moment=moment)
 
 
 def _adopt_in_batches(
-    store: Store, packet: Packet, found: Found | None, *, when: Occasion
+    store: Store, packet: Packet, found: Found | None, *, moment: Moment
 ) -> Outcome:
     """Fill a session that no one sees, then show it."""
     target = store.write(_target, packet, found).result()
@@ -156,7 +156,7 @@ def _adopt_in_batches(
     if packet.session.is_partial:
         return Outcome(None, max(0, packet.last_seq - target.have))
     made = store.read(_fold, target.no).result()
-    return store.write(_show, packet, target, made, when=when).result()
+    return store.write(_show, packet, target, made, moment=moment).result()
 
 
 def _target(tx: Tx, packet: Packet, found: Found | None) -> _Target:
@@ -270,18 +270,18 @@ def _fold(tx: Tx, no: int) -> fold.Counts:
     return fold.counts(tx, sessions.segments(tx, no))
 
 
-def _show(tx: Tx, packet: Packet, target: _Target, made: fold.Counts, *, when: Occasion) -> Outcome:
+def _show(tx: Tx, packet: Packet, target: _Target, made: fold.Counts, *, moment: Moment) -> Outcome:
     """Give a session that is whole its facts, its place and its keys."""
     notes: list[str] = []
     last = max(target.have, packet.last_seq)
     line = fitted(tx, packet.session, target.no, last, notes)
-    project_no = project_of(tx, line, when=when)
+    project_no = project_of(tx, line, moment=moment)
     transfer.show(
         tx, target.no, line, last_seq=last, parent_no=target.parent_no, project_no=project_no
     )
     fold.put(tx, target.no, made)
     if line.draft:
-        at = to_micros(when.now)
+        at = to_micros(moment.now)
         tx.run("set_draft", no=target.no, text=document.encode(line.draft), at=at)
     for bound in line.bindings:
         at = transfer.micros(bound.bound_at)
@@ -330,7 +330,7 @@ def _free_key(tx: Tx, line: SessionLine, no: int, notes: list[str]) -> str | Non
     return None
 
 
-def project_of(tx: Tx, line: SessionLine, *, when: Occasion) -> int | None:
+def project_of(tx: Tx, line: SessionLine, *, moment: Moment) -> int | None:
     """The number of the project by that name; it is made when there is none."""
     if line.project is None:
         return None
@@ -339,11 +339,11 @@ def project_of(tx: Tx, line: SessionLine, *, when: Occasion) -> int | None:
     if row is None:
         row = tx.one(
             "insert_project",
-            id=when.new_id(),
+            id=moment.new_id(),
             profile=line.profile,
             name=name,
             colour=line.project.colour,
-            at=to_micros(when.now),
+            at=to_micros(moment.now),
         )
     assert row is not None
     no: int = row[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sessionary.actions import access, places
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model import document
 from sessionary.model.cursor import Cursor
@@ -37,13 +37,13 @@ def enqueue(
     parts: tuple[Part, ...],
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     session_no: int | None = None,
 ) -> str:
     """Put something into the outbox; its id."""
-    id = when.new_id()
+    id = moment.new_id()
     deliveries.insert(
-        tx, id, profile=profile, channel=channel, parts=parts, at=when.now, session_no=session_no
+        tx, id, profile=profile, channel=channel, parts=parts, at=moment.now, session_no=session_no
     )
     tx.after_commit(DeliveryCame(profile, str(channel)))
     return id
@@ -183,26 +183,26 @@ def find(tx: Tx, ref: str, *, profile: str) -> Delivery:
     return found
 
 
-def retry(tx: Tx, ref: str, *, profile: str, when: Occasion) -> Delivery:
+def retry(tx: Tx, ref: str, *, profile: str, moment: Moment) -> Delivery:
     """Send what waits or was abandoned as soon as possible, under the same id.
 
     It goes before what still waits for its channel, because it is older.
     """
     delivery = find(tx, ref, profile=profile)
     _refuse_empty(delivery)
-    if not tx.run("retry_delivery", id=delivery.id, now=to_micros(when.now)):
+    if not tx.run("retry_delivery", id=delivery.id, now=to_micros(moment.now)):
         raise _not_changed(tx, delivery)
     tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
     return find(tx, delivery.id, profile=profile)
 
 
 def abandon_by_owner(
-    tx: Tx, ref: str, *, profile: str, when: Occasion, reason: str = GIVEN_UP
+    tx: Tx, ref: str, *, profile: str, moment: Moment, reason: str = GIVEN_UP
 ) -> Delivery:
     """Give up what waits: it is not sent, and the next for its channel goes on."""
     delivery = find(tx, ref, profile=profile)
     said = sessions.column(" ".join(reason.split())[:_LONGEST_REASON] or GIVEN_UP)
-    now = to_micros(when.now)
+    now = to_micros(moment.now)
     if not tx.run("mark_abandoned_by_owner", id=delivery.id, reason=said, now=now):
         raise _not_changed(tx, delivery)
     tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
@@ -215,7 +215,7 @@ def redirect(
     channel: Channel,
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     platforms: Collection[str],
 ) -> Delivery:
     """Send what waits or was abandoned to another channel instead; the new delivery.
@@ -232,12 +232,18 @@ def redirect(
     if delivery.session_id is not None:
         session = sessions.get(tx, delivery.session_id, profile=profile)
     no = None if session is None else session.no
-    made = when.new_id()
+    made = moment.new_id()
     # The old delivery first: if it is being sent or was redirected already, nothing new must be created.
-    if not tx.run("mark_redirected", id=delivery.id, to=made, now=to_micros(when.now)):
+    if not tx.run("mark_redirected", id=delivery.id, to=made, now=to_micros(moment.now)):
         raise _not_changed(tx, delivery)
     deliveries.insert(
-        tx, made, profile=profile, channel=channel, parts=delivery.parts, at=when.now, session_no=no
+        tx,
+        made,
+        profile=profile,
+        channel=channel,
+        parts=delivery.parts,
+        at=moment.now,
+        session_no=no,
     )
     tx.after_commit(DeliveryCame(profile, str(channel)))
     # What waited behind it may go on.

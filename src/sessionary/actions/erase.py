@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from sessionary.actions import shares
 from sessionary.actions.shares import Share, Whom
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
 from sessionary.model import document
 from sessionary.model.place import escape, source_as_stored
@@ -76,16 +76,16 @@ def erase(
     whom: Whom,
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Receipt:
     """Take their words out of the log, the inbox, the access lists and the index."""
-    receipt = Receipt(when.new_id(), when.now.isoformat(), whom.digest)
+    receipt = Receipt(moment.new_id(), moment.now.isoformat(), whom.digest)
     known = named(store, whom, profile=profile, progress=progress)
     for no in _numbers(store, whom, profile=profile):
-        _take(store, no, known, receipt, profile=profile, when=when)
+        _take(store, no, known, receipt, profile=profile, moment=moment)
     receipt.arrivals_erased = store.write(_forget_arrivals, whom, profile=profile).result()
-    store.write(_finish, whom, receipt, profile=profile, when=when).result()
+    store.write(_finish, whom, receipt, profile=profile, moment=moment).result()
     # The index holds their words until it is made anew; the next search does that.
     store.rebuild_index().result()
     store.scrub()
@@ -98,14 +98,14 @@ def receipts(tx: Tx, *, profile: str) -> list[dict[str, object]]:
 
 
 def _take(
-    store: Store, no: int, whom: Whom, receipt: Receipt, *, profile: str, when: Occasion
+    store: Store, no: int, whom: Whom, receipt: Receipt, *, profile: str, moment: Moment
 ) -> None:
     share = store.read(shares.share_of, no, whom).result()
     if share is None:
         return
     id = share.head.id
     try:
-        taken = store.write(shares.take, no, whom, profile=profile, when=when).result()
+        taken = store.write(shares.take, no, whom, profile=profile, moment=moment).result()
     except Conflict:
         receipt.left.append(id)
         return
@@ -152,7 +152,7 @@ def _forget_arrivals(tx: Tx, whom: Whom, *, profile: str) -> int:
     return forgotten
 
 
-def _finish(tx: Tx, whom: Whom, receipt: Receipt, *, profile: str, when: Occasion) -> None:
+def _finish(tx: Tx, whom: Whom, receipt: Receipt, *, profile: str, moment: Moment) -> None:
     """Take them off the lists, and keep the receipt."""
     names = {
         "profile": profile,
@@ -166,6 +166,6 @@ def _finish(tx: Tx, whom: Whom, receipt: Receipt, *, profile: str, when: Occasio
         "insert_erasure",
         id=receipt.id,
         profile=profile,
-        at=to_micros(when.now),
+        at=to_micros(moment.now),
         receipt=document.encode(asdict(receipt)),
     )

@@ -7,7 +7,7 @@ from sessionary.actions import log, say
 from sessionary.actions.log import Appended
 from sessionary.actions.say import Saying
 from sessionary.actions.sessions import locked, restore
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import document
 from sessionary.model.session import Lineage, Opening, SessionHead
@@ -23,7 +23,7 @@ def open_under(
     id: str,
     opening: Opening,
     *,
-    when: Occasion,
+    moment: Moment,
     parent: SessionHead | None = None,
     lineage: Lineage = Lineage.SUBAGENT,
 ) -> SessionHead:
@@ -35,11 +35,11 @@ def open_under(
     if found is not None:
         return found
     if tx.one("profile_of", id=id) is not None and not tx.run(
-        "rename_tombstone", id=id, new_id=when.new_id()
+        "rename_tombstone", id=id, new_id=moment.new_id()
     ):
         raise Conflict(f"Session {id} belongs to another profile; nothing was written.")
     inherited = None if parent is None else Inheritance(parent.no, lineage)
-    no = sessions.insert(tx, id, opening, at=when.now, inherited=inherited)
+    no = sessions.insert(tx, id, opening, at=moment.now, inherited=inherited)
     head = sessions.get_by_no(tx, no)
     log.tell(tx, head)
     return head
@@ -51,10 +51,10 @@ def check_id(id: str) -> None:
         raise BadInput(f"A session's id is 1 to {MAX_ID} characters of plain text.")
 
 
-def say_after(tx: Tx, id: str, saying: Saying, *, profile: str, when: Occasion) -> Appended:
+def say_after(tx: Tx, id: str, saying: Saying, *, profile: str, moment: Moment) -> Appended:
     """Add a message to a session, even to one that is over; its end stays as it was."""
     try:
-        return say.say_in(tx, id, saying, profile=profile, when=when)
+        return say.say_in(tx, id, saying, profile=profile, moment=moment)
     except Conflict:
         head = locked(tx, id, profile=profile)
         if head.ended_at is None or head.read_only:
@@ -62,11 +62,11 @@ def say_after(tx: Tx, id: str, saying: Saying, *, profile: str, when: Occasion) 
     if head.trashed_at is not None:  # new words would be purged with the old
         head = restore(tx, id, profile=profile)
     if head.ended_at is None:
-        return say.say_in(tx, id, saying, profile=profile, when=when)
+        return say.say_in(tx, id, saying, profile=profile, moment=moment)
     # Nobody sees this: it is undone before the transaction ends.
     tx.run("set_end", no=head.no, ended_at=None, reason=None, key=None)
     done = log.append(
-        tx, id, saying.message, profile=profile, at=saying.at or when.now, idem=saying.idem
+        tx, id, saying.message, profile=profile, at=saying.at or moment.now, idem=saying.idem
     )
     ended_at = to_micros(head.ended_at)
     tx.run("set_end", no=head.no, ended_at=ended_at, reason=head.end_reason, key=head.key)

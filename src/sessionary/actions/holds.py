@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from sessionary.actions import log, refusals
 from sessionary.actions.sessions import locked
-from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import document
 from sessionary.model.session import SessionHead
@@ -27,7 +27,7 @@ class Hold:
 
 
 def hold(
-    tx: Tx, id: str, reason: str, *, profile: str, when: Occasion, until: datetime | None = None
+    tx: Tx, id: str, reason: str, *, profile: str, moment: Moment, until: datetime | None = None
 ) -> Hold:
     """Keep a session from being reset by its policy; the same reason again sets another end.
 
@@ -38,27 +38,27 @@ def hold(
         raise BadInput(f"A reason that begins with {_OF_PROGRAMS!r} belongs to another program.")
     if until is not None and until.tzinfo is None:
         raise BadInput(f"The time {until} has no zone; give it one, such as datetime.UTC.")
-    if until is not None and until <= when.now:
+    if until is not None and until <= moment.now:
         raise BadInput("A hold must end in the future; nothing was changed.")
     head = locked(tx, id, profile=profile)
     if not head.is_open:
         raise refusals.ended(head)
     end = _FOR_EVER if until is None else min(until, _FOR_EVER)
-    tx.run("delete_expired_holds", no=head.no, now=to_micros(when.now))
+    tx.run("delete_expired_holds", no=head.no, now=to_micros(moment.now))
     tx.run("insert_hold", no=head.no, name=name, expires_at=to_micros(end))
     log.tell(tx, head)
     return Hold(name, None if end == _FOR_EVER else until)
 
 
 def release(
-    tx: Tx, id: str, reason: str | None = None, *, profile: str, when: Occasion
+    tx: Tx, id: str, reason: str | None = None, *, profile: str, moment: Moment
 ) -> list[Hold]:
     """Take a hold away, or all of them; those that were there. A reason that holds nothing is not found."""
     head = locked(tx, id, profile=profile)
     wanted = None if reason is None else _reason(reason)
     gone = [
         each
-        for each in of_session(tx, head, now=when.now)
+        for each in of_session(tx, head, now=moment.now)
         if each.reason == wanted or (wanted is None and not each.reason.startswith(_OF_PROGRAMS))
     ]
     if wanted is not None and not gone:

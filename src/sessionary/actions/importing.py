@@ -9,7 +9,7 @@ from typing import BinaryIO
 from sessionary.actions import adopting
 from sessionary.actions.adopting import Outcome
 from sessionary.actions.packet import Packet
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, StoreFull
 from sessionary.model import record
 from sessionary.model.key import validate_profile
@@ -89,7 +89,7 @@ def import_jsonl(
     store: Store,
     lines: Iterable[bytes],
     *,
-    when: Occasion,
+    moment: Moment,
     profile: str | None = None,
     max_line: int = record.MAX_LINE,
     progress: Callable[[int], None] = lambda _: None,
@@ -107,7 +107,7 @@ def import_jsonl(
     try:
         for packet in reader.packets(lines):
             with packet:
-                _adopt(store, packet, profile=profile, when=when, tally=tally)
+                _adopt(store, packet, profile=profile, moment=moment, tally=tally)
             progress(reader.sessions)
     except BadInput as error:
         raise BadInput(
@@ -117,14 +117,14 @@ def import_jsonl(
 
 
 def _adopt(
-    store: Store, packet: Packet, *, profile: str | None, when: Occasion, tally: _Tally
+    store: Store, packet: Packet, *, profile: str | None, moment: Moment, tally: _Tally
 ) -> None:
     line = packet.session
     if line.inherits and line.parent_id in tally.refused:
         tally.refused[line.id] = f"session {line.parent_id}, which it continues, was refused"
         return
     try:
-        tally.add(adopting.adopt(store, packet, profile=profile or line.profile, when=when))
+        tally.add(adopting.adopt(store, packet, profile=profile or line.profile, moment=moment))
     except (Conflict, BadInput) as error:
         tally.refused[line.id] = str(error)
 

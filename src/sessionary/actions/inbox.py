@@ -1,7 +1,7 @@
 """What waits to be answered can be changed, or taken back."""
 
 from sessionary.actions import log, routing
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
 from sessionary.model.arrival import Arrival, ArrivalState
 from sessionary.model.entry import Message
@@ -12,12 +12,12 @@ from sessionary.store.database import Tx
 TAKEN_BACK = "taken back"
 
 
-def rewrite(tx: Tx, id: str, said: Message, *, profile: str, when: Occasion) -> Arrival:
+def rewrite(tx: Tx, id: str, said: Message, *, profile: str, moment: Moment) -> Arrival:
     """Put other words into a message that waits; only its own writer's, who named the session."""
     found = _waiting(tx, id, profile=profile)
     if not SessionKey.parse(found.key).names_session:
         raise Conflict("Someone else wrote that message; nothing was changed. It can be removed.")
-    if not arrivals.rewrite(tx, found, said, profile=profile, at=when.now):
+    if not arrivals.rewrite(tx, found, said, profile=profile, at=moment.now):
         raise _taken(found)
     _tell(tx, found)
     return _get(tx, id, profile=profile)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sessionary.actions.tokens import AccessEnded, digest
-from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, NotFound, RetryLater
 from sessionary.model import document
 from sessionary.store.database import Row, Tx
@@ -35,27 +35,27 @@ class Login:
     expires_at: datetime
 
 
-def offer_link(tx: Tx, code: str, *, profile: str, when: Occasion) -> None:
+def offer_link(tx: Tx, code: str, *, profile: str, moment: Moment) -> None:
     """Let one browser in that shows this code within a minute."""
-    tx.run("delete_old_login_links", now=to_micros(when.now))
+    tx.run("delete_old_login_links", now=to_micros(moment.now))
     tx.run(
         "insert_login_link",
         hash=digest(code),
         profile=profile,
-        expires_at=to_micros(when.now + LINK_LIFE),
+        expires_at=to_micros(moment.now + LINK_LIFE),
     )
 
 
-def enter_by_link(tx: Tx, code: str, cookie: str, *, when: Occasion) -> Login | None:
+def enter_by_link(tx: Tx, code: str, cookie: str, *, moment: Moment) -> Login | None:
     """Use a link up; None when it was used, is too old or never was."""
-    row = tx.one("take_login_link", hash=digest(code), now=to_micros(when.now))
-    return None if row is None else enter(tx, cookie, profile=row[0], when=when)
+    row = tx.one("take_login_link", hash=digest(code), now=to_micros(moment.now))
+    return None if row is None else enter(tx, cookie, profile=row[0], moment=moment)
 
 
-def enter(tx: Tx, cookie: str, *, profile: str, when: Occasion) -> Login:
+def enter(tx: Tx, cookie: str, *, profile: str, moment: Moment) -> Login:
     """Let a browser in that has shown who it is."""
-    tx.run("delete_old_logins", before=to_micros(when.now))
-    made = Login(when.new_id(), profile, when.now, when.now + LIFE)
+    tx.run("delete_old_logins", before=to_micros(moment.now))
+    made = Login(moment.new_id(), profile, moment.now, moment.now + LIFE)
     tx.run(
         "insert_login",
         id=made.id,
@@ -86,26 +86,26 @@ def listing(tx: Tx, *, profile: str, now: datetime) -> list[Login]:
     return [_login(row) for row in tx.all("list_logins", profile=profile, now=to_micros(now))]
 
 
-def end(tx: Tx, id: str, *, profile: str, when: Occasion) -> None:
+def end(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Log a browser out; its streams are closed."""
     known = document.speakable(id)
-    if not tx.run("end_login", id=known, profile=profile, at=to_micros(when.now)):
+    if not tx.run("end_login", id=known, profile=profile, at=to_micros(moment.now)):
         raise NotFound(f"There is no login {id}.")
     tx.after_commit(AccessEnded(known))
 
 
 def set_password(
-    tx: Tx, hashed: str | None, *, profile: str, when: Occasion, but: str = ""
+    tx: Tx, hashed: str | None, *, profile: str, moment: Moment, but: str = ""
 ) -> None:
     """Set the password, or take it away; every browser but the one that asks is logged out."""
     if hashed is None:
         tx.run("delete_password", profile=profile)
     else:
-        tx.run("set_password", profile=profile, hash=hashed, at=to_micros(when.now))
-    for login in listing(tx, profile=profile, now=when.now):
+        tx.run("set_password", profile=profile, hash=hashed, at=to_micros(moment.now))
+    for login in listing(tx, profile=profile, now=moment.now):
         if login.id != but:
             tx.after_commit(AccessEnded(login.id))
-    tx.run("end_other_logins", profile=profile, at=to_micros(when.now), but=but)
+    tx.run("end_other_logins", profile=profile, at=to_micros(moment.now), but=but)
 
 
 def password_of(tx: Tx, *, profile: str) -> str | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from sessionary.actions import access, routing
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.model.key import SessionKey
 from sessionary.model.place import ChatType
 from sessionary.store.database import Tx
@@ -21,7 +21,7 @@ class Move:
     new: str
 
 
-def move_chat(tx: Tx, move: Move, *, profile: str, when: Occasion) -> int:
+def move_chat(tx: Tx, move: Move, *, profile: str, moment: Moment) -> int:
     """Let the conversations of a chat go on under its new id; how many did.
 
     One that has begun under the new id already stays as it is. Told twice, it is done once.
@@ -30,7 +30,7 @@ def move_chat(tx: Tx, move: Move, *, profile: str, when: Occasion) -> int:
     moved = sum(_rename(tx, key, replace(key, chat=move.new)) for key in keys)
     for home in access.homes(tx, profile=profile):
         if (home.platform, home.chat_id) == (move.platform, move.old):
-            access.set_home(tx, replace(home, chat_id=move.new), profile=profile, when=when)
+            access.set_home(tx, replace(home, chat_id=move.new), profile=profile, moment=moment)
     return moved
 
 

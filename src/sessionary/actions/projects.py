@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sessionary.actions.log import SessionChanged
 from sessionary.actions.sessions import locked
-from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.session import SessionHead
 from sessionary.model.title import clean_title
@@ -28,17 +28,17 @@ class Project:
     sessions: int = 0
 
 
-def add(tx: Tx, name: str, *, profile: str, when: Occasion, colour: str | None = None) -> Project:
+def add(tx: Tx, name: str, *, profile: str, moment: Moment, colour: str | None = None) -> Project:
     """Make a project."""
     clean = _clean(tx, name, profile=profile)
     _check_colour(colour)
     tx.one(
         "insert_project",
-        id=when.new_id(),
+        id=moment.new_id(),
         profile=profile,
         name=clean,
         colour=colour,
-        at=to_micros(when.now),
+        at=to_micros(moment.now),
     )
     return get(tx, clean, profile=profile)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sessionary.actions import purge
 from sessionary.actions.sessions import locked
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import NotFound
 from sessionary.store.database import Store, Tx
 
@@ -36,7 +36,7 @@ def look(
 
 
 def prune_one(
-    tx: Tx, session_id: str, *, profile: str, before: datetime, when: Occasion
+    tx: Tx, session_id: str, *, profile: str, before: datetime, moment: Moment
 ) -> purge.Purged | None:
     """Purge a session if it is still over since before that time; it may have been reopened."""
     try:
@@ -45,7 +45,7 @@ def prune_one(
         return None
     if head.ended_at is None or head.ended_at >= before or head.pinned or head.running:
         return None
-    return purge.purge(tx, session_id, profile=profile, when=when)
+    return purge.purge(tx, session_id, profile=profile, moment=moment)
 
 
 def _page(

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sessionary.actions import pack, refusals, routing
 from sessionary.actions.sessions import locked
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import Damaged, NotFound
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.session import Shelf
@@ -27,7 +27,7 @@ class Purged:
     kept_for_others: int
 
 
-def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
+def purge(tx: Tx, id: str, *, profile: str, moment: Moment) -> Purged:
     """Delete a session's words for ever. A tombstone and the ledger of its cost stay."""
     head = locked(tx, id, profile=profile)
     if head.running:
@@ -39,7 +39,7 @@ def purge(tx: Tx, id: str, *, profile: str, when: Occasion) -> Purged:
     else:
         # Not read: what is damaged can be deleted too.
         tx.run("delete_packs", session_no=head.no)
-    tx.run("bury_session", no=head.no, at=to_micros(when.now), source=NO_SOURCE)
+    tx.run("bury_session", no=head.no, at=to_micros(moment.now), source=NO_SOURCE)
     tx.run("delete_bindings", session_no=head.no)
     for forget in ("delete_draft", "delete_holds", "forget_arrivals", "forget_deliveries"):
         tx.run(forget, no=head.no)
@@ -86,7 +86,7 @@ def expired_trash(tx: Tx, *, now: datetime, limit: int = 100) -> list[str]:
     return [id for _, id in rows]
 
 
-def purge_trash(tx: Tx, id: str, *, when: Occasion) -> bool:
+def purge_trash(tx: Tx, id: str, *, moment: Moment) -> bool:
     """Purge a session whose time in the trash is over, if it still is; say whether it was.
 
     Since someone looked it may have been restored, or purged by another. What is damaged and
@@ -95,10 +95,10 @@ def purge_trash(tx: Tx, id: str, *, when: Occasion) -> bool:
     row = tx.one("profile_of", id=id)
     try:
         head = locked(tx, id, profile="" if row is None else row[0])
-        over = when.now - timedelta(days=TRASH_DAYS)
+        over = moment.now - timedelta(days=TRASH_DAYS)
         if head.trashed_at is None or head.trashed_at >= over:
             return False
-        purge(tx, id, profile=head.profile, when=when)
+        purge(tx, id, profile=head.profile, moment=moment)
     except (NotFound, Damaged):
         return False
     return True

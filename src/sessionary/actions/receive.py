@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sessionary.actions import routing
 from sessionary.actions.log import MAX_IDEM, check_idem
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.model.arrival import Arrival
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey, check_length, check_person
@@ -28,7 +28,7 @@ def receive(
     source: Source,
     said: Message,
     *,
-    when: Occasion,
+    moment: Moment,
     idem: str | None = None,
 ) -> tuple[Arrival, bool]:
     """Write an arrival, or find the one that came first with the same idempotency key; say whether it is new.
@@ -37,7 +37,7 @@ def receive(
     """
     check_length(key)
     check_person(source.person)
-    id = when.new_id()
+    id = moment.new_id()
     name = idem or platform_idem(source) or f"arrival/{id}"
     check_idem(name)
     # A row's number is given before its commit: of one key, the earlier is seen the earlier.
@@ -50,7 +50,7 @@ def receive(
         key=str(key),
         source=source,
         message=said,
-        at=when.now,
+        at=moment.now,
     )
     if new is not None:
         tx.after_commit(ArrivalCame(key.profile, str(key)))

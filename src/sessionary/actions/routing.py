@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sessionary.actions import refusals, titles
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model.key import SessionKey, check_length
 from sessionary.model.place import Source
@@ -48,13 +48,13 @@ def fresh(tx: Tx, session_no: int) -> SessionHead:
     return sessions.get_by_no(tx, session_no)
 
 
-def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, when: Occasion) -> Route:
+def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, moment: Moment) -> Route:
     """Find the key's session, or open one: the first of the key, or the next after a reset.
 
     The caller appends in the same transaction, so that no session exists without a message.
     """
     check_length(key)
-    return onward(tx, key, locked(tx, key), source, policy=policy, when=when)
+    return onward(tx, key, locked(tx, key), source, policy=policy, moment=moment)
 
 
 def onward(
@@ -64,33 +64,33 @@ def onward(
     source: Source,
     *,
     policy: ResetPolicy,
-    when: Occasion,
+    moment: Moment,
 ) -> Route:
     """Where a message goes from the session that its key is on, which is held already."""
     if head is None:
-        return _open(tx, key, source, when=when)
+        return _open(tx, key, source, moment=moment)
     if head.is_open and not head.read_only and head.shelf is not Shelf.TRASH:
-        reason = reset_due(tx, head, policy=policy, when=when)
+        reason = reset_due(tx, head, policy=policy, moment=moment)
         if reason is None:
             return Route(head.id, head.no)
-        end(tx, head, reason=reason, when=when)
-        return _open(tx, key, source, when=when, after=head, reason=reason)
-    return _open(tx, key, source, when=when, after=head, reason=head.end_reason)
+        end(tx, head, reason=reason, moment=moment)
+        return _open(tx, key, source, moment=moment, after=head, reason=reason)
+    return _open(tx, key, source, moment=moment, after=head, reason=head.end_reason)
 
 
 def reset_due(
-    tx: Tx, head: SessionHead, *, policy: ResetPolicy, when: Occasion
+    tx: Tx, head: SessionHead, *, policy: ResetPolicy, moment: Moment
 ) -> ResetReason | None:
     """Why this session is over by itself, or None. A running turn or a hold keeps it."""
-    reason = policy.due(last_active=head.last_active_at, now=when.now)
+    reason = policy.due(last_active=head.last_active_at, now=moment.now)
     if reason is None or head.running:
         return None
-    held = tx.one("is_held", no=head.no, now=to_micros(when.now))
+    held = tx.one("is_held", no=head.no, now=to_micros(moment.now))
     return None if held is not None else reason
 
 
 def reset(
-    tx: Tx, key: SessionKey, *, when: Occasion, reason: str = EndReason.NEW
+    tx: Tx, key: SessionKey, *, moment: Moment, reason: str = EndReason.NEW
 ) -> SessionHead | None:
     """End the key's session, so that the next message opens another. None when none was open."""
     head = locked(tx, key)
@@ -98,11 +98,11 @@ def reset(
         return None
     if head.running:
         raise refusals.running(head.id)
-    end(tx, head, reason=reason, when=when)
+    end(tx, head, reason=reason, moment=moment)
     return head
 
 
-def switch(tx: Tx, key: SessionKey, target: SessionHead, *, when: Occasion) -> SessionHead:
+def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> SessionHead:
     """Point a key at another session: the old one ends, the target goes on."""
     if target.profile != key.profile:
         raise NotAllowed("A key cannot be pointed at a session of another profile.")
@@ -123,10 +123,10 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, when: Occasion) -> S
         if old.running:
             raise refusals.running(old.id)
         if _is_only_key(tx, old, key):
-            end(tx, old, reason=EndReason.SWITCH, when=when)
+            end(tx, old, reason=EndReason.SWITCH, moment=moment)
     release_key(tx, key, keeper=target.no)
     tx.run("reopen_session", no=target.no, key=str(key))
-    bind(tx, key, target.no, when=when)
+    bind(tx, key, target.no, moment=moment)
     return sessions.get_by_no(tx, target.no)
 
 
@@ -140,23 +140,23 @@ def may_resume(target: SessionHead, source: Source) -> bool:
     return person is not None and owner is not None and person.stable_id == owner.stable_id
 
 
-def end(tx: Tx, head: SessionHead, *, reason: str, when: Occasion) -> bool:
+def end(tx: Tx, head: SessionHead, *, reason: str, moment: Moment) -> bool:
     """Close a session; the first reason wins. Say whether it was open."""
-    at = to_micros(when.now)
+    at = to_micros(moment.now)
     ended = bool(tx.run("end_session", no=head.no, at=at, reason=sessions.column(reason)))
     if ended:
         tx.run("insert_feed", session_no=head.no, seq=0, what="head")
     return ended
 
 
-def bind(tx: Tx, key: SessionKey, session_no: int, *, when: Occasion) -> None:
+def bind(tx: Tx, key: SessionKey, session_no: int, *, moment: Moment) -> None:
     """Make a session the key's current one."""
     tx.run(
         "set_binding",
         profile=key.profile,
         key=str(key),
         session_no=session_no,
-        at=to_micros(when.now),
+        at=to_micros(moment.now),
     )
 
 
@@ -191,19 +191,19 @@ def _open(
     key: SessionKey,
     source: Source,
     *,
-    when: Occasion,
+    moment: Moment,
     after: SessionHead | None = None,
     reason: str | None = None,
 ) -> Route:
     release_key(tx, key)
-    id = when.new_id()
+    id = moment.new_id()
     wanted = tx.one("take_next_title", profile=key.profile, key=str(key))
     title = None if wanted is None else titles.free_title(tx, wanted[0], profile=key.profile)
     by = None if title is None else TitleBy.PERSON
     opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT, title=title, title_by=by)
     inherited = None if after is None else Inheritance(after.no, Lineage.RESET)
-    no = sessions.insert(tx, id, opening, at=when.now, inherited=inherited)
-    bind(tx, key, no, when=when)
+    no = sessions.insert(tx, id, opening, at=moment.now, inherited=inherited)
+    bind(tx, key, no, moment=moment)
     if after is None:
         return Route(id, no, opened=True)
     # What was taken back was not left behind.

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sessionary.actions import blobs, log, read, routing, sessions, turns, usage
 from sessionary.actions.log import Appended
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import Conflict
 from sessionary.model import transcript
 from sessionary.model.entry import Message
@@ -30,25 +30,25 @@ class Saying:
 
 
 def say_here(
-    tx: Tx, key: SessionKey, source: Source, saying: Saying, *, policy: ResetPolicy, when: Occasion
+    tx: Tx, key: SessionKey, source: Source, saying: Saying, *, policy: ResetPolicy, moment: Moment
 ) -> Appended:
     """Add a message to the conversation a source belongs to; it is found or opened by rules K and R."""
     earlier = _find_repeat(tx, saying, profile=key.profile)
     if earlier is not None:
         return earlier
-    route = routing.route(tx, key, source, policy=policy, when=when)
+    route = routing.route(tx, key, source, policy=policy, moment=moment)
     if key.is_shared:
         saying = replace(saying, message=transcript.among_several(saying.message))
-    return say_in(tx, route.session_id, saying, profile=key.profile, when=when)
+    return say_in(tx, route.session_id, saying, profile=key.profile, moment=moment)
 
 
-def say_new(tx: Tx, opening: Opening, saying: Saying, *, when: Occasion) -> Appended:
+def say_new(tx: Tx, opening: Opening, saying: Saying, *, moment: Moment) -> Appended:
     """Open a session with its first message."""
     earlier = _find_repeat(tx, saying, profile=opening.profile)
     if earlier is not None:
         return earlier
-    id = sessions.open_session(tx, opening, when=when)
-    return say_in(tx, id, saying, profile=opening.profile, when=when)
+    id = sessions.open_session(tx, opening, moment=moment)
+    return say_in(tx, id, saying, profile=opening.profile, moment=moment)
 
 
 def say_in(
@@ -57,11 +57,11 @@ def say_in(
     saying: Saying,
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     lease: Lease | None = None,
 ) -> Appended:
     """Add a message to a session, and its usage to the ledger; while a turn runs, by its lease."""
-    at = saying.at or when.now
+    at = saying.at or moment.now
     for data in saying.files:
         blobs.hold(tx, data)
     try:
@@ -73,11 +73,11 @@ def say_in(
             raise
         # A turn whose process died must not lock its session for ever.
         head = read.head(tx, session_id, profile=profile)
-        if not head.running or not turns.interrupt_if_dead(tx, head.no, when=when):
+        if not head.running or not turns.interrupt_if_dead(tx, head.no, moment=moment):
             raise
         done = log.append(tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem)
     if saying.usage is not None and not done.repeated:
-        usage.record(tx, done.session_no, saying.usage, profile=profile, when=when)
+        usage.record(tx, done.session_no, saying.usage, profile=profile, moment=moment)
     return done
 
 

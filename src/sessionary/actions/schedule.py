@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.place import Channel, Source
 from sessionary.model.schedule import GRACE, Run, RunState, Schedule, Timing
@@ -39,7 +39,7 @@ class Due:
     due_at: datetime
 
 
-def add(tx: Tx, plan: Plan, *, profile: str, when: Occasion) -> Schedule:
+def add(tx: Tx, plan: Plan, *, profile: str, moment: Moment) -> Schedule:
     """Make a schedule."""
     name = clean_title(plan.name)
     if name is None:
@@ -49,12 +49,12 @@ def add(tx: Tx, plan: Plan, *, profile: str, when: Occasion) -> Schedule:
     check_target(plan.deliver_to)
     if schedules.get(tx, name, profile=profile) is not None:
         raise Conflict(f"There is a schedule {name!r} already; nothing was changed.")
-    next_at = plan.timing.next_after(when.now, began=when.now)
+    next_at = plan.timing.next_after(moment.now, began=moment.now)
     if next_at is None:
         raise BadInput(f"{plan.timing.text!r} is in the past; nothing was scheduled.")
     made = Schedule(
         no=0,
-        id=when.new_id(),
+        id=moment.new_id(),
         profile=profile,
         name=name,
         timing=plan.timing,
@@ -64,7 +64,7 @@ def add(tx: Tx, plan: Plan, *, profile: str, when: Occasion) -> Schedule:
         origin=plan.origin,
         grace=plan.grace,
         paused=False,
-        created_at=when.now,
+        created_at=moment.now,
         next_at=next_at,
     )
     schedules.insert(tx, made)
@@ -104,12 +104,12 @@ def remove(tx: Tx, name: str, *, profile: str, now: datetime) -> Schedule:
     return found
 
 
-def run_now(tx: Tx, name: str, *, profile: str, holder: str, seconds: float, when: Occasion) -> Due:
+def run_now(tx: Tx, name: str, *, profile: str, holder: str, seconds: float, moment: Moment) -> Due:
     """Claim an occurrence by hand, at this moment."""
     found = get(tx, name, profile=profile)
-    if not _claim(tx, found, when.now, holder=holder, seconds=seconds, now=when.now):
+    if not _claim(tx, found, moment.now, holder=holder, seconds=seconds, now=moment.now):
         raise Conflict(f"Schedule {found.name!r} is running already.")
-    return Due(found, when.now)
+    return Due(found, moment.now)
 
 
 def claim_due(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from sessionary.actions import fold, log, refusals, routing, titles
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model import document
 from sessionary.model.session import (
@@ -35,28 +35,28 @@ def locked(tx: Tx, id: str, *, profile: str) -> SessionHead:
     return sessions.get_by_no(tx, row[0])
 
 
-def open_session(tx: Tx, opening: Opening, *, when: Occasion, id: str | None = None) -> str:
+def open_session(tx: Tx, opening: Opening, *, moment: Moment, id: str | None = None) -> str:
     """Open a session that no key leads to. The caller appends its first message in the same transaction."""
-    made = id or when.new_id()
+    made = id or moment.new_id()
     title = None if opening.title is None else clean_title(opening.title)
     if title is not None:
         titles.check_free(tx, title, profile=opening.profile)
     if id is not None and tx.one("profile_of", id=id) is not None:
         raise Conflict(f"There is a session {id} already; nothing was written.")
-    sessions.insert(tx, made, replace(opening, title=title), at=when.now)
+    sessions.insert(tx, made, replace(opening, title=title), at=moment.now)
     return made
 
 
-def open_for(tx: Tx, parent_id: str, opening: Opening, *, when: Occasion) -> str:
+def open_for(tx: Tx, parent_id: str, opening: Opening, *, moment: Moment) -> str:
     """Open the session of a subagent: a history of its own, under the session it works for."""
     parent = locked(tx, parent_id, profile=opening.profile)
-    made = when.new_id()
+    made = moment.new_id()
     title = None if opening.title is None else clean_title(opening.title)
     if title is not None:
         titles.check_free(tx, title, profile=opening.profile)
     inherited = Inheritance(parent.no, Lineage.SUBAGENT)
     told = replace(opening, title=title, kind=Kind.SUBAGENT)
-    sessions.insert(tx, made, told, at=when.now, inherited=inherited)
+    sessions.insert(tx, made, told, at=moment.now, inherited=inherited)
     return made
 
 
@@ -65,7 +65,7 @@ def fork(
     id: str,
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     at_seq: int | None = None,
     title: str | None = None,
 ) -> SessionHead:
@@ -99,8 +99,8 @@ def fork(
         compacted_seq=made.compacted_seq,
         last_reply_seq=made.last_reply_seq,
     )
-    fork_id = when.new_id()
-    no = sessions.insert(tx, fork_id, opening, at=when.now, inherited=inherited)
+    fork_id = moment.new_id()
+    no = sessions.insert(tx, fork_id, opening, at=moment.now, inherited=inherited)
     tx.run("set_read_through", no=no, read_through=through)
     head = sessions.get_by_no(tx, no)
     if title is not None:
@@ -112,12 +112,12 @@ def fork(
 
 
 def end(
-    tx: Tx, id: str, *, profile: str, when: Occasion, reason: str = EndReason.CLOSED
+    tx: Tx, id: str, *, profile: str, moment: Moment, reason: str = EndReason.CLOSED
 ) -> SessionHead:
     """Close a session; the first reason wins."""
     head = locked(tx, id, profile=profile)
     _refuse_running(head)
-    routing.end(tx, head, reason=reason, when=when)
+    routing.end(tx, head, reason=reason, moment=moment)
     log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
 
@@ -157,7 +157,7 @@ def archive(tx: Tx, id: str, *, profile: str, archived: bool) -> SessionHead:
     return sessions.get_by_no(tx, head.no)
 
 
-def trash(tx: Tx, id: str, *, profile: str, when: Occasion) -> SessionHead:
+def trash(tx: Tx, id: str, *, profile: str, moment: Moment) -> SessionHead:
     """Put a session and its subagents into the trash, from where they can come back until purged.
 
     Forks and continuations are conversations of their own: they stay.
@@ -168,8 +168,8 @@ def trash(tx: Tx, id: str, *, profile: str, when: Occasion) -> SessionHead:
         for each in family:
             _refuse_running(each)
         for each in family:
-            routing.end(tx, each, reason=EndReason.TRASH, when=when)
-            _put_on_shelf(tx, each, archived=each.archived, trashed_at=to_micros(when.now))
+            routing.end(tx, each, reason=EndReason.TRASH, moment=moment)
+            _put_on_shelf(tx, each, archived=each.archived, trashed_at=to_micros(moment.now))
         _tell_parent(tx, head)
     return sessions.get_by_no(tx, head.no)
 
@@ -204,13 +204,13 @@ def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHea
     return sessions.get_by_no(tx, head.no)
 
 
-def set_draft(tx: Tx, id: str, text: str, *, profile: str, when: Occasion) -> None:
+def set_draft(tx: Tx, id: str, text: str, *, profile: str, moment: Moment) -> None:
     """Keep what a person has typed and not sent; empty means nothing."""
     head = locked(tx, id, profile=profile)
     if len(text) > MAX_DRAFT:
         raise BadInput(f"A draft has at most {MAX_DRAFT:,} characters; this one has {len(text):,}.")
     if text:
-        tx.run("set_draft", no=head.no, text=document.encode(text), at=to_micros(when.now))
+        tx.run("set_draft", no=head.no, text=document.encode(text), at=to_micros(moment.now))
     else:
         tx.run("delete_draft", no=head.no)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from sessionary.actions import fold, pack, purge
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import Conflict
 from sessionary.model import document, overheard
 from sessionary.model.entry import Compaction, Entry, Message, Role
@@ -77,7 +77,7 @@ def share_of(tx: Tx, no: int, whom: Whom) -> Share | None:
     return Share(head, is_whole, tuple(theirs), tuple(quotes), frozenset(names))
 
 
-def take(tx: Tx, no: int, whom: Whom, *, profile: str, when: Occasion) -> Share | None:
+def take(tx: Tx, no: int, whom: Whom, *, profile: str, moment: Moment) -> Share | None:
     """Empty their messages; then purge the session when all of it was theirs."""
     # The lock comes first: what was said since someone looked is theirs too.
     tx.one("lock_session_no", no=no)
@@ -102,7 +102,7 @@ def take(tx: Tx, no: int, whom: Whom, *, profile: str, when: Occasion) -> Share 
     tx.run("forget_requests", id=head.id)
     if share.is_whole:
         _forget_next_title(tx, head)
-        purge.purge(tx, head.id, profile=profile, when=when)
+        purge.purge(tx, head.id, profile=profile, moment=moment)
     else:
         _mend(tx, head, first)
         _forget_opener(tx, head, whom)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sessionary.actions import purge, routing, turns
-from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.model.key import SessionKey
 from sessionary.model.place import Source
 from sessionary.model.reset import Policies
@@ -49,19 +49,19 @@ def expired_turns(tx: Tx, *, now: datetime) -> list[str]:
 
 
 def interrupt_dead_turns(
-    tx: Tx, *, when: Occasion, among: Collection[str] | None = None
+    tx: Tx, *, moment: Moment, among: Collection[str] | None = None
 ) -> list[Turn]:
     """Interrupt the turns whose lease ran out. A turn that is merely slow renews its lease.
 
     `among`: only these, which someone has looked at twice.
     """
     ended = []
-    for turn_id in expired_turns(tx, now=when.now):
+    for turn_id in expired_turns(tx, now=moment.now):
         if among is not None and turn_id not in among:
             continue
         row = tx.one("get_turn", id=turn_id)
         if row is not None:
-            turn = turns.interrupt_dead(tx, turn_id, session_no=row[-2], when=when)
+            turn = turns.interrupt_dead(tx, turn_id, session_no=row[-2], moment=moment)
             if turn is not None:
                 ended.append(turn)
     return ended
@@ -84,12 +84,12 @@ def follow_clock(tx: Tx, *, now: datetime, lease_seconds: float, send_seconds: f
     )
 
 
-def end_expired_sessions(tx: Tx, policies: Policies, *, when: Occasion) -> list[Expired]:
+def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[Expired]:
     """End the sessions whose policy says that they are over, by the rule of the message path."""
     ended: list[Expired] = []
     for platform, chat_type in tx.all("places_with_open_sessions"):
         policy = policies.choose(Source(platform=platform, chat_type=chat_type))
-        cutoff = policy.cutoff(when.now)
+        cutoff = policy.cutoff(moment.now)
         if cutoff is None:
             continue
         rows = tx.all(
@@ -97,14 +97,16 @@ def end_expired_sessions(tx: Tx, policies: Policies, *, when: Occasion) -> list[
             platform=platform,
             chat_type=chat_type,
             cutoff=to_micros(cutoff),
-            now=to_micros(when.now),
+            now=to_micros(moment.now),
             limit=BATCH,
         )
         for no, id, profile, key, _ in rows:
             routing.lock(tx, SessionKey.parse(key))
             head = routing.fresh(tx, no)
-            reason = routing.reset_due(tx, head, policy=policy, when=when) if head.is_open else None
-            if reason is not None and routing.end(tx, head, reason=reason, when=when):
+            reason = (
+                routing.reset_due(tx, head, policy=policy, moment=moment) if head.is_open else None
+            )
+            if reason is not None and routing.end(tx, head, reason=reason, moment=moment):
                 ended.append(Expired(profile, id, key, reason))
     return ended
 
@@ -118,29 +120,29 @@ def to_finalize(tx: Tx, *, limit: int = BATCH) -> list[ToFinalize]:
     ]
 
 
-def finalized(tx: Tx, ended: ToFinalize, *, when: Occasion) -> None:
+def finalized(tx: Tx, ended: ToFinalize, *, moment: Moment) -> None:
     """Note that what must follow this end has been done; a later end of the session has its own."""
-    at, ended_at = to_micros(when.now), to_micros(ended.ended_at)
+    at, ended_at = to_micros(moment.now), to_micros(ended.ended_at)
     tx.run("mark_finalized", no=ended.no, at=at, ended_at=ended_at)
 
 
-def finalizing_failed(tx: Tx, ended: ToFinalize, *, error: str, when: Occasion) -> None:
+def finalizing_failed(tx: Tx, ended: ToFinalize, *, error: str, moment: Moment) -> None:
     """Note a failed try; after the third it is given up, and the error stays to be seen."""
     tx.run(
         "mark_finalize_failed",
         no=ended.no,
         ended_at=to_micros(ended.ended_at),
         error=sessions.column(error),
-        at=to_micros(when.now),
+        at=to_micros(moment.now),
         tries=TRIES,
     )
 
 
-def empty_trash(tx: Tx, *, when: Occasion) -> list[str]:
+def empty_trash(tx: Tx, *, moment: Moment) -> list[str]:
     """Purge what has been in the trash for too long; a few at a time."""
     stuck = 0
-    while page := purge.expired_trash(tx, now=when.now, limit=stuck + FEW)[stuck:]:
-        done = [id for id in page if purge.purge_trash(tx, id, when=when)]
+    while page := purge.expired_trash(tx, now=moment.now, limit=stuck + FEW)[stuck:]:
+        done = [id for id in page if purge.purge_trash(tx, id, moment=moment)]
         if done:
             return done
         stuck += len(page)  # they stay where they are; what is behind them goes

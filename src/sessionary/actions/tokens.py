@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import Ambiguous, BadInput, NotFound
 from sessionary.model import document
 from sessionary.model.key import validate_profile
@@ -61,12 +61,12 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def add(tx: Tx, token: str, *, profile: str, scope: Scope, when: Occasion, name: str = "") -> Token:
+def add(tx: Tx, token: str, *, profile: str, scope: Scope, moment: Moment, name: str = "") -> Token:
     """Let a program in that shows this token."""
     clean = document.speakable(" ".join(name.split()))
     if len(clean) > _MOST_NAME:
         raise BadInput(f"A token's name has at most {_MOST_NAME} characters.")
-    made = Token(when.new_id(), validate_profile(profile), clean, scope, when.now)
+    made = Token(moment.new_id(), validate_profile(profile), clean, scope, moment.now)
     tx.run(
         "insert_token",
         id=made.id,
@@ -74,7 +74,7 @@ def add(tx: Tx, token: str, *, profile: str, scope: Scope, when: Occasion, name:
         name=clean,
         hash=digest(token),
         scope=scope,
-        at=to_micros(when.now),
+        at=to_micros(moment.now),
     )
     return made
 
@@ -98,13 +98,13 @@ def listing(tx: Tx, *, profile: str) -> list[Token]:
     return [_token(row) for row in tx.all("list_tokens", profile=profile)]
 
 
-def revoke(tx: Tx, ref: str, *, profile: str, when: Occasion) -> Token:
+def revoke(tx: Tx, ref: str, *, profile: str, moment: Moment) -> Token:
     """Let nobody in with this token from now on; streams that it opened are closed.
 
     `ref` is its id, or its name while one good token alone has it.
     """
     known = _id_of(tx, document.speakable(ref), profile=profile)
-    tx.run("revoke_token", id=known, profile=profile, at=to_micros(when.now))
+    tx.run("revoke_token", id=known, profile=profile, at=to_micros(moment.now))
     row = tx.one("get_token", id=known, profile=profile)
     if row is None:
         raise NotFound(f"There is no token {ref}, by id or by name.")

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from sessionary.actions import blobs, log, refusals, routing, usage
 from sessionary.actions.deliver import DeliveryCame
 from sessionary.actions.log import Appended, SessionChanged
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict, NotFound
 from sessionary.model import document, transcript
 from sessionary.model.arrival import Arrival
@@ -81,22 +81,22 @@ def waiting(tx: Tx, key: SessionKey) -> Waiting:
 
 
 def begin(
-    tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, when: Occasion
+    tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, moment: Moment
 ) -> Begun | None:
     """Begin a turn with what waits for a key. None: nothing waits, or a turn is running."""
-    return begin_with(tx, waiting(tx, key), policy=policy, claim=claim, when=when)
+    return begin_with(tx, waiting(tx, key), policy=policy, claim=claim, moment=moment)
 
 
 def begin_with(
-    tx: Tx, found: Waiting, *, policy: ResetPolicy, claim: Claim, when: Occasion
+    tx: Tx, found: Waiting, *, policy: ResetPolicy, claim: Claim, moment: Moment
 ) -> Begun | None:
     """Begin a turn with these arrivals. None: there are none, or a turn is running."""
     key = found.key
     if not found.arrivals or (found.head is not None and found.head.running):
         return None
     last = found.arrivals[-1]
-    route = routing.onward(tx, key, found.head, last.source, policy=policy, when=when)
-    lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
+    route = routing.onward(tx, key, found.head, last.source, policy=policy, moment=moment)
+    lease = take(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     prompts = []
     for arrival in found.arrivals:
         said = _as_said(arrival.message, arrival.source, key)
@@ -115,7 +115,7 @@ def begin_in(
     *,
     profile: str,
     claim: Claim,
-    when: Occasion,
+    moment: Moment,
     idem: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> Begun:
@@ -126,13 +126,15 @@ def begin_in(
         raise NotFound(f"There is no session {session_id}.")
     if head.read_only:
         raise refusals.read_only(session_id)
-    lease = take(tx, head.no, session_id, claim=claim, when=when)
+    lease = take(tx, head.no, session_id, claim=claim, moment=moment)
     prompts: tuple[Appended, ...] = ()
     if said is not None:
         for data in files:
             blobs.hold(tx, data)
         prompts = (
-            log.append(tx, session_id, said, profile=profile, at=when.now, idem=idem, lease=lease),
+            log.append(
+                tx, session_id, said, profile=profile, at=moment.now, idem=idem, lease=lease
+            ),
         )
     return Begun(lease, routing.Route(session_id, head.no), prompts)
 
@@ -145,28 +147,28 @@ def begin_here(
     *,
     policy: ResetPolicy,
     claim: Claim,
-    when: Occasion,
+    moment: Moment,
     idem: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> Begun:
     """Begin a turn where a source's conversation is, with its message."""
     _refuse_repeat(tx, idem, said, profile=key.profile)
-    route = routing.route(tx, key, source, policy=policy, when=when)
-    lease = take(tx, route.session_no, route.session_id, claim=claim, when=when)
+    route = routing.route(tx, key, source, policy=policy, moment=moment)
+    lease = take(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     told = transcript.among_several(said) if key.is_shared else said
     for data in files:
         blobs.hold(tx, data)
     prompt = log.append(
-        tx, route.session_id, told, profile=key.profile, at=when.now, idem=idem, lease=lease
+        tx, route.session_id, told, profile=key.profile, at=moment.now, idem=idem, lease=lease
     )
     return Begun(lease, route, (prompt,))
 
 
-def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, when: Occasion) -> Lease:
+def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Moment) -> Lease:
     """Take the lease of a session that no turn is running in."""
-    turn_id = when.new_id()
+    turn_id = moment.new_id()
     row = tx.one("take_session", no=session_no, turn_id=turn_id)
-    if row is None and interrupt_if_dead(tx, session_no, when=when):
+    if row is None and interrupt_if_dead(tx, session_no, moment=moment):
         row = tx.one("take_session", no=session_no, turn_id=turn_id)
     if row is None:
         head = sessions.get_by_no(tx, session_no)
@@ -177,8 +179,8 @@ def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, when: Occasi
         raise RaceLost
     epoch, last_seq = row
     lease = Lease(turn_id, session_no, session_id, epoch, claim.holder)
-    until = when.now + timedelta(seconds=claim.seconds)
-    turns.insert(tx, lease, first_seq=last_seq + 1, agent=claim.agent, at=when.now, until=until)
+    until = moment.now + timedelta(seconds=claim.seconds)
+    turns.insert(tx, lease, first_seq=last_seq + 1, agent=claim.agent, at=moment.now, until=until)
     return lease
 
 
@@ -198,15 +200,17 @@ def step(
     used: Usage | None,
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     files: tuple[bytes, ...] = (),
 ) -> Appended:
     """Add a finished step, the bytes of its files, and what it used."""
     for data in files:
         blobs.hold(tx, data)
-    done = append(tx, lease, said, profile=profile, at=when.now)
+    done = append(tx, lease, said, profile=profile, at=moment.now)
     if used is not None:
-        usage.record(tx, lease.session_no, used, profile=profile, when=when, turn_id=lease.turn_id)
+        usage.record(
+            tx, lease.session_no, used, profile=profile, moment=moment, turn_id=lease.turn_id
+        )
     return done
 
 
@@ -224,29 +228,31 @@ def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
         raise refusals.lost(lease)
 
 
-def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -> list[Appended]:
+def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -> list[Appended]:
     """Close a turn: its last entries, its usage, its deliveries and its state in one step."""
     for data in ending.files:
         blobs.hold(tx, data)
     done = [
-        log.append(tx, lease.session_id, said, profile=profile, at=when.now, lease=lease)
+        log.append(tx, lease.session_id, said, profile=profile, at=moment.now, lease=lease)
         for said in ending.messages
     ]
     for used in ending.usage:
-        usage.record(tx, lease.session_no, used, profile=profile, when=when, turn_id=lease.turn_id)
+        usage.record(
+            tx, lease.session_no, used, profile=profile, moment=moment, turn_id=lease.turn_id
+        )
     for reply in ending.replies:
         deliveries.insert(
             tx,
-            when.new_id(),
+            moment.new_id(),
             profile=profile,
             channel=reply.channel,
             parts=reply.parts,
-            at=when.now,
+            at=moment.now,
             session_no=lease.session_no,
             turn_id=lease.turn_id,
         )
         tx.after_commit(DeliveryCame(profile, str(reply.channel)))
-    if not turns.end(tx, lease.turn_id, state=ending.state, at=when.now, reason=ending.reason):
+    if not turns.end(tx, lease.turn_id, state=ending.state, at=moment.now, reason=ending.reason):
         raise refusals.lost(lease)
     if not done:  # an entry tells the feed by itself
         tx.run("insert_feed", session_no=lease.session_no, seq=0, what="turn")
@@ -255,10 +261,10 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, when: Occasion) -
 
 
 def give_up(
-    tx: Tx, lease: Lease, *, state: TurnState, reason: str, profile: str, when: Occasion
+    tx: Tx, lease: Lease, *, state: TurnState, reason: str, profile: str, moment: Moment
 ) -> Turn | None:
     """End a turn that failed, by its holder; what it had said stays. None when it was lost already."""
-    return interrupt(tx, lease.turn_id, profile=profile, when=when, reason=reason, state=state)
+    return interrupt(tx, lease.turn_id, profile=profile, moment=moment, reason=reason, state=state)
 
 
 def interrupt(
@@ -266,7 +272,7 @@ def interrupt(
     turn_id: str,
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     reason: str,
     state: TurnState = TurnState.INTERRUPTED,
 ) -> Turn | None:
@@ -283,7 +289,7 @@ def interrupt(
     if turn.partial:
         said = Message(Role.ASSISTANT, (Text(turn.partial),), finish_reason="interrupted")
         log.append(tx, turn.session_id, said, profile=profile, at=turn.began_at, lease=lease)
-    if not turns.end(tx, turn_id, state=state, at=when.now, reason=reason):
+    if not turns.end(tx, turn_id, state=state, at=moment.now, reason=reason):
         return None
     tx.run("insert_feed", session_no=session_no, seq=0, what="turn")
     tx.after_commit(SessionChanged(profile, turn.session_id))
@@ -291,20 +297,20 @@ def interrupt(
     return None if ended is None else ended[0]
 
 
-def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, when: Occasion) -> Turn | None:
+def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, moment: Moment) -> Turn | None:
     """Interrupt a turn whose lease ran out. None when it renewed it at the last moment, or has ended."""
     head = routing.fresh(tx, session_no)
-    if tx.one("lock_dead_turn", id=turn_id, now=to_micros(when.now)) is None:
+    if tx.one("lock_dead_turn", id=turn_id, now=to_micros(moment.now)) is None:
         return None
-    return interrupt(tx, turn_id, profile=head.profile, when=when, reason=STOPPED_RESPONDING)
+    return interrupt(tx, turn_id, profile=head.profile, moment=moment, reason=STOPPED_RESPONDING)
 
 
-def interrupt_if_dead(tx: Tx, session_no: int, *, when: Occasion) -> bool:
+def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
     """Interrupt the turn that a session is stuck in, if its lease ran out; say whether it was so."""
     turn_id = sessions.get_by_no(tx, session_no).running_turn
     if turn_id is None:
         return False
-    return interrupt_dead(tx, turn_id, session_no=session_no, when=when) is not None
+    return interrupt_dead(tx, turn_id, session_no=session_no, moment=moment) is not None
 
 
 def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import timedelta
 
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput
 from sessionary.model import document
 from sessionary.model.entry import Message
@@ -15,19 +15,19 @@ KEPT = timedelta(days=7)
 _BATCH = 50
 
 
-def upload(tx: Tx, data: bytes, *, profile: str, when: Occasion) -> str:
+def upload(tx: Tx, data: bytes, *, profile: str, moment: Moment) -> str:
     """Keep bytes that a message is going to have; their name."""
     if not data:
         raise BadInput("The file is empty; nothing was kept.")
     name = blobs.add(tx, data)
-    blobs.note_upload(tx, name, profile=profile, at=when.now)
+    blobs.note_upload(tx, name, profile=profile, at=moment.now)
     return name
 
 
-def accept(tx: Tx, said: Message, files: Iterable[bytes], *, profile: str, when: Occasion) -> None:
+def accept(tx: Tx, said: Message, files: Iterable[bytes], *, profile: str, moment: Moment) -> None:
     """Keep the files that came with a message; refuse one that names files this profile has not."""
     for data in files:
-        upload(tx, data, profile=profile, when=when)
+        upload(tx, data, profile=profile, moment=moment)
     check(tx, said, profile=profile)
 
 
@@ -41,9 +41,9 @@ def check(tx: Tx, said: Message, *, profile: str) -> None:
             )
 
 
-def forget_old(tx: Tx, *, when: Occasion) -> int:
+def forget_old(tx: Tx, *, moment: Moment) -> int:
     """Let go of what was brought in long ago; how many. What an entry refers to stays with it."""
-    old = tx.all("old_uploads", before=to_micros(when.now - KEPT), limit=_BATCH)
+    old = tx.all("old_uploads", before=to_micros(moment.now - KEPT), limit=_BATCH)
     for profile, name in old:
         tx.run("delete_upload", hash=name, profile=profile)
         tx.run("delete_blob_if_unused", hash=name)

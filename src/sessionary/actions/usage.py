@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import BadInput
 from sessionary.model import document
 from sessionary.model.usage import Usage, UsageTotal
@@ -18,18 +18,18 @@ def record(
     used: Usage,
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     turn_id: str | None = None,
 ) -> bool:
     """Count one call; a call id that was counted before changes nothing. Say whether it was new."""
-    named = used if used.call_id else replace(used, call_id=f"call/{when.new_id()}")
+    named = used if used.call_id else replace(used, call_id=f"call/{moment.new_id()}")
     return ledger.insert(
-        tx, named, profile=profile, session_no=session_no, turn_id=turn_id, at=when.now
+        tx, named, profile=profile, session_no=session_no, turn_id=turn_id, at=moment.now
     )
 
 
 def set_running_total(
-    tx: Tx, session_no: int, used: Usage, *, profile: str, when: Occasion
+    tx: Tx, session_no: int, used: Usage, *, profile: str, moment: Moment
 ) -> None:
     """For callers that hold cumulative totals: what they say replaces what they said before."""
     # The sum below must see every call that has been added to the head.
@@ -45,7 +45,7 @@ def set_running_total(
         profile=profile,
         session_no=session_no,
         turn_id=None,
-        at=when.now,
+        at=moment.now,
     )
     ledger.set_total(tx, session_no, ledger.total_of_session(tx, session_no))
 

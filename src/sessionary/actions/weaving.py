@@ -15,7 +15,7 @@ import msgspec
 
 from sessionary.actions import adopting, fold, titles
 from sessionary.actions.log import SessionChanged
-from sessionary.clock import Occasion, from_micros, to_micros
+from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import Conflict
 from sessionary.model import document, transcript
 from sessionary.model.entry import MAX_SEQ, Retraction
@@ -104,7 +104,7 @@ class Woven:
     notes: tuple[str, ...] = ()
 
 
-def put(tx: Tx, sheaf: Sheaf, *, when: Occasion) -> Woven:
+def put(tx: Tx, sheaf: Sheaf, *, moment: Moment) -> Woven:
     """Write one sheaf, and how far its unit was read."""
     notes: list[str] = []
     session = _target(tx, sheaf)
@@ -118,18 +118,18 @@ def put(tx: Tx, sheaf: Sheaf, *, when: Occasion) -> Woven:
     last = sheaf.rows[-1].seq if sheaf.rows else session.last_seq
     after = Imported(session.no, session.id, session.base_seq, last, session.is_hidden)
     if not session.is_hidden:
-        _extend(tx, sheaf, session, after, when=when)
+        _extend(tx, sheaf, session, after, moment=moment)
     elif sheaf.is_whole:
-        _show(tx, sheaf, after, when=when, notes=notes)
+        _show(tx, sheaf, after, moment=moment, notes=notes)
         after = Imported(session.no, session.id, session.base_seq, last)
     if sheaf.unit is not None:
-        put_unit(tx, *sheaf.unit, profile=sheaf.profile, tool=sheaf.tool, when=when)
+        put_unit(tx, *sheaf.unit, profile=sheaf.profile, tool=sheaf.tool, moment=moment)
     return Woven(after, tuple(notes))
 
 
-def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, when: Occasion) -> None:
+def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, moment: Moment) -> None:
     """Note how far a unit was read."""
-    imports.put_unit(tx, name, read, profile=profile, tool=tool, at=to_micros(when.now))
+    imports.put_unit(tx, name, read, profile=profile, tool=tool, at=to_micros(moment.now))
 
 
 def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[Row]:
@@ -280,7 +280,7 @@ def _make(tx: Tx, sheaf: Sheaf) -> Imported:
     return Imported(no, sheaf.line.id, base, base, is_hidden=True)
 
 
-def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion, notes: list[str]) -> None:
+def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, moment: Moment, notes: list[str]) -> None:
     line = _active(tx, sheaf, session) if sheaf.is_involved else sheaf.line
     line = msgspec.structs.replace(line, read_through=session.last_seq)
     line = adopting.fitted(tx, _numbered(tx, line), session.no, session.last_seq, notes)
@@ -290,10 +290,10 @@ def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion, notes: lis
         line,
         last_seq=session.last_seq,
         parent_no=None if sheaf.descent is None else sheaf.descent.parent.no,
-        project_no=adopting.project_of(tx, line, when=when),
+        project_no=adopting.project_of(tx, line, moment=moment),
     )
     fold.put(tx, session.no, _counts(tx, sheaf, session))
-    _put_draft(tx, session, line.draft, when=when)
+    _put_draft(tx, session, line.draft, moment=moment)
     transfer.tell_entries(tx, session.no, session.base_seq + 1, session.last_seq)
     _tell(tx, sheaf, session)
 
@@ -317,10 +317,10 @@ def _numbered(tx: Tx, line: SessionLine) -> SessionLine:
     return msgspec.structs.replace(line, title=free)
 
 
-def _extend(tx: Tx, sheaf: Sheaf, before: Imported, after: Imported, *, when: Occasion) -> None:
+def _extend(tx: Tx, sheaf: Sheaf, before: Imported, after: Imported, *, moment: Moment) -> None:
     added = sheaf.added
     if sheaf.rows:
-        is_history = added.active_at < to_micros(when.now - ONGOING)
+        is_history = added.active_at < to_micros(moment.now - ONGOING)
         if is_history and not sessions.get_by_no(tx, after.no).unread:
             tx.run("set_read_through", no=after.no, read_through=after.last_seq)
         tx.run(
@@ -338,26 +338,26 @@ def _extend(tx: Tx, sheaf: Sheaf, before: Imported, after: Imported, *, when: Oc
             fold.put(tx, after.no, fold.counts(tx, sessions.segments(tx, after.no)))
         transfer.tell_entries(tx, after.no, before.last_seq + 1, after.last_seq)
     if sheaf.is_whole:
-        _refresh(tx, sheaf, after, when=when)
+        _refresh(tx, sheaf, after, moment=moment)
     if sheaf.rows:
         _tell(tx, sheaf, after)
 
 
-def _put_draft(tx: Tx, session: Imported, draft: str | None, *, when: Occasion) -> None:
+def _put_draft(tx: Tx, session: Imported, draft: str | None, *, moment: Moment) -> None:
     """Keep what was typed in the tool and not sent."""
     if draft:
-        at = to_micros(when.now)
+        at = to_micros(moment.now)
         tx.run("set_draft", no=session.no, text=document.encode(draft), at=at)
 
 
-def _refresh(tx: Tx, sheaf: Sheaf, session: Imported, *, when: Occasion) -> None:
+def _refresh(tx: Tx, sheaf: Sheaf, session: Imported, *, moment: Moment) -> None:
     """Update the session from what its tool says now. An existing draft was typed by a person and stays."""
     line, head = sheaf.line, sessions.get_by_no(tx, session.no)
     is_other = line.model is not None and line.model != head.model
     details = sessions.details(tx, session.no)
     known = details.extra
     if details.draft is None:
-        _put_draft(tx, session, line.draft, when=when)
+        _put_draft(tx, session, line.draft, moment=moment)
     extra = _both(known, line.extra) if sheaf.is_resumed else line.extra
     if is_other or known != extra:
         text = document.encode(extra)

@@ -21,7 +21,7 @@ from sessionary.app.demo_scenes import (
 )
 from sessionary.app.demo_show import Show
 from sessionary.app.house import House
-from sessionary.clock import Ids, Occasion, encode_id, to_micros
+from sessionary.clock import Ids, Moment, encode_id, to_micros
 from sessionary.errors import Conflict
 from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey
@@ -77,10 +77,10 @@ def fill(house: House, *, count: int = SESSIONS, seed: int = SEED) -> Filled:
     chance = random.Random(seed)
     ids: Ids = _SeededIds(random.Random(seed))
     now = house.machine.clock.now()
-    began = Occasion(now - timedelta(days=_DAYS), ids)
+    began = Moment(now - timedelta(days=_DAYS), ids)
     for name, colour in PROJECTS:
         house.store.write(
-            projects.add, name, profile=house.profile, when=began, colour=colour
+            projects.add, name, profile=house.profile, moment=began, colour=colour
         ).result()
     messages = 0
     taken: Counter[str] = Counter()
@@ -110,19 +110,19 @@ def _write(tx: Tx, story: _Story, *, ids: Ids) -> None:
     profile = story.opening.profile
     first = story.said[0].at
     assert first is not None
-    when = Occasion(first, ids)
-    id = sessions.open_session(tx, story.opening, when=when)
+    moment = Moment(first, ids)
+    id = sessions.open_session(tx, story.opening, moment=moment)
     last = 0
     for each in story.said:
         assert each.at is not None
-        last = say.say_in(tx, id, each, profile=profile, when=Occasion(each.at, ids)).seq
+        last = say.say_in(tx, id, each, profile=profile, moment=Moment(each.at, ids)).seq
     if story.project is not None:
         projects.move(tx, id, story.project, profile=profile)
     if story.pinned:
         sessions.pin(tx, id, profile=profile, pinned=True)
     if story.key is not None:
         head = sessions.locked(tx, id, profile=profile)
-        routing.bind(tx, story.key, head.no, when=when)
+        routing.bind(tx, story.key, head.no, moment=moment)
     sessions.mark_read(tx, id, last, profile=profile)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sessionary import prices
 from sessionary.actions import blobs, compact, retract, say, sessions
-from sessionary.clock import Ids, Occasion
+from sessionary.clock import Ids, Moment
 from sessionary.model.entry import message
 from sessionary.model.key import SessionKey
 from sessionary.model.place import Source
@@ -78,7 +78,7 @@ class Show:
     def _workers(self, parent: str) -> int:
         for title, prompt, answer in _WORKERS:
             opening = Opening(self._profile, Source("web"), title=title, model=_MODEL)
-            id = sessions.open_for(self._tx, parent, opening, when=self._when(1))
+            id = sessions.open_for(self._tx, parent, opening, moment=self._moment(1))
             self._say(id, "user", prompt, seconds=0)
             self._say(id, "assistant", answer, seconds=1)
             self._read(id)
@@ -114,7 +114,7 @@ class Show:
     def _another_way(self, parent: str) -> None:
         title = "The weekly report with a summary table"
         made = sessions.fork(
-            self._tx, parent, profile=self._profile, when=self._when(60), title=title
+            self._tx, parent, profile=self._profile, moment=self._moment(60), title=title
         )
         self._say(made.id, "user", "What if we kept a table of daily sums instead?")
         self._say(made.id, "assistant", "Then the report reads 7 rows. It costs one trigger.")
@@ -130,7 +130,7 @@ class Show:
             workspace={"cwd": "~/src/parser", "branch": "streaming"},
             labels=("import",),
         )
-        id = sessions.open_session(self._tx, opening, when=self._when(60))
+        id = sessions.open_session(self._tx, opening, moment=self._moment(60))
         self._say(id, "user", "Read the file in chunks instead of at once.")
         self._step(id, ("read", "Read"), {"file_path": "parser.py"}, _PARSER)
         self._say(id, "assistant", "Done; a 2 GB file needs 40 MB of memory now.")
@@ -147,8 +147,8 @@ class Show:
             (self._now - timedelta(minutes=11), "assistant", "Yes, with the boiler check."),
         ):
             saying = say.Saying(message(role, text), at=at)
-            when = Occasion(at, self._ids)
-            id = say.say_here(self._tx, key, chat, saying, policy=policy, when=when).session_id
+            moment = Moment(at, self._ids)
+            id = say.say_here(self._tx, key, chat, saying, policy=policy, moment=moment).session_id
             if role == "user":
                 title = "The plumber" if at == old else "The kitchen tap"
                 sessions.rename(self._tx, id, title, profile=self._profile)
@@ -156,7 +156,7 @@ class Show:
 
     def _open(self, title: str, source: Source, *, labels: tuple[str, ...] = ()) -> str:
         opening = Opening(self._profile, source, title=title, model=_MODEL, labels=labels)
-        return sessions.open_session(self._tx, opening, when=self._when(60))
+        return sessions.open_session(self._tx, opening, moment=self._moment(60))
 
     def _say(self, id: str, role: str, said: str | Sequence[Any], *, seconds: float = 8) -> None:
         content = said if isinstance(said, str) else list(said)
@@ -166,7 +166,7 @@ class Show:
             at=self._tick(seconds),
             usage=_used() if role == "assistant" else None,
         )
-        say.say_in(self._tx, id, saying, profile=self._profile, when=self._when(0))
+        say.say_in(self._tx, id, saying, profile=self._profile, moment=self._moment(0))
         self.messages += 1
 
     def _step(self, id: str, call: tuple[str, str], given: Any, output: str) -> None:
@@ -190,8 +190,8 @@ class Show:
         self._at += timedelta(seconds=seconds)
         return self._at
 
-    def _when(self, seconds: float) -> Occasion:
-        return Occasion(self._tick(seconds), self._ids)
+    def _moment(self, seconds: float) -> Moment:
+        return Moment(self._tick(seconds), self._ids)
 
 
 def chart(width: int = 320, height: int = 120) -> bytes:

@@ -151,7 +151,7 @@ async def run_schedule(house: House, name: str) -> Run:
         profile=house.profile,
         holder=parts.holder,
         seconds=parts.settings.lease_seconds,
-        when=parts.occasion(),
+        moment=parts.moment(),
     )
     await engine.scheduler.run_one(due)
     await agents.close()

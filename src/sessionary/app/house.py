@@ -14,7 +14,7 @@ from sessionary.actions import listing, resolve
 from sessionary.clock import (
     Clock,
     Ids,
-    Occasion,
+    Moment,
     RandomIds,
     ShiftedClock,
     SystemClock,
@@ -144,9 +144,9 @@ class House:
         """Which conversation a source belongs to."""
         return key_for(source, profile=self.profile, isolation=self.isolation)
 
-    def occasion(self) -> Occasion:
+    def moment(self) -> Moment:
         """Now, and where fresh ids come from."""
-        return Occasion(self.machine.clock.now(), self.machine.ids)
+        return Moment(self.machine.clock.now(), self.machine.ids)
 
     def reading(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs

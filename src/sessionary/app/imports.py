@@ -455,7 +455,7 @@ def _target(house: House, importer: Importer, *, is_profile_asked_for: bool = Fa
         house.profile,
         importer.name,
         importer.title,
-        house.occasion(),
+        house.moment(),
         is_asked_for=is_profile_asked_for,
         version=sessionary.__version__,
     )

@@ -19,7 +19,7 @@ from sessionary.actions import (
 )
 from sessionary.actions import holds as hold_actions
 from sessionary.actions.holds import Hold
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.key import SessionKey
@@ -81,7 +81,7 @@ class Session:
             raise BadInput(f"A time is a datetime with a zone, not {at!r}.")
         if at is not None and at.tzinfo is None:
             raise BadInput(f"The time {at} has no zone; give it one, such as datetime.UTC.")
-        when = self._house.occasion()
+        moment = self._house.moment()
         said, files = self._message(role, content, fields)
         priced = self._house.priced(usage, at=at)
         saying = say.Saying(said, at=at, idem=idempotency_key, usage=priced, files=files)
@@ -89,12 +89,14 @@ class Session:
         if self._key is not None:
             policy = house.policies.choose(self.source)
             pending = house.writing(
-                say.say_here, self._key, self.source, saying, policy=policy, when=when
+                say.say_here, self._key, self.source, saying, policy=policy, moment=moment
             )
         elif self.id is None:
-            pending = house.writing(say.say_new, self._opening(), saying, when=when)
+            pending = house.writing(say.say_new, self._opening(), saying, moment=moment)
         else:
-            pending = house.writing(say.say_in, self.id, saying, profile=house.profile, when=when)
+            pending = house.writing(
+                say.say_in, self.id, saying, profile=house.profile, moment=moment
+            )
         return house.answer(pending.map(self._noted))
 
     def turn(
@@ -150,7 +152,7 @@ class Session:
 
     def trash(self) -> SessionHead:
         """Put the session and its subagents into the trash for 30 days."""
-        return self._write(sessions.trash, when=self._house.occasion())
+        return self._write(sessions.trash, moment=self._house.moment())
 
     def restore(self) -> SessionHead:
         """Take the session out of the trash, with the subagents that went there with it."""
@@ -158,11 +160,11 @@ class Session:
 
     def purge(self) -> purge.Purged:
         """Delete the session's words for ever."""
-        return self._write(purge.purge, when=self._house.occasion())
+        return self._write(purge.purge, moment=self._house.moment())
 
     def end(self, reason: str = "closed") -> SessionHead:
         """Close the session; the first reason wins."""
-        return self._write(sessions.end, reason=reason, when=self._house.occasion())
+        return self._write(sessions.end, reason=reason, moment=self._house.moment())
 
     def reopen(self) -> SessionHead:
         """Let the session go on."""
@@ -173,38 +175,36 @@ class Session:
 
         The same reason again sets another end. A person's wish, such as `/new`, still ends the session.
         """
-        return self._write(hold_actions.hold, reason, until=until, when=self._house.occasion())
+        return self._write(hold_actions.hold, reason, until=until, moment=self._house.moment())
 
     def release(self, reason: str | None = None) -> list[Hold]:
         """Release the hold with this reason, or all of them; those that were there.
 
         Raises `NotFound` for a reason that does not hold the session.
         """
-        return self._write(hold_actions.release, reason, when=self._house.occasion())
+        return self._write(hold_actions.release, reason, moment=self._house.moment())
 
     def holds(self) -> list[Hold]:
         """Why the session is not reset by its policy now."""
-        return self._read(_holds, now=self._house.occasion().now)
+        return self._read(_holds, now=self._house.moment().now)
 
     def undo(self, rounds: int = 1) -> SessionHead:
         """Take back the last messages of the person and what followed them."""
-        return self._write(retract.undo, rounds=rounds, at=self._house.occasion().now)
+        return self._write(retract.undo, rounds=rounds, at=self._house.moment().now)
 
     def retract(self, after: int, *, reason: str = "undo") -> SessionHead:
         """Take back everything after an entry."""
-        return self._write(
-            retract.retract, after=after, reason=reason, at=self._house.occasion().now
-        )
+        return self._write(retract.retract, after=after, reason=reason, at=self._house.moment().now)
 
     def compact(self, summary: str, *, through: int) -> SessionHead:
         """Let a summary stand, for the model, for everything up to an entry."""
-        return self._write(compact.compact, summary, through=through, at=self._house.occasion().now)
+        return self._write(compact.compact, summary, through=through, at=self._house.moment().now)
 
     def fork(self, at: int | None = None, *, title: str | None = None) -> "Session":
         """Begin a session whose history is this one's up to an entry."""
         house = self._house
         made = self._pending(
-            house.writing, sessions.fork, at_seq=at, title=title, when=house.occasion()
+            house.writing, sessions.fork, at_seq=at, title=title, moment=house.moment()
         )
         return house.answer(made.map(lambda head: Session(house, id=head.id, source=head.source)))
 
@@ -284,7 +284,7 @@ class RunningTurn:
             said,
             used,
             profile=house.profile,
-            when=house.occasion(),
+            moment=house.moment(),
             files=files,
         )
         return house.answer(pending)
@@ -295,7 +295,7 @@ class RunningTurn:
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
         """Say that the turn is alive; do so more often than the lease is long."""
-        now = self._house.occasion().now
+        now = self._house.moment().now
         return self._house.answer(
             self._house.writing(turns.renew, self.begun.lease, seconds=seconds, now=now)
         )
@@ -326,7 +326,7 @@ class RunningTurn:
 
     def _beginning(self) -> Pending[turns.Begun]:
         house, session = self._house, self._session
-        when = house.occasion()
+        moment = house.moment()
         claim = turns.Claim(house.holder, LEASE_SECONDS, self._agent)
         if session._key is not None and self._said is not None:
             policy = house.policies.choose(session.source)
@@ -337,7 +337,7 @@ class RunningTurn:
                 self._said,
                 policy=policy,
                 claim=claim,
-                when=when,
+                moment=moment,
                 idem=self._idem,
                 files=self._files,
             )
@@ -348,15 +348,17 @@ class RunningTurn:
             session._opening(),
             self._said,
             claim=claim,
-            when=when,
+            moment=moment,
             idem=self._idem,
             files=self._files,
         )
 
     def _ending(self, error: BaseException | None) -> Pending[Any]:
-        house, lease, when = self._house, self.begun.lease, self._house.occasion()
+        house, lease, moment = self._house, self.begun.lease, self._house.moment()
         if error is None:
-            return house.writing(turns.end, lease, turns.Ending(), profile=house.profile, when=when)
+            return house.writing(
+                turns.end, lease, turns.Ending(), profile=house.profile, moment=moment
+            )
         state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
         return house.writing(
             turns.give_up,
@@ -364,7 +366,7 @@ class RunningTurn:
             state=state,
             reason=f"{type(error).__name__}: {error}",
             profile=house.profile,
-            when=when,
+            moment=moment,
         )
 
     def _note(self, begun: turns.Begun) -> None:
@@ -380,20 +382,20 @@ def _begin(
     said: Message | None,
     *,
     claim: turns.Claim,
-    when: Occasion,
+    moment: Moment,
     idem: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> turns.Begun:
     """Begin a turn in the session at hand; a new one opens with its first message."""
     if key is None and id is None and said is not None:
-        id = sessions.open_session(tx, opening, when=when)
+        id = sessions.open_session(tx, opening, moment=moment)
     return turns.begin_in(
         tx,
         _id(tx, key, id),
         said,
         profile=opening.profile,
         claim=claim,
-        when=when,
+        moment=moment,
         idem=idem,
         files=files,
     )

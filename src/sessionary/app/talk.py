@@ -12,7 +12,7 @@ from sessionary.app import following
 from sessionary.app.engine import Agents, build_engine
 from sessionary.app.following import Seen
 from sessionary.app.house import House
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.config import engine as engine_config
 from sessionary.engine import asking, verbs
 from sessionary.engine.asking import Accepted, Asking
@@ -70,7 +70,7 @@ class Talk:
         parts = self._parts
         with parts.bus.listen() as queue:
             asked = Asking(message("user", text))
-            write = parts.store.write(_accept, parts, self.source, asked, when=parts.occasion())
+            write = parts.store.write(_accept, parts, self.source, asked, moment=parts.moment())
             accepted, followed = await write.given_to(self._carry_on)
             self._session_id = accepted.current_session_id
             received = accepted.received
@@ -161,10 +161,10 @@ def _user() -> str:
 
 
 def _accept(
-    tx: Tx, parts: Parts, source: Source, asked: Asking, *, when: Occasion
+    tx: Tx, parts: Parts, source: Source, asked: Asking, *, moment: Moment
 ) -> tuple[Accepted, str | None]:
     """Take a message in; with it, the arrival that the agent answers: perhaps one said again."""
-    accepted = asking.accept(tx, parts, source, asked, when=when)
+    accepted = asking.accept(tx, parts, source, asked, moment=moment)
     received, key = accepted.received, accepted.key
     if received.answer is None or received.arrival_id is None:
         return accepted, received.arrival_id
@@ -177,12 +177,12 @@ def _accept(
 def _place(
     tx: Tx, house: House, source: Source, *, ref: str | None, new: bool
 ) -> SessionHead | None:
-    key, when = house.key(source), house.occasion()
+    key, moment = house.key(source), house.moment()
     if ref is not None:
         target = resolve.resolve(tx, ref, profile=house.profile)
-        return routing.switch(tx, key, target, when=when)
+        return routing.switch(tx, key, target, moment=moment)
     if new:
-        routing.reset(tx, key, when=when)
+        routing.reset(tx, key, moment=moment)
         return None
     head = routing.current(tx, key)
     return head if head is not None and head.is_open else None

@@ -14,7 +14,7 @@ from sessionary.bench.growth_place import Place, opened
 from sessionary.bench.measure import Sample, repeat
 from sessionary.bench.raw import TEXT
 from sessionary.bench.turn_engine import Talk
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.model.part import Text
 from sessionary.model.reset import ResetPolicy
@@ -78,20 +78,20 @@ def _turn(store: Store, one: Callable[[], int]) -> Iterator[Work]:
     received: list[int] = []
     begun: list[tuple[int, turns.Begun]] = []
 
-    def when() -> Occasion:
-        return Occasion(clock.now(), ids)
+    def moment() -> Moment:
+        return Moment(clock.now(), ids)
 
     def take() -> None:
         number = one()
         source, key = populate.source_of(number), populate.key_of(number)
-        store.write(receive.receive, key, source, message("user", TEXT), when=when()).result()
+        store.write(receive.receive, key, source, message("user", TEXT), moment=moment()).result()
         received.append(number)
 
     def begin() -> None:
         number = received.pop()
         claim = turns.Claim(HOLDER, 600)
         key, policy = populate.key_of(number), ResetPolicy()
-        made = store.write(turns.begin, key, policy=policy, claim=claim, when=when()).result()
+        made = store.write(turns.begin, key, policy=policy, claim=claim, moment=moment()).result()
         if made is not None:  # a key that was taken twice has its messages in one turn
             begun.append((number, made))
 
@@ -104,7 +104,9 @@ def _turn(store: Store, one: Callable[[], int]) -> Iterator[Work]:
             usage=(Usage("model", input_tokens=900, output_tokens=80, cost_microusd=1200),),
             replies=(turns.Reply(channel, (Text(TEXT),)),),
         )
-        store.write(turns.end, turn.lease, ending, profile=populate.PROFILE, when=when()).result()
+        store.write(
+            turns.end, turn.lease, ending, profile=populate.PROFILE, moment=moment()
+        ).result()
 
     def send() -> int:
         now = clock.now()

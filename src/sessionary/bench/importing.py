@@ -14,7 +14,7 @@ from sessionary.bench.goals import at_least, at_most
 from sessionary.bench.import_files import Written, write
 from sessionary.bench.measure import Case, Contestant, Sample, Scale
 from sessionary.bench.raw import KnownStore
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers import driver
 from sessionary.importers.claude_code import IMPORTER
 from sessionary.importers.claude_code_line import line_of
@@ -74,8 +74,8 @@ def into(database: Path, place: Path) -> Store:
     """Import a directory into a store; it stays open."""
     clock, ids = SystemClock(), RandomIds()
     store = open_store(f"sqlite:///{database}", create=True, clock=clock, ids=ids)
-    when = Occasion(clock.now(), ids)
-    target = Target(store, "main", IMPORTER.name, IMPORTER.title, when)
+    moment = Moment(clock.now(), ids)
+    target = Target(store, "main", IMPORTER.name, IMPORTER.title, moment)
     report = driver.run(target, IMPORTER, list(IMPORTER.find(place)))
     assert report.skipped == 0, report.faults
     assert report.messages > 0

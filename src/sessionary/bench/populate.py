@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sessionary.actions import log, sessions
 from sessionary.bench.raw import TEXT
-from sessionary.clock import Occasion, RandomIds, SystemClock, encode_id, to_micros
+from sessionary.clock import Moment, RandomIds, SystemClock, encode_id, to_micros
 from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for
 from sessionary.model.place import Source
@@ -60,9 +60,9 @@ def open_many(store: Store, numbers: range) -> None:
 
 def open_plain(tx: Tx, count: int) -> list[str]:
     """Open so many sessions that no key leads to."""
-    when = Occasion(SystemClock().now(), RandomIds())
+    moment = Moment(SystemClock().now(), RandomIds())
     opening = Opening(PROFILE, Source("terminal"))
-    return [sessions.open_session(tx, opening, when=when) for _ in range(count)]
+    return [sessions.open_session(tx, opening, moment=moment) for _ in range(count)]
 
 
 def fill(tx: Tx, session: str, first: int, count: int) -> None:

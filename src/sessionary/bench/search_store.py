@@ -11,7 +11,7 @@ from sessionary.actions import log, projects
 from sessionary.bench import populate
 from sessionary.bench.corpus import BEGAN, PLATFORMS, Language, Said, corpus
 from sessionary.bench.texts import sql
-from sessionary.clock import Occasion, RandomIds
+from sessionary.clock import Moment, RandomIds
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import ToolResult
 from sessionary.model.place import Source
@@ -44,9 +44,9 @@ class Filling:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: set[int] = set()
-        when = Occasion(BEGAN, RandomIds())
+        moment = Moment(BEGAN, RandomIds())
         for name in (PROJECT, SMALL_PROJECT):
-            store.write(projects.add, name, profile=populate.PROFILE, when=when).result()
+            store.write(projects.add, name, profile=populate.PROFILE, moment=moment).result()
 
     def say(self, messages: Iterable[Said]) -> None:
         """The next messages of the corpus."""

@@ -12,7 +12,7 @@ from sessionary.bench import populate
 from sessionary.bench.goals import at_least
 from sessionary.bench.measure import Case, Contestant, Results, Sample, Scale, repeat
 from sessionary.bench.raw import TEXT, IndexFile, RawLog
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.model.part import Text
 from sessionary.model.reset import ResetPolicy
@@ -60,18 +60,18 @@ class Turns:
         outbox.cancel()
         return Sample(len(latencies), time.perf_counter() - began, latencies)
 
-    def _when(self) -> Occasion:
-        return Occasion(self._clock.now(), self._ids)
+    def _moment(self) -> Moment:
+        return Moment(self._clock.now(), self._ids)
 
     async def _turn(
         self, number: int, sent: dict[str, asyncio.Future[None]], came: asyncio.Event
     ) -> None:
         source, key = populate.source_of(number), populate.key_of(number)
         said = message("user", TEXT)
-        await self._store.write(receive.receive, key, source, said, when=self._when())
+        await self._store.write(receive.receive, key, source, said, moment=self._moment())
         claim = turns.Claim(HOLDER, 30)
         begun = await self._store.write(
-            turns.begin, key, policy=NEVER, claim=claim, when=self._when()
+            turns.begin, key, policy=NEVER, claim=claim, moment=self._moment()
         )
         assert begun is not None
         channel = source.channel
@@ -83,7 +83,7 @@ class Turns:
         )
         delivered = sent[begun.lease.turn_id] = asyncio.get_running_loop().create_future()
         await self._store.write(
-            turns.end, begun.lease, ending, profile=populate.PROFILE, when=self._when()
+            turns.end, begun.lease, ending, profile=populate.PROFILE, moment=self._moment()
         )
         came.set()
         await delivered

@@ -18,7 +18,7 @@ from sessionary.actions.tokens import Scope
 from sessionary.bench import populate, search_store
 from sessionary.bench.corpus import Language
 from sessionary.bench.measure import Scale
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
@@ -141,32 +141,32 @@ def make_home(folder: Path, path: Path) -> Path:
     return home
 
 
-def _when() -> Occasion:
-    return Occasion(SystemClock().now(), RandomIds())
+def _moment() -> Moment:
+    return Moment(SystemClock().now(), RandomIds())
 
 
 def _open_many(tx: Tx, first: int, count: int) -> None:
     for number in range(first, first + count):
         opening = Opening(populate.PROFILE, populate.source_of(number), title=f"Question {number}")
         said = say.Saying(message("user", f"{number}: what became of it?"))
-        say.say_new(tx, opening, said, when=_when())
+        say.say_new(tx, opening, said, moment=_moment())
 
 
 def _open_long(tx: Tx) -> str:
     opening = Opening(populate.PROFILE, Source("web"), title=LONG_TITLE)
-    return sessions.open_session(tx, opening, when=_when())
+    return sessions.open_session(tx, opening, moment=_moment())
 
 
 def _say_last(tx: Tx, id: str) -> None:
     """The long session is the newest: it stands first in every list."""
     said = say.Saying(message("assistant", "That was the last of it."))
-    say.say_in(tx, id, said, profile=populate.PROFILE, when=_when())
+    say.say_in(tx, id, said, profile=populate.PROFILE, moment=_moment())
 
 
 def add_token(store: Store) -> str:
     """A token with which everything may be asked."""
     secret = tokens.secret(bytes(tokens.SECRET_BYTES))
     store.write(
-        tokens.add, secret, profile=populate.PROFILE, scope=Scope.ADMIN, when=_when()
+        tokens.add, secret, profile=populate.PROFILE, scope=Scope.ADMIN, moment=_moment()
     ).result()
     return secret

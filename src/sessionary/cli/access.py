@@ -35,7 +35,7 @@ COLUMNS = (
 def list_access(console: Console) -> None:
     """List who was let in, and who asks to be."""
     with console.house() as house:
-        now = house.occasion().now
+        now = house.moment().now
         permits = house.reading(doors.permits, profile=house.profile).result()
         asking = house.reading(doors.pairings, profile=house.profile, now=now).result()
     found = [
@@ -65,7 +65,7 @@ def approve(console: Console, code: str) -> None:
     """Let in whoever was given this code."""
     with console.house() as house:
         permit = house.writing(
-            doors.approve, code, profile=house.profile, when=house.occasion()
+            doors.approve, code, profile=house.profile, moment=house.moment()
         ).result()
     if permit is None:
         raise NotFound(
@@ -85,7 +85,7 @@ def allow(console: Console, platform: str, person: str, *, name: str | None) -> 
     with console.house(create=True) as house:
         person = doors.check_person(person)
         house.writing(
-            doors.permit, platform, person, profile=house.profile, when=house.occasion(), name=name
+            doors.permit, platform, person, profile=house.profile, moment=house.moment(), name=name
         ).result()
     value = {"platform": platform, "person": person, "name": name}
     console.answer(value, f"{name or person} may now write on {platform}.")

@@ -12,7 +12,7 @@ from sessionary.cli.console import Console
 from sessionary.cli.refs import find_head, ref_argument
 from sessionary.cli.table import Column, table
 from sessionary.cli.tree import command, group, pass_console
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import NotFound
 from sessionary.model.key import SessionKey
 from sessionary.model.session import SessionHead
@@ -42,7 +42,7 @@ def list_bindings(console: Console, *, limit: int, cursor: str | None) -> None:
         page = house.reading(
             binding_actions.listing, profile=house.profile, limit=limit, cursor=cursor
         ).result()
-        now, zone = house.occasion().now, console.zone(house)
+        now, zone = house.moment().now, console.zone(house)
     if console.json:
         console.emit({"items": [_json(each) for each in page.items], "next": page.next})
         return
@@ -77,7 +77,7 @@ def reset(console: Console, key: str) -> None:
     parsed = SessionKey.parse(key)
     with console.house() as house:
         _refuse_foreign(parsed, house.profile)
-        ended = house.writing(_reset, parsed, when=house.occasion()).result()
+        ended = house.writing(_reset, parsed, moment=house.moment()).result()
     told = "none was open" if ended is None else f"session {ended.id} ended"
     value = {"key": str(parsed), "ended_session_id": None if ended is None else ended.id}
     console.answer(value, f"{parsed}: {told}; the next message opens a new one.")
@@ -93,22 +93,22 @@ def switch(console: Console, key: str, ref: str) -> None:
     with console.house() as house:
         _refuse_foreign(parsed, house.profile)
         head = house.writing(
-            _switch, parsed, find_head(house, ref).id, when=house.occasion()
+            _switch, parsed, find_head(house, ref).id, moment=house.moment()
         ).result()
     console.answer(
         {"key": str(parsed), "session": head_json(head)}, f"{parsed} is on session {head.id} now."
     )
 
 
-def _reset(tx: Tx, key: SessionKey, *, when: Occasion) -> SessionHead | None:
+def _reset(tx: Tx, key: SessionKey, *, moment: Moment) -> SessionHead | None:
     if routing.current(tx, key) is None:
         raise NotFound(f"The key {key} is on no session.")
-    return routing.reset(tx, key, when=when)
+    return routing.reset(tx, key, moment=moment)
 
 
-def _switch(tx: Tx, key: SessionKey, session_id: str, *, when: Occasion) -> SessionHead:
+def _switch(tx: Tx, key: SessionKey, session_id: str, *, moment: Moment) -> SessionHead:
     target = resolve.resolve(tx, session_id, profile=key.profile)
-    return routing.switch(tx, key, target, when=when)
+    return routing.switch(tx, key, target, moment=moment)
 
 
 def _refuse_foreign(key: SessionKey, profile: str) -> None:

@@ -132,7 +132,7 @@ def retry(console: Console, id: str) -> None:
     """
     with console.house() as house:
         done = house.writing(
-            deliver.retry, id, profile=house.profile, when=house.occasion()
+            deliver.retry, id, profile=house.profile, moment=house.moment()
         ).result()
     twice = " An earlier attempt may have arrived." if done.maybe_twice else ""
     _tell(console, done, f"Delivery {done.id} to {done.channel} is sent next.{twice}")
@@ -155,7 +155,7 @@ def redirect(console: Console, id: str, channel: str) -> None:
             id,
             target,
             profile=house.profile,
-            when=house.occasion(),
+            moment=house.moment(),
             platforms=frozenset(engine_config.read(house.config).channels),
         ).result()
     _tell(console, made, f"Redirected to {made.channel}, as delivery {made.id}.")
@@ -172,7 +172,7 @@ def abandon(console: Console, id: str, *, reason: str) -> None:
             deliver.abandon_by_owner,
             id,
             profile=house.profile,
-            when=house.occasion(),
+            moment=house.moment(),
             reason=reason,
         ).result()
     _tell(console, done, f"Delivery {done.id} to {done.channel} is given up.")

@@ -175,7 +175,7 @@ def _opened(house: "House") -> Iterator[Finding]:
     if not broken:
         yield Finding("integrity", "ok", "no damage found (`sessionary verify` looks deeper)")
     yield _index(house, sqlite_path(house.config.database))
-    found = house.reading(health, now=house.occasion().now).result()
+    found = house.reading(health, now=house.moment().now).result()
     waiting = (
         f"{count(found.waiting_arrivals, 'arrival')} and "
         f"{count(found.open_deliveries, 'delivery')} waiting"

@@ -46,7 +46,7 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
                 console.note(NOTHING_SAID.format(person=person, platform=platform))
             return
         receipt = erasing.erase(
-            house.store, whom, profile=house.profile, when=house.occasion(), progress=progress
+            house.store, whom, profile=house.profile, moment=house.moment(), progress=progress
         )
     console.end_progress()
     console.answer(

@@ -7,7 +7,7 @@ import click
 from sessionary.actions.holds import Hold
 from sessionary.cli.console import Console
 from sessionary.cli.refs import find_session, ref_argument
-from sessionary.cli.times import clock_time, moment, span
+from sessionary.cli.times import clock_time, parse_time, span
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput
 from sessionary.model.view import hold_json
@@ -31,13 +31,13 @@ def hold(console: Console, ref: str, *, reason: str, until: str | None) -> None:
     """
     with console.house() as house:
         zone = house.config.zone
-        end = None if until is None else _end(until, now=house.occasion().now, zone=zone)
+        end = None if until is None else _end(until, now=house.moment().now, zone=zone)
         session = find_session(house, ref)
         made = session.hold(reason, until=end)
         id = session.head().id
-    when = "until it is released" if end is None else f"until {clock_time(end, zone=zone)}"
+    moment = "until it is released" if end is None else f"until {clock_time(end, zone=zone)}"
     value = {"session_id": id, **hold_json(made.reason, made.until)}
-    console.answer(value, f"{id} is held {when}: {made.reason}")
+    console.answer(value, f"{id} is held {moment}: {made.reason}")
 
 
 @command(
@@ -71,7 +71,7 @@ def _end(text: str, *, now: datetime, zone: tzinfo) -> datetime:
     try:
         length = span(text)
     except BadInput:
-        return moment(text, now=now, zone=zone, at_end=True)
+        return parse_time(text, now=now, zone=zone, at_end=True)
     try:
         return now + length
     except OverflowError:

@@ -13,7 +13,7 @@ from sessionary.actions.importing import ImportReport
 from sessionary.actions.read import head as head_of
 from sessionary.cli.console import Console
 from sessionary.cli.table import count
-from sessionary.clock import Occasion, RandomIds, SystemClock
+from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import SessionaryError
 from sessionary.store.opening import open_store
 
@@ -78,7 +78,7 @@ def _read(console: Console, house: "House", file: BinaryIO) -> ImportReport:
     return importing.import_jsonl(
         house.store,
         importing.lines_of(file),
-        when=house.occasion(),
+        moment=house.moment(),
         profile=console.profile,
         progress=lambda done: console.progress(f"{done:,} sessions"),
     )
@@ -91,7 +91,7 @@ def _look(house: "House | None", file: BinaryIO) -> ImportReport:
         beside = open_store(str(Path(folder) / "look.db"), create=True, clock=clock, ids=ids)
         try:
             report = importing.import_jsonl(
-                beside, importing.lines_of(file), when=Occasion(clock.now(), ids)
+                beside, importing.lines_of(file), moment=Moment(clock.now(), ids)
             )
             heads = beside.read(_all_ids).result()
         finally:

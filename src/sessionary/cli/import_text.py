@@ -168,8 +168,8 @@ def _dry(done: Outcome) -> str:
 def _warning(found: Discovery, *, now: datetime) -> str:
     assert found.expires_at is not None
     left = (found.expires_at - now).total_seconds()
-    when = "the first any time now" if left <= 0 else f"the first in {_span(left)}"
-    return f"{found.title} will delete {count(found.expiring, 'new file')} within a week, {when}."
+    moment = "the first any time now" if left <= 0 else f"the first in {_span(left)}"
+    return f"{found.title} will delete {count(found.expiring, 'new file')} within a week, {moment}."
 
 
 def _from_home(place: str) -> str:

@@ -61,7 +61,7 @@ def list_sessions(console: Console, **asked: Any) -> None:
     if asked["sort"] not in (None, Order.ACTIVITY) and (asked["pinned"] or asked["pinned_first"]):
         raise click.UsageError("--pinned and --pinned-first go with the order of activity.")
     with console.house() as house:
-        now = house.occasion().now
+        now = house.moment().now
         filters = _filters(asked, shelf=shelf, now=now, zone=console.zone(house))
         action = pinned.listing if asked["pinned_first"] else listing.listing
         page = house.reading(
@@ -101,8 +101,8 @@ def _filters(
     asked: dict[str, Any], *, shelf: Shelf, now: datetime, zone: tzinfo | None
 ) -> listing.Filters:
     since, until = asked["since"], asked["until"]
-    begin = None if since is None else times.moment(since, now=now, zone=zone)
-    end = None if until is None else times.moment(until, now=now, zone=zone, at_end=True)
+    begin = None if since is None else times.parse_time(since, now=now, zone=zone)
+    end = None if until is None else times.parse_time(until, now=now, zone=zone, at_end=True)
     if begin is not None and end is not None and begin >= end:
         raise BadInput(f"--since {since} is not before --until {until}.")
     return listing.Filters(

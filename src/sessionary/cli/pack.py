@@ -35,7 +35,7 @@ def pack(console: Console, *, older_than: str, apply_it: bool, shrink: bool) -> 
     if shrink and not apply_it:
         raise click.UsageError("--shrink needs --apply.")
     with console.house() as house:
-        before = times.moment(older_than, now=house.occasion().now, zone=console.zone(house))
+        before = times.parse_time(older_than, now=house.moment().now, zone=console.zone(house))
         if not apply_it:
             found = sum(
                 1 for _ in packing.candidates(house.store, profile=house.profile, before=before)

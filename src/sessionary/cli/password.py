@@ -36,7 +36,7 @@ def set_password(console: Console) -> None:
     hashed = _hashed()
     with console.house(create=True) as house:
         house.writing(
-            logins.set_password, hashed, profile=house.profile, when=house.occasion()
+            logins.set_password, hashed, profile=house.profile, moment=house.moment()
         ).result()
         value = {"profile": house.profile, "password": True}
     console.answer(value, "The password is set; every browser is logged out.")
@@ -48,7 +48,7 @@ def clear(console: Console) -> None:
     """Take the password away; every browser is logged out, and comes in by the link again."""
     with console.house() as house:
         house.writing(
-            logins.set_password, None, profile=house.profile, when=house.occasion()
+            logins.set_password, None, profile=house.profile, moment=house.moment()
         ).result()
         value = {"profile": house.profile, "password": False}
     console.answer(value, "There is no password any more; `sessionary serve` prints a link.")
@@ -75,7 +75,7 @@ def link(console: Console, *, address: str) -> None:
     code = secrets.token_hex(LINK_BYTES)
     with console.house() as house:
         house.writing(
-            logins.offer_link, code, profile=house.profile, when=house.occasion()
+            logins.offer_link, code, profile=house.profile, moment=house.moment()
         ).result()
     made = f"{address.rstrip('/')}/login?code={code}"
     if not console.json:

@@ -48,7 +48,7 @@ def add(console: Console, name: str, *, colour: str | None) -> None:
     """Make a project."""
     with console.house(create=True) as house:
         made = house.writing(
-            project_actions.add, name, profile=house.profile, when=house.occasion(), colour=colour
+            project_actions.add, name, profile=house.profile, moment=house.moment(), colour=colour
         ).result()
     console.answer(_json(made), f"Project {made.name} added.")
 

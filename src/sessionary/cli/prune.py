@@ -27,8 +27,8 @@ def prune(console: Console, *, older_than: str, source: str | None, apply_it: bo
     times.span(older_than)
     sessions = entries = amount = 0
     with console.house() as house:
-        when = house.occasion()
-        before = times.moment(older_than, now=when.now, zone=console.zone(house))
+        moment = house.moment()
+        before = times.parse_time(older_than, now=moment.now, zone=console.zone(house))
         found = pruning.look(house.store, profile=house.profile, before=before, platform=source)
         for each in found:
             if (
@@ -38,7 +38,7 @@ def prune(console: Console, *, older_than: str, source: str | None, apply_it: bo
                     each.session_id,
                     profile=house.profile,
                     before=before,
-                    when=house.occasion(),
+                    moment=house.moment(),
                 ).result()
             ):
                 continue

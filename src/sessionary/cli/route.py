@@ -71,7 +71,7 @@ def _look(
     head = routing.current(tx, key)
     if head is None or not head.is_open:
         return head, None
-    return head, routing.reset_due(tx, head, policy=policy, when=house.occasion())
+    return head, routing.reset_due(tx, head, policy=policy, moment=house.moment())
 
 
 def _binding(head: SessionHead) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _text(value: dict[str, Any]) -> str:
         f"after {policy['idle_minutes']:g} idle minutes" if policy["idle_minutes"] else "",
         f"daily at {policy['daily_at']} {policy['zone']}" if policy["daily_at"] else "",
     ]
-    when = " or ".join(filter(None, clocks)) or "never by itself"
+    moment = " or ".join(filter(None, clocks)) or "never by itself"
     binding = value["binding"]
     on = "no session yet" if binding is None else binding["session_id"]
     return "\n".join(
@@ -119,7 +119,7 @@ def _text(value: dict[str, Any]) -> str:
             f"key:      {value['key']}",
             *(f"          {line}" for line in value["reasons"][:-1]),
             f"binding:  {on}",
-            f"policy:   {policy['mode']}, {policy['why']}; resets {when}",
+            f"policy:   {policy['mode']}, {policy['why']}; resets {moment}",
             f"next:     a message {value['next_message']}",
         ]
     )

@@ -65,7 +65,7 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
             grace=span(options["grace"] or "1h"),
         )
         made = house.writing(
-            schedules.add, plan, profile=house.profile, when=house.occasion()
+            schedules.add, plan, profile=house.profile, moment=house.moment()
         ).result()
     at = _when(console, house, made)
     console.answer(_json(made), f"Schedule {made.name} added; it runs next at {at}.")
@@ -159,7 +159,7 @@ def resume(console: Console, name: str) -> None:
 def remove(console: Console, name: str) -> None:
     """Take a schedule away; its runs and their sessions stay."""
     with console.house() as house:
-        now = house.occasion().now
+        now = house.moment().now
         gone = house.writing(schedules.remove, name, profile=house.profile, now=now).result()
     console.answer(_json(gone), f"Schedule {gone.name} removed; its sessions stay.")
 
@@ -172,7 +172,7 @@ def _set_paused(console: Console, name: str, *, paused: bool) -> tuple[Schedule,
             name,
             profile=house.profile,
             paused=paused,
-            now=house.occasion().now,
+            now=house.moment().now,
         ).result()
         return made, _when(console, house, made)
 

@@ -63,7 +63,7 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
             session=asked["session"],
             source=asked["source"],
         )
-        now, zone = house.occasion().now, console.zone(house)
+        now, zone = house.moment().now, console.zone(house)
     if console.json:
         console.emit(found_json(found))
         return

@@ -119,7 +119,7 @@ def _about(house: "House", head: SessionHead) -> dict[str, Any]:
 
 
 def _holds(house: "House", head: SessionHead) -> list[Hold]:
-    return house.reading(of_session, head, now=house.occasion().now).result()
+    return house.reading(of_session, head, now=house.moment().now).result()
 
 
 def _show_raw(console: Console, house: "House", head: SessionHead) -> None:
@@ -211,21 +211,21 @@ class _Printer:
     def entry(self, entry: Entry) -> None:
         """Print one entry."""
         console = self._console
-        when = times.clock_time(entry.at, zone=self._zone)
+        moment = times.clock_time(entry.at, zone=self._zone)
         match entry.body:
             case Message() as said:
                 person = f" ({one_line(said.person.label, 60)})" if said.person else ""
                 role = safe_terminal(f"{said.role}{person}")
                 styled = console.style(role, ROLE_COLOURS[said.role])
-                lines = [f"#{entry.seq} {styled} · {when}"]
+                lines = [f"#{entry.seq} {styled} · {moment}"]
                 lines += [text for part in said.parts if (text := self._part(part))]
                 console.print_styled("\n".join(lines) + "\n")
             case Compaction(summary, through):
                 console.print(
-                    f"--- summary of 1 to {through}, for the model · {when}\n{summary}\n---\n"
+                    f"--- summary of 1 to {through}, for the model · {moment}\n{summary}\n---\n"
                 )
             case _:
-                console.print(f"--- {entry.body} · {when}\n")
+                console.print(f"--- {entry.body} · {moment}\n")
 
     def _part(self, part: Any) -> str:
         match part:

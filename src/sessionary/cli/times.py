@@ -20,7 +20,7 @@ def span(text: str) -> timedelta:
     return timedelta(seconds=int(found[1]) * _SECONDS[found[2].lower()])
 
 
-def moment(text: str, *, now: datetime, zone: tzinfo | None, at_end: bool = False) -> datetime:
+def parse_time(text: str, *, now: datetime, zone: tzinfo | None, at_end: bool = False) -> datetime:
     """Read a point in time: a date, an RFC 3339 time, today, yesterday, or how long ago.
 
     A date stands for its whole day: its beginning, or with `at_end` its end. A `zone` of None is

@@ -40,7 +40,7 @@ def add(console: Console, *, scope: str, name: str) -> None:
             secret,
             profile=house.profile,
             scope=Scope(scope),
-            when=house.occasion(),
+            moment=house.moment(),
             name=name,
         ).result()
     if not console.json:
@@ -87,7 +87,7 @@ def revoke(console: Console, token: str) -> None:
     """
     with console.house() as house:
         gone = house.writing(
-            rights.revoke, token, profile=house.profile, when=house.occasion()
+            rights.revoke, token, profile=house.profile, moment=house.moment()
         ).result()
     console.answer(_json(gone), f"Token {gone.name or gone.id} is revoked.")
 

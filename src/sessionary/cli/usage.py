@@ -35,11 +35,13 @@ def usage(console: Console, *, by: str, since: str | None, until: str | None, as
     if as_csv and console.json:
         raise click.UsageError("--csv and --json exclude each other.")
     with console.house() as house:
-        now, zone = house.occasion().now, console.zone(house)
+        now, zone = house.moment().now, console.zone(house)
         rows = house.usage(
             by,
-            since=None if since is None else times.moment(since, now=now, zone=zone),
-            until=None if until is None else times.moment(until, now=now, zone=zone, at_end=True),
+            since=None if since is None else times.parse_time(since, now=now, zone=zone),
+            until=None
+            if until is None
+            else times.parse_time(until, now=now, zone=zone, at_end=True),
         )
     if console.json:
         console.emit({"items": [usage_json(row) for row in rows], "next": None, "by": by})

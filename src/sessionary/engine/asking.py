@@ -7,7 +7,7 @@ the same one. After the commit, `Engine.carry_on` runs what was begun.
 from dataclasses import dataclass
 
 from sessionary.actions import log, refusals, routing, sessions
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine import loop
 from sessionary.engine.intake import Received, take_in
 from sessionary.engine.loop import Beginning
@@ -48,36 +48,36 @@ class Asking:
     begin: bool = True
 
 
-def accept(tx: Tx, parts: Parts, source: Source, asking: Asking, *, when: Occasion) -> Accepted:
+def accept(tx: Tx, parts: Parts, source: Source, asking: Asking, *, moment: Moment) -> Accepted:
     """Take in a message where its source's conversation is; begin its turn if none is running."""
     key = parts.key(source)
     received = take_in(
-        tx, parts, source, asking.message, idem=asking.idem, code="", when=when, vouched=True
+        tx, parts, source, asking.message, idem=asking.idem, code="", moment=moment, vouched=True
     )
     beginning = Beginning(None)
     if asking.begin and received.new and received.answer is None:
-        beginning = loop.begin(tx, key, parts=parts, when=when)
+        beginning = loop.begin(tx, key, parts=parts, moment=moment)
     if received.new and beginning.begun is None:
         _show_waiting(tx, key)
     return _accepted(tx, key, received, beginning)
 
 
-def ask(tx: Tx, parts: Parts, session_id: str, asking: Asking, *, when: Occasion) -> Accepted:
+def ask(tx: Tx, parts: Parts, session_id: str, asking: Asking, *, moment: Moment) -> Accepted:
     """Take in a message for a session that is named; it waits while a turn is running there."""
     head = sessions.locked(tx, session_id, profile=parts.profile)
     _refuse_closed(head)
     source = at_session(head.id)
-    routing.bind(tx, parts.key(source), head.no, when=when)
-    return accept(tx, parts, source, asking, when=when)
+    routing.bind(tx, parts.key(source), head.no, moment=moment)
+    return accept(tx, parts, source, asking, moment=moment)
 
 
-def ask_anew(tx: Tx, parts: Parts, opening: Opening, asking: Asking, *, when: Occasion) -> Accepted:
+def ask_anew(tx: Tx, parts: Parts, opening: Opening, asking: Asking, *, moment: Moment) -> Accepted:
     """Open a session with a message to the agent."""
     earlier = None if asking.idem is None else _earlier(tx, parts, asking.idem)
     if earlier is not None:
         return earlier
-    id = sessions.open_session(tx, opening, when=when)
-    accepted = ask(tx, parts, id, asking, when=when)
+    id = sessions.open_session(tx, opening, moment=moment)
+    accepted = ask(tx, parts, id, asking, moment=moment)
     if accepted.beginning.begun is None:
         # No session without a message: everything is undone.
         why = accepted.received.answer or "a budget is used up, or reserved by running turns."

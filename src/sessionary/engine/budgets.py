@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sessionary.actions import access, turns
 from sessionary.actions.log import Appended
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine.settings import Budget, Settings
 from sessionary.model import document
 from sessionary.model.entry import Message
@@ -145,12 +145,12 @@ def step(
     used: Usage | None,
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     spending: Spending,
     files: tuple[bytes, ...] = (),
 ) -> Appended:
     """Add a finished step, and count what it used."""
-    done = turns.step(tx, lease, said, used, profile=profile, when=when, files=files)
+    done = turns.step(tx, lease, said, used, profile=profile, moment=moment, files=files)
     if used is not None:
         _count(tx, used, spending, profile=profile)
         access.use_reserved(
@@ -160,10 +160,10 @@ def step(
 
 
 def end(
-    tx: Tx, lease: Lease, ending: turns.Ending, *, profile: str, when: Occasion, spending: Spending
+    tx: Tx, lease: Lease, ending: turns.Ending, *, profile: str, moment: Moment, spending: Spending
 ) -> list[Appended]:
     """End a turn, which frees what it had reserved, and count what it used."""
-    done = turns.end(tx, lease, ending, profile=profile, when=when)
+    done = turns.end(tx, lease, ending, profile=profile, moment=moment)
     for used in ending.usage:
         _count(tx, used, spending, profile=profile)
     return done

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine.parts import Parts
 from sessionary.model.key import SessionKey
 from sessionary.model.place import Source
@@ -19,7 +19,7 @@ class Asked:
     key: SessionKey
     source: Source
     parts: Parts
-    when: Occasion
+    moment: Moment
 
 
 @dataclass(frozen=True, slots=True)

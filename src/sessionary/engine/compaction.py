@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from sessionary.actions import compact, deliver, read, usage
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine.parts import Parts
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.part import Text
@@ -51,7 +51,7 @@ class Compactor:
             head,
             summary,
             None if used is None else parts.priced(used),
-            when=parts.occasion(),
+            moment=parts.moment(),
         )
         return f"Compacted: {estimate(context):,} tokens became {estimate(summary):,}."
 
@@ -60,7 +60,7 @@ class Compactor:
         parts = self._parts
         for _ in range(TRIES):
             try:
-                await parts.store.write(_tell, tell, text, parts=parts, when=parts.occasion())
+                await parts.store.write(_tell, tell, text, parts=parts, moment=parts.moment())
             except (RetryLater, StoreUnavailable) as error:
                 log.warning("what became of a compaction cannot be told now: %s", error)
                 await asyncio.sleep(parts.settings.poll_seconds)
@@ -74,18 +74,20 @@ class Compactor:
 
 
 def _compact(
-    tx: Tx, head: SessionHead, summary: str, used: Usage | None, *, when: Occasion
+    tx: Tx, head: SessionHead, summary: str, used: Usage | None, *, moment: Moment
 ) -> None:
-    compact.compact(tx, head.id, summary, profile=head.profile, through=head.last_seq, at=when.now)
+    compact.compact(
+        tx, head.id, summary, profile=head.profile, through=head.last_seq, at=moment.now
+    )
     if used is not None:
-        usage.record(tx, head.no, used, profile=head.profile, when=when)
+        usage.record(tx, head.no, used, profile=head.profile, moment=moment)
 
 
 def _read(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[Chat]]:
     return read.head(tx, session_id, profile=profile), read.context(tx, session_id, profile=profile)
 
 
-def _tell(tx: Tx, source: Source, text: str, *, parts: Parts, when: Occasion) -> None:
+def _tell(tx: Tx, source: Source, text: str, *, parts: Parts, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and channel.platform in parts.deliverable:
-        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, when=when)
+        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, moment=moment)

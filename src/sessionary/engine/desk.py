@@ -39,7 +39,7 @@ class OutboxDesk:
         move = Move(self._platform, old, new)
         parts = self._parts
         await parts.store.write(
-            moving.move_chat, move, profile=parts.profile, when=parts.occasion()
+            moving.move_chat, move, profile=parts.profile, moment=parts.moment()
         )
 
     async def place(self) -> str | None:

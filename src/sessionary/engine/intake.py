@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sessionary.actions import access, blobs, deliver, receive, routing, turns
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine import commands, notices, verbs
 from sessionary.engine.loop import Beginning, TurnLoop, begin
 from sessionary.engine.parts import Parts
@@ -85,24 +85,24 @@ class Intake:
         return received
 
     def _write(self, action: Callable[..., T], knock: Knock) -> Pending[T]:
-        return self._parts.store.write(action, self._parts, knock, when=self._parts.occasion())
+        return self._parts.store.write(action, self._parts, knock, moment=self._parts.moment())
 
 
-def come_in(tx: Tx, parts: Parts, knock: Knock, *, when: Occasion) -> tuple[Received, Beginning]:
+def come_in(tx: Tx, parts: Parts, knock: Knock, *, moment: Moment) -> tuple[Received, Beginning]:
     """Let a message in, and begin its turn with it if none is running."""
-    received = let_in(tx, parts, knock, when=when)
+    received = let_in(tx, parts, knock, moment=moment)
     if not received.new or received.answer is not None:
         return received, Beginning(None)
-    return received, begin(tx, parts.key(knock.source), parts=parts, when=when)
+    return received, begin(tx, parts.key(knock.source), parts=parts, moment=moment)
 
 
-def let_in(tx: Tx, parts: Parts, knock: Knock, *, when: Occasion) -> Received:
+def let_in(tx: Tx, parts: Parts, knock: Knock, *, moment: Moment) -> Received:
     """Take a message in with the bytes that it names; nothing of a stranger is kept."""
     if knock.files and may_enter(tx, parts, knock.source):
         for data in knock.files:
             blobs.hold(tx, data)
     idem, code = knock.idem, knock.code
-    return take_in(tx, parts, knock.source, knock.message, idem=idem, code=code, when=when)
+    return take_in(tx, parts, knock.source, knock.message, idem=idem, code=code, moment=moment)
 
 
 def take_in(
@@ -113,7 +113,7 @@ def take_in(
     *,
     idem: str | None,
     code: str,
-    when: Occasion,
+    moment: Moment,
     vouched: bool = False,
 ) -> Received:
     """One transaction: the check at the door, the inbox row, and a command's effect with it.
@@ -122,9 +122,9 @@ def take_in(
     """
     check_person(source.person)
     if not vouched and not may_enter(tx, parts, source):
-        return _turn_away(tx, parts, source, code=code, when=when)
+        return _turn_away(tx, parts, source, code=code, moment=moment)
     key = parts.key(source)
-    arrival, new = receive.receive(tx, key, source, said, when=when, idem=idem)
+    arrival, new = receive.receive(tx, key, source, said, moment=moment, idem=idem)
     command = verbs.find(said.text)
     if command is None:
         if new and parts.settings.while_running is WhileRunning.INTERRUPT:
@@ -132,9 +132,9 @@ def take_in(
         return Received(arrival.id, new)
     if not new:
         return Received(arrival.id, new=False)
-    result = verbs.carry_out(tx, parts, command, key, source, when=when)
+    result = verbs.carry_out(tx, parts, command, key, source, moment=moment)
     tx.run("answer_arrival", no=arrival.no, reason=f"/{command.name}")
-    _reply(tx, parts, source, result.text, when=when)
+    _reply(tx, parts, source, result.text, moment=moment)
     return Received(arrival.id, True, result.follow_up, result.text)
 
 
@@ -160,19 +160,19 @@ def may_enter(tx: Tx, parts: Parts, source: Source) -> bool:
     return access.is_permitted(tx, source.platform, person, profile=parts.profile)
 
 
-def _turn_away(tx: Tx, parts: Parts, source: Source, *, code: str, when: Occasion) -> Received:
+def _turn_away(tx: Tx, parts: Parts, source: Source, *, code: str, moment: Moment) -> Received:
     """A stranger in a group gets no answer at all; in a direct message perhaps a code."""
     person = source.person
     door = parts.settings.door(source.platform)
     pairs = door.strangers is Strangers.PAIR and source.chat_type == ChatType.DM
     if person is None or not pairs:
         return Received(None, False)
-    if access.ask(tx, source.platform, person, profile=parts.profile, code=code, when=when):
-        _reply(tx, parts, source, notices.pairing(code), when=when)
+    if access.ask(tx, source.platform, person, profile=parts.profile, code=code, moment=moment):
+        _reply(tx, parts, source, notices.pairing(code), moment=moment)
     return Received(None, False)
 
 
-def _reply(tx: Tx, parts: Parts, source: Source, text: str, *, when: Occasion) -> None:
+def _reply(tx: Tx, parts: Parts, source: Source, text: str, *, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and source.platform in parts.deliverable:
-        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, when=when)
+        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, moment=moment)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sessionary.actions import deliver, receive, turns
 from sessionary.actions.receive import ArrivalCame
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine import budgets, notices
 from sessionary.engine.compaction import Compactor
 from sessionary.engine.errand import Errand
@@ -168,14 +168,14 @@ class TurnLoop:
         """
         parts = self._parts
         try:
-            beginning = await parts.store.write(begin, key, parts=parts, when=parts.occasion())
+            beginning = await parts.store.write(begin, key, parts=parts, moment=parts.moment())
         except (RetryLater, StoreUnavailable, Conflict) as error:
             log.warning("a turn of %s could not be begun: %s", key, error)
             return False
         except SessionaryError as error:
             log.warning("what waits for %s cannot be answered: %s", key, error)
             why = notices.unanswerable(str(error))
-            await parts.store.write(refuse_all, parts, key, why, when=parts.occasion())
+            await parts.store.write(refuse_all, parts, key, why, moment=parts.moment())
             return True
         if beginning.is_held_back:
             self._held_back.add(str(key))
@@ -233,12 +233,12 @@ class TurnLoop:
         await asyncio.gather(*self._running.values(), *self._naming, return_exceptions=True)
 
 
-def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning:
+def begin(tx: Tx, key: SessionKey, *, parts: Parts, moment: Moment) -> Beginning:
     """Begin a turn with the waiting messages; a person whose budget is used up is told so instead.
 
     What only waits for running turns to free their part of a budget goes on waiting.
     """
-    admitted = _admitted(tx, turns.waiting(tx, key), parts=parts, when=when)
+    admitted = _admitted(tx, turns.waiting(tx, key), parts=parts, moment=moment)
     found = admitted.waiting
     if not found.arrivals:
         return Beginning(None, is_held_back=admitted.is_held_back)
@@ -247,7 +247,7 @@ def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning
     policy = ResetPolicy() if session_named_by(source) else parts.policies.choose(source)
     name = parts.agent_for(source, None).name
     claim = turns.Claim(parts.holder, parts.settings.lease_seconds, name)
-    begun = turns.begin_with(tx, found, policy=policy, claim=claim, when=when)
+    begun = turns.begin_with(tx, found, policy=policy, claim=claim, moment=moment)
     if begun is None:
         return Beginning(None)
     route = begun.route
@@ -257,14 +257,14 @@ def begin(tx: Tx, key: SessionKey, *, parts: Parts, when: Occasion) -> Beginning
         )
         budgets.reserve(tx, begun.lease.turn_id, admitted.accounts, expected, profile=key.profile)
     if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
-        _tell(tx, parts, source, notices.reset(route.reason), when=when)
+        _tell(tx, parts, source, notices.reset(route.reason), moment=moment)
     return Beginning(begun, source, admitted.scopes)
 
 
-def refuse_all(tx: Tx, parts: Parts, key: SessionKey, why: str, *, when: Occasion) -> None:
+def refuse_all(tx: Tx, parts: Parts, key: SessionKey, why: str, *, moment: Moment) -> None:
     """Answer everything that waits for a key with a refusal."""
     waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS)
-    _refuse(tx, parts, [(arrival, why) for arrival in waiting], when=when)
+    _refuse(tx, parts, [(arrival, why) for arrival in waiting], moment=moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,14 +277,18 @@ class _Admitted:
     is_held_back: bool
 
 
-def _admitted(tx: Tx, found: turns.Waiting, *, parts: Parts, when: Occasion) -> _Admitted:
+def _admitted(tx: Tx, found: turns.Waiting, *, parts: Parts, moment: Moment) -> _Admitted:
     """What waits, of those who may still ask. Whoever is beyond a budget is refused.
 
     From the first message on whose budget is reserved by running turns, everything waits: the order stays.
     """
     scopes_of = [budgets.scopes_of(arrival.source) for arrival in found.arrivals]
     accounts = budgets.accounts(
-        tx, chain.from_iterable(scopes_of), parts.settings, profile=found.key.profile, now=when.now
+        tx,
+        chain.from_iterable(scopes_of),
+        parts.settings,
+        profile=found.key.profile,
+        now=moment.now,
     )
     admitted: list[Arrival] = []
     refused: list[tuple[Arrival, str]] = []
@@ -302,7 +306,7 @@ def _admitted(tx: Tx, found: turns.Waiting, *, parts: Parts, when: Occasion) -> 
         else:
             admitted.append(arrival)
             counted |= dict.fromkeys(scopes)
-    _refuse(tx, parts, refused, when=when)
+    _refuse(tx, parts, refused, moment=moment)
     return _Admitted(
         replace(found, arrivals=tuple(admitted)),
         tuple(counted),
@@ -312,17 +316,17 @@ def _admitted(tx: Tx, found: turns.Waiting, *, parts: Parts, when: Occasion) -> 
 
 
 def _refuse(
-    tx: Tx, parts: Parts, refused: Iterable[tuple[Arrival, str]], *, when: Occasion
+    tx: Tx, parts: Parts, refused: Iterable[tuple[Arrival, str]], *, moment: Moment
 ) -> None:
     told: set[tuple[str, str]] = set()
     for arrival, why in refused:
         arrivals.refuse(tx, arrival, reason=why)
         if (str(arrival.source.channel), why) not in told:
             told.add((str(arrival.source.channel), why))
-            _tell(tx, parts, arrival.source, why, when=when)
+            _tell(tx, parts, arrival.source, why, moment=moment)
 
 
-def _tell(tx: Tx, parts: Parts, source: Source, text: str, *, when: Occasion) -> None:
+def _tell(tx: Tx, parts: Parts, source: Source, text: str, *, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and channel.platform in parts.deliverable:
-        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, when=when)
+        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, moment=moment)

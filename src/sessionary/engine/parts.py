@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sessionary.clock import Clock, Ids, Occasion
+from sessionary.clock import Clock, Ids, Moment
 from sessionary.engine.bus import Bus
 from sessionary.engine.ports import Adapter, Agent
 from sessionary.engine.settings import Settings
@@ -37,9 +37,9 @@ class Parts:
     bus: Bus = field(default_factory=Bus)
     chance: random.Random = field(default_factory=random.SystemRandom)
 
-    def occasion(self) -> Occasion:
+    def moment(self) -> Moment:
         """Now, and where fresh ids come from."""
-        return Occasion(self.clock.now(), self.ids)
+        return Moment(self.clock.now(), self.ids)
 
     def key(self, source: Source) -> SessionKey:
         """Which conversation a source belongs to."""

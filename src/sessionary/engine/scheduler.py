@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from sessionary.actions import schedule, sessions, titles, turns
 from sessionary.actions.schedule import Due
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine import budgets, notices
 from sessionary.engine.errand import Errand
 from sessionary.engine.parts import Parts
@@ -100,11 +100,11 @@ class Scheduler:
             try:
                 agent = parts.agent_for(_source(due), due.schedule.agent)
                 begun, target = await parts.store.write(
-                    _begin, due, parts=parts, when=parts.occasion()
+                    _begin, due, parts=parts, moment=parts.moment()
                 )
             except SessionaryError as error:
                 logger.warning("schedule %s failed: %s", due.schedule.name, error)
-                await parts.store.write(_fail, due, str(error), when=parts.occasion())
+                await parts.store.write(_fail, due, str(error), moment=parts.moment())
                 return
             await self._take_turn(due, TurnRun(parts, begun, _errand(due, agent, target)), target)
         finally:
@@ -153,17 +153,17 @@ def _errand(due: Due, agent: Agent, target: Target) -> Errand:
     )
 
 
-def _fail(tx: Tx, due: Due, reason: str, *, when: Occasion) -> None:
+def _fail(tx: Tx, due: Due, reason: str, *, moment: Moment) -> None:
     """Record an occurrence that could not even begin, and tell of it."""
-    if schedule.end_run(tx, due, state=RunState.FAILED, now=when.now, reason=reason):
-        tell(tx, due, notices.run_failed(due.schedule.name, reason), when=when)
+    if schedule.end_run(tx, due, state=RunState.FAILED, now=moment.now, reason=reason):
+        tell(tx, due, notices.run_failed(due.schedule.name, reason), moment=moment)
 
 
-def _begin(tx: Tx, due: Due, *, parts: Parts, when: Occasion) -> tuple[turns.Begun, Target]:
+def _begin(tx: Tx, due: Due, *, parts: Parts, moment: Moment) -> tuple[turns.Begun, Target]:
     """A session of its own for the run, and its turn, in one step."""
     found = due.schedule
     accounts = budgets.accounts(
-        tx, (f"schedule:{found.name}",), parts.settings, profile=found.profile, now=when.now
+        tx, (f"schedule:{found.name}",), parts.settings, profile=found.profile, now=moment.now
     )
     for account in accounts.values():
         if account.is_used_up:
@@ -174,9 +174,9 @@ def _begin(tx: Tx, due: Due, *, parts: Parts, when: Occasion) -> tuple[turns.Beg
             )
     prompt = message("user", found.prompt)
     opening = Opening(found.profile, _source(due), kind=Kind.JOB)
-    id = sessions.open_session(tx, opening, when=when)
+    id = sessions.open_session(tx, opening, moment=moment)
     claim = turns.Claim(parts.holder, parts.settings.lease_seconds, found.agent)
-    begun = turns.begin_in(tx, id, prompt, profile=found.profile, claim=claim, when=when)
+    begun = turns.begin_in(tx, id, prompt, profile=found.profile, claim=claim, moment=moment)
     expected = budgets.expected_use(None, (prompt,))
     budgets.reserve(tx, begun.lease.turn_id, accounts.values(), expected, profile=found.profile)
     head = table.get_by_no(tx, begun.lease.session_no)

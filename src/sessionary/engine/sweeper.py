@@ -11,7 +11,7 @@ from typing import Any
 
 from sessionary.actions import deliver, read, schedule, uploads
 from sessionary.actions import sweep as sweeping
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine import notices, targets
 from sessionary.engine.outbox import MARGIN
 from sessionary.engine.parts import Parts
@@ -80,12 +80,12 @@ class Sweeper:
             send_seconds=settings.send_seconds * MARGIN,
         )
         dead = await self._dead()
-        await parts.store.write(interrupt_dead, parts=parts, when=parts.occasion(), among=dead)
+        await parts.store.write(interrupt_dead, parts=parts, moment=parts.moment(), among=dead)
         await parts.store.write(
-            sweeping.end_expired_sessions, parts.policies, when=parts.occasion()
+            sweeping.end_expired_sessions, parts.policies, moment=parts.moment()
         )
-        await parts.store.write(sweeping.empty_trash, when=parts.occasion())
-        await parts.store.write(uploads.forget_old, when=parts.occasion())
+        await parts.store.write(sweeping.empty_trash, moment=parts.moment())
+        await parts.store.write(uploads.forget_old, moment=parts.moment())
 
     async def _dead(self) -> frozenset[str]:
         """The turns that were not renewed between two looks.
@@ -101,15 +101,15 @@ class Sweeper:
         """Run what must follow the ends of sessions, one after the other."""
         store = self._parts.store
         for ended in await store.read(sweeping.to_finalize):
-            when = self._parts.occasion()
+            moment = self._parts.moment()
             error = await self._run_finalizer(ended)
             if error is None:
-                await store.write(sweeping.finalized, ended, when=when)
+                await store.write(sweeping.finalized, ended, moment=moment)
             else:
                 log.warning(
                     "finalizing %s failed (try %d): %s", ended.session_id, ended.tries + 1, error
                 )
-                await store.write(sweeping.finalizing_failed, ended, error=error, when=when)
+                await store.write(sweeping.finalizing_failed, ended, error=error, moment=moment)
 
     async def _run_finalizer(self, ended: sweeping.ToFinalize) -> str | None:
         """Run what must follow an end; the error in words, or None."""
@@ -126,9 +126,9 @@ class Sweeper:
         return None
 
 
-def interrupt_dead(tx: Tx, *, parts: Parts, when: Occasion, among: frozenset[str]) -> int:
+def interrupt_dead(tx: Tx, *, parts: Parts, moment: Moment, among: frozenset[str]) -> int:
     """Interrupt the turns whose lease ran out, and tell their people."""
-    dead = sweeping.interrupt_dead_turns(tx, when=when, among=among) if among else []
+    dead = sweeping.interrupt_dead_turns(tx, moment=moment, among=among) if among else []
     for turn in dead:
         row = tx.one("profile_of", id=turn.session_id)
         profile = parts.profile if row is None else str(row[0])
@@ -139,11 +139,11 @@ def interrupt_dead(tx: Tx, *, parts: Parts, when: Occasion, among: frozenset[str
         if channel is not None and channel.platform in parts.deliverable:
             text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
             deliver.enqueue(
-                tx, channel, (Text(text),), profile=profile, when=when, session_no=head.no
+                tx, channel, (Text(text),), profile=profile, moment=moment, session_no=head.no
             )
-    for due in schedule.dead_runs(tx, now=when.now):
+    for due in schedule.dead_runs(tx, now=moment.now):
         log.warning("a run of schedule %s died with its process", due.schedule.name)
-        targets.tell(tx, due, notices.run_failed(due.schedule.name, schedule.DIED), when=when)
+        targets.tell(tx, due, notices.run_failed(due.schedule.name, schedule.DIED), moment=moment)
     return len(dead)
 
 

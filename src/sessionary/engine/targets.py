@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sessionary.actions import access, deliver
 from sessionary.actions.schedule import Due
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine.settings import TRUSTED
 from sessionary.model.part import Text
 from sessionary.model.place import Channel
@@ -43,8 +43,8 @@ def target_of(tx: Tx, due: Due) -> Target:
             return Target(Channel.parse(explicit))
 
 
-def tell(tx: Tx, due: Due, text: str, *, when: Occasion) -> None:
+def tell(tx: Tx, due: Due, text: str, *, moment: Moment) -> None:
     """Deliver a word of the house about an occurrence."""
     channel = target_of(tx, due).channel
     if channel is not None:
-        deliver.enqueue(tx, channel, (Text(text),), profile=due.schedule.profile, when=when)
+        deliver.enqueue(tx, channel, (Text(text),), profile=due.schedule.profile, moment=moment)

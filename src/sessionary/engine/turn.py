@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from sessionary.actions import blobs, read, titles, usage
 from sessionary.actions.turns import Begun
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine import lease
 from sessionary.engine.briefing import brief
 from sessionary.engine.errand import Errand
@@ -90,7 +90,7 @@ class TurnRun:
             wanted,
             None if used is None else self._parts.priced(used),
             profile=self._parts.profile,
-            when=self._parts.occasion(),
+            moment=self._parts.moment(),
         )
 
     def _outcome(
@@ -172,13 +172,13 @@ class TurnRun:
 
 
 def _name(
-    tx: Tx, session_id: str, wanted: str | None, used: Usage | None, *, profile: str, when: Occasion
+    tx: Tx, session_id: str, wanted: str | None, used: Usage | None, *, profile: str, moment: Moment
 ) -> None:
     head = read.head(tx, session_id, profile=profile)
     if wanted is not None:
         titles.name_automatically(tx, head, wanted)
     if used is not None:
-        usage.record(tx, head.no, used, profile=profile, when=when)
+        usage.record(tx, head.no, used, profile=profile, moment=moment)
 
 
 def _kind(event: object) -> str:

@@ -144,7 +144,7 @@ class TurnRecord:
             step.message,
             None if step.usage is None else self._parts.priced(step.usage),
             profile=self._parts.profile,
-            when=self._parts.occasion(),
+            moment=self._parts.moment(),
             spending=self._spending(),
             files=step.files,
         )
@@ -204,7 +204,7 @@ class TurnRecord:
             self._lease,
             ending,
             profile=self._parts.profile,
-            when=self._parts.occasion(),
+            moment=self._parts.moment(),
             spending=self._spending(),
         )
         return await write.settled()

@@ -14,7 +14,7 @@ from sessionary.actions import (
     turns,
 )
 from sessionary.actions import listing as listing_of
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine.commands import REGISTRY, Asked, Call, FollowUp, Result, command
 from sessionary.engine.parts import Parts
 from sessionary.engine.settings import TRUSTED
@@ -50,10 +50,10 @@ def names() -> tuple[str, ...]:
 
 
 def carry_out(
-    tx: Tx, parts: Parts, call: Call, key: SessionKey, source: Source, *, when: Occasion
+    tx: Tx, parts: Parts, call: Call, key: SessionKey, source: Source, *, moment: Moment
 ) -> Result:
     """Run a command in the transaction that notes it; a refusal is an answer."""
-    asked = Asked(call.name, call.words, key, source, parts, when)
+    asked = Asked(call.name, call.words, key, source, parts, moment)
     try:
         return call.command.run(tx, asked)
     except SessionaryError as error:
@@ -64,7 +64,7 @@ def carry_out(
 def new(tx: Tx, asked: Asked) -> Result:
     """End the session; the next message opens another, perhaps with a name."""
     wanted = _free_title(tx, asked)
-    ended = routing.reset(tx, asked.key, when=asked.when)
+    ended = routing.reset(tx, asked.key, moment=asked.moment)
     routing.name_next(tx, asked.key, wanted)
     named = "" if wanted is None else f" called {wanted}"
     left = "" if ended is None else f"Left {_name(ended)}; /resume goes back. "
@@ -77,7 +77,7 @@ def resume(tx: Tx, asked: Asked) -> Result:
     if not asked.words:
         return listing(tx, asked)
     target = _target(tx, asked)
-    routing.switch(tx, asked.key, target, when=asked.when)
+    routing.switch(tx, asked.key, target, moment=asked.moment)
     return Result(f"Now in {_name(target)}, {target.message_count} messages.")
 
 
@@ -110,7 +110,7 @@ def undo(tx: Tx, asked: Asked) -> Result:
     """Take back the last messages of the person, and the answers to them."""
     head = _current(tx, asked)
     count = _number(asked.words, default=1)
-    after = retract.undo(tx, head.id, profile=asked.key.profile, rounds=count, at=asked.when.now)
+    after = retract.undo(tx, head.id, profile=asked.key.profile, rounds=count, at=asked.moment.now)
     return Result(f"Taken back; {after.message_count} messages are left. Nothing was deleted.")
 
 
@@ -125,10 +125,15 @@ def retry(tx: Tx, asked: Asked) -> Result:
         raise Conflict("A message is waiting for its answer here; nothing was changed.")
     prompt = _last_prompt(tx, head)
     retract.retract(
-        tx, head.id, profile=head.profile, after=prompt[0] - 1, at=asked.when.now, reason="retry"
+        tx, head.id, profile=head.profile, after=prompt[0] - 1, at=asked.moment.now, reason="retry"
     )
     receive.receive(
-        tx, asked.key, asked.source, prompt[1], when=asked.when, idem=f"retry/{asked.when.new_id()}"
+        tx,
+        asked.key,
+        asked.source,
+        prompt[1],
+        moment=asked.moment,
+        idem=f"retry/{asked.moment.new_id()}",
     )
     return Result("Trying again.")
 
@@ -140,8 +145,8 @@ def branch(tx: Tx, asked: Asked) -> Result:
     if head.running:
         raise Conflict("A turn is running here; nothing was changed. Wait for it or /stop it.")
     title = _free_title(tx, asked)
-    made = sessions.fork(tx, head.id, profile=head.profile, when=asked.when, title=title)
-    routing.switch(tx, asked.key, made, when=asked.when)
+    made = sessions.fork(tx, head.id, profile=head.profile, moment=asked.moment, title=title)
+    routing.switch(tx, asked.key, made, moment=asked.moment)
     return Result(f"Now in {_name(made)}; the old one stays as it was. /resume goes back.")
 
 
@@ -195,7 +200,7 @@ def sethome(tx: Tx, asked: Asked) -> Result:
     if channel is None:
         raise BadInput("This chat has no address to deliver to.")
     home = HomeChannel(channel.platform, channel.chat_id, asked.source.chat_name, channel.thread_id)
-    access.set_home(tx, home, profile=asked.key.profile, when=asked.when)
+    access.set_home(tx, home, profile=asked.key.profile, moment=asked.moment)
     return Result(f"This chat is now the home channel of {channel.platform}.")
 
 

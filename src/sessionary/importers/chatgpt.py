@@ -135,11 +135,11 @@ def _call_of(said: Said | None) -> str | None:
 
 
 def _by_time(mapping: Json) -> list[tuple[str, object]]:
-    def when(item: tuple[str, object]) -> datetime:
+    def moment(item: tuple[str, object]) -> datetime:
         message = shape.record(shape.record(item[1]).get("message"))
         return times.of(message.get("create_time")) or _EPOCH
 
-    return sorted(mapping.items(), key=when)
+    return sorted(mapping.items(), key=moment)
 
 
 def _parent(node: Json, nodes: Json) -> str | None:

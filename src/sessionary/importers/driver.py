@@ -524,5 +524,5 @@ class Reading:
             read if self._ended is None else self._ended.placed(read),
             profile=to.profile,
             tool=to.tool,
-            when=to.when,
+            moment=to.moment,
         ).result()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.store.database import Store
 
 
@@ -14,7 +14,7 @@ class Target:
     profile: str
     tool: str
     title: str
-    when: Occasion
+    moment: Moment
     # Whether a person named the profile: then even what its tool keeps in another goes there.
     is_asked_for: bool = False
     # Which version reads: what an older one could make nothing of is read again.

@@ -193,7 +193,7 @@ class Weaver:
             self._branch(self._active, only_if_lost=True)
         placed = None if unit is None else (unit[0], self.placed(unit[1]))
         sheaf = self._sheaf(is_whole=is_whole, unit=placed)
-        woven = self._target.store.write(weaving.put, sheaf, when=self._target.when).result()
+        woven = self._target.store.write(weaving.put, sheaf, moment=self._target.moment).result()
         self._session = woven.session
         self.notes.extend(woven.notes)
         self._rows, self._usage, self._blobs, self._bytes = [], [], {}, 0
@@ -447,7 +447,7 @@ class Weaver:
             descent=self._descent,
             aliases=self._begin.aliases,
             rows=self._rows,
-            usage=calls.kept(self._usage, now=self._target.when.now),
+            usage=calls.kept(self._usage, now=self._target.moment.now),
             blobs=list(self._blobs.values()),
             added=self._added,
             is_involved=self._is_involved,
@@ -463,7 +463,7 @@ class Weaver:
             self._titled(),
             id=self._id(),
             to=self._target,
-            began_at=self._began or self._target.when.now,
+            began_at=self._began or self._target.moment.now,
             active_at=self._active,
             descent=self._descent,
             skipped=self.skipped,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sessionary.actions.say import Saying
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import BadInput
 from sessionary.integrations import thread
 from sessionary.integrations.extra import wanted
@@ -87,14 +87,14 @@ class SessionaryHistoryProvider(HistoryProvider):
             await self._house.store.read(nothing)
             return
         said = [Saying(_message_of(each, model=self._model)) for each in messages]
-        when = self._house.occasion()
+        moment = self._house.moment()
         where = self._thread(session_id)
-        await settled(self._house.store.write(thread.append, where, said, when=when))
+        await settled(self._house.store.write(thread.append, where, said, moment=moment))
 
     async def clear(self, session_id: str | None) -> None:
         """Take back everything said in a session; it stays in the log, and people can find it."""
         where = self._thread(session_id)
-        await settled(self._house.store.write(thread.clear, where, when=self._house.occasion()))
+        await settled(self._house.store.write(thread.clear, where, moment=self._house.moment()))
 
     async def list_sessions(self) -> list[str]:
         """The ids of the sessions that are open here, in alphabetical order."""
@@ -105,26 +105,26 @@ class SessionaryHistoryProvider(HistoryProvider):
     ) -> None:
         """Keep the messages of a run, and what it used."""
         await super().after_run(agent=agent, session=session, context=context, state=state)
-        when = self._house.occasion()
-        used = self._house.priced(self._usage(context.response, when), at=None)
+        moment = self._house.moment()
+        used = self._house.priced(self._usage(context.response, moment), at=None)
         if used is not None:
             where = self._thread(context.session_id)
             write = self._house.store.write
-            await settled(write(_count, where, used, when=when))
+            await settled(write(_count, where, used, moment=moment))
 
     def _thread(self, session_id: str | None) -> Thread:
         if session_id is None:
             raise BadInput("A run needs a session: give it one, as in agent.run(…, session=…).")
         return Thread(self._profile, thread.named(PLATFORM, session_id), model=self._model)
 
-    def _usage(self, response: Any, when: Occasion) -> Usage | None:
+    def _usage(self, response: Any, moment: Moment) -> Usage | None:
         used = getattr(response, "usage_details", None)
         if not used:
             return None
         cached = used.get("cache_read_input_token_count") or 0
         written = used.get("cache_creation_input_token_count") or 0
         raw = getattr(response, "raw_representation", None)
-        name = response.response_id or when.new_id()
+        name = response.response_id or moment.new_id()
         return Usage(
             model=self._model or getattr(raw, "model", None),
             input_tokens=max(0, (used.get("input_token_count") or 0) - cached - written),
@@ -150,8 +150,8 @@ def _latest(natives: list[Native], limit: int) -> list[Native]:
     return latest
 
 
-def _count(tx: Tx, where: Thread, used: Usage, *, when: Occasion) -> None:
-    thread.count(tx, where, [used], when=when)
+def _count(tx: Tx, where: Thread, used: Usage, *, moment: Moment) -> None:
+    thread.count(tx, where, [used], moment=moment)
 
 
 def _message_of(native: Native, *, model: str | None) -> Message:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sessionary.actions import facts, log, say
 from sessionary.actions.say import Saying
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.integrations import thread
 from sessionary.integrations.claude_lines import (
     NATIVE,
@@ -61,7 +61,7 @@ class SessionarySessionStore(SessionStore):
                 key,
                 entries,
                 calls=[call for call in calls if call is not None],
-                when=self._house.occasion(),
+                moment=self._house.moment(),
             )
         )
 
@@ -80,7 +80,7 @@ class SessionarySessionStore(SessionStore):
     async def delete(self, key: SessionKey) -> None:
         """Put a transcript into the trash, with those of its subagents."""
         write = self._house.store.write
-        await settled(write(_delete, self._thread(key), when=self._house.occasion()))
+        await settled(write(_delete, self._thread(key), moment=self._house.moment()))
 
     async def list_subkeys(self, key: Any) -> list[str]:
         """The subagents of a transcript."""
@@ -107,23 +107,23 @@ def _append(
     lines: Sequence[Any],
     *,
     calls: Sequence[Usage],
-    when: Occasion,
+    moment: Moment,
 ) -> None:
-    head = thread.opened(tx, where, when=when, parent=_parent(tx, where))
+    head = thread.opened(tx, where, moment=moment, parent=_parent(tx, where))
     new = _not_there(tx, head, lines)
     files = Files()
     made = bundles(new, files)
     files.keep(tx)
     for bundle in made:
         saying = Saying(message_of(bundle), at=bundle.at)
-        done = say.say_in(tx, head.id, saying, profile=where.profile, when=when)
+        done = say.say_in(tx, head.id, saying, profile=where.profile, moment=moment)
         for idem in _receipts(head, bundle.lines):
             tx.run(
                 "insert_receipt", profile=where.profile, idem=idem, session_no=head.no, seq=done.seq
             )
     for call in calls:
-        ledger.raise_to(tx, call, profile=where.profile, session_no=head.no, at=when.now)
-    now = to_micros(when.now) // 1000
+        ledger.raise_to(tx, call, profile=where.profile, session_no=head.no, at=moment.now)
+    now = to_micros(moment.now) // 1000
 
     def folded(kept: dict[str, Any]) -> dict[str, Any]:
         return {"mtime": now, "summary": _fold(kept.get("summary"), key, new)}
@@ -182,11 +182,11 @@ def _of_project(tx: Tx, profile: str, project: str) -> Iterable[tuple[SessionHea
             yield head, kept
 
 
-def _delete(tx: Tx, where: Thread, *, when: Occasion) -> None:
-    thread.trash(tx, where, when=when)
+def _delete(tx: Tx, where: Thread, *, moment: Moment) -> None:
+    thread.trash(tx, where, moment=moment)
     if where.source.thread_id is None:
         for _, head in list(_subagents(tx, where)):
-            thread.trash_session(tx, head, when=when)
+            thread.trash_session(tx, head, moment=moment)
 
 
 def _subkeys(tx: Tx, where: Thread) -> list[str]:

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from sessionary.actions import facts, log, read, say
 from sessionary.actions.say import Saying
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.adk_events import (
     NATIVE,
@@ -142,7 +142,7 @@ class SessionarySessionService(BaseSessionService):
 
     async def _write(self, action: Any, *args: Any, **kwargs: Any) -> Any:
         return await settled(
-            self._house.store.write(action, *args, when=self._house.occasion(), **kwargs)
+            self._house.store.write(action, *args, moment=self._house.moment(), **kwargs)
         )
 
     def _thread(self, app: str, user: str, session: str) -> Thread:
@@ -176,14 +176,14 @@ def _create(
     states: Mapping[str, Thread],
     given: dict[str, Any],
     *,
-    when: Occasion,
+    moment: Moment,
 ) -> None:
     if thread.held(tx, where) is not None:
         id = where.source.extra["session_id"]
         raise AlreadyExistsError(f"Session with id {id} already exists.")
-    head = thread.opened(tx, where, when=when, note="google-adk:opened")
-    own = _share_out(tx, states, given, when=when)
-    kept = {"state": own, "updated": when.now.timestamp(), "marker": ""}
+    head = thread.opened(tx, where, moment=moment, note="google-adk:opened")
+    own = _share_out(tx, states, given, moment=moment)
+    kept = {"state": own, "updated": moment.now.timestamp(), "marker": ""}
     facts.revise(tx, head, NATIVE, lambda _: kept)
 
 
@@ -239,7 +239,7 @@ def _append(
     event: Event,
     session: Session,
     used: Usage | None,
-    when: Occasion,
+    moment: Moment,
 ) -> bool:
     """Add an event; whether it was new."""
     head = thread.held(tx, where)
@@ -260,8 +260,8 @@ def _append(
     said = message_of(event, text, files)
     files.keep(tx)
     saying = Saying(said, at=at(event), idem=idem, usage=used)
-    say.say_in(tx, head.id, saying, profile=where.profile, when=when)
-    own = kept["state"] | _share_out(tx, states, given, when=when)
+    say.say_in(tx, head.id, saying, profile=where.profile, moment=moment)
+    own = kept["state"] | _share_out(tx, states, given, moment=moment)
     now = {"state": own, "updated": event.timestamp, "marker": event.id}
     facts.revise(tx, head, NATIVE, lambda _: now)
     return True
@@ -276,7 +276,7 @@ def _is_stale(session: Session, kept: Mapping[str, Any]) -> bool:
 
 
 def _share_out(
-    tx: Tx, states: Mapping[str, Thread], given: Mapping[str, Any], *, when: Occasion
+    tx: Tx, states: Mapping[str, Thread], given: Mapping[str, Any], *, moment: Moment
 ) -> dict[str, Any]:
     """Write what belongs to the user and to the app where it belongs; the session's own rest."""
     own = dict(given)
@@ -285,17 +285,17 @@ def _share_out(
             name.removeprefix(prefix): own.pop(name) for name in given if name.startswith(prefix)
         }
         if changes:
-            _change(tx, place, changes, when=when)
+            _change(tx, place, changes, moment=moment)
     return own
 
 
-def _change(tx: Tx, place: Thread, changes: Mapping[str, Any], *, when: Occasion) -> None:
+def _change(tx: Tx, place: Thread, changes: Mapping[str, Any], *, moment: Moment) -> None:
     """Add a line to a state: what is new in it, for people, and all of it beside that."""
-    head = thread.opened(tx, place, when=when)
+    head = thread.opened(tx, place, moment=moment)
     state = _state(tx, place) | dict(changes)
     text = "\n".join(f"{name} = {document.encode(value)}" for name, value in changes.items())
     said = Message(Role.SYSTEM, (Text(text),), extra={NATIVE: {"state": state}})
-    log.append(tx, head.id, said, profile=place.profile, at=when.now)
+    log.append(tx, head.id, said, profile=place.profile, at=moment.now)
 
 
 def _state(tx: Tx, place: Thread) -> dict[str, Any]:

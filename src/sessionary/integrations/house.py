@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store, Tx
 from sessionary.store.pending import Pending
@@ -27,7 +27,7 @@ class House(Protocol):
     def holder(self) -> str:
         """Who holds the leases that are taken here."""
 
-    def occasion(self) -> Occasion:
+    def moment(self) -> Moment:
         """Now, and where fresh ids come from."""
 
     def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:

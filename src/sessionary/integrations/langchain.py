@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sessionary.actions.say import Saying
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.house import House, settled
@@ -69,17 +69,17 @@ class SessionaryChatMessageHistory(BaseChatMessageHistory):
         return self._house.store.read(thread.visible, self._thread())
 
     def _adding(self, messages: Sequence[BaseMessage]) -> Pending[Any]:
-        when = self._house.occasion()
-        said = [self._saying(each, when) for each in messages]
+        moment = self._house.moment()
+        said = [self._saying(each, moment) for each in messages]
         model = next((found for each in messages if (found := model_of(each))), None)
-        return self._house.store.write(thread.append, self._thread(model), said, when=when)
+        return self._house.store.write(thread.append, self._thread(model), said, moment=moment)
 
     def _clearing(self) -> Pending[None]:
-        when = self._house.occasion()
-        return self._house.store.write(thread.clear, self._thread(), when=when)
+        moment = self._house.moment()
+        return self._house.store.write(thread.clear, self._thread(), moment=moment)
 
-    def _saying(self, native: BaseMessage, when: Occasion) -> Saying:
-        call_id = f"{PLATFORM}/{self.session_id}/{native.id or when.new_id()}"
+    def _saying(self, native: BaseMessage, moment: Moment) -> Saying:
+        call_id = f"{PLATFORM}/{self.session_id}/{native.id or moment.new_id()}"
         used = self._house.priced(usage_of(native, call_id=call_id), at=None)
         return Saying(message_of(native), usage=used)
 

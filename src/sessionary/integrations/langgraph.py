@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sessionary.actions import log, say
 from sessionary.actions.say import Saying
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.house import House
@@ -116,8 +116,8 @@ class SessionaryRecorder(BaseCallbackHandler):
         model = next((found for each in new if (found := model_of(each))), None)
         where = Thread(self._profile, thread.named(PLATFORM, name), model=model)
         rows = [(str(each.id), message_of(each), self._used(name, each)) for each in new]
-        when = self._house.occasion()
-        self._house.store.write(_record, where, rows, when=when).result()
+        moment = self._house.moment()
+        self._house.store.write(_record, where, rows, moment=moment).result()
         seen.update(id for id, _, _ in rows)
         while len(self._seen) > _MOST_THREADS:
             self._seen.pop(next(iter(self._seen)))
@@ -128,9 +128,9 @@ class SessionaryRecorder(BaseCallbackHandler):
 
 
 def _record(
-    tx: Tx, where: Thread, rows: Sequence[tuple[str, Message, Usage | None]], *, when: Occasion
+    tx: Tx, where: Thread, rows: Sequence[tuple[str, Message, Usage | None]], *, moment: Moment
 ) -> None:
-    head = thread.opened(tx, where, when=when)
+    head = thread.opened(tx, where, moment=moment)
     for id, said, used in rows:
         saying = Saying(said, idem=f"{PLATFORM}/{head.id}/{id}"[: log.MAX_IDEM], usage=used)
-        say.say_in(tx, head.id, saying, profile=where.profile, when=when)
+        say.say_in(tx, head.id, saying, profile=where.profile, moment=moment)

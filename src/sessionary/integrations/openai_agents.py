@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from sessionary.actions import turns
 from sessionary.actions.say import Saying
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError, TurnLost
 from sessionary.integrations import thread
 from sessionary.integrations.extra import wanted
@@ -153,7 +153,7 @@ class SessionarySession:
                     holder=house.holder,
                     seconds=LEASE_SECONDS,
                     note=f"{PLATFORM}:opened",
-                    when=house.occasion(),
+                    moment=house.moment(),
                 )
             )
             self._turn = _Turn(lease, where.profile, asyncio.create_task(self._renew(lease)))
@@ -170,10 +170,10 @@ class SessionarySession:
             return
         turn.renewing.cancel()
         await asyncio.wait([turn.renewing])
-        write, when = self._house.store.write, self._house.occasion()
+        write, moment = self._house.store.write, self._house.moment()
         if error is None:
             ending = turns.Ending()
-            await settled(write(turns.end, turn.lease, ending, profile=turn.profile, when=when))
+            await settled(write(turns.end, turn.lease, ending, profile=turn.profile, moment=moment))
             return
         state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
         reason = f"{type(error).__name__}: {error}"
@@ -184,7 +184,7 @@ class SessionarySession:
                 state=state,
                 reason=reason,
                 profile=turn.profile,
-                when=when,
+                moment=moment,
             )
         )
 
@@ -192,7 +192,7 @@ class SessionarySession:
         """Keep the lease while the block runs. Once it is lost, the next write raises `TurnLost`."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
-            now = self._house.occasion().now
+            now = self._house.moment().now
             try:
                 await self._house.store.write(turns.renew, lease, seconds=LEASE_SECONDS, now=now)
             except TurnLost as error:
@@ -254,7 +254,7 @@ class SessionarySession:
                 [Saying(one) for one in said],
                 files=files,
                 calls=calls,
-                when=self._house.occasion(),
+                moment=self._house.moment(),
                 lease=self._lease(where),
             )
         )
@@ -264,14 +264,14 @@ class SessionarySession:
     async def pop_item(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> Any:
         """Take back the newest item; None when there is none."""
         where = self._thread(self._facts(wrapper))
-        when, lease = self._house.occasion(), self._lease(where)
-        return await settled(self._house.store.write(_pop, where, when=when, lease=lease))
+        moment, lease = self._house.moment(), self._lease(where)
+        return await settled(self._house.store.write(_pop, where, moment=moment, lease=lease))
 
     async def clear_session(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> None:
         """Take back everything; what was said stays in the log, and people can find it."""
         where = self._thread(self._facts(wrapper))
-        when, lease = self._house.occasion(), self._lease(where)
-        await settled(self._house.store.write(thread.clear, where, when=when, lease=lease))
+        moment, lease = self._house.moment(), self._lease(where)
+        await settled(self._house.store.write(thread.clear, where, moment=moment, lease=lease))
 
     # What the SDK's `OpenAIResponsesCompactionSession` asks of the session it wraps, so that a
     # compaction replaces items in one transaction.
@@ -281,9 +281,9 @@ class SessionarySession:
         where = self._thread(_NOTHING)
         files = Files()
         said = [Saying(message_of(item, files, model=model_of(item))) for item in items]
-        when, lease = self._house.occasion(), self._lease(where)
+        moment, lease = self._house.moment(), self._lease(where)
         write = self._house.store.write
-        await settled(write(_replace_all, where, said, files=files, when=when, lease=lease))
+        await settled(write(_replace_all, where, said, files=files, moment=moment, lease=lease))
         return True
 
     async def _get_compaction_snapshot(
@@ -298,7 +298,7 @@ class SessionarySession:
         async def replace_suffix(start: int, output: list[Any]) -> bool:
             files = Files()
             said = [Saying(message_of(item, files, model=model_of(item))) for item in output]
-            when, lease = self._house.occasion(), self._lease(where)
+            moment, lease = self._house.moment(), self._lease(where)
             write = self._house.store.write
             return await settled(
                 write(
@@ -308,7 +308,7 @@ class SessionarySession:
                     start,
                     said,
                     files=files,
-                    when=when,
+                    moment=moment,
                     lease=lease,
                 )
             )
@@ -336,7 +336,7 @@ class SessionarySession:
 
     def _run(self, wrapper: "RunContextWrapper[Any]") -> _Run:
         if wrapper not in self._runs:
-            self._runs[wrapper] = _Run(self._house.occasion().new_id())
+            self._runs[wrapper] = _Run(self._house.moment().new_id())
         return self._runs[wrapper]
 
     def _calls(
@@ -373,23 +373,23 @@ def _add(
     *,
     files: Files,
     calls: Sequence[Usage],
-    when: Occasion,
+    moment: Moment,
     lease: Lease | None,
 ) -> None:
     files.keep(tx)
-    thread.append(tx, where, said, when=when, lease=lease)
-    thread.count(tx, where, calls, when=when)
+    thread.append(tx, where, said, moment=moment, lease=lease)
+    thread.count(tx, where, calls, moment=moment)
 
 
-def _pop(tx: Tx, where: Thread, *, when: Occasion, lease: Lease | None) -> Item | None:
+def _pop(tx: Tx, where: Thread, *, moment: Moment, lease: Lease | None) -> Item | None:
     thread.held(tx, where)
     while found := thread.visible(tx, where, limit=1):
-        thread.take_back(tx, where, found[0], when=when, lease=lease)
+        thread.take_back(tx, where, found[0], moment=moment, lease=lease)
         items = items_of(thread.message(found[0]))
         if items:
             # A message that did not come from the SDK may be several items: the others stay.
             others = [Saying(message_of(item, Files())) for item in items[:-1]]
-            thread.append(tx, where, others, when=when, lease=lease)
+            thread.append(tx, where, others, moment=moment, lease=lease)
             return items[-1]
     return None
 
@@ -400,12 +400,12 @@ def _replace_all(
     said: Sequence[Saying],
     *,
     files: Files,
-    when: Occasion,
+    moment: Moment,
     lease: Lease | None,
 ) -> None:
-    thread.clear(tx, where, when=when, lease=lease)
+    thread.clear(tx, where, moment=moment, lease=lease)
     files.keep(tx)
-    thread.append(tx, where, said, when=when, lease=lease)
+    thread.append(tx, where, said, moment=moment, lease=lease)
 
 
 def _latest(tx: Tx, where: Thread, *, limit: int) -> _Latest:
@@ -422,7 +422,7 @@ def _replace_suffix(
     said: Sequence[Saying],
     *,
     files: Files,
-    when: Occasion,
+    moment: Moment,
     lease: Lease | None,
 ) -> bool:
     """Put messages in place of the rows from `start` on; False when these are no longer the last."""
@@ -436,10 +436,10 @@ def _replace_suffix(
         return False
     # A message that did not come from the SDK may be several items: those before `start` stay.
     kept = items_of(thread.message(first))[: -sum(row.entry.seq == first.seq for row in expected)]
-    thread.take_back(tx, where, first, when=when, reason="compaction", lease=lease)
+    thread.take_back(tx, where, first, moment=moment, reason="compaction", lease=lease)
     files.keep(tx)
     staying = [Saying(message_of(item, Files())) for item in kept]
-    thread.append(tx, where, [*staying, *said], when=when, lease=lease)
+    thread.append(tx, where, [*staying, *said], moment=moment, lease=lease)
     return True
 
 

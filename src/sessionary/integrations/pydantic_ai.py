@@ -15,7 +15,7 @@ from typing import Any
 
 from sessionary.actions import facts, log, read, retract, routing, say, sessions
 from sessionary.actions.say import Saying
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import NotFound
 from sessionary.integrations import thread
 from sessionary.integrations.extra import wanted
@@ -82,7 +82,7 @@ class SessionaryConversationStore(ConversationStore):
                 new_entries,
                 expected=expected_revision,
                 calls={id: call for id, call in calls.items() if call is not None},
-                when=self._house.occasion(),
+                moment=self._house.moment(),
             )
         )
 
@@ -93,7 +93,7 @@ class SessionaryConversationStore(ConversationStore):
                 _delete_record,
                 self._thread(conversation_id),
                 expected=expected_revision,
-                when=self._house.occasion(),
+                moment=self._house.moment(),
             )
         )
 
@@ -137,7 +137,7 @@ def _write_record(
     *,
     expected: str | None,
     calls: dict[str, Usage],
-    when: Occasion,
+    moment: Moment,
 ) -> None:
     head = thread.held(tx, where)
     stored = None if head is None else _stored(tx, head)
@@ -146,8 +146,8 @@ def _write_record(
     start = new[0].parent_id if new else record.head_id
     try:
         if head is None:
-            head = _begun(tx, where, record, start, is_empty=not new, when=when)
-        _move(tx, head, start, when=when)
+            head = _begun(tx, where, record, start, is_empty=not new, moment=moment)
+        _move(tx, head, start, moment=moment)
     except LookupError as error:
         raise ConversationConflict(record.conversation_id) from error
     files = Files()
@@ -155,7 +155,7 @@ def _write_record(
     files.keep(tx)
     for entry, said in made:
         saying = Saying(said, idem=_idem(entry.id), usage=calls.get(entry.id))
-        say.say_in(tx, head.id, saying, profile=where.profile, when=when)
+        say.say_in(tx, head.id, saying, profile=where.profile, moment=moment)
     if record.head_id != (new[-1].id if new else start):
         raise ConversationConflict(record.conversation_id)
     kept = _record.dump_python(record, mode="json")
@@ -169,21 +169,21 @@ def _begun(
     start: str | None,
     *,
     is_empty: bool,
-    when: Occasion,
+    moment: Moment,
 ) -> SessionHead:
     """A new conversation: empty, or with the history of an entry of another one."""
     if start is None:
         note = "pydantic-ai:opened" if is_empty else None
-        return thread.opened(tx, where, when=when, note=note)
+        return thread.opened(tx, where, moment=moment, note=note)
     found = _find(tx, start, profile=where.profile)
     parent = rows.get_by_no(tx, found.session_no)
     if parent.shelf is Shelf.GONE:
         parent = _heir(tx, where, record, through=found.seq)
     try:
-        head = sessions.fork(tx, parent.id, profile=where.profile, when=when, at_seq=found.seq)
+        head = sessions.fork(tx, parent.id, profile=where.profile, moment=moment, at_seq=found.seq)
     except NotFound as error:
         raise LookupError(start) from error
-    routing.bind(tx, where.key, head.no, when=when)
+    routing.bind(tx, where.key, head.no, moment=moment)
     return head
 
 
@@ -197,7 +197,7 @@ def _heir(tx: Tx, where: Thread, record: ConversationRecord, *, through: int) ->
     return head
 
 
-def _move(tx: Tx, head: SessionHead, target: str | None, *, when: Occasion) -> None:
+def _move(tx: Tx, head: SessionHead, target: str | None, *, moment: Moment) -> None:
     """Let the history end with an entry: take back what follows, say again what had been left."""
     if _last_id(tx, head) == target:
         return
@@ -212,18 +212,18 @@ def _move(tx: Tx, head: SessionHead, target: str | None, *, when: Occasion) -> N
     if common < len(ids):
         after = shown[common].seq - 1
         retract.retract(
-            tx, head.id, profile=head.profile, after=after, at=when.now, reason="branch"
+            tx, head.id, profile=head.profile, after=after, at=moment.now, reason="branch"
         )
     for said in wanted[common:]:
-        log.append(tx, head.id, said, profile=head.profile, at=when.now)
+        log.append(tx, head.id, said, profile=head.profile, at=moment.now)
 
 
-def _delete_record(tx: Tx, where: Thread, *, expected: str, when: Occasion) -> None:
+def _delete_record(tx: Tx, where: Thread, *, expected: str, moment: Moment) -> None:
     head = thread.held(tx, where)
     stored = None if head is None else _stored(tx, head)
     if head is None or stored is None or stored.revision != expected:
         raise ConversationConflict(where.source.chat_id or "")
-    thread.trash_session(tx, head, when=when)
+    thread.trash_session(tx, head, moment=moment)
 
 
 def _read_entry(tx: Tx, entry_id: str, *, profile: str) -> ConversationEntry:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sessionary.actions import compact, log, read, retract, routing, say, sessions, turns, usage
 from sessionary.actions.say import Saying
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
 from sessionary.model.entry import Compaction, Entry, Message, Role
@@ -72,7 +72,7 @@ def opened(
     tx: Tx,
     thread: Thread,
     *,
-    when: Occasion,
+    moment: Moment,
     parent: SessionHead | None = None,
     note: str | None = None,
 ) -> SessionHead:
@@ -92,12 +92,12 @@ def opened(
         workspace=thread.workspace,
     )
     inherited = None if parent is None else Inheritance(parent.no, Lineage.SUBAGENT)
-    no = rows.insert(tx, when.new_id(), opening, at=when.now, inherited=inherited)
-    routing.bind(tx, thread.key, no, when=when)
+    no = rows.insert(tx, moment.new_id(), opening, at=moment.now, inherited=inherited)
+    routing.bind(tx, thread.key, no, moment=moment)
     head = rows.get_by_no(tx, no)
     if note is not None:
         said = Message(Role.SYSTEM, (Unknown({"type": note}),))
-        log.append(tx, head.id, said, profile=thread.profile, at=when.now)
+        log.append(tx, head.id, said, profile=thread.profile, at=moment.now)
     return head
 
 
@@ -106,21 +106,21 @@ def append(
     thread: Thread,
     said: Sequence[Saying],
     *,
-    when: Occasion,
+    moment: Moment,
     lease: Lease | None = None,
 ) -> list[log.Appended]:
     """Add messages to a thread, all or none; those of a turn go where its lease is."""
     if lease is not None:
-        return _say(tx, lease.session_id, said, profile=thread.profile, when=when, lease=lease)
+        return _say(tx, lease.session_id, said, profile=thread.profile, moment=moment, lease=lease)
     found = _open_row(tx, thread)
     if found is not None:
         try:
-            return _say(tx, found[1], said, profile=thread.profile, when=when)
+            return _say(tx, found[1], said, profile=thread.profile, moment=moment)
         except Conflict:
             # It may have ended a moment ago; if it is still open, the conflict is raised again.
             pass
-    head = opened(tx, thread, when=when)
-    return _say(tx, head.id, said, profile=thread.profile, when=when)
+    head = opened(tx, thread, moment=moment)
+    return _say(tx, head.id, said, profile=thread.profile, moment=moment)
 
 
 def _say(
@@ -129,19 +129,19 @@ def _say(
     said: Sequence[Saying],
     *,
     profile: str,
-    when: Occasion,
+    moment: Moment,
     lease: Lease | None = None,
 ) -> list[log.Appended]:
-    return [say.say_in(tx, id, each, profile=profile, when=when, lease=lease) for each in said]
+    return [say.say_in(tx, id, each, profile=profile, moment=moment, lease=lease) for each in said]
 
 
 def begin_turn(
-    tx: Tx, thread: Thread, *, holder: str, seconds: float, note: str, when: Occasion
+    tx: Tx, thread: Thread, *, holder: str, seconds: float, note: str, moment: Moment
 ) -> Lease:
     """Take the lease of a thread's session, opened with `note` if need be; `Conflict` if it is taken."""
-    head = opened(tx, thread, when=when, note=note)
+    head = opened(tx, thread, moment=moment, note=note)
     claim = turns.Claim(holder, seconds)
-    return turns.take(tx, head.no, head.id, claim=claim, when=when)
+    return turns.take(tx, head.no, head.id, claim=claim, moment=moment)
 
 
 def visible(tx: Tx, thread: Thread, *, limit: int | None = None) -> list[Entry]:
@@ -214,15 +214,15 @@ def message(entry: Entry) -> Message:
     return entry.body
 
 
-def count(tx: Tx, thread: Thread, calls: Sequence[Usage], *, when: Occasion) -> None:
+def count(tx: Tx, thread: Thread, calls: Sequence[Usage], *, moment: Moment) -> None:
     """Write model calls into the ledger, each once."""
     head = current(tx, thread) if calls else None
     if head is not None:
         for call in calls:
-            usage.record(tx, head.no, call, profile=thread.profile, when=when)
+            usage.record(tx, head.no, call, profile=thread.profile, moment=moment)
 
 
-def clear(tx: Tx, thread: Thread, *, when: Occasion, lease: Lease | None = None) -> None:
+def clear(tx: Tx, thread: Thread, *, moment: Moment, lease: Lease | None = None) -> None:
     """Take back everything said in a thread; it stays in the log."""
     head = held(tx, thread)
     if head is not None and head.message_count:
@@ -231,7 +231,7 @@ def clear(tx: Tx, thread: Thread, *, when: Occasion, lease: Lease | None = None)
             head.id,
             profile=thread.profile,
             after=0,
-            at=when.now,
+            at=moment.now,
             reason="clear",
             lease=lease,
         )
@@ -242,7 +242,7 @@ def take_back(
     thread: Thread,
     entry: Entry,
     *,
-    when: Occasion,
+    moment: Moment,
     reason: str = "pop",
     lease: Lease | None = None,
 ) -> None:
@@ -255,7 +255,7 @@ def take_back(
     mark = transcript.latest_compaction(entries.marks(tx, rows.segments(tx, head.no)))
     is_summary = mark is not None and mark.seq == entry.seq
     after = 0 if is_summary else entry.seq - 1
-    retract.retract(tx, id, profile=profile, after=after, at=when.now, reason=reason, lease=lease)
+    retract.retract(tx, id, profile=profile, after=after, at=moment.now, reason=reason, lease=lease)
     if mark is not None and not is_summary and mark.seq > after:
         assert isinstance(mark.body, Compaction)
         compact.compact(
@@ -264,21 +264,21 @@ def take_back(
             mark.body.summary,
             profile=profile,
             through=mark.body.through,
-            at=when.now,
+            at=moment.now,
             lease=lease,
         )
 
 
-def trash(tx: Tx, thread: Thread, *, when: Occasion) -> None:
+def trash(tx: Tx, thread: Thread, *, moment: Moment) -> None:
     """Put a thread's session into the trash; a thread without one is as it should be."""
     head = held(tx, thread)
     if head is not None:
-        trash_session(tx, head, when=when)
+        trash_session(tx, head, moment=moment)
 
 
-def trash_session(tx: Tx, head: SessionHead, *, when: Occasion) -> None:
+def trash_session(tx: Tx, head: SessionHead, *, moment: Moment) -> None:
     """Put a session into the trash, from where a person may take it back."""
-    sessions.trash(tx, head.id, profile=head.profile, when=when)
+    sessions.trash(tx, head.id, profile=head.profile, moment=moment)
 
 
 def prefix(platform: str, beginning: str, *, profile: str) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionary.actions import listing, log, read, resolve, say, sessions, usage
-from sessionary.clock import Clock, Ids, Occasion
+from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput
 from sessionary.formats.message_input import read_message
 from sessionary.mcp import bounds, finding, packing
@@ -119,7 +119,7 @@ class Tools:
             session,
             say.Saying(read_message(role, text).message, idem=idempotency_key),
             profile=self.profile,
-            when=Occasion(self.clock.now(), self.ids),
+            moment=Moment(self.clock.now(), self.ids),
         )
         return {"cite": bounds.citation(done.session_id, done.seq), "repeated": done.repeated}
 
@@ -190,9 +190,9 @@ def _number(cursor: str | None) -> int:
     return int(cursor)
 
 
-def _append(tx: Tx, ref: str, saying: say.Saying, *, profile: str, when: Occasion) -> log.Appended:
+def _append(tx: Tx, ref: str, saying: say.Saying, *, profile: str, moment: Moment) -> log.Appended:
     head = resolve.resolve(tx, ref, profile=profile)
-    return say.say_in(tx, head.id, saying, profile=profile, when=when)
+    return say.say_in(tx, head.id, saying, profile=profile, moment=moment)
 
 
 def _rename(tx: Tx, ref: str, title: str, *, profile: str) -> SessionHead:

@@ -32,10 +32,10 @@ def entry(written: Entry) -> str:
     blocks: list[str] = []
     match written.body:
         case Message() as said:
-            blocks = [f"## {_escaped(heading_of(said))} · {moment(written.at)}"]
+            blocks = [f"## {_escaped(heading_of(said))} · {format_time(written.at)}"]
             blocks += [block for part in said.parts if (block := _part(part))]
         case Compaction(summary):
-            blocks = [f"## Summary for the model · {moment(written.at)}", _quote(summary)]
+            blocks = [f"## Summary for the model · {format_time(written.at)}", _quote(summary)]
         case Retraction():
             return ""
     return "\n" + "\n\n".join(blocks) + "\n"
@@ -62,9 +62,12 @@ def facts_of(head: SessionHead) -> list[tuple[str, str]]:
         ("Model", head.model),
         ("Project", head.project),
         ("Labels", ", ".join(head.labels)),
-        ("Began", moment(head.began_at)),
-        ("Last active", moment(head.last_active_at)),
-        ("Ended", None if head.ended_at is None else f"{moment(head.ended_at)}, {head.end_reason}"),
+        ("Began", format_time(head.began_at)),
+        ("Last active", format_time(head.last_active_at)),
+        (
+            "Ended",
+            None if head.ended_at is None else f"{format_time(head.ended_at)}, {head.end_reason}",
+        ),
         ("Messages", str(head.message_count)),
         (
             "Tokens",
@@ -76,7 +79,7 @@ def facts_of(head: SessionHead) -> list[tuple[str, str]]:
     return [(name, one_line(value, _NAME)) for name, value in facts if value]
 
 
-def moment(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     """A time for people, always in UTC."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from sessionary.actions import facts, retract, routing, usage
 from sessionary.actions import sessions as session_actions
 from sessionary.actions.say import Saying
-from sessionary.clock import Clock, Ids, Occasion
+from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message
@@ -129,9 +129,9 @@ class SpanIntake:
     async def _take(
         self, profile: str, thread: Thread, heard: list[Told], so_far: Taken, count: int
     ) -> Taken:
-        when = Occasion(self._clock.now(), self._ids)
+        moment = Moment(self._clock.now(), self._ids)
         pending: Awaitable[None] = self._store.write(
-            take, thread, heard, profile=profile, when=when
+            take, thread, heard, profile=profile, moment=moment
         )
         try:
             await pending
@@ -206,7 +206,7 @@ def _threads(known: Sequence[Span], spans: Sequence[Span]) -> list[Thread]:
     return [Thread(trace, name, tuple(each)) for (trace, name), each in grouped.items()]
 
 
-def take(tx: Tx, thread: Thread, heard: Sequence[Told], *, profile: str, when: Occasion) -> None:
+def take(tx: Tx, thread: Thread, heard: Sequence[Told], *, profile: str, moment: Moment) -> None:
     """Add what a conversation's spans say and the log does not."""
     keys = [(key_for(source, profile=profile), source) for source in thread.sources()]
     for key, _ in sorted(keys, key=lambda pair: str(pair[0])):
@@ -222,7 +222,7 @@ def take(tx: Tx, thread: Thread, heard: Sequence[Told], *, profile: str, when: O
     known = [] if head is None else _lines(tx, head)
     later: list[tuple[Entry, Line]] = []
     if head is not None and (first := _first_placeholder(tx, head, heard, known)) is not None:
-        later = _take_out(tx, head, first, heard, when=when)
+        later = _take_out(tx, head, first, heard, moment=moment)
         heard = [_with_own_inputs(each, later) for each in heard]
         known = _lines(tx, head)
     standing, taken_back = len(known), {(line.span, line.digest) for _, line in later}
@@ -231,19 +231,21 @@ def take(tx: Tx, thread: Thread, heard: Sequence[Told], *, profile: str, when: O
         if not new and _wants_placeholder(each, known):
             new = [New(genai.placeholder(each), OUT)]
         if new and head is None:
-            head = _open(tx, *keys[0], when=replace(when, now=_time(each.span.began_at, when)))
+            head = _open(
+                tx, *keys[0], moment=replace(moment, now=_time(each.span.began_at, moment))
+            )
         if head is None:
             continue
-        known += _add(tx, head, each, new, taken_back, when=when)
-        _note(tx, head, each, when=when)
+        known += _add(tx, head, each, new, taken_back, moment=moment)
+        _note(tx, head, each, moment=moment)
     if head is None:
         return
-    _say_again(tx, head, later, known[standing:], when=when)
+    _say_again(tx, head, later, known[standing:], moment=moment)
     for (key, _), there in zip(keys, found, strict=True):
         if there is None or there is early:
-            routing.bind(tx, key, head.no, when=when)
+            routing.bind(tx, key, head.no, moment=moment)
     if early is not None:
-        session_actions.trash(tx, early.id, profile=profile, when=when)
+        session_actions.trash(tx, early.id, profile=profile, moment=moment)
 
 
 def _wants_placeholder(heard: Told, known: Sequence[Line]) -> bool:
@@ -268,7 +270,7 @@ def _first_placeholder(
 
 
 def _take_out(
-    tx: Tx, head: SessionHead, first: int, heard: Sequence[Told], *, when: Occasion
+    tx: Tx, head: SessionHead, first: int, heard: Sequence[Told], *, moment: Moment
 ) -> list[tuple[Entry, Line]]:
     """Take back everything from an entry on; the messages that are to be said again afterwards.
 
@@ -282,7 +284,7 @@ def _take_out(
         if entry.seq >= first and isinstance(entry.body, Message)
     ]
     retract.retract(
-        tx, head.id, profile=head.profile, after=first - 1, at=when.now, reason="telemetry"
+        tx, head.id, profile=head.profile, after=first - 1, at=moment.now, reason="telemetry"
     )
     lines = [
         (entry, merging.line_of(entry.body)) for entry in behind if isinstance(entry.body, Message)
@@ -311,7 +313,7 @@ def _say_again(
     later: Sequence[tuple[Entry, Line]],
     told: Sequence[Line],
     *,
-    when: Occasion,
+    moment: Moment,
 ) -> None:
     """Say what was taken back, except for what the spans of this request have `told` again.
 
@@ -331,7 +333,7 @@ def _say_again(
             new = {id(each.message) for each in merging.new_of(heard, told)}
             again = [each for each in again if id(each[0]) in new]
         for body, _, at in again:
-            facts.say_after(tx, head.id, Saying(body, at=at), profile=head.profile, when=when)
+            facts.say_after(tx, head.id, Saying(body, at=at), profile=head.profile, moment=moment)
 
 
 def _told_early(tx: Tx, head: SessionHead) -> list[Told]:
@@ -364,34 +366,34 @@ def _add(
     new: Sequence[New],
     taken_back: Collection[tuple[str | None, str]],
     *,
-    when: Occasion,
+    moment: Moment,
 ) -> list[Line]:
     span = heard.span
     added = []
     for each in new:
         said = genai.marked(each.message, span, each.side)
-        at = _time(span.ended_at if each.side == OUT else span.began_at, when)
+        at = _time(span.ended_at if each.side == OUT else span.began_at, moment)
         digest = merging.line_of(said).digest
         idem = f"otel/{head.id}/{span.trace_id}/{span.span_id}/{digest}"
         # The key of an answer that was taken back is used up: with it, nothing would be added.
         is_keyed = each.side == OUT and (span.span_id, digest) not in taken_back
         saying = Saying(said, at=at, idem=idem if is_keyed else None)
-        facts.say_after(tx, head.id, saying, profile=head.profile, when=when)
+        facts.say_after(tx, head.id, saying, profile=head.profile, moment=moment)
         added.append(merging.line_of(said))
     return added
 
 
-def _note(tx: Tx, head: SessionHead, heard: Told, *, when: Occasion) -> None:
+def _note(tx: Tx, head: SessionHead, heard: Told, *, moment: Moment) -> None:
     """What a span tells besides words: what it used, and what the model was told to be."""
     if heard.usage is not None:
-        used = replace(heard.usage, at=_time(heard.span.ended_at, when))
-        usage.record(tx, head.no, used, profile=head.profile, when=when)
+        used = replace(heard.usage, at=_time(heard.span.ended_at, moment))
+        usage.record(tx, head.no, used, profile=head.profile, moment=moment)
     if heard.system and sessions.details(tx, head.no).prompt_hash is None:
         facts.set_system_prompt(tx, head.id, heard.system, profile=head.profile)
 
 
-def _open(tx: Tx, key: SessionKey, source: Source, *, when: Occasion) -> SessionHead:
-    route = routing.onward(tx, key, None, source, policy=ResetPolicy(), when=when)
+def _open(tx: Tx, key: SessionKey, source: Source, *, moment: Moment) -> SessionHead:
+    route = routing.onward(tx, key, None, source, policy=ResetPolicy(), moment=moment)
     return sessions.get_by_no(tx, route.session_no)
 
 
@@ -464,6 +466,6 @@ def _priced(heard: Told) -> Told:
     return replace(heard, usage=found)
 
 
-def _time(at: datetime, when: Occasion) -> datetime:
+def _time(at: datetime, moment: Moment) -> datetime:
     """When something was said, by the span's clock; one that is not set or ahead of us is ours."""
-    return min(at, when.now) if at.timestamp() > 0 else when.now
+    return min(at, moment.now) if at.timestamp() > 0 else moment.now

@@ -21,7 +21,7 @@ import pytest
 
 from sessionary.actions import schedule, stats
 from sessionary.agents.registry import Agent
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine.ports import Step
 from sessionary.errors import NotAllowed, RetryLater, Unreachable
 from sessionary.model.entry import message
@@ -358,8 +358,8 @@ async def _plan(world: ChannelWorld) -> None:
         prompt="good morning",
         deliver_to=world.platform.name,
     )
-    when = Occasion(world.clock.now(), world.ids)
-    await world.store.write(schedule.add, plan, profile="main", when=when)
+    moment = Moment(world.clock.now(), world.ids)
+    await world.store.write(schedule.add, plan, profile="main", moment=moment)
 
 
 async def _taken(platform: Platform, texts: list[str]) -> Door:

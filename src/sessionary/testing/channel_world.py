@@ -13,7 +13,7 @@ from sessionary.agents.echo import EchoRunner
 from sessionary.agents.registry import Agent
 from sessionary.agents.summarize import ExtractiveSummarizer
 from sessionary.agents.titles import Titler
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine.engine import Engine
 from sessionary.engine.parts import Parts
 from sessionary.engine.ports import Adapter, Receive
@@ -182,9 +182,9 @@ class ChannelWorld:
 
     async def post(self, text: str) -> str:
         """Put something for the chat into the outbox; its id."""
-        when = Occasion(self.clock.now(), self.ids)
+        moment = Moment(self.clock.now(), self.ids)
         channel, said = self.platform.chat, (Text(text),)
-        return await self.store.write(deliver.enqueue, channel, said, profile="main", when=when)
+        return await self.store.write(deliver.enqueue, channel, said, profile="main", moment=moment)
 
     async def transcripts(self, role: Role | None = None) -> list[list[str]]:
         """What people read in each session, the latest first; perhaps only what one side said."""

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
-from sessionary.clock import Occasion, encode_id, to_micros
+from sessionary.clock import Moment, encode_id, to_micros
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
@@ -41,6 +41,6 @@ class SequentialIds:
         return encode_id(to_micros(at) // 1000, self._count)
 
 
-def occasion(clock: FakeClock, ids: SequentialIds) -> Occasion:
+def moment_of(clock: FakeClock, ids: SequentialIds) -> Moment:
     """The fake moment that is now."""
-    return Occasion(clock.now(), ids)
+    return Moment(clock.now(), ids)

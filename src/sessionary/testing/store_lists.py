@@ -63,7 +63,7 @@ def spent(world: World, id: str, cost: int) -> None:
     """Note a model call of a session that cost so much."""
     used = Usage(model="m", cost_microusd=cost, cost_status=CostStatus.REPORTED)
     no = world.read(read.head, id, profile="main").no
-    world.write(usage.record, no, used, profile="main", when=world.when())
+    world.write(usage.record, no, used, profile="main", moment=world.moment())
 
 
 class ListSuite(Suite):
@@ -83,9 +83,9 @@ class ListSuite(Suite):
         group = world.session("dogs", source=GROUP)
         slack = world.session("birds", source=Source("slack", "C"))
         imported = world.session("fish", kind=Kind.IMPORT)
-        world.write(sessions.end, group, profile="main", when=world.when())
+        world.write(sessions.end, group, profile="main", moment=world.moment())
         world.write(sessions.rename, slack, "Straße", profile="main")
-        world.write(projects.add, "P", profile="main", when=world.when())
+        world.write(projects.add, "P", profile="main", moment=world.moment())
         world.write(projects.move, chat, "P", profile="main")
         world.write(sessions.pin, group, profile="main", pinned=True)
         middle = world.head(slack).last_active_at
@@ -127,7 +127,7 @@ class ListSuite(Suite):
         _, archived, trashed = (world.session(text) for text in "abc")
         world.session("job", kind=Kind.JOB)
         world.write(sessions.archive, archived, profile="main", archived=True)
-        world.write(sessions.trash, trashed, profile="main", when=world.when())
+        world.write(sessions.trash, trashed, profile="main", moment=world.moment())
 
         assert page(world).hidden == Hidden(automation=1, archived=1)
         assert page(world, and_automation=True).hidden == Hidden(archived=1)
@@ -135,7 +135,7 @@ class ListSuite(Suite):
 
     def test_the_count_of_what_is_not_shown_respects_the_filters(self, world: World) -> None:
         """D-10."""
-        world.write(projects.add, "P", profile="main", when=world.when())
+        world.write(projects.add, "P", profile="main", moment=world.moment())
         slack = world.session("cats", source=Source("slack", "C"), kind=Kind.JOB, model="m")
         archived = world.session("dogs", labels=("pets",))
         world.write(sessions.archive, archived, profile="main", archived=True)
@@ -179,7 +179,7 @@ class ListSuite(Suite):
         """D-10, D-11."""
         kept, away, trashed = (world.session(text) for text in "abc")
         world.write(sessions.archive, away, profile="main", archived=True)
-        world.write(sessions.trash, trashed, profile="main", when=world.when())
+        world.write(sessions.trash, trashed, profile="main", moment=world.moment())
 
         assert ids(world) == [kept]
         assert ids(world, shelf=Shelf.ARCHIVE) == [away]
@@ -245,8 +245,8 @@ class ListSuite(Suite):
         chat = world.session("about Cats", model="m")
         group = world.session("dogs", source=Source("slack", "C"))
         job = world.session("work", kind=Kind.JOB)
-        world.write(sessions.end, group, profile="main", when=world.when())
-        world.write(projects.add, "P", profile="main", when=world.when())
+        world.write(sessions.end, group, profile="main", moment=world.moment())
+        world.write(projects.add, "P", profile="main", moment=world.moment())
         world.write(projects.move, chat, "P", profile="main")
         later = world.read(read.head, group, profile="main").last_active_at
 
@@ -383,7 +383,7 @@ class PurgeSuite(Suite):
     def test_a_session_that_was_reset_keeps_nothing_of_the_old_one(self, world: World) -> None:
         """D-12: lineage without inheritance."""
         old = world.talk("a")
-        world.write(sessions.end, old, profile="main", when=world.when())
+        world.write(sessions.end, old, profile="main", moment=world.moment())
         new = world.talk("b")
 
         purged = world.purge(old)
@@ -405,12 +405,12 @@ class PurgeSuite(Suite):
     def test_the_trash_is_emptied_after_thirty_days(self, world: World) -> None:
         """D-11."""
         old, new = world.session("a"), world.session("b")
-        world.write(sessions.trash, old, profile="main", when=world.when())
+        world.write(sessions.trash, old, profile="main", moment=world.moment())
         world.clock.tick(days=20)
-        world.write(sessions.trash, new, profile="main", when=world.when())
+        world.write(sessions.trash, new, profile="main", moment=world.moment())
         world.clock.tick(days=10)
 
-        emptied = world.write(sweep.empty_trash, when=world.when())
+        emptied = world.write(sweep.empty_trash, moment=world.moment())
 
         assert emptied == [old]
         assert ids(world, shelf=Shelf.TRASH) == [new]
@@ -421,11 +421,11 @@ class PurgeSuite(Suite):
         pinned, slack = world.session("c"), world.session("d", source=Source("slack", "C"))
         world.session("open")
         for session in (ended, pinned, slack):
-            world.write(sessions.end, session, profile="main", when=world.when())
+            world.write(sessions.end, session, profile="main", moment=world.moment())
         world.write(sessions.pin, pinned, profile="main", pinned=True)
         world.clock.tick(days=91)
         young = world.session("young")
-        world.write(sessions.end, young, profile="main", when=world.when())
+        world.write(sessions.end, young, profile="main", moment=world.moment())
         before = world.clock.now() - timedelta(days=90)
 
         found = world.read(purge.prunable, profile="main", before=before)
@@ -464,7 +464,7 @@ class PurgeSuite(Suite):
 
 
 def _use(tx: Tx, no: int, world: World) -> None:
-    usage.record(tx, no, Usage("m", 1, cost_microusd=9), profile="main", when=world.when())
+    usage.record(tx, no, Usage("m", 1, cost_microusd=9), profile="main", moment=world.moment())
 
 
 def _cost(tx: Tx, no: int) -> int | None:
@@ -473,7 +473,7 @@ def _cost(tx: Tx, no: int) -> int | None:
 
 def _enqueue(tx: Tx, no: int, world: World) -> str:
     parts = (Text("secret"),)
-    return deliver.enqueue(tx, HERE, parts, profile="main", when=world.when(), session_no=no)
+    return deliver.enqueue(tx, HERE, parts, profile="main", moment=world.moment(), session_no=no)
 
 
 def _blob_count(tx: Tx) -> int:

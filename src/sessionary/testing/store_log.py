@@ -180,7 +180,7 @@ class LogSuite(Suite):
         """P2: for ever."""
         session, other = world.session("a"), world.session("b")
         first = world.say(session, "once", idem="k")
-        world.write(sessions.end, session, profile="main", when=world.when())
+        world.write(sessions.end, session, profile="main", moment=world.moment())
 
         again = world.say(session, "once", idem="k")
         elsewhere = world.say(other, "once", idem="k")
@@ -219,7 +219,9 @@ class LogSuite(Suite):
     def test_nothing_is_appended_to_a_session_that_has_ended(self, world: World) -> None:
         """D-3."""
         session = world.session("a")
-        world.write(sessions.end, session, profile="main", when=world.when(), reason="done \ud800")
+        world.write(
+            sessions.end, session, profile="main", moment=world.moment(), reason="done \ud800"
+        )
 
         with refused(Conflict, "has ended (done", unchanged=world):
             world.say(session, "late")
@@ -241,7 +243,7 @@ class LogSuite(Suite):
 
     def test_nothing_is_appended_to_trash(self, world: World) -> None:
         session = world.session("a")
-        world.write(sessions.trash, session, profile="main", when=world.when())
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
 
         with refused(Conflict, "has ended (trash)", unchanged=world):
             world.say(session, "x")

@@ -24,7 +24,9 @@ BOBS_GROUP = Source("telegram", "bob-chat", chat_type="group", user_id="bob")
 
 def post(world: World, text: str, channel: Channel = ANN) -> str:
     """Put a text into the outbox."""
-    return world.write(deliver.enqueue, channel, (Text(text),), profile="main", when=world.when())
+    return world.write(
+        deliver.enqueue, channel, (Text(text),), profile="main", moment=world.moment()
+    )
 
 
 def claim(world: World, holder: str = "h", seconds: float = 10, limit: int = 20) -> list[Delivery]:
@@ -49,7 +51,7 @@ def redirect(
     world: World, id: str, *, profile: str = "main", platforms: Collection[str] = ("telegram",)
 ) -> Delivery:
     """Send a delivery to Bob's chat instead."""
-    given: dict[str, Any] = {"profile": profile, "when": world.when(), "platforms": platforms}
+    given: dict[str, Any] = {"profile": profile, "when": world.moment(), "platforms": platforms}
     return world.write(deliver.redirect, id, BOB, **given)
 
 
@@ -136,7 +138,7 @@ class OutboxSuite(Suite):
             ANN,
             (Text("1"),),
             profile="main",
-            when=world.when(),
+            moment=world.moment(),
             session_no=no,
         )
         second = post(world, "2")
@@ -169,7 +171,7 @@ class OutboxSuite(Suite):
         claim(world)
         world.write(deliver.abandon, first, reason="blocked", holder="h")
 
-        again = world.write(deliver.retry, first, profile="main", when=world.when())
+        again = world.write(deliver.retry, first, profile="main", moment=world.moment())
 
         assert (again.id, again.state, again.attempts) == (first, DeliveryState.WAITING, 0)
         assert [each.id for each in claim(world)] == [first]
@@ -183,7 +185,7 @@ class OutboxSuite(Suite):
         world.write(deliver.mark_failed, delivery, holder="h", not_before=later, reason="429")
         assert claim(world) == []
 
-        world.write(deliver.retry, delivery, profile="main", when=world.when())
+        world.write(deliver.retry, delivery, profile="main", moment=world.moment())
 
         assert [(each.id, each.attempts) for each in claim(world)] == [(delivery, 2)]
 
@@ -197,9 +199,9 @@ class OutboxSuite(Suite):
         with refused(Conflict, "being sent now", unchanged=world):
             redirect(world, delivery)
         with refused(Conflict, "being sent now", unchanged=world):
-            world.write(deliver.retry, delivery, profile="main", when=world.when())
+            world.write(deliver.retry, delivery, profile="main", moment=world.moment())
         with refused(Conflict, "being sent now", unchanged=world):
-            world.write(deliver.abandon_by_owner, delivery, profile="main", when=world.when())
+            world.write(deliver.abandon_by_owner, delivery, profile="main", moment=world.moment())
         world.clock.tick(11)
         made = redirect(world, delivery)
 
@@ -214,23 +216,27 @@ class OutboxSuite(Suite):
 
         for verb in (deliver.retry, deliver.abandon_by_owner):
             with refused(Conflict, "was sent already", unchanged=world):
-                world.write(verb, delivery, profile="main", when=world.when())
+                world.write(verb, delivery, profile="main", moment=world.moment())
 
     def test_a_delivery_that_is_given_up_lets_the_next_go(self, world: World) -> None:
         first, second = post(world, "1"), post(world, "2")
 
         done = world.write(
-            deliver.abandon_by_owner, first, profile="main", when=world.when(), reason="by  phone"
+            deliver.abandon_by_owner,
+            first,
+            profile="main",
+            moment=world.moment(),
+            reason="by  phone",
         )
 
         assert (done.state, done.reason) == (DeliveryState.ABANDONED, "by phone")
         assert [each.id for each in claim(world)] == [second]
         with refused(Conflict, "is abandoned", unchanged=world):
-            world.write(deliver.abandon_by_owner, first, profile="main", when=world.when())
+            world.write(deliver.abandon_by_owner, first, profile="main", moment=world.moment())
 
     def test_a_home_channel_may_be_redirected_to(self, world: World) -> None:
         home = HomeChannel("telegram", "bob-chat", "Bob")
-        world.write(access.set_home, home, profile="main", when=world.when())
+        world.write(access.set_home, home, profile="main", moment=world.moment())
         delivery = post(world, "1")
 
         with refused(BadInput, "retry it instead", unchanged=world):
@@ -241,12 +247,12 @@ class OutboxSuite(Suite):
     def test_what_a_purged_session_said_cannot_be_sent_again(self, world: World) -> None:
         session = world.session("a")
         no = world.head(session).no
-        given: dict[str, Any] = {"profile": "main", "when": world.when()}
+        given: dict[str, Any] = {"profile": "main", "when": world.moment()}
         delivery = world.write(deliver.enqueue, ANN, (Text("1"),), session_no=no, **given)
         world.write(purge.purge, session, **given)
 
         with refused(Conflict, "was purged", unchanged=world):
-            world.write(deliver.retry, delivery, profile="main", when=world.when())
+            world.write(deliver.retry, delivery, profile="main", moment=world.moment())
 
     def test_the_outbox_is_listed_by_state_and_channel_a_page_at_a_time(self, world: World) -> None:
         ids = [post(world, str(n), ANN if n % 2 else BOB) for n in range(6)]
@@ -299,10 +305,10 @@ class FinalizerSuite(Suite):
         """R-7."""
         session = world.session("a")
         before = world.read(sweep.to_finalize)
-        world.write(sessions.end, session, profile="main", when=world.when())
+        world.write(sessions.end, session, profile="main", moment=world.moment())
 
         (due,) = world.read(sweep.to_finalize)
-        world.write(sweep.finalized, due, when=world.when())
+        world.write(sweep.finalized, due, moment=world.moment())
 
         assert before == []
         assert (due.session_id, due.reason, due.tries) == (session, "closed", 0)
@@ -311,12 +317,12 @@ class FinalizerSuite(Suite):
     def test_a_failing_finalizer_is_given_up_after_three_tries(self, world: World) -> None:
         """R-7: saying so."""
         session = world.session("a")
-        world.write(sessions.end, session, profile="main", when=world.when())
+        world.write(sessions.end, session, profile="main", moment=world.moment())
 
         tries = []
         while due := world.read(sweep.to_finalize):
             tries.append(due[0].tries)
-            world.write(sweep.finalizing_failed, due[0], error="boom\x00", when=world.when())
+            world.write(sweep.finalizing_failed, due[0], error="boom\x00", moment=world.moment())
 
         assert tries == [0, 1, 2]
 
@@ -324,9 +330,9 @@ class FinalizerSuite(Suite):
         """R-7."""
         session = world.session("a")
         for _ in range(2):
-            world.write(sessions.end, session, profile="main", when=world.when())
+            world.write(sessions.end, session, profile="main", moment=world.moment())
             (due,) = world.read(sweep.to_finalize)
-            world.write(sweep.finalized, due, when=world.when())
+            world.write(sweep.finalized, due, moment=world.moment())
             world.write(sessions.reopen, session, profile="main")
 
         assert world.read(sweep.to_finalize) == []
@@ -336,16 +342,16 @@ class FinalizerSuite(Suite):
     ) -> None:
         """R-7: at least once for each end, however long a finalizer takes."""
         session = world.session("a")
-        world.write(sessions.end, session, profile="main", when=world.when())
+        world.write(sessions.end, session, profile="main", moment=world.moment())
         (first,) = world.read(sweep.to_finalize)
         world.write(sessions.reopen, session, profile="main")
-        world.write(sessions.end, session, profile="main", when=world.when())
+        world.write(sessions.end, session, profile="main", moment=world.moment())
 
-        world.write(sweep.finalized, first, when=world.when())
+        world.write(sweep.finalized, first, moment=world.moment())
 
         (second,) = world.read(sweep.to_finalize)
         assert second.ended_at > first.ended_at
-        world.write(sweep.finalized, second, when=world.when())
+        world.write(sweep.finalized, second, moment=world.moment())
         assert world.read(sweep.to_finalize) == []
 
 
@@ -359,7 +365,8 @@ class LedgerSuite(Suite):
         used = Usage("m", 10, 5, 3, 2, 1, cost_microusd=70, call_id="c1\x00", provider="p")
 
         new = [
-            world.write(usage.record, no, used, profile="main", when=world.when()) for _ in range(2)
+            world.write(usage.record, no, used, profile="main", moment=world.moment())
+            for _ in range(2)
         ]
 
         total = world.head(session).usage
@@ -374,10 +381,10 @@ class LedgerSuite(Suite):
         """U-1."""
         session = world.session("a")
         no = world.head(session).no
-        world.write(usage.record, no, Usage("m", 10), profile="main", when=world.when())
+        world.write(usage.record, no, Usage("m", 10), profile="main", moment=world.moment())
         unknown = world.head(session).usage
         free = Usage("m", cost_microusd=0, cost_status=CostStatus.INCLUDED)
-        world.write(usage.record, no, free, profile="main", when=world.when())
+        world.write(usage.record, no, free, profile="main", moment=world.moment())
         partial = world.head(session).usage
 
         assert (unknown.cost_microusd, unknown.cost_status) == (None, CostStatus.UNKNOWN)
@@ -387,11 +394,11 @@ class LedgerSuite(Suite):
         """U-2."""
         session = world.session("a")
         no = world.head(session).no
-        world.write(usage.record, no, Usage("m", 1), profile="main", when=world.when())
+        world.write(usage.record, no, Usage("m", 1), profile="main", moment=world.moment())
 
         for tokens in (10, 30, 20):
             used = Usage("other \ud800", tokens)
-            world.write(usage.set_running_total, no, used, profile="main", when=world.when())
+            world.write(usage.set_running_total, no, used, profile="main", moment=world.moment())
 
         assert world.head(session).usage.input_tokens == 21
         assert world.head(session).usage.calls == 2
@@ -402,7 +409,7 @@ class LedgerSuite(Suite):
         for session, model, cost in ((first, "m", 5), (first, "n", None), (second, None, 7)):
             used = Usage(model, 1, cost_microusd=cost)
             no = world.head(session).no
-            world.write(usage.record, no, used, profile="main", when=world.when())
+            world.write(usage.record, no, used, profile="main", moment=world.moment())
             world.clock.tick(days=1)
 
         def report(group: str) -> list[tuple[str | None, int, int]]:
@@ -423,7 +430,7 @@ class LedgerSuite(Suite):
         """U-3, K-6."""
         no = world.head(world.session("a")).no
         for _ in range(3):
-            world.write(usage.record, no, Usage("m", 1), profile="main", when=world.when())
+            world.write(usage.record, no, Usage("m", 1), profile="main", moment=world.moment())
         at = world.clock.now()
 
         def calls(**how: object) -> int:

@@ -30,7 +30,7 @@ def switch(world: World, source: Source, session_id: str) -> SessionHead:
 
     def switched(tx: Tx) -> SessionHead:
         target = read.head(tx, session_id, profile=world.profile)
-        return routing.switch(tx, world.key(source), target, when=world.when())
+        return routing.switch(tx, world.key(source), target, moment=world.moment())
 
     return world.write(switched)
 
@@ -103,7 +103,7 @@ class RoutingSuite(Suite):
         world.write(sessions.hold, session, "build", profile="main", until=until)
         world.clock.tick(hours=2)
 
-        swept = world.write(sweep.end_expired_sessions, EVERYWHERE, when=world.when())
+        swept = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
         held = world.talk("b", policy=IDLE)
         world.write(sessions.release, session, "build", profile="main")
         world.clock.tick(hours=2)
@@ -127,14 +127,14 @@ class RoutingSuite(Suite):
         session = world.talk("a", policy=IDLE)
         later = world.clock.now() + timedelta(days=9)
         world.write(sessions.hold, session, "hermes/compression/x", profile="main", until=later)
-        given: dict[str, Any] = {"profile": "main", "when": world.when()}
+        given: dict[str, Any] = {"profile": "main", "when": world.moment()}
         world.write(holds.hold, session, "build", until=later, **given)
         made = world.write(holds.hold, session, "build", **given)
         world.write(holds.hold, session, "audit", until=later, **given)
         world.write(holds.hold, session, "short", until=later - timedelta(days=8), **given)
         world.clock.tick(days=3)
         found = world.read(holds.of_session, world.head(session), now=world.clock.now())
-        given["when"] = world.when()
+        given["when"] = world.moment()
         with refused(NotFound, "not held by 'short'", unchanged=world):
             world.write(holds.release, session, "short", **given)
         one = world.write(holds.release, session, "audit", **given)
@@ -153,7 +153,7 @@ class RoutingSuite(Suite):
         assert begun is not None
         world.clock.tick(hours=2)
 
-        swept = world.write(sweep.end_expired_sessions, EVERYWHERE, when=world.when())
+        swept = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
 
         assert swept == []
         assert world.finish(begun, "late, but here")
@@ -164,8 +164,8 @@ class RoutingSuite(Suite):
         edge = world.head(session).last_active_at + IDLE.idle
         world.clock.set(edge - timedelta(seconds=1))
 
-        on_the_edge = world.write(sweep.end_expired_sessions, EVERYWHERE, when=world.when())
-        beyond = world.write(sweep.end_expired_sessions, EVERYWHERE, when=world.when())
+        on_the_edge = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        beyond = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
 
         assert on_the_edge == []
         assert [(each.session_id, each.reason) for each in beyond] == [(session, "idle")]
@@ -178,7 +178,7 @@ class RoutingSuite(Suite):
         world.clock.tick(hours=2)
         policies = Policies(by_type={"group": IDLE}, by_platform={"slack": IDLE})
 
-        swept = world.write(sweep.end_expired_sessions, policies, when=world.when())
+        swept = world.write(sweep.end_expired_sessions, policies, moment=world.moment())
 
         assert {each.session_id for each in swept} == {ended, slack}
         assert world.head(kept).is_open
@@ -187,9 +187,9 @@ class RoutingSuite(Suite):
         """R-8, D-3: a message can never be routed into an ended session."""
         session = world.talk("a", policy=IDLE)
         world.clock.tick(hours=2)
-        world.write(sweep.end_expired_sessions, EVERYWHERE, when=world.when())
+        world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
 
-        again = world.write(sweep.end_expired_sessions, EVERYWHERE, when=world.when())
+        again = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
         new = world.talk("b")
 
         assert again == []
@@ -205,7 +205,7 @@ class RoutingSuite(Suite):
         before = world.head(begun.route.session_id).last_active_at
         world.clock.tick(hours=5)
 
-        world.write(sweep.interrupt_dead_turns, when=world.when())
+        world.write(sweep.interrupt_dead_turns, moment=world.moment())
 
         assert world.head(begun.route.session_id).last_active_at == before
         assert world.texts(begun.route.session_id) == ["a", "half an ans"]
@@ -214,8 +214,8 @@ class RoutingSuite(Suite):
         """D-7."""
         old = world.talk("a")
 
-        ended = world.write(routing.reset, world.key(ANN), when=world.when())
-        again = world.write(routing.reset, world.key(ANN), when=world.when())
+        ended = world.write(routing.reset, world.key(ANN), moment=world.moment())
+        again = world.write(routing.reset, world.key(ANN), moment=world.moment())
         new = world.talk("b")
 
         assert ended is not None
@@ -227,8 +227,8 @@ class RoutingSuite(Suite):
         """D-3."""
         session = world.session("a")
 
-        world.write(sessions.end, session, profile="main", when=world.when(), reason="one")
-        world.write(sessions.end, session, profile="main", when=world.when(), reason="two")
+        world.write(sessions.end, session, profile="main", moment=world.moment(), reason="one")
+        world.write(sessions.end, session, profile="main", moment=world.moment(), reason="two")
 
         assert world.head(session).end_reason == "one"
 
@@ -237,7 +237,7 @@ class RoutingSuite(Suite):
         session = world.session("a")
         world.clock.tick(days=-30)
 
-        head = world.write(sessions.end, session, profile="main", when=world.when())
+        head = world.write(sessions.end, session, profile="main", moment=world.moment())
 
         assert head.ended_at == head.began_at
 
@@ -249,13 +249,13 @@ class RoutingSuite(Suite):
         session, other = begun.route.session_id, world.session("b")
 
         with refused(Conflict, "turn is running", unchanged=world):
-            world.write(sessions.end, session, profile="main", when=world.when())
+            world.write(sessions.end, session, profile="main", moment=world.moment())
         with refused(Conflict, "turn is running", unchanged=world):
-            world.write(sessions.trash, session, profile="main", when=world.when())
+            world.write(sessions.trash, session, profile="main", moment=world.moment())
         with refused(Conflict, "turn is running", unchanged=world):
             world.purge(session)
         with refused(Conflict, "turn is running", unchanged=world):
-            world.write(routing.reset, world.key(ANN), when=world.when())
+            world.write(routing.reset, world.key(ANN), moment=world.moment())
         with refused(Conflict, "turn is running", unchanged=world):
             switch(world, ANN, other)
 
@@ -268,7 +268,7 @@ class MoveSuite(Suite):
 
     def move(self, world: World) -> int:
         move = Move("telegram", "-100", "-1009")
-        return world.write(move_chat, move, profile=world.profile, when=world.when())
+        return world.write(move_chat, move, profile=world.profile, moment=world.moment())
 
     def test_the_conversations_of_a_chat_go_on_under_its_new_id(self, world: World) -> None:
         bob = replace(self.OLD, user_id="bob")
@@ -311,7 +311,7 @@ class MoveSuite(Suite):
 
     def test_a_home_moves_along(self, world: World) -> None:
         home = HomeChannel("telegram", "-100", "Kitchen")
-        world.write(set_home, home, profile=world.profile, when=world.when())
+        world.write(set_home, home, profile=world.profile, moment=world.moment())
 
         self.move(world)
 
@@ -324,7 +324,7 @@ class SwitchSuite(Suite):
     def test_a_switch_ends_the_old_and_reopens_the_target(self, world: World) -> None:
         """D-6."""
         first = world.talk("a")
-        world.write(routing.reset, world.key(ANN), when=world.when())
+        world.write(routing.reset, world.key(ANN), moment=world.moment())
         second = world.talk("b")
 
         head = switch(world, ANN, first)
@@ -378,7 +378,7 @@ class SwitchSuite(Suite):
         shared = world.talk("a")
         switch(world, BOB, shared)
 
-        world.write(routing.reset, world.key(BOB), when=world.when())
+        world.write(routing.reset, world.key(BOB), moment=world.moment())
         ann, bob = world.talk("x"), world.talk("y", source=BOB)
 
         assert len({shared, ann, bob}) == 3
@@ -389,12 +389,12 @@ class SwitchSuite(Suite):
         target = other.head(other.session("a"))
 
         with refused(NotAllowed, "another profile", unchanged=world):
-            world.write(routing.switch, world.key(ANN), target, when=world.when())
+            world.write(routing.switch, world.key(ANN), target, moment=world.moment())
 
     def test_a_key_is_not_pointed_at_trash_or_at_what_is_read_only(self, world: World) -> None:
         session = world.talk("a")
         trashed, frozen = world.session("b"), world.session("c", read_only=True)
-        world.write(sessions.trash, trashed, profile="main", when=world.when())
+        world.write(sessions.trash, trashed, profile="main", moment=world.moment())
 
         with refused(Conflict, "in the trash", unchanged=world):
             switch(world, ANN, trashed)
@@ -408,7 +408,7 @@ class SwitchSuite(Suite):
         world.purge(stale.id)
 
         with refused(NotFound, stale.id):
-            world.write(routing.switch, world.key(ANN), stale, when=world.when())
+            world.write(routing.switch, world.key(ANN), stale, moment=world.moment())
         assert world.talk("b") == session
 
     @pytest.mark.parametrize(
@@ -454,7 +454,12 @@ class SwitchSuite(Suite):
         assert [chat["content"] for chat in world.context(session)][:3] == told
         assert world.context(session)[3]["content"] == "[Ann] just us now"
         world.write(
-            compact, session, "They greeted.", profile=world.profile, through=4, at=world.when().now
+            compact,
+            session,
+            "They greeted.",
+            profile=world.profile,
+            through=4,
+            at=world.moment().now,
         )
         world.talk("still here")
         assert world.context(session)[-2]["content"] == "[Ann] still here"

@@ -31,7 +31,7 @@ def name_automatically(world: World, session: str, text: str) -> str | None:
 def _subagent(world: World, parent: str) -> str:
     """Open a subagent's session under another one; its id."""
     opening = Opening("main", ANN)
-    child = world.write(sessions.open_for, parent, opening, when=world.when())
+    child = world.write(sessions.open_for, parent, opening, moment=world.moment())
     world.say(child, "find out")
     return child
 
@@ -201,7 +201,7 @@ class SessionSuite(Suite):
         opening = Opening("main", ANN)
 
         with refused(Conflict, session, unchanged=world):
-            world.write(sessions.open_session, opening, when=world.when(), id=session)
+            world.write(sessions.open_session, opening, moment=world.moment(), id=session)
 
     def test_a_source_with_any_unicode_comes_back(self, world: World) -> None:
         """S-3."""
@@ -217,7 +217,7 @@ class SessionSuite(Suite):
     def test_reopening_clears_the_end(self, world: World) -> None:
         """D-3."""
         session = world.talk("a")
-        world.write(sessions.end, session, profile="main", when=world.when())
+        world.write(sessions.end, session, profile="main", moment=world.moment())
 
         head = world.write(sessions.reopen, session, profile="main")
 
@@ -227,7 +227,7 @@ class SessionSuite(Suite):
     def test_a_reopened_session_does_not_take_its_key_from_another(self, world: World) -> None:
         """I8."""
         old = world.talk("a")
-        world.write(routing.reset, world.key(ANN), when=world.when())
+        world.write(routing.reset, world.key(ANN), moment=world.moment())
         new = world.talk("b")
 
         head = world.write(sessions.reopen, old, profile="main")
@@ -241,9 +241,9 @@ class SessionSuite(Suite):
     ) -> None:
         """I8."""
         old = world.talk("a")
-        world.write(routing.reset, world.key(ANN), when=world.when())
+        world.write(routing.reset, world.key(ANN), moment=world.moment())
         new = world.talk("b")
-        world.write(routing.reset, world.key(ANN), when=world.when())
+        world.write(routing.reset, world.key(ANN), moment=world.moment())
         world.write(sessions.reopen, old, profile="main")
 
         third = world.talk("c")
@@ -257,7 +257,7 @@ class SessionSuite(Suite):
         session = world.talk("a")
         before = world.head(session)
 
-        trashed = world.write(sessions.trash, session, profile="main", when=world.when())
+        trashed = world.write(sessions.trash, session, profile="main", moment=world.moment())
         back = world.write(sessions.restore, session, profile="main")
 
         assert (trashed.shelf, trashed.end_reason) == (Shelf.TRASH, EndReason.TRASH)
@@ -267,10 +267,10 @@ class SessionSuite(Suite):
     def test_the_trash_does_not_reopen_what_had_ended(self, world: World) -> None:
         """D-3, D-11."""
         session = world.session("a")
-        world.write(sessions.end, session, profile="main", when=world.when(), reason="done")
+        world.write(sessions.end, session, profile="main", moment=world.moment(), reason="done")
         before = world.head(session)
 
-        world.write(sessions.trash, session, profile="main", when=world.when())
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
 
         assert world.write(sessions.restore, session, profile="main") == before
 
@@ -279,7 +279,7 @@ class SessionSuite(Suite):
     ) -> None:
         """I8."""
         session = world.talk("a")
-        world.write(sessions.trash, session, profile="main", when=world.when())
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
         new = world.talk("b")
 
         head = world.write(sessions.restore, session, profile="main")
@@ -297,7 +297,7 @@ class SessionSuite(Suite):
         family = (parent, child, grandchild)
         before = [world.head(id) for id in family]
 
-        world.write(sessions.trash, parent, profile="main", when=world.when())
+        world.write(sessions.trash, parent, profile="main", moment=world.moment())
         trashed = [world.head(id).shelf for id in family]
         world.write(sessions.restore, parent, profile="main")
 
@@ -309,7 +309,7 @@ class SessionSuite(Suite):
         parent = world.session("a", "b")
         fork = world.fork(parent).id
 
-        world.write(sessions.trash, parent, profile="main", when=world.when())
+        world.write(sessions.trash, parent, profile="main", moment=world.moment())
 
         assert world.head(fork).shelf is Shelf.CHATS
         assert world.texts(fork) == ["a", "b"]
@@ -318,9 +318,9 @@ class SessionSuite(Suite):
         """D-11: the parent brings back only what went with it."""
         parent = world.session("a")
         own, with_parent = _subagent(world, parent), _subagent(world, parent)
-        world.write(sessions.trash, own, profile="main", when=world.when())
+        world.write(sessions.trash, own, profile="main", moment=world.moment())
         world.clock.tick()
-        world.write(sessions.trash, parent, profile="main", when=world.when())
+        world.write(sessions.trash, parent, profile="main", moment=world.moment())
 
         world.write(sessions.restore, parent, profile="main")
 
@@ -334,13 +334,13 @@ class SessionSuite(Suite):
         world.begin_in(child, "go on")
 
         with refused(Conflict, child, unchanged=world):
-            world.write(sessions.trash, parent, profile="main", when=world.when())
+            world.write(sessions.trash, parent, profile="main", moment=world.moment())
 
     def test_reopening_a_session_in_the_trash_brings_its_subagents_back(self, world: World) -> None:
         """D-3, D-11."""
         parent = world.session("a")
         child = _subagent(world, parent)
-        world.write(sessions.trash, parent, profile="main", when=world.when())
+        world.write(sessions.trash, parent, profile="main", moment=world.moment())
 
         world.write(sessions.reopen, parent, profile="main")
 
@@ -352,7 +352,7 @@ class SessionSuite(Suite):
     ) -> None:
         """D-11."""
         session = world.session("a")
-        world.write(sessions.trash, session, profile="main", when=world.when())
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
         world.purge(session)
 
         with refused(Purged, session, "purged", "gone for good", unchanged=world):
@@ -377,7 +377,7 @@ class SessionSuite(Suite):
     def test_the_trash_remembers_the_archive(self, world: World) -> None:
         session = world.session("a")
         world.write(sessions.archive, session, profile="main", archived=True)
-        world.write(sessions.trash, session, profile="main", when=world.when())
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
 
         assert world.write(sessions.restore, session, profile="main").shelf is Shelf.ARCHIVE
 
@@ -388,13 +388,13 @@ class SessionSuite(Suite):
 
         drafts = []
         for text in ("half a th\ud800ought\x00", "longer", ""):
-            world.write(sessions.set_draft, session, text, profile="main", when=world.when())
+            world.write(sessions.set_draft, session, text, profile="main", moment=world.moment())
             drafts.append(world.read(_details, no).draft)
 
         assert drafts == ["half a th\ud800ought\x00", "longer", None]
         with refused(BadInput, "1,000,001", unchanged=world):
             world.write(
-                sessions.set_draft, session, "x" * 1_000_001, profile="main", when=world.when()
+                sessions.set_draft, session, "x" * 1_000_001, profile="main", moment=world.moment()
             )
 
     def test_what_was_read_only_grows(self, world: World) -> None:
@@ -421,7 +421,7 @@ class SessionSuite(Suite):
     def test_a_project_can_go_without_its_sessions(self, world: World) -> None:
         """W-5."""
         session = world.session("a")
-        world.write(projects.add, "Work", profile="main", when=world.when(), colour="#a0B1c2")
+        world.write(projects.add, "Work", profile="main", moment=world.moment(), colour="#a0B1c2")
         world.write(projects.move, session, "Work", profile="main")
         inside = world.head(session).project
         listed = world.read(projects.listing, profile="main")
@@ -436,14 +436,14 @@ class SessionSuite(Suite):
     def test_a_project_s_name_is_taken_once(self, world: World) -> None:
         """W-5."""
         for name in ("A", "B"):
-            world.write(projects.add, name, profile="main", when=world.when())
+            world.write(projects.add, name, profile="main", moment=world.moment())
 
         with refused(Conflict, "'B'", unchanged=world):
             world.write(projects.change, "A", profile="main", new_name=" B ")
         with refused(Conflict, "'A'"):
-            world.write(projects.add, "A", profile="main", when=world.when())
+            world.write(projects.add, "A", profile="main", moment=world.moment())
         with refused(BadInput, "colour"):
-            world.write(projects.add, "C", profile="main", when=world.when(), colour="red")
+            world.write(projects.add, "C", profile="main", moment=world.moment(), colour="red")
         with refused(NotFound, "'C'"):
             world.read(projects.get, "C", profile="main")
         assert world.write(projects.change, "A", profile="main", new_name="A").name == "A"
@@ -451,7 +451,7 @@ class SessionSuite(Suite):
     def test_a_project_of_another_profile_looks_missing(self, world: World) -> None:
         """P17."""
         session = world.session("a")
-        world.write(projects.add, "A", profile="work", when=world.when())
+        world.write(projects.add, "A", profile="work", moment=world.moment())
 
         with refused(NotFound, "'A'", unchanged=world):
             world.write(projects.move, session, "A", profile="main")
@@ -460,14 +460,14 @@ class SessionSuite(Suite):
         """P17: foreign looks exactly like missing."""
         session = world.session("a")
         until = world.clock.now() + timedelta(days=1)
-        when = world.when()
+        moment = world.moment()
 
         for act in (
             lambda: world.write(sessions.pin, session, profile="x", pinned=True),
             lambda: world.write(sessions.archive, session, profile="x", archived=True),
-            lambda: world.write(sessions.trash, session, profile="x", when=when),
+            lambda: world.write(sessions.trash, session, profile="x", moment=moment),
             lambda: world.write(sessions.rename, session, "t", profile="x"),
-            lambda: world.write(sessions.fork, session, profile="x", when=when),
+            lambda: world.write(sessions.fork, session, profile="x", moment=moment),
             lambda: world.write(sessions.hold, session, "h", profile="x", until=until),
             lambda: world.write(sessions.label, session, ["l"], profile="x"),
             lambda: world.read(read.window, session, profile="x"),

@@ -89,9 +89,9 @@ class InboxSuite(Suite):
 
     def test_an_arrival_knows_what_became_of_it(self, world: World) -> None:
         """T-1."""
-        when = world.when()
+        moment = world.moment()
         said = message("user", "hello \ud800")
-        arrival, _ = world.write(receive.receive, world.key(ANN), ANN, said, when=when)
+        arrival, _ = world.write(receive.receive, world.key(ANN), ANN, said, moment=moment)
         begun = world.begin(ANN)
         assert begun is not None
 
@@ -104,9 +104,9 @@ class InboxSuite(Suite):
         assert world.read(arrivals.get, arrival.id, profile="other") is None
 
     def test_an_arrival_that_is_refused_is_not_taken(self, world: World) -> None:
-        when = world.when()
+        moment = world.moment()
         arrival, _ = world.write(
-            receive.receive, world.key(ANN), ANN, message("user", "x"), when=when
+            receive.receive, world.key(ANN), ANN, message("user", "x"), moment=moment
         )
 
         world.write(arrivals.refuse, arrival, reason="a stranger\x00")
@@ -149,7 +149,7 @@ class InboxSuite(Suite):
         with refused(BadInput, f"The {what} is too long", "2,001 characters", "bytes"):
             world.arrive(source, "hello")
         if field != "user_id":  # of a direct message the chat is enough
-            given: dict[str, Any] = {"policy": ResetPolicy(), "when": world.when()}
+            given: dict[str, Any] = {"policy": ResetPolicy(), "when": world.moment()}
             with refused(BadInput, f"The {what} is too long"):
                 world.write(say_here, world.key(source), source, saying, **given)
 
@@ -235,7 +235,7 @@ class TurnSuite(Suite):
         )
 
         def fails_late(tx: Tx) -> None:
-            turns.end(tx, begun.lease, ending, profile="main", when=world.when())
+            turns.end(tx, begun.lease, ending, profile="main", moment=world.moment())
             raise BadInput("at the last moment")
 
         with refused(BadInput, unchanged=world):
@@ -290,7 +290,7 @@ class TurnSuite(Suite):
 
         def begun(tx: Tx) -> Begun:
             return turns.begin_in(
-                tx, session, said, profile="main", claim=claim, when=world.when(), idem="k"
+                tx, session, said, profile="main", claim=claim, moment=world.moment(), idem="k"
             )
 
         world.finish(world.write(begun), "hi")
@@ -309,7 +309,7 @@ class LeaseSuite(Suite):
             world.clock.tick(LEASE_SECONDS - 1)
             world.write(turns.renew, begun.lease, seconds=LEASE_SECONDS, now=world.clock.now())
 
-        assert world.write(sweep.interrupt_dead_turns, when=world.when()) == []
+        assert world.write(sweep.interrupt_dead_turns, moment=world.moment()) == []
         assert world.finish(begun, "at last")
 
     def test_a_dead_turn_is_interrupted_and_keeps_what_it_said(self, world: World) -> None:
@@ -320,7 +320,7 @@ class LeaseSuite(Suite):
         world.write(turns.checkpoint, begun.lease, "and th\x00")
         world.clock.tick(LEASE_SECONDS + 1)
 
-        dead = world.write(sweep.interrupt_dead_turns, when=world.when())
+        dead = world.write(sweep.interrupt_dead_turns, moment=world.moment())
 
         session = begun.route.session_id
         assert [(turn.id, turn.state) for turn in dead] == [
@@ -331,7 +331,7 @@ class LeaseSuite(Suite):
         assert isinstance(last, Message)
         assert last.finish_reason == "interrupted"
         assert not world.head(session).running
-        assert world.write(sweep.interrupt_dead_turns, when=world.when()) == []
+        assert world.write(sweep.interrupt_dead_turns, moment=world.moment()) == []
 
     def test_what_was_streamed_of_a_finished_step_is_not_kept_twice(self, world: World) -> None:
         """T-3, T-4."""
@@ -341,7 +341,11 @@ class LeaseSuite(Suite):
         world.write(turns.append, begun.lease, message("assistant", "step"), profile="main", at=at)
 
         world.write(
-            turns.interrupt, begun.lease.turn_id, profile="main", when=world.when(), reason="stop"
+            turns.interrupt,
+            begun.lease.turn_id,
+            profile="main",
+            moment=world.moment(),
+            reason="stop",
         )
 
         assert world.texts(begun.route.session_id) == ["hello", "step"]
@@ -350,7 +354,7 @@ class LeaseSuite(Suite):
         """I26, house rule 7."""
         stale = begin(world)
         world.clock.tick(LEASE_SECONDS + 1)
-        world.write(sweep.interrupt_dead_turns, when=world.when())
+        world.write(sweep.interrupt_dead_turns, moment=world.moment())
         fresh = begin(world, "again")
         assert fresh.lease.epoch > stale.lease.epoch
         late = message("assistant", "late")
@@ -374,7 +378,7 @@ class LeaseSuite(Suite):
         begun = begin(world)
         world.finish(begun, "hi")
         again = world.write(
-            turns.interrupt, begun.lease.turn_id, profile="main", when=world.when(), reason="x"
+            turns.interrupt, begun.lease.turn_id, profile="main", moment=world.moment(), reason="x"
         )
 
         assert again is None
@@ -382,7 +386,7 @@ class LeaseSuite(Suite):
             world.finish(begun, "twice")
         with refused(NotFound):
             world.write(
-                turns.interrupt, begun.lease.turn_id, profile="x", when=world.when(), reason="x"
+                turns.interrupt, begun.lease.turn_id, profile="x", moment=world.moment(), reason="x"
             )
 
     def test_a_dead_turn_in_one_session_does_not_touch_another(self, world: World) -> None:
@@ -393,7 +397,7 @@ class LeaseSuite(Suite):
         alive = world.begin(BOB)
         assert alive is not None
 
-        dead = world.write(sweep.interrupt_dead_turns, when=world.when())
+        dead = world.write(sweep.interrupt_dead_turns, moment=world.moment())
 
         assert len(dead) == 1
         assert world.finish(alive, "hi")

@@ -7,7 +7,7 @@ from sessionary.actions import fold, log, purge, read, receive, routing, session
 from sessionary.actions.listing import Filters, listing
 from sessionary.actions.log import Appended
 from sessionary.actions.turns import Begun, Claim, Ending
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.model.entry import Entry, Message, message
 from sessionary.model.key import SessionKey, key_for
 from sessionary.model.place import Source
@@ -51,9 +51,9 @@ class World:
         """Run an action that only reads."""
         return self.store.read(action, *args, **kwargs).result()
 
-    def when(self) -> Occasion:
+    def moment(self) -> Moment:
         """The next moment."""
-        return Occasion(self.clock.tick(), self.ids)
+        return Moment(self.clock.tick(), self.ids)
 
     def key(self, source: Source) -> SessionKey:
         """The source's key in this world's profile."""
@@ -64,7 +64,7 @@ class World:
     ) -> str:
         """Open a session that no key leads to; a person and the agent speak in turn. Its id."""
         opening = Opening(self.profile, source, kind=kind, **fields)
-        return self.write(_open, opening, texts or ("hello",), when=self.when())
+        return self.write(_open, opening, texts or ("hello",), moment=self.moment())
 
     def say(self, session_id: str, text: str, role: str = "user", **how: Any) -> Appended:
         """Append one message to a session."""
@@ -82,18 +82,18 @@ class World:
     def arrive_as(self, key: SessionKey, source: Source, text: str, **how: Any) -> bool:
         """Put a message into the inbox under another key than the source's own."""
         said = message("user", text)
-        return self.write(receive.receive, key, source, said, when=self.when(), **how)[1]
+        return self.write(receive.receive, key, source, said, moment=self.moment(), **how)[1]
 
     def begin(self, source: Source, *, policy: ResetPolicy = NO_RESET) -> Begun | None:
         """Begin a turn with what waits for the source's key."""
         claim = Claim(self.name, LEASE_SECONDS)
         key = self.key(source)
-        return self.write(turns.begin, key, policy=policy, claim=claim, when=self.when())
+        return self.write(turns.begin, key, policy=policy, claim=claim, moment=self.moment())
 
     def begin_as(self, key: SessionKey) -> Begun:
         """Begin a turn with what is known to wait for a key."""
         claim = Claim(self.name, LEASE_SECONDS)
-        begun = self.write(turns.begin, key, policy=NO_RESET, claim=claim, when=self.when())
+        begun = self.write(turns.begin, key, policy=NO_RESET, claim=claim, moment=self.moment())
         if begun is None:
             raise AssertionError("a turn is running already, or nothing waits")
         return begun
@@ -103,7 +103,12 @@ class World:
         said = None if text is None else message("user", text)
         claim = Claim(self.name, LEASE_SECONDS)
         return self.write(
-            turns.begin_in, session_id, said, profile=self.profile, claim=claim, when=self.when()
+            turns.begin_in,
+            session_id,
+            said,
+            profile=self.profile,
+            claim=claim,
+            moment=self.moment(),
         )
 
     def finish(self, begun: Begun, text: str | None = None, **ending: Any) -> list[Appended]:
@@ -111,7 +116,7 @@ class World:
         if text is not None:
             ending["messages"] = (message("assistant", text),)
         return self.write(
-            turns.end, begun.lease, Ending(**ending), profile=self.profile, when=self.when()
+            turns.end, begun.lease, Ending(**ending), profile=self.profile, moment=self.moment()
         )
 
     def talk(
@@ -148,35 +153,40 @@ class World:
     def fork(self, session_id: str, at_seq: int | None = None, **how: Any) -> SessionHead:
         """Fork a session."""
         return self.write(
-            sessions.fork, session_id, profile=self.profile, when=self.when(), at_seq=at_seq, **how
+            sessions.fork,
+            session_id,
+            profile=self.profile,
+            moment=self.moment(),
+            at_seq=at_seq,
+            **how,
         )
 
     def purge(self, session_id: str) -> purge.Purged:
         """Delete a session's words for ever."""
-        return self.write(purge.purge, session_id, profile=self.profile, when=self.when())
+        return self.write(purge.purge, session_id, profile=self.profile, moment=self.moment())
 
     def everything(self) -> list[Any]:
         """All sessions that can be listed with their whole logs, to compare with later."""
         return self.read(_everything, self.profile)
 
 
-def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, when: Occasion) -> str:
-    made = sessions.open_session(tx, opening, when=when)
+def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, moment: Moment) -> str:
+    made = sessions.open_session(tx, opening, moment=moment)
     said = [message("assistant" if at % 2 else "user", text) for at, text in enumerate(texts)]
     if opening.read_only:
-        _fill(tx, made, said, profile=opening.profile, when=when)
+        _fill(tx, made, said, profile=opening.profile, moment=moment)
     else:
         for each in said:
-            log.append(tx, made, each, profile=opening.profile, at=when.now)
+            log.append(tx, made, each, profile=opening.profile, at=moment.now)
     return made
 
 
-def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, when: Occasion) -> None:
+def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, moment: Moment) -> None:
     """Fill a session that takes no appends, as an import does."""
     no = sessions.locked(tx, made, profile=profile).no
     for seq, each in enumerate(said, start=1):
-        entries.insert(tx, no, seq, at=when.now, body=each, turn_id=None)
-    at = to_micros(when.now)
+        entries.insert(tx, no, seq, at=moment.now, body=each, turn_id=None)
+    at = to_micros(moment.now)
     tx.run("set_end_of_log", no=no, last_seq=len(said), last_active_at=at)
     fold.put(tx, no, fold.counts(tx, segments(tx, no)))
 

@@ -9,7 +9,7 @@ from sessionary.actions import access, tokens
 from sessionary.actions.access import Permit
 from sessionary.actions.requests import Answer
 from sessionary.actions.tokens import SECRET_BYTES, Scope, Token
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound, RetryLater
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
@@ -45,27 +45,29 @@ async def list_access(parts: Parts, caller: Admin) -> Response:
 async def permit(request: Request, parts: Parts, caller: Admin) -> Response:
     """Let someone in: by the code they were given, or by platform and id."""
     body, raw = await read_body(request, NewPermit)
-    when = parts.occasion()
+    moment = parts.moment()
     if body.code is not None:
-        return await _approved(request, caller, raw, body.code, when)
+        return await _approved(request, caller, raw, body.code, moment)
     platform, person = plain(body.platform, 100), plain(body.person_id, 500)
     if not platform or not person or not person.strip():
         raise BadInput("Send a `code`, or `platform` and `person_id`.")
 
     def act(tx: Tx, /) -> Answer:
         access.permit(
-            tx, platform, person.strip(), profile=caller.profile, when=when, name=body.name
+            tx, platform, person.strip(), profile=caller.profile, moment=moment, name=body.name
         )
-        return answer(_permit(Permit(platform, person.strip(), body.name, when.now, "owner")), 201)
+        return answer(
+            _permit(Permit(platform, person.strip(), body.name, moment.now, "owner")), 201
+        )
 
     return await change(request, caller, raw, act)
 
 
 async def _approved(
-    request: Request, caller: Caller, raw: bytes, code: str, when: Occasion
+    request: Request, caller: Caller, raw: bytes, code: str, moment: Moment
 ) -> Response:
     def act(tx: Tx, /) -> Answer:
-        found = access.approve(tx, code, profile=caller.profile, when=when)
+        found = access.approve(tx, code, profile=caller.profile, moment=moment)
         # A wrong code is counted: what counts it must not be undone by refusing it here.
         return answer({}, 404) if found is None else answer(_permit(found), 201)
 
@@ -107,7 +109,7 @@ async def add_token(request: Request, parts: Parts, caller: Admin) -> Response:
         secret,
         profile=caller.profile,
         scope=Scope(body.scope),
-        when=parts.occasion(),
+        moment=parts.moment(),
         name=body.name,
     )
     return json_response(_token(made) | {"token": secret}, 201)
@@ -116,10 +118,10 @@ async def add_token(request: Request, parts: Parts, caller: Admin) -> Response:
 @router.delete("/tokens/{token_id}", tags=["tokens"])
 async def revoke_token(token_id: str, request: Request, parts: Parts, caller: Admin) -> Response:
     """Revoke a token; streams that it opened are closed."""
-    known, when = name(token_id, "token"), parts.occasion()
+    known, moment = name(token_id, "token"), parts.moment()
 
     def act(tx: Tx, /) -> Answer:
-        return answer(_token(tokens.revoke(tx, known, profile=caller.profile, when=when)))
+        return answer(_token(tokens.revoke(tx, known, profile=caller.profile, moment=moment)))
 
     return await change(request, caller, b"", act)
 

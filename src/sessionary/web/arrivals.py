@@ -42,11 +42,11 @@ async def receive(request: Request, parts: Parts, caller: Writer) -> Response:
     # A platform's own id is the better key: another request may carry the same message.
     idem = None if source.platform_message_id else idem_of(request)
     wish = Asking(said, idem, begin=engine.turns.has_room)
-    when = parts.occasion()
+    moment = parts.moment()
 
     def take(tx: Tx) -> Accepted:
-        uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
-        return asking.accept(tx, engine.parts, source, wish, when=when)
+        uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+        return asking.accept(tx, engine.parts, source, wish, moment=moment)
 
     return await accepted(request, caller, raw, take, _told)
 
@@ -63,12 +63,12 @@ async def rewrite(arrival_id: str, request: Request, parts: Parts, caller: Write
     """Put other words into a message of yours that waits for its turn."""
     known = name(arrival_id, "arrival")
     body, raw = await read_body(request, Said)
-    written, when = message_of("user", body), parts.occasion()
+    written, moment = message_of("user", body), parts.moment()
     said = written.message
 
     def act(tx: Tx, /) -> Answer:
-        uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
-        inbox.rewrite(tx, known, said, profile=caller.profile, when=when)
+        uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+        inbox.rewrite(tx, known, said, profile=caller.profile, moment=moment)
         return answer(_look(tx, known, profile=caller.profile))
 
     return await change(request, caller, raw, act)

@@ -117,12 +117,12 @@ async def append(session_id: str, request: Request, parts: Parts, caller: Writer
     body, raw = await read_body(request, NewMessage)
     written = message_of(body.role, body)
     saying = say.Saying(written.message, idem=idem_of(request))
-    when = parts.occasion()
+    moment = parts.moment()
 
     def act(tx: Tx, /) -> Answer:
         read.head(tx, known, profile=caller.profile)
-        uploads.accept(tx, saying.message, written.files, profile=caller.profile, when=when)
-        done = say.say_in(tx, known, saying, profile=caller.profile, when=when)
+        uploads.accept(tx, saying.message, written.files, profile=caller.profile, moment=moment)
+        done = say.say_in(tx, known, saying, profile=caller.profile, moment=moment)
         told = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
         return answer(told, 201, session_id=done.session_id)
 
@@ -140,11 +140,11 @@ async def ask(session_id: str, request: Request, parts: Parts, caller: Writer) -
     engine = engine_of(request, caller)
     written = message_of("user", body)
     wish = Asking(written.message, idem_of(request), begin=engine.turns.has_room)
-    when = parts.occasion()
+    moment = parts.moment()
 
     def take(tx: Tx) -> Accepted:
-        uploads.accept(tx, wish.message, written.files, profile=caller.profile, when=when)
-        return asking.ask(tx, engine.parts, known, wish, when=when)
+        uploads.accept(tx, wish.message, written.files, profile=caller.profile, moment=moment)
+        return asking.ask(tx, engine.parts, known, wish, moment=moment)
 
     return await accepted(request, caller, raw, take, begun)
 
@@ -153,13 +153,13 @@ async def ask(session_id: str, request: Request, parts: Parts, caller: Writer) -
 async def fork(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
     """Begin a session whose history is this one's up to an entry."""
     body, raw = await read_body(request, Fork)
-    at, when = entry_number(body.at, "at"), parts.occasion()
+    at, moment = entry_number(body.at, "at"), parts.moment()
     return await _verb(
         request,
         caller,
         (session_id, raw),
         lambda tx, id: verbs.fork(
-            tx, id, profile=caller.profile, when=when, at_seq=at, title=body.title
+            tx, id, profile=caller.profile, moment=moment, at_seq=at, title=body.title
         ),
         status=201,
     )
@@ -198,13 +198,13 @@ async def compact_session(
         context = await parts.store.read(read.context, known, profile=caller.profile)
         text, used = await agent.summarizer.summarize(context, focus=body.focus)
         used, through = used and engine.parts.priced(used), head.last_seq
-    summary, when = text, parts.occasion()
+    summary, moment = text, parts.moment()
 
     def act(tx: Tx, id: str) -> SessionHead:
         if used is not None:
-            usage.record(tx, head.no, used, profile=caller.profile, when=when)
+            usage.record(tx, head.no, used, profile=caller.profile, moment=moment)
         return compact.compact(
-            tx, id, summary, profile=caller.profile, through=through, at=when.now
+            tx, id, summary, profile=caller.profile, through=through, at=moment.now
         )
 
     return await _verb(request, caller, (session_id, raw), act)
@@ -214,12 +214,12 @@ async def compact_session(
 async def end(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
     """Close the session; the first reason wins."""
     body, raw = await read_body(request, End)
-    when, reason = parts.occasion(), _reason(body, "closed")
+    moment, reason = parts.moment(), _reason(body, "closed")
     return await _verb(
         request,
         caller,
         (session_id, raw),
-        lambda tx, id: verbs.end(tx, id, profile=caller.profile, when=when, reason=reason),
+        lambda tx, id: verbs.end(tx, id, profile=caller.profile, moment=moment, reason=reason),
     )
 
 

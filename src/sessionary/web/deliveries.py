@@ -54,11 +54,11 @@ async def show(delivery_id: str, parts: Parts, caller: Reader) -> Response:
 @router.post("/{delivery_id}/retry", openapi_extra=takes(Nothing, required=False))
 async def retry(delivery_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
     """Send what waits or was abandoned as soon as possible, under the same id."""
-    known, when = name(delivery_id, "delivery"), parts.occasion()
+    known, moment = name(delivery_id, "delivery"), parts.moment()
     _, raw = await read_body(request, Nothing)
 
     def act(tx: Tx, /) -> Answer:
-        done = deliver.retry(tx, known, profile=caller.profile, when=when)
+        done = deliver.retry(tx, known, profile=caller.profile, moment=moment)
         return answer(delivery_json(done), session_id=done.session_id)
 
     return await change(request, caller, raw, act)
@@ -70,14 +70,14 @@ async def redirect(delivery_id: str, request: Request, parts: Parts, caller: Adm
 
     The channel is one of a configured platform where someone has talked with the agent, or a home channel.
     """
-    known, when = name(delivery_id, "delivery"), parts.occasion()
+    known, moment = name(delivery_id, "delivery"), parts.moment()
     body, raw = await read_body(request, RedirectDelivery)
     target = Channel.parse(plain(body.channel) or "")
     platforms = engine_of(request, caller).parts.deliverable
 
     def act(tx: Tx, /) -> Answer:
         made = deliver.redirect(
-            tx, known, target, profile=caller.profile, when=when, platforms=platforms
+            tx, known, target, profile=caller.profile, moment=moment, platforms=platforms
         )
         return answer(delivery_json(made), 201, session_id=made.session_id)
 
@@ -87,12 +87,14 @@ async def redirect(delivery_id: str, request: Request, parts: Parts, caller: Adm
 @router.post("/{delivery_id}/abandon", openapi_extra=takes(AbandonDelivery, required=False))
 async def abandon(delivery_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
     """Give up what waits: it is not sent, and the next for its channel goes on."""
-    known, when = name(delivery_id, "delivery"), parts.occasion()
+    known, moment = name(delivery_id, "delivery"), parts.moment()
     body, raw = await read_body(request, AbandonDelivery)
     reason = plain(body.reason) or deliver.GIVEN_UP
 
     def act(tx: Tx, /) -> Answer:
-        done = deliver.abandon_by_owner(tx, known, profile=caller.profile, when=when, reason=reason)
+        done = deliver.abandon_by_owner(
+            tx, known, profile=caller.profile, moment=moment, reason=reason
+        )
         return answer(delivery_json(done), session_id=done.session_id)
 
     return await change(request, caller, raw, act)

@@ -15,7 +15,7 @@ from sessionary.web.auth import Parts, Reader, Writer
 from sessionary.web.bodies import NewHold, read_body
 from sessionary.web.described import takes
 from sessionary.web.parts import PREFIX
-from sessionary.web.times import moment
+from sessionary.web.times import parse_time
 
 router = APIRouter(prefix=f"{PREFIX}/sessions/{{session_id}}/holds", tags=["conversation"])
 
@@ -38,12 +38,14 @@ async def hold(session_id: str, request: Request, parts: Parts, caller: Writer) 
 
     The same reason again sets another end.
     """
-    known, when = name(session_id, "session"), parts.occasion()
+    known, moment = name(session_id, "session"), parts.moment()
     body, raw = await read_body(request, NewHold)
-    until = moment(body.until)
+    until = parse_time(body.until)
 
     def act(tx: Tx, /) -> Answer:
-        made = holds.hold(tx, known, body.reason, profile=caller.profile, when=when, until=until)
+        made = holds.hold(
+            tx, known, body.reason, profile=caller.profile, moment=moment, until=until
+        )
         return answer(_json(made), 201, session_id=known)
 
     return await change(request, caller, raw, act)
@@ -54,11 +56,11 @@ async def release(
     session_id: str, request: Request, parts: Parts, caller: Writer, reason: str | None = None
 ) -> Response:
     """Release the hold with this reason, or without one all of them; those that were there."""
-    known, when = name(session_id, "session"), parts.occasion()
+    known, moment = name(session_id, "session"), parts.moment()
     wanted = plain(reason)
 
     def act(tx: Tx, /) -> Answer:
-        gone = holds.release(tx, known, wanted, profile=caller.profile, when=when)
+        gone = holds.release(tx, known, wanted, profile=caller.profile, moment=moment)
         return answer({"items": [_json(each) for each in gone], "next": None}, session_id=known)
 
     return await change(request, caller, b"", act)

@@ -86,8 +86,8 @@ class Jobs:
             raise Conflict(
                 f"Another {self._kind} is running; nothing was begun. Wait for it, or stop it."
             )
-        when = self._parts.occasion()
-        job = Job(when.new_id(), asked, nothing, time_text(when.now))
+        moment = self._parts.moment()
+        job = Job(moment.new_id(), asked, nothing, time_text(moment.now))
         self._jobs[job.id] = job
         for old in list(self._jobs)[:-KEPT]:
             del self._jobs[old]

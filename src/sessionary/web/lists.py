@@ -22,7 +22,7 @@ from sessionary.web.auth import Parts, Reader, Writer
 from sessionary.web.bodies import BindingChange, read_body
 from sessionary.web.described import takes
 from sessionary.web.parts import PREFIX
-from sessionary.web.times import Moment, moment
+from sessionary.web.times import TimeQuery, parse_time
 
 router = APIRouter(prefix=PREFIX)
 
@@ -83,12 +83,12 @@ async def report(
     caller: Reader,
     *,
     by: Group = Group.DAY,
-    since: Moment = None,
-    until: Moment = None,
+    since: TimeQuery = None,
+    until: TimeQuery = None,
 ) -> Response:
     """Tokens and cost, summed."""
     rows = await parts.store.read(
-        usage.report, by, profile=caller.profile, since=moment(since), until=moment(until)
+        usage.report, by, profile=caller.profile, since=parse_time(since), until=parse_time(until)
     )
     return items(map(usage_json, rows))
 
@@ -132,7 +132,7 @@ async def list_bindings(
 async def bind(request: Request, parts: Parts, caller: Writer) -> Response:
     """Point a key at another session, or without one let it begin anew."""
     body, raw = await read_body(request, BindingChange)
-    when, is_redacted = parts.occasion(), is_redacted_key(body.key)
+    moment, is_redacted = parts.moment(), is_redacted_key(body.key)
     given = None if is_redacted else SessionKey.parse(body.key)
     if given is not None and given.profile != caller.profile:
         given = SessionKey.parse(f"{caller.profile}/{body.key.partition('/')[2]}")
@@ -141,10 +141,10 @@ async def bind(request: Request, parts: Parts, caller: Writer) -> Response:
         key = given or SessionKey.parse(bindings.key_behind(tx, body.key, profile=caller.profile))
         shown = body.key if is_redacted else str(key)
         if body.session_id is None:
-            ended = routing.reset(tx, key, when=when)
+            ended = routing.reset(tx, key, moment=moment)
             return answer({"key": shown, "ended": None if ended is None else ended.id})
         target = read.head(tx, name(body.session_id, "session"), profile=caller.profile)
-        head = routing.switch(tx, key, target, when=when)
+        head = routing.switch(tx, key, target, moment=moment)
         told = _redacted(head) if is_redacted else head_json(head)
         return answer({"key": shown, "session": told}, session_id=head.id)
 

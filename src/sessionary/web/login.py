@@ -34,7 +34,7 @@ _KEPT_HEADERS = ("retry-after", "connection")
 async def offer_link(parts: WebParts, address: str) -> str:
     """A link that lets one browser in, once, within a minute."""
     code = parts.chance(SECRET_BYTES).hex()
-    await parts.store.write(logins.offer_link, code, profile=parts.profile, when=parts.occasion())
+    await parts.store.write(logins.offer_link, code, profile=parts.profile, moment=parts.moment())
     return f"{address}/login?code={code}"
 
 
@@ -49,7 +49,7 @@ async def enter_by_link(
     if not code:
         return HTMLResponse(login_page(place=place))
     cookie = parts.chance(SECRET_BYTES).hex()
-    found = await parts.store.write(logins.enter_by_link, code[:200], cookie, when=parts.occasion())
+    found = await parts.store.write(logins.enter_by_link, code[:200], cookie, moment=parts.moment())
     if found is None:
         said = (
             "That link was used or is too old. Make a new one on the server's machine: "
@@ -87,7 +87,7 @@ async def leave(request: Request, parts: Parts, caller: Reader) -> Response:
     """Log this browser out."""
     if caller.is_browser:
         await parts.store.write(
-            logins.end, caller.id, profile=caller.profile, when=parts.occasion()
+            logins.end, caller.id, profile=caller.profile, moment=parts.moment()
         )
     response = json_response({})
     response.delete_cookie(cookie_name(request), path="/")
@@ -120,10 +120,10 @@ async def list_logins(parts: Parts, caller: Admin) -> Response:
 @router.delete("/logins/{login_id}")
 async def end_login(login_id: str, request: Request, parts: Parts, caller: Admin) -> Response:
     """Log a browser out; its streams are closed."""
-    known, when = name(login_id, "login"), parts.occasion()
+    known, moment = name(login_id, "login"), parts.moment()
 
     def act(tx: Tx, /) -> Answer:
-        logins.end(tx, known, profile=caller.profile, when=when)
+        logins.end(tx, known, profile=caller.profile, moment=moment)
         return answer({"id": known})
 
     return await change(request, caller, b"", act)
@@ -144,7 +144,7 @@ async def set_password(request: Request, parts: Parts, caller: Admin) -> Respons
         hashed = await asyncio.to_thread(logins.hash_password, body.new, salt)
     but = caller.id if caller.is_browser else ""
     await parts.store.write(
-        logins.set_password, hashed, profile=caller.profile, when=parts.occasion(), but=but
+        logins.set_password, hashed, profile=caller.profile, moment=parts.moment(), but=but
     )
     return json_response({"password": hashed is not None})
 
@@ -170,7 +170,7 @@ async def _enter(request: Request, parts: WebParts, password: str) -> tuple[str,
     await _check(request, parts, password, kept, profile=parts.profile)
     cookie = parts.chance(SECRET_BYTES).hex()
     found = await parts.store.write(
-        logins.enter, cookie, profile=parts.profile, when=parts.occasion()
+        logins.enter, cookie, profile=parts.profile, moment=parts.moment()
     )
     return cookie, found
 

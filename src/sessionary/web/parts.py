@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from sessionary.actions.tokens import Scope
-from sessionary.clock import Clock, Ids, Occasion, RandomIds, SystemClock
+from sessionary.clock import Clock, Ids, Moment, RandomIds, SystemClock
 from sessionary.engine.engine import Engine
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
@@ -107,9 +107,9 @@ class WebParts:
     imports: Imports | None = None
     upkeep: Upkeep | None = None
 
-    def occasion(self) -> Occasion:
+    def moment(self) -> Moment:
         """Now, and where fresh ids come from."""
-        return Occasion(self.clock.now(), self.ids)
+        return Moment(self.clock.now(), self.ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sessionary.actions import feed, holds, listing, projects, read, say, upload
 from sessionary.actions import sessions as verbs
 from sessionary.actions.orders import Order
 from sessionary.actions.requests import Answer
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.engine import asking
 from sessionary.engine.asking import Accepted, Asking
 from sessionary.errors import BadInput, NotFound
@@ -37,7 +37,7 @@ from sessionary.web.bodies import (
 )
 from sessionary.web.described import takes
 from sessionary.web.parts import PREFIX
-from sessionary.web.times import Moment, moment
+from sessionary.web.times import TimeQuery, parse_time
 
 router = APIRouter(prefix=PREFIX, tags=["sessions"])
 _QUEUED = 50
@@ -51,8 +51,8 @@ class ListWish(BaseModel):
     kind: Kind | None = None
     project: str | None = None
     model: str | None = None
-    since: Moment = None
-    until: Moment = None
+    since: TimeQuery = None
+    until: TimeQuery = None
     open: bool | None = None
     pinned: bool = False
     text: str | None = None
@@ -82,8 +82,8 @@ async def list_sessions(
         kind=wish.kind,
         project=plain(wish.project),
         model=plain(wish.model),
-        since=moment(wish.since),
-        until=moment(wish.until),
+        since=parse_time(wish.since),
+        until=parse_time(wish.until),
         is_open=wish.open,
         pinned=wish.pinned,
         text=plain(wish.text),
@@ -123,15 +123,15 @@ async def open_session(request: Request, parts: Parts, caller: Writer) -> Respon
         settings=_settings(body),
         labels=tuple(body.labels),
     )
-    when, idem = parts.occasion(), idem_of(request)
+    moment, idem = parts.moment(), idem_of(request)
     if body.run:
         if body.role != "user":
             raise BadInput("The agent answers what a user says; nothing was written.")
         engine = engine_of(request, caller)
 
         def take(tx: Tx) -> Accepted:
-            uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
-            done = asking.ask_anew(tx, engine.parts, opening, Asking(said, idem), when=when)
+            uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+            done = asking.ask_anew(tx, engine.parts, opening, Asking(said, idem), moment=moment)
             if body.project is not None and done.received.new and done.session_id is not None:
                 projects.move(tx, done.session_id, body.project, profile=caller.profile)
             return done
@@ -139,8 +139,8 @@ async def open_session(request: Request, parts: Parts, caller: Writer) -> Respon
         return await accepted(request, caller, raw, take, begun)
 
     def act(tx: Tx, /) -> Answer:
-        uploads.accept(tx, said, written.files, profile=caller.profile, when=when)
-        done = say.say_new(tx, opening, say.Saying(said, idem=idem), when=when)
+        uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+        done = say.say_new(tx, opening, say.Saying(said, idem=idem), moment=moment)
         found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
         if body.project is not None:
             found = projects.move(tx, done.session_id, body.project, profile=caller.profile)
@@ -164,10 +164,10 @@ async def change_session(
     """Change what is named and nothing else, all of it or nothing."""
     known = name(session_id, "session")
     body, raw = await read_body(request, SessionChange)
-    when = parts.occasion()
+    moment = parts.moment()
 
     def act(tx: Tx, /) -> Answer:
-        head = _change(tx, known, body, profile=caller.profile, when=when)
+        head = _change(tx, known, body, profile=caller.profile, moment=moment)
         return answer(head_json(head), session_id=head.id)
 
     return await change(request, caller, raw, act)
@@ -176,10 +176,10 @@ async def change_session(
 @router.delete("/sessions/{session_id}")
 async def trash(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
     """Put a session and its subagents into the trash, from where they can come back for 30 days."""
-    known, when = name(session_id, "session"), parts.occasion()
+    known, moment = name(session_id, "session"), parts.moment()
 
     def act(tx: Tx, /) -> Answer:
-        head = verbs.trash(tx, known, profile=caller.profile, when=when)
+        head = verbs.trash(tx, known, profile=caller.profile, moment=moment)
         return answer(head_json(head), session_id=head.id)
 
     return await change(request, caller, b"", act)
@@ -240,7 +240,7 @@ def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
     ]
 
 
-def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, when: Occasion) -> SessionHead:
+def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Moment) -> SessionHead:
     head = verbs.locked(tx, id, profile=profile)
     if head.shelf is Shelf.GONE:
         raise NotFound(f"There is no session {id}.")
@@ -255,7 +255,7 @@ def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, when: Occasio
     if body.labels is not UNSET:
         verbs.label(tx, id, body.labels, profile=profile)
     if body.draft is not UNSET:
-        verbs.set_draft(tx, id, body.draft, profile=profile, when=when)
+        verbs.set_draft(tx, id, body.draft, profile=profile, moment=moment)
     if body.read_through is not UNSET:
         through = entry_number(body.read_through, "read_through") or 0
         verbs.mark_read(tx, id, through, profile=profile)

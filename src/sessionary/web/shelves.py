@@ -37,11 +37,11 @@ async def list_projects(parts: Parts, caller: Reader) -> Response:
 async def add_project(request: Request, parts: Parts, caller: Writer) -> Response:
     """Make a project."""
     body, raw = await read_body(request, ProjectBody)
-    when = parts.occasion()
+    moment = parts.moment()
 
     def act(tx: Tx, /) -> Answer:
         made = projects.add(
-            tx, body.name or "", profile=caller.profile, when=when, colour=body.colour
+            tx, body.name or "", profile=caller.profile, moment=moment, colour=body.colour
         )
         return answer(_project(made), 201)
 
@@ -84,10 +84,10 @@ async def list_schedules(parts: Parts, caller: Reader) -> Response:
 async def add_schedule(request: Request, parts: Parts, caller: Writer) -> Response:
     """Make a scheduled task."""
     body, raw = await read_body(request, NewSchedule)
-    plan, when = _plan(body, parts.settings.zone), parts.occasion()
+    plan, moment = _plan(body, parts.settings.zone), parts.moment()
 
     def act(tx: Tx, /) -> Answer:
-        return answer(_schedule(schedule.add(tx, plan, profile=caller.profile, when=when)), 201)
+        return answer(_schedule(schedule.add(tx, plan, profile=caller.profile, moment=moment)), 201)
 
     return await change(request, caller, raw, act)
 
@@ -125,7 +125,7 @@ async def run_schedule(task: str, request: Request, parts: Parts, caller: Writer
     """Run a task now, besides its own times; its runs say how it went."""
     known = name(task, "schedule")
     _, raw = await read_body(request, Nothing)
-    engine, when = engine_of(request, caller), parts.occasion()
+    engine, moment = engine_of(request, caller), parts.moment()
     claimed: list[Due] = []
 
     def act(tx: Tx, /) -> Answer:
@@ -136,10 +136,10 @@ async def run_schedule(task: str, request: Request, parts: Parts, caller: Writer
                 profile=caller.profile,
                 holder=engine.parts.holder,
                 seconds=engine.parts.settings.lease_seconds,
-                when=when,
+                moment=moment,
             )
         ]
-        return answer(_schedule(claimed[0].schedule) | {"due_at": time_text(when.now)}, 202)
+        return answer(_schedule(claimed[0].schedule) | {"due_at": time_text(moment.now)}, 202)
 
     async def finish() -> Response:
         response = await change(request, caller, raw, act)

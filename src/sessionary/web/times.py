@@ -7,14 +7,14 @@ from pydantic import Field
 
 from sessionary.errors import BadInput
 
-Moment = Annotated[
+TimeQuery = Annotated[
     str | None,
     Field(json_schema_extra={"format": "date-time"}, description="RFC 3339, with a zone."),
 ]
 _FIRST, _LAST = 1900, 9000
 
 
-def moment(text: str | None) -> datetime | None:
+def parse_time(text: str | None) -> datetime | None:
     """The time that a text names."""
     if text is None:
         return None

@@ -41,10 +41,10 @@ async def upload(request: Request, parts: Parts, caller: Writer, file_name: Name
         raise Refusal(413, f"A file has {limit:,} bytes at most.")
     called = one_line(document.speakable(file_name), LONGEST_NAME) or None
     kind = media.media_type_of(data, request.headers.get("content-type", ""))
-    when = parts.occasion()
+    moment = parts.moment()
 
     def act(tx: Tx, /) -> Answer:
-        known = uploads.upload(tx, data, profile=caller.profile, when=when)
+        known = uploads.upload(tx, data, profile=caller.profile, moment=moment)
         return answer(part.to_json(Attachment(known, kind, called, len(data))), 201)
 
     return await change(request, caller, data, act)

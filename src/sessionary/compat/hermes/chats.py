@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sessionary.actions import bindings, facts, routing
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.entry import SessionEntry, entry_of
 from sessionary.compat.hermes.messages import Json
@@ -35,7 +35,7 @@ class Call:
     anew: bool = False
 
 
-def arrive(tx: Tx, key: SessionKey, call: Call, *, when: Occasion) -> SessionEntry:
+def arrive(tx: Tx, key: SessionKey, call: Call, *, moment: Moment) -> SessionEntry:
     """Find the key's session or open one, by the rules of the house; a call counts as activity."""
     head = routing.locked(tx, key)
     policy = call.policy
@@ -43,16 +43,16 @@ def arrive(tx: Tx, key: SessionKey, call: Call, *, when: Occasion) -> SessionEnt
         known = rows.kept_of(tx, head).get("entry", {})
         if call.anew or known.get("suspended"):
             reason = EndReason.NEW if call.anew else SUSPENDED
-            routing.end(tx, head, reason=reason, when=when)
+            routing.end(tx, head, reason=reason, moment=moment)
             head = sessions.get_by_no(tx, head.no)
         elif known.get("resume_pending"):
             policy = ResetPolicy()
         else:
             head = replace(head, last_active_at=_last_call(head, known))
-    route = routing.onward(tx, key, head, call.source, policy=policy, when=when)
-    now = when.now.timestamp()
+    route = routing.onward(tx, key, head, call.source, policy=policy, moment=moment)
+    now = moment.now.timestamp()
     entry = _noted(tx, key, route.session_no, lambda known: known | {"touched_at": now})
-    entry.updated_at = when.now
+    entry.updated_at = moment.now
     if route.opened and route.reason in _AUTOMATIC:
         entry.was_auto_reset = True
         entry.auto_reset_reason = str(route.reason)
@@ -71,31 +71,31 @@ def note(tx: Tx, key: SessionKey, change: Callable[[Facts], Facts | None]) -> Se
 
 
 def begin_anew(
-    tx: Tx, key: SessionKey, *, display_name: str | None, when: Occasion
+    tx: Tx, key: SessionKey, *, display_name: str | None, moment: Moment
 ) -> SessionEntry | None:
     """End the key's session and open its next; None for a key that has none."""
     head = routing.locked(tx, key)
     if head is None:
         return None
     if head.is_open:
-        routing.reset(tx, key, when=when)
+        routing.reset(tx, key, moment=moment)
     head = sessions.get_by_no(tx, head.no)
-    route = routing.onward(tx, key, head, head.source, policy=ResetPolicy(), when=when)
-    known: Facts = {"is_fresh_reset": True, "touched_at": when.now.timestamp()}
+    route = routing.onward(tx, key, head, head.source, policy=ResetPolicy(), moment=moment)
+    known: Facts = {"is_fresh_reset": True, "touched_at": moment.now.timestamp()}
     if display_name is not None:
         known["display_name"] = display_name
     return _noted(tx, key, route.session_no, lambda _: known)
 
 
-def switch(tx: Tx, key: SessionKey, target_id: str, *, when: Occasion) -> SessionEntry | None:
+def switch(tx: Tx, key: SessionKey, target_id: str, *, moment: Moment) -> SessionEntry | None:
     """Point a key at another session; None when the key or the session is not known."""
     target = rows.find(tx, target_id, profile=key.profile)
     head = routing.locked(tx, key)
     if head is None or target is None:
         return None
     if head.no != target.no or not head.is_open:
-        routing.switch(tx, key, target, when=when)
-    now = when.now.timestamp()
+        routing.switch(tx, key, target, moment=moment)
+    now = moment.now.timestamp()
     return _noted(tx, key, target.no, lambda known: known | {"touched_at": now})
 
 
@@ -140,7 +140,7 @@ def suspend_recent(tx: Tx, *, profile: str, seconds: float, now: datetime) -> in
 
 
 def prune(
-    tx: Tx, *, profile: str, before: datetime, keeps: Callable[[str], bool], when: Occasion
+    tx: Tx, *, profile: str, before: datetime, keeps: Callable[[str], bool], moment: Moment
 ) -> int:
     """Let go of keys that nobody used for long; their sessions stay, ended. How many."""
     count = 0
@@ -151,7 +151,7 @@ def prune(
         if head is None or head.running:
             continue
         if head.is_open:
-            routing.end(tx, head, reason=PRUNED, when=when)
+            routing.end(tx, head, reason=PRUNED, moment=moment)
         tx.run("delete_binding", profile=profile, key=str(key))
         count += 1
     return count

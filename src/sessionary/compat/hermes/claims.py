@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from sessionary.actions import sessions
-from sessionary.clock import Occasion, to_micros
+from sessionary.clock import Moment, to_micros
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.messages import Json
 from sessionary.errors import NotFound
@@ -18,14 +18,14 @@ _LOCK = "hermes/compression/"
 _LAST = "\U0010ffff"
 
 
-def acquire(tx: Tx, id: str, holder: str, *, seconds: float, profile: str, when: Occasion) -> bool:
+def acquire(tx: Tx, id: str, holder: str, *, seconds: float, profile: str, moment: Moment) -> bool:
     """Take the right to compress a session; a hold of ours, so that it is not reset meanwhile."""
     head = _locked(tx, id, profile=profile)
-    if head is None or holder_of(tx, head, now=when.now) not in (None, holder):
+    if head is None or holder_of(tx, head, now=moment.now) not in (None, holder):
         return False
     for name, _ in _locks(tx, head):
         tx.run("delete_hold", no=head.no, name=name)
-    until = when.now + timedelta(seconds=seconds)
+    until = moment.now + timedelta(seconds=seconds)
     sessions.hold(tx, id, f"{_LOCK}{holder}", profile=profile, until=until)
     return True
 
@@ -97,11 +97,11 @@ def set_note(tx: Tx, key: str, value: str) -> None:
     tx.run("set_meta", name=name, value=document.speakable(str(value)))
 
 
-def claim_interval(tx: Tx, *, hours: float, when: Occasion) -> bool:
+def claim_interval(tx: Tx, *, hours: float, moment: Moment) -> bool:
     """Whether it is time for the regular work again; then it is this caller's."""
     tx.one("lock_key", profile="", key=LAST_PRUNE)
     last = note(tx, LAST_PRUNE)
-    now = when.now.timestamp()
+    now = moment.now.timestamp()
     if last is not None and now - float(last) < hours * 3600:
         return False
     set_note(tx, LAST_PRUNE, repr(now))

@@ -6,7 +6,7 @@ from typing import Any
 
 from sessionary.actions import facts, purge, resolve, retract, sessions, titles
 from sessionary.actions.say import Saying
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.compat.hermes import lineage, messages, rows, tokens
 from sessionary.errors import Ambiguous, NotFound
 from sessionary.model.place import Source
@@ -21,7 +21,7 @@ _JOBS = frozenset({"cron"})
 
 
 def create(
-    tx: Tx, id: str, source: str, given: Mapping[str, Any], *, profile: str, when: Occasion
+    tx: Tx, id: str, source: str, given: Mapping[str, Any], *, profile: str, moment: Moment
 ) -> SessionHead:
     """Open a session under the program's own id; one that is there stays as it is."""
     parent_id = given.get("parent_session_id")
@@ -36,13 +36,13 @@ def create(
         settings=given.get("model_config") or None,
         system_prompt=given.get("system_prompt"),
     )
-    return facts.open_under(tx, id, opening, when=when, parent=parent, lineage=descent)
+    return facts.open_under(tx, id, opening, moment=moment, parent=parent, lineage=descent)
 
 
-def end(tx: Tx, id: str, reason: str, *, profile: str, when: Occasion) -> None:
+def end(tx: Tx, id: str, reason: str, *, profile: str, moment: Moment) -> None:
     """Close a session; the first reason wins, and an unknown one stays unknown."""
     if rows.find(tx, id, profile=profile) is not None:
-        sessions.end(tx, id, profile=profile, when=when, reason=reason or UNKNOWN)
+        sessions.end(tx, id, profile=profile, moment=moment, reason=reason or UNKNOWN)
 
 
 def reopen(tx: Tx, id: str, *, profile: str) -> None:
@@ -58,45 +58,45 @@ def prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> None:
 
 
 def count(
-    tx: Tx, id: str, given: Mapping[str, Any], *, absolute: bool, profile: str, when: Occasion
+    tx: Tx, id: str, given: Mapping[str, Any], *, absolute: bool, profile: str, moment: Moment
 ) -> None:
     """Count what was used; an unknown id gets a session."""
-    head = create(tx, id, UNKNOWN, {}, profile=profile, when=when)
-    tokens.update(tx, head, given, absolute=absolute, when=when)
+    head = create(tx, id, UNKNOWN, {}, profile=profile, moment=moment)
+    tokens.update(tx, head, given, absolute=absolute, moment=moment)
 
 
 def append(
-    tx: Tx, id: str, given: Iterable[Mapping[str, Any]], *, profile: str, when: Occasion
+    tx: Tx, id: str, given: Iterable[Mapping[str, Any]], *, profile: str, moment: Moment
 ) -> list[int]:
     """Add messages; their numbers."""
     numbers = []
     for each in given:
         saying = Saying(messages.to_message(each), at=messages.time_of(each))
-        done = facts.say_after(tx, id, saying, profile=profile, when=when)
+        done = facts.say_after(tx, id, saying, profile=profile, moment=moment)
         numbers.append(entry_no(done.session_no, done.seq))
     return numbers
 
 
-def clear(tx: Tx, id: str, *, profile: str, when: Occasion) -> None:
+def clear(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Take back everything that was said; the log keeps it, nobody reads it any more."""
     head = sessions.locked(tx, id, profile=profile)
     if head.message_count:
-        retract.retract(tx, id, profile=profile, after=0, at=when.now, reason="rewrite")
+        retract.retract(tx, id, profile=profile, after=0, at=moment.now, reason="rewrite")
 
 
 def rewrite(
-    tx: Tx, id: str, given: Sequence[Mapping[str, Any]], *, profile: str, when: Occasion
+    tx: Tx, id: str, given: Sequence[Mapping[str, Any]], *, profile: str, moment: Moment
 ) -> None:
     """Let other messages stand for what was said."""
-    clear(tx, id, profile=profile, when=when)
-    append(tx, id, given, profile=profile, when=when)
+    clear(tx, id, profile=profile, moment=moment)
+    append(tx, id, given, profile=profile, moment=moment)
 
 
-def delete(tx: Tx, id: str, *, profile: str, when: Occasion) -> bool:
+def delete(tx: Tx, id: str, *, profile: str, moment: Moment) -> bool:
     """Delete a session's words for ever; whether it was there. Its children stay."""
     if rows.find(tx, id, profile=profile) is None:
         return False
-    purge.purge(tx, id, profile=profile, when=when)
+    purge.purge(tx, id, profile=profile, moment=moment)
     return True
 
 

@@ -79,7 +79,7 @@ def find(
 
 def _results(opened: Opened, query: str, wish: Wish, scope: Scope) -> Iterator[Json]:
     while True:
-        now = opened.occasion().now
+        now = opened.moment().now
         pending = opened.store.search(_page, query, profile=opened.profile, wish=wish, now=now)
         page, following = pending.result()
         yield from (row for row in page if scope.has(row))

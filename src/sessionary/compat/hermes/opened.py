@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sessionary import config
-from sessionary.clock import Occasion, SystemClock
+from sessionary.clock import Moment, SystemClock
 from sessionary.store.database import Tx
 from sessionary.store.opening import open_store, sqlite_path
 
@@ -37,9 +37,9 @@ class Opened:
         self.zone = settings.zone
         self.store = open_store(database, create=True, clock=self._clock, ids=self._ids)
 
-    def occasion(self) -> Occasion:
+    def moment(self) -> Moment:
         """Now, and where fresh ids come from."""
-        return Occasion(self._clock.now(), self._ids)
+        return Moment(self._clock.now(), self._ids)
 
     def read(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs

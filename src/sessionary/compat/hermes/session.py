@@ -71,7 +71,7 @@ class SessionStore:
         key = key_for(place, profile=self._opened.profile, isolation=self._isolation())
         name = printed(key)
         call = chats.Call(place, self._policy(source, name), anew=force_new)
-        entry = self._opened.write(chats.arrive, key, call, when=self._opened.occasion())
+        entry = self._opened.write(chats.arrive, key, call, moment=self._opened.moment())
         self._keys[name] = key
         entry.origin = source
         return entry
@@ -80,7 +80,7 @@ class SessionStore:
         self, session_key: str, last_prompt_tokens: int | None = None, **counts: Any
     ) -> None:
         """Note that a session was used, how long its last prompt was, and what it has cost so far."""
-        now = self._opened.occasion().now.timestamp()
+        now = self._opened.moment().now.timestamp()
         known = {"touched_at": now, "is_fresh_reset": False}
         if last_prompt_tokens is not None:
             known["last_prompt_tokens"] = last_prompt_tokens
@@ -96,16 +96,16 @@ class SessionStore:
         key = self._key(session_key)
         if key is None:
             return None
-        when = self._opened.occasion()
-        return self._opened.write(chats.begin_anew, key, display_name=display_name, when=when)
+        moment = self._opened.moment()
+        return self._opened.write(chats.begin_anew, key, display_name=display_name, moment=moment)
 
     def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
         """Point a key at another session; the old one ends, the target goes on."""
         key = self._key(session_key)
         if key is None:
             return None
-        when = self._opened.occasion()
-        return self._opened.write(chats.switch, key, target_session_id, when=when)
+        moment = self._opened.moment()
+        return self._opened.write(chats.switch, key, target_session_id, moment=moment)
 
     def list_sessions(self, active_minutes: float | None = None) -> list[SessionEntry]:
         """The entries, the last active first."""
@@ -141,7 +141,7 @@ class SessionStore:
 
     def mark_resume_pending(self, session_key: str, reason: str = RESTART) -> bool:
         """Let the next message go on where a restart interrupted; not a suspended one."""
-        now = self._opened.occasion().now.timestamp()
+        now = self._opened.moment().now.timestamp()
         marked = {"resume_pending": True, "resume_reason": reason, "last_resume_marked_at": now}
         found = self._note(
             session_key, lambda known: None if known.get("suspended") else known | marked
@@ -158,7 +158,7 @@ class SessionStore:
 
     def suspend_recently_active(self, max_age_seconds: float = 120) -> int:
         """Suspend what may have been at work when the gateway died; how many sessions."""
-        now = self._opened.occasion().now
+        now = self._opened.moment().now
         profile = self._opened.profile
         return self._opened.write(
             chats.suspend_recent, profile=profile, seconds=max_age_seconds, now=now
@@ -173,7 +173,7 @@ class SessionStore:
             profile=self._opened.profile,
             before=self._ago(minutes=max_age_days * 24 * 60),
             keeps=self._is_busy,
-            when=self._opened.occasion(),
+            moment=self._opened.moment(),
         )
         self._keys.clear()
         return pruned
@@ -206,4 +206,4 @@ class SessionStore:
         return self._keys[session_key]
 
     def _ago(self, *, minutes: float) -> datetime:
-        return self._opened.occasion().now - timedelta(minutes=minutes)
+        return self._opened.moment().now - timedelta(minutes=minutes)

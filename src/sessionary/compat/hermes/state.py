@@ -118,7 +118,7 @@ class SessionDB:
         sessions_dir: Path | None = None,
     ) -> int:
         """Delete the sessions that ended so long ago; how many."""
-        before = self._opened.occasion().now - timedelta(days=older_than_days)
+        before = self._opened.moment().now - timedelta(days=older_than_days)
         found = list(
             prune.look(self._opened.store, profile=self._profile, before=before, platform=source)
         )
@@ -334,7 +334,7 @@ class SessionDB:
 
     def get_compression_lock_holder(self, session_id: str) -> str | None:
         """Who may compress the session now."""
-        now = self._opened.occasion().now
+        now = self._opened.moment().now
         return self._about(session_id, lambda tx, head: claims.holder_of(tx, head, now=now))
 
     def request_handoff(self, session_id: str, platform: str) -> bool:
@@ -381,8 +381,8 @@ class SessionDB:
         sessions_dir: Path | None = None,
     ) -> Json:
         """Prune, at most once in an interval, whichever process asks."""
-        when = self._opened.occasion()
-        if not self._opened.write(claims.claim_interval, hours=min_interval_hours, when=when):
+        moment = self._opened.moment()
+        if not self._opened.write(claims.claim_interval, hours=min_interval_hours, moment=moment):
             return {"skipped": True, "pruned": 0, "vacuumed": False}
         pruned = self.prune_sessions(retention_days)
         if vacuum and pruned:
@@ -398,7 +398,7 @@ class SessionDB:
 
     def _write(self, action: Any, *args: Any, timed: bool = False, **kwargs: Any) -> Any:
         if timed:
-            kwargs["when"] = self._opened.occasion()
+            kwargs["when"] = self._opened.moment()
         return self._opened.write(action, *args, profile=self._profile, **kwargs)
 
     def _about(self, session_id: str, told: Callable[[Tx, SessionHead], T]) -> T | None:

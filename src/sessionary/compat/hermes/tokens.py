@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from sessionary.actions import facts, usage
-from sessionary.clock import Occasion
+from sessionary.clock import Moment
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.messages import Json
 from sessionary.compat.hermes.rows import BILLING, COSTS, KEPT, PRICING, TOKENS
@@ -19,7 +19,7 @@ _MILLION = 1_000_000
 
 
 def update(
-    tx: Tx, head: SessionHead, given: Mapping[str, Any], *, absolute: bool, when: Occasion
+    tx: Tx, head: SessionHead, given: Mapping[str, Any], *, absolute: bool, moment: Moment
 ) -> None:
     """Add what was used, or with `absolute` let it be what the session has used in all."""
     tx.one("lock_session_no", no=head.no)
@@ -35,7 +35,7 @@ def update(
         rest = sessions.get_by_no(tx, head.no).usage
         used = {name: max(0, int(given.get(name) or 0) - getattr(rest, name)) for name in TOKENS}
         spent = {name: float(after.get(name) or 0) for name in COSTS}
-    _record(tx, head, given, used=used, spent=spent, when=when)
+    _record(tx, head, given, used=used, spent=spent, moment=moment)
 
 
 def _counted(kept: Json, given: Mapping[str, Any], *, absolute: bool) -> Json:
@@ -66,7 +66,7 @@ def _record(
     *,
     used: Mapping[str, int],
     spent: Mapping[str, float],
-    when: Occasion,
+    moment: Moment,
 ) -> None:
     model = given.get("model")
     if not any(used.values()) and not any(spent.values()):
@@ -86,17 +86,17 @@ def _record(
         price_source=given.get("cost_source"),
         price_version=given.get("pricing_version"),
         # Twice the chance of one id: many calls may end in the same second.
-        call_id=f"{_prefix(head)}{when.new_id()}{when.new_id()[-8:]}",
+        call_id=f"{_prefix(head)}{moment.new_id()}{moment.new_id()[-8:]}",
     )
     counted = replace(call, **dict(used))  # type: ignore[arg-type]
-    usage.record(tx, head.no, _priced(counted, when), profile=head.profile, when=when)
+    usage.record(tx, head.no, _priced(counted, moment), profile=head.profile, moment=moment)
 
 
-def _priced(call: Usage, when: Occasion) -> Usage:
+def _priced(call: Usage, moment: Moment) -> Usage:
     """Where the program knows no cost, the table of prices may. It is loaded by who needs it."""
     if call.cost_microusd is not None or call.model is None:
         return call
-    return cast(Usage, importlib.import_module("sessionary.prices").priced(call, at=when.now))
+    return cast(Usage, importlib.import_module("sessionary.prices").priced(call, at=moment.now))
 
 
 def _forget_calls(tx: Tx, head: SessionHead) -> None:
