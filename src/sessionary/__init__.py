@@ -5,9 +5,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
-    from sessionary.app.house import open_house as open
-    from sessionary.app.session import RunningTurn, Session
+    from sessionary.client.client import Sessionary
+    from sessionary.client.client import connect as open
+    from sessionary.client.session import RunningTurn, Session
     from sessionary.errors import (
         Ambiguous,
         BadInput,
@@ -39,7 +39,7 @@ __all__ = [
     "Entry",
     "File",
     "SessionaryError",
-    "House",
+    "Sessionary",
     "Message",
     "NotAllowed",
     "NotFound",
@@ -58,8 +58,8 @@ __all__ = [
 # Where each name lives. A name is loaded when it is first asked for, so that a command
 # that lists sessions does not wait for what it does not use.
 _HOMES = {
-    "sessionary.app.house": ("House", "open"),
-    "sessionary.app.session": ("RunningTurn", "Session"),
+    "sessionary.client.client": ("Sessionary", "open"),
+    "sessionary.client.session": ("RunningTurn", "Session"),
     "sessionary.errors": (
         "Ambiguous",
         "BadInput",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import sessionary
-from sessionary.app.house import House, Machine, open_house
-from sessionary.app.session import LEASE_SECONDS
+from sessionary.client.client import Machine, Sessionary, connect
+from sessionary.client.session import LEASE_SECONDS
 from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
 from sessionary.model.place import ChatType, Source
 from sessionary.model.turn import TurnState
@@ -27,44 +27,44 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def house(tmp_path: Path, clock: FakeClock) -> Iterator[House]:
+def client(tmp_path: Path, clock: FakeClock) -> Iterator[Sessionary]:
     machine = Machine(clock, SequentialIds())
-    with open_house(tmp_path / "sessionary.db", home=str(tmp_path), machine=machine) as opened:
+    with connect(tmp_path / "sessionary.db", home=str(tmp_path), machine=machine) as opened:
         yield opened
 
 
-def test_a_session_exists_from_its_first_message_on(house: House) -> None:
+def test_a_session_exists_from_its_first_message_on(client: Sessionary) -> None:
     """D-1"""
-    chat = house.session(ALICE)
+    chat = client.session(ALICE)
 
     assert chat.context() == []
-    assert house.sessions().items == ()
+    assert client.sessions().items == ()
     chat.append("user", "hello")
-    assert [head.id for head in house.sessions().items] == [chat.id]
+    assert [head.id for head in client.sessions().items] == [chat.id]
 
 
-def test_the_same_source_finds_the_same_session(house: House) -> None:
-    house.session(ALICE).append("user", "one")
-    house.session(ALICE).append("user", "two")
+def test_the_same_source_finds_the_same_session(client: Sessionary) -> None:
+    client.session(ALICE).append("user", "one")
+    client.session(ALICE).append("user", "two")
 
-    assert house.session(ALICE).head().message_count == 2
+    assert client.session(ALICE).head().message_count == 2
 
 
-def test_an_idempotency_key_adds_a_message_once_in_whatever_session(house: House) -> None:
+def test_an_idempotency_key_adds_a_message_once_in_whatever_session(client: Sessionary) -> None:
     """M-3"""
-    first = house.session(ALICE).append("user", "hello", idempotency_key="m1")
-    again = house.new_session().append("user", "hello", idempotency_key="m1")
+    first = client.session(ALICE).append("user", "hello", idempotency_key="m1")
+    again = client.new_session().append("user", "hello", idempotency_key="m1")
 
     assert (again.id, again.repeated) == (first.id, True)
-    assert len(house.sessions().items) == 1
+    assert len(client.sessions().items) == 1
 
 
-def test_an_idempotency_key_with_other_words_is_a_conflict(house: House) -> None:
+def test_an_idempotency_key_with_other_words_is_a_conflict(client: Sessionary) -> None:
     """M-3"""
-    chat = house.session(ALICE)
+    chat = client.session(ALICE)
     chat.append("user", "hello", idempotency_key="m1")
 
-    for other in (chat, house.session(Source("web", "bob")), house.new_session()):
+    for other in (chat, client.session(Source("web", "bob")), client.new_session()):
         with pytest.raises(Conflict, match="belongs to another message") as refused:
             other.append("user", "goodbye", idempotency_key="m1")
         assert refused.value.committed == "no"
@@ -74,21 +74,23 @@ def test_an_idempotency_key_with_other_words_is_a_conflict(house: House) -> None
     ):
         pass
     assert len(chat.context()) == 1
-    assert len(house.sessions().items) == 1
+    assert len(client.sessions().items) == 1
 
 
-def test_an_idempotency_key_in_a_group_is_the_same_message_again(house: House) -> None:
+def test_an_idempotency_key_in_a_group_is_the_same_message_again(client: Sessionary) -> None:
     group = Source(platform="web", chat_id="team", chat_type=ChatType.GROUP, user_id="1")
 
-    first = house.session(group).append("user", "hello", idempotency_key="m1")
+    first = client.session(group).append("user", "hello", idempotency_key="m1")
 
-    assert house.session(group).append("user", "hello", idempotency_key="m1").id == first.id
+    assert client.session(group).append("user", "hello", idempotency_key="m1").id == first.id
 
 
-def test_a_file_is_written_with_its_message_and_read_back(house: House, tmp_path: Path) -> None:
+def test_a_file_is_written_with_its_message_and_read_back(
+    client: Sessionary, tmp_path: Path
+) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"remember the milk")
-    chat = house.session(ALICE)
+    chat = client.session(ALICE)
 
     chat.append("user", [{"type": "text", "text": "see"}, sessionary.File(path)])
     with chat.turn([sessionary.File(b"more", name="more.txt")]) as turn:
@@ -107,18 +109,18 @@ def test_a_file_is_written_with_its_message_and_read_back(house: House, tmp_path
     ]
 
 
-def test_a_part_of_unknown_type_is_refused_and_nothing_is_written(house: House) -> None:
-    chat = house.session(ALICE)
+def test_a_part_of_unknown_type_is_refused_and_nothing_is_written(client: Sessionary) -> None:
+    chat = client.session(ALICE)
 
     with pytest.raises(BadInput, match="Unknown part type 'txet'"):
         chat.append("user", [{"type": "txet", "text": "hello"}])
     with pytest.raises(BadInput, match="Unknown part type 'txet'"):
         chat.turn([{"type": "txet", "text": "hello"}])
-    assert house.sessions().items == ()
+    assert client.sessions().items == ()
 
 
-def test_a_conversation_in_anthropics_form_is_read_by_the_model(house: House) -> None:
-    chat = house.session(ALICE)
+def test_a_conversation_in_anthropics_form_is_read_by_the_model(client: Sessionary) -> None:
+    chat = client.session(ALICE)
     chat.append("user", [{"type": "text", "text": "What time is it?"}])
     call = {"type": "tool_use", "id": "c1", "name": "clock", "input": {}}
     chat.append("assistant", [{"type": "thinking", "thinking": "hm", "signature": "s"}, call])
@@ -132,8 +134,8 @@ def test_a_conversation_in_anthropics_form_is_read_by_the_model(house: House) ->
     assert (answered["role"], answered["content"]) == ("tool", "09:30")
 
 
-def test_a_turn_that_fails_says_why_and_lets_the_session_go(house: House) -> None:
-    chat = house.session(ALICE)
+def test_a_turn_that_fails_says_why_and_lets_the_session_go(client: Sessionary) -> None:
+    chat = client.session(ALICE)
 
     def fails() -> None:
         with chat.turn("hello") as turn:
@@ -143,28 +145,28 @@ def test_a_turn_that_fails_says_why_and_lets_the_session_go(house: House) -> Non
     with pytest.raises(ZeroDivisionError):
         fails()
     chat.append("user", "go on")
-    found = house.reading(turns.of_session, chat.head().no).result()
+    found = client.reading(turns.of_session, chat.head().no).result()
     assert [(each.state, each.reason) for each in found] == [
         (TurnState.FAILED, "ZeroDivisionError: division by zero")
     ]
 
 
-def test_nobody_else_appends_while_a_turn_runs(house: House) -> None:
-    chat = house.session(ALICE)
+def test_nobody_else_appends_while_a_turn_runs(client: Sessionary) -> None:
+    chat = client.session(ALICE)
 
     with chat.turn("hello") as turn:
         with pytest.raises(Conflict, match="A turn is running"):
-            house.session(ALICE).append("user", "me too")
+            client.session(ALICE).append("user", "me too")
         turn.append("assistant", "hi")
 
     assert [each["content"] for each in chat.context()] == ["hello", "hi"]
 
 
 def test_a_turn_whose_process_died_does_not_lock_its_session(
-    house: House, clock: FakeClock
+    client: Sessionary, clock: FakeClock
 ) -> None:
     """T-4"""
-    chat = house.session(ALICE)
+    chat = client.session(ALICE)
     dead = chat.turn("hello")
     dead.__enter__()
     dead.checkpoint("half an ans")
@@ -178,8 +180,8 @@ def test_a_turn_whose_process_died_does_not_lock_its_session(
         dead.append("assistant", "too late")
 
 
-def test_a_repeated_message_begins_no_second_turn(house: House) -> None:
-    chat = house.session(ALICE)
+def test_a_repeated_message_begins_no_second_turn(client: Sessionary) -> None:
+    chat = client.session(ALICE)
     with chat.turn("hello", idempotency_key="m1"):
         pass
 
@@ -189,18 +191,20 @@ def test_a_repeated_message_begins_no_second_turn(house: House) -> None:
     assert chat.head().message_count == 1
 
 
-def test_a_new_session_can_begin_with_a_turn(house: House) -> None:
-    chat = house.new_session(title="Plans")
+def test_a_new_session_can_begin_with_a_turn(client: Sessionary) -> None:
+    chat = client.new_session(title="Plans")
 
     with chat.turn("hello") as turn:
         turn.append("assistant", "hi")
 
-    assert house.find("Plans").head().message_count == 2
+    assert client.find("Plans").head().message_count == 2
 
 
-def test_a_cost_is_estimated_where_the_model_is_known_and_unknown_elsewhere(house: House) -> None:
+def test_a_cost_is_estimated_where_the_model_is_known_and_unknown_elsewhere(
+    client: Sessionary,
+) -> None:
     """U-1"""
-    chat = house.session(ALICE)
+    chat = client.session(ALICE)
     chat.append("user", "hello")
     chat.append(
         "assistant", "a", usage=sessionary.Usage(model="gpt-5-mini", input_tokens=1_000_000)
@@ -208,19 +212,19 @@ def test_a_cost_is_estimated_where_the_model_is_known_and_unknown_elsewhere(hous
     chat.append("assistant", "b", usage=sessionary.Usage(model="no-such-model", input_tokens=5))
     chat.append("assistant", "c", usage=sessionary.Usage(model="gpt-5-mini"))
 
-    by_model = {each.group: each for each in house.usage("model")}
+    by_model = {each.group: each for each in client.usage("model")}
     assert by_model["gpt-5-mini"].cost_microusd == 250_000
     assert by_model["gpt-5-mini"].unknown_cost_calls == 1, "nothing counted is not free"
     assert by_model["no-such-model"].cost_microusd is None
 
 
-def test_a_time_without_a_zone_is_refused(house: House, clock: FakeClock) -> None:
+def test_a_time_without_a_zone_is_refused(client: Sessionary, clock: FakeClock) -> None:
     with pytest.raises(BadInput, match="no zone"):
-        house.session(ALICE).append("user", "hello", at=clock.now().replace(tzinfo=None))
+        client.session(ALICE).append("user", "hello", at=clock.now().replace(tzinfo=None))
 
 
-def test_what_is_no_time_no_source_and_no_shelf_is_refused_in_our_words(house: House) -> None:
-    careless: Any = house
+def test_what_is_no_time_no_source_and_no_shelf_is_refused_in_our_words(client: Sessionary) -> None:
+    careless: Any = client
     with pytest.raises(BadInput, match=r"sessionary\.Source"):
         careless.session("alice")
     with pytest.raises(BadInput, match="datetime"):
@@ -236,24 +240,24 @@ def test_a_policy_of_the_configuration_resets_a_session(tmp_path: Path, clock: F
         '[reset.platform.web]\nmode = "idle"\nidle_minutes = 10\n'
     )
     machine = Machine(clock, SequentialIds())
-    with open_house(tmp_path / "sessionary.db", home=str(tmp_path), machine=machine) as house:
-        old = house.session(ALICE).append("user", "one")
+    with connect(tmp_path / "sessionary.db", home=str(tmp_path), machine=machine) as client:
+        old = client.session(ALICE).append("user", "one")
         clock.tick(601)
-        new = house.session(ALICE).append("user", "two")
+        new = client.session(ALICE).append("user", "two")
 
         assert new.session_id != old.session_id
-        assert house.head(old.session_id).end_reason == "idle"
-        assert house.head(new.session_id).parent_id == old.session_id
+        assert client.head(old.session_id).end_reason == "idle"
+        assert client.head(new.session_id).parent_id == old.session_id
 
 
-def test_an_unknown_name_is_not_found(house: House) -> None:
+def test_an_unknown_name_is_not_found(client: Sessionary) -> None:
     with pytest.raises(NotFound):
-        house.find("nobody")
+        client.find("nobody")
 
 
 async def test_the_same_calls_can_be_awaited(tmp_path: Path) -> None:
-    async with sessionary.open(tmp_path / "sessionary.db") as house:
-        chat = house.session(ALICE)
+    async with sessionary.open(tmp_path / "sessionary.db") as client:
+        chat = client.session(ALICE)
         await chat.append("user", "hello")
         async with chat.turn("again") as turn:
             await turn.checkpoint("h")
@@ -261,7 +265,7 @@ async def test_the_same_calls_can_be_awaited(tmp_path: Path) -> None:
             await turn.append("assistant", "hi")
 
         assert [each["content"] for each in await chat.context()] == ["hello", "again", "hi"]
-        assert [hit.seq for hit in await house.search("again")] == [2]
+        assert [hit.seq for hit in await client.search("again")] == [2]
 
 
 @pytest.mark.parametrize(
@@ -271,15 +275,15 @@ async def test_the_same_calls_can_be_awaited(tmp_path: Path) -> None:
         datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=23))),
     ],
 )
-def test_a_time_that_could_not_be_read_again_is_refused(house: House, at: datetime) -> None:
-    chat = house.session(ALICE)
+def test_a_time_that_could_not_be_read_again_is_refused(client: Sessionary, at: datetime) -> None:
+    chat = client.session(ALICE)
     chat.append("user", "hello")
 
     with pytest.raises(BadInput, match="before the year 1 or after 9999"):
         chat.append("user", "from afar", at=at)
 
     assert [entry.at.year for entry in chat.messages().entries] == [2026]
-    assert house.sessions().items[0].message_count == 1
+    assert client.sessions().items[0].message_count == 1
 
 
 @pytest.mark.parametrize(
@@ -295,18 +299,18 @@ def test_a_time_that_could_not_be_read_again_is_refused(house: House, at: dateti
     ],
 )
 def test_a_field_that_an_export_could_not_give_back_is_refused(
-    house: House, name: str, value: Any
+    client: Sessionary, name: str, value: Any
 ) -> None:
     """D-13: export, import, export gives equal bytes."""
     with pytest.raises(BadInput, match=f"{name} of a message is"):
-        house.session(ALICE).append("user", "hello", **{name: value})
+        client.session(ALICE).append("user", "hello", **{name: value})
 
-    assert house.sessions().items == ()
+    assert client.sessions().items == ()
 
 
 def test_another_event_loop_than_asyncios_is_refused_in_one_line(tmp_path: Path) -> None:
     """As trio does it: it drives coroutines itself, and no loop of asyncio runs."""
-    entering = open_house(tmp_path / "sessionary.db", home=str(tmp_path)).__aenter__()
+    entering = connect(tmp_path / "sessionary.db", home=str(tmp_path)).__aenter__()
 
     with pytest.raises(BadInput, match="under asyncio only") as refused:
         entering.send(None)
@@ -315,8 +319,8 @@ def test_another_event_loop_than_asyncios_is_refused_in_one_line(tmp_path: Path)
     assert "\n" not in str(refused.value)
 
 
-def test_an_answer_awaited_under_another_event_loop_says_so(house: House) -> None:
-    waiting = house.writing(_slowly).__await__()
+def test_an_answer_awaited_under_another_event_loop_says_so(client: Sessionary) -> None:
+    waiting = client.writing(_slowly).__await__()
 
     with pytest.raises(BadInput, match="under asyncio only") as refused:
         waiting.send(None)
@@ -332,9 +336,9 @@ def _slowly(tx: Tx) -> None:
     _LET_GO.wait()
 
 
-def test_a_session_is_held_and_released(house: House, clock: FakeClock) -> None:
+def test_a_session_is_held_and_released(client: Sessionary, clock: FakeClock) -> None:
     """R-5"""
-    chat = house.session(ALICE)
+    chat = client.session(ALICE)
     chat.append("user", "hello")
     until = clock.now() + timedelta(hours=1)
 

@@ -9,8 +9,8 @@ import pytest
 from sessionary.actions import access, receive, routing, turns
 from sessionary.actions.turns import Claim, Ending
 from sessionary.app.engine import build_engine
-from sessionary.app.house import House, open_house
 from sessionary.app.talk import Talk
+from sessionary.client.client import Sessionary, connect
 from sessionary.engine import budgets
 from sessionary.engine.bus import Live
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
@@ -50,10 +50,10 @@ secret_env = "NO_SECRET"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sessionary]:
     (tmp_path / "sessionary.toml").write_text(CONFIGURED)
     url = None if request.param == "sqlite" else request.getfixturevalue("migrated_url")
-    with open_house(url, home=str(tmp_path)) as opened:
+    with connect(url, home=str(tmp_path)) as opened:
         yield opened
 
 
@@ -80,65 +80,65 @@ def words(heard: list[Live]) -> list[str]:
     return [str(live.data) for live in heard if live.kind in ("said", "answer")]
 
 
-def wait_elsewhere(house: House, text: str = "hello from elsewhere") -> str:
+def wait_elsewhere(client: Sessionary, text: str = "hello from elsewhere") -> str:
     """Something waits in the inbox for another conversation."""
-    key = key_for(ELSEWHERE, profile=house.profile)
-    found, _ = house.store.write(
-        receive.receive, key, ELSEWHERE, message("user", text), moment=house.moment()
+    key = key_for(ELSEWHERE, profile=client.profile)
+    found, _ = client.store.write(
+        receive.receive, key, ELSEWHERE, message("user", text), moment=client.moment()
     ).result()
     return str(found.id)
 
 
-async def test_what_the_agent_says_whole_is_heard_whole(house: House) -> None:
-    async with Talk(house, agent="silent") as talk:
+async def test_what_the_agent_says_whole_is_heard_whole(client: Sessionary) -> None:
+    async with Talk(client, agent="silent") as talk:
         heard = await said(talk, "What time is it?")
 
     assert words(heard) == ["Let me look.", "Half past nine."]
     assert heard[-1].data == {"state": "done", "reason": None}
 
 
-async def test_no_word_is_missed_however_fast_they_come(house: House) -> None:
-    async with Talk(house, agent="busy") as talk:
+async def test_no_word_is_missed_however_fast_they_come(client: Sessionary) -> None:
+    async with Talk(client, agent="busy") as talk:
         heard = await said(talk, "Count.")
 
     assert words(heard) == ["".join(f"{number} " for number in range(3000))]
 
 
-async def test_what_waits_for_others_is_left_for_those_who_stay(house: House) -> None:
-    other = wait_elsewhere(house)
+async def test_what_waits_for_others_is_left_for_those_who_stay(client: Sessionary) -> None:
+    other = wait_elsewhere(client)
 
-    async with Talk(house) as talk:
+    async with Talk(client) as talk:
         for _ in range(3):
             heard = await said(talk, "hello")
             assert words(heard)
             assert heard[-1].data["state"] == "done"
 
-    assert _arrival(house, other).state is ArrivalState.WAITING
+    assert _arrival(client, other).state is ArrivalState.WAITING
 
 
-def _arrival(house: House, id: str) -> Arrival:
-    found = house.store.read(arrivals.get, id, profile="main").result()
+def _arrival(client: Sessionary, id: str) -> Arrival:
+    found = client.store.read(arrivals.get, id, profile="main").result()
     assert found is not None
     return found
 
 
 async def test_a_reply_of_a_process_without_the_channel_is_put_into_the_outbox(
-    house: House,
+    client: Sessionary,
 ) -> None:
     """T-5: another process has the channel, and sends what waits there."""
-    other = wait_elsewhere(house)
-    engine = build_engine(house, adapters={})
+    other = wait_elsewhere(client)
+    engine = build_engine(client, adapters={})
     await engine.start()
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while (  # noqa: ASYNC110 - the record is what is looked at
-                _arrival(house, other).turn_id is None or engine.turns.turns
+                _arrival(client, other).turn_id is None or engine.turns.turns
             ):
                 await asyncio.sleep(0.01)
     finally:
         await engine.stop()
 
-    waiting = house.store.read(_deliveries, key_for(ELSEWHERE)).result()
+    waiting = client.store.read(_deliveries, key_for(ELSEWHERE)).result()
     assert waiting == ["webhook:7"]
 
 
@@ -148,33 +148,33 @@ def _deliveries(tx: Tx, key: SessionKey) -> list[str]:
     return [str(each.channel) for each in deliveries.of_session(tx, head.no)]
 
 
-async def test_an_answer_that_another_process_gives_is_heard(house: House) -> None:
-    async with Talk(house) as talk:
+async def test_an_answer_that_another_process_gives_is_heard(client: Sessionary) -> None:
+    async with Talk(client) as talk:
         await said(talk, "hello")
         key = key_for(talk.source, profile="main")
-        lease = await house.store.write(_take_elsewhere, key, house)
+        lease = await client.store.write(_take_elsewhere, key, client)
         heard: list[Live] = []
         async with asyncio.timeout(PATIENCE_SECONDS):
             async for live in talk.say("and now?"):
                 heard.append(live)
                 if live.kind == "waiting":
-                    await house.store.write(_answer_elsewhere, key, lease, house)
+                    await client.store.write(_answer_elsewhere, key, lease, client)
 
     assert [live.kind for live in heard] == ["waiting", "said", "ended"]
     assert words(heard) == ["from elsewhere"]
     assert heard[-1].data == {"state": "done", "reason": None}
 
 
-def _take_elsewhere(tx: Tx, key: SessionKey, house: House) -> Lease:
+def _take_elsewhere(tx: Tx, key: SessionKey, client: Sessionary) -> Lease:
     head = routing.current(tx, key)
     assert head is not None
     claim = Claim("another process", 60, "other")
-    return turns.take(tx, head.no, head.id, claim=claim, moment=house.moment())
+    return turns.take(tx, head.no, head.id, claim=claim, moment=client.moment())
 
 
-def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, house: House) -> None:
+def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, client: Sessionary) -> None:
     """The other process ends its turn, and answers what has come meanwhile, at one stroke."""
-    moment, claim = house.moment(), Claim("another process", 60, "other")
+    moment, claim = client.moment(), Claim("another process", 60, "other")
     turns.end(tx, lease, Ending(), profile="main", moment=moment)
     begun = turns.begin(tx, key, policy=ResetPolicy(), claim=claim, moment=moment)
     assert begun is not None
@@ -182,8 +182,8 @@ def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, house: House) -> No
     turns.end(tx, begun.lease, ending, profile="main", moment=moment)
 
 
-async def test_a_question_that_is_asked_again_is_followed_to_its_answer(house: House) -> None:
-    async with Talk(house, agent="silent") as talk:
+async def test_a_question_that_is_asked_again_is_followed_to_its_answer(client: Sessionary) -> None:
+    async with Talk(client, agent="silent") as talk:
         await said(talk, "What time is it?")
         heard = await said(talk, "/retry")
 
@@ -192,12 +192,12 @@ async def test_a_question_that_is_asked_again_is_followed_to_its_answer(house: H
 
 
 async def test_who_has_used_up_a_budget_is_told_at_once(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    client: Sessionary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGNAME", "nobody")
-    scope, today = "person:terminal:nobody", budgets.periods(house.moment().now)[0]
-    await house.store.write(access.spend, scope, today, profile="main", tokens=1, cost_microusd=0)
-    async with Talk(house) as talk:
+    scope, today = "person:terminal:nobody", budgets.periods(client.moment().now)[0]
+    await client.store.write(access.spend, scope, today, profile="main", tokens=1, cost_microusd=0)
+    async with Talk(client) as talk:
         heard = await said(talk, "hello")
 
     assert [live.kind for live in heard] == ["ended"]
@@ -206,10 +206,10 @@ async def test_who_has_used_up_a_budget_is_told_at_once(
 
 
 async def test_a_user_without_a_name_can_talk(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    client: Sessionary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 1_234_567)
 
-    assert Talk(house).source.user_id == "1234567"
+    assert Talk(client).source.user_id == "1234567"

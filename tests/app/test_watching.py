@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sessionary.app import serving, watching
-from sessionary.app.house import House, open_house
 from sessionary.app.imports import Outcome, Progress, Wish
+from sessionary.client.client import Sessionary, connect
 from sessionary.errors import SessionaryError, StoreUnavailable
 from sessionary.importers import weaver
 from tests.importers.write_claude_code import Tape, new_uuid, text
@@ -27,8 +27,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def house(home: Path, tmp_path: Path) -> Iterator[House]:
-    with open_house(home=str(tmp_path / "sessionary")) as opened:
+def client(home: Path, tmp_path: Path) -> Iterator[Sessionary]:
+    with connect(home=str(tmp_path / "sessionary")) as opened:
         yield opened
 
 
@@ -41,7 +41,7 @@ def tape(home: Path) -> Tape:
     return tape
 
 
-def test_what_is_added_while_it_watches_is_read(house: House, tape: Tape) -> None:
+def test_what_is_added_while_it_watches_is_read(client: Sessionary, tape: Tape) -> None:
     stop = threading.Event()
     told: list[Outcome] = []
 
@@ -53,13 +53,13 @@ def test_what_is_added_while_it_watches_is_read(house: House, tape: Tape) -> Non
         tape.answer(text(f"Answer {len(told)}"))
         tape.write()
 
-    watching.watch(house, [Wish("claude-code", tape.path.parent)], stop=stop, tell=tell)
+    watching.watch(client, [Wish("claude-code", tape.path.parent)], stop=stop, tell=tell)
 
     assert [(each.added, each.messages) for each in told] == [(1, 1), (0, 1), (0, 1)]
 
 
 def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
-    house: House, tape: Tape, monkeypatch: pytest.MonkeyPatch
+    client: Sessionary, tape: Tape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weaver, "ROWS", 1000)
     for number in range(1500):
@@ -70,16 +70,16 @@ def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
     def interrupt(progress: Progress) -> None:
         stop.set()
 
-    watching.watch(house, [wish], stop=stop, tell=lambda _: None, progress=interrupt)
-    after = [head.message_count for head in house.sessions().items]
+    watching.watch(client, [wish], stop=stop, tell=lambda _: None, progress=interrupt)
+    after = [head.message_count for head in client.sessions().items]
     again = threading.Event()
-    watching.watch(house, [wish], stop=again, tell=lambda _: again.set())
+    watching.watch(client, [wish], stop=again, tell=lambda _: again.set())
 
     assert after == []
-    assert [head.message_count for head in house.sessions().items] == [1501]
+    assert [head.message_count for head in client.sessions().items] == [1501]
 
 
-def test_a_failure_is_told_and_tried_again(house: House, tape: Tape) -> None:
+def test_a_failure_is_told_and_tried_again(client: Sessionary, tape: Tape) -> None:
     stop = threading.Event()
     failures: list[SessionaryError] = []
 
@@ -91,7 +91,7 @@ def test_a_failure_is_told_and_tried_again(house: House, tape: Tape) -> None:
         stop.set()
 
     watching.watch(
-        house,
+        client,
         [Wish("claude-code", tape.path.parent)],
         stop=stop,
         tell=lambda _: None,
@@ -102,7 +102,7 @@ def test_a_failure_is_told_and_tried_again(house: House, tape: Tape) -> None:
     assert [str(error) for error in failures] == ["the disk is away"]
 
 
-async def test_serve_watches_what_the_configuration_names(house: House, tape: Tape) -> None:
+async def test_serve_watches_what_the_configuration_names(client: Sessionary, tape: Tape) -> None:
     done, loop = asyncio.Event(), asyncio.get_running_loop()
 
     class Heard(logging.Handler):
@@ -114,10 +114,10 @@ async def test_serve_watches_what_the_configuration_names(house: House, tape: Ta
     logger.addHandler(heard)
     logger.setLevel(logging.INFO)
     try:
-        async with serving.watched(house):
+        async with serving.watched(client):
             await done.wait()
     finally:
         logger.removeHandler(heard)
         logger.setLevel(logging.NOTSET)
 
-    assert len(house.sessions().items) == 1
+    assert len(client.sessions().items) == 1

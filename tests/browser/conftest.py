@@ -25,7 +25,7 @@ from playwright.sync_api import (
 )
 
 from sessionary.app import demo
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from tests.browser.server_process import ServerProcess
 from tests.browser.wire import Wire
 
@@ -228,8 +228,8 @@ def browser() -> Iterator[Browser]:
 def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with the demo's sessions, to be copied. Made anew for each module: the demo counts ages from now."""
     home = tmp_path_factory.mktemp("demo")
-    with open_house(home=str(home), create=True) as house:
-        demo.fill(house, count=DEMO_SESSIONS)
+    with connect(home=str(home), create=True) as client:
+        demo.fill(client, count=DEMO_SESSIONS)
     return home
 
 

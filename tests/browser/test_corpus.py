@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Error, Page, expect
 
 from sessionary.actions import projects, rendering, say, sessions
 from sessionary.actions.uploads import upload
-from sessionary.app.house import House, open_house
+from sessionary.client.client import Sessionary, connect
 from sessionary.model.entry import message
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
@@ -90,18 +90,18 @@ def parts_of(text: str, place: int, blobs: list[str]) -> list[tuple[str, list[di
     ]  # fmt: skip
 
 
-def write(tx: Tx, house: House, texts: list[tuple[int, str]], blobs: list[str]) -> str:
+def write(tx: Tx, client: Sessionary, texts: list[tuple[int, str]], blobs: list[str]) -> str:
     """A session in which everyone is called like that and says so."""
     name = texts[0][1][:60]
     source = Source("web", user_id=name or "x", user_name=name, chat_name=name, chat_topic=name)
-    moment = house.moment()
-    opening = Opening(house.profile, source, model=name, labels=(name.strip()[:60] or "x",))
+    moment = client.moment()
+    opening = Opening(client.profile, source, model=name, labels=(name.strip()[:60] or "x",))
     id = sessions.open_session(tx, opening, moment=moment)
     for place, text in texts:
         for role, parts in parts_of(text, place, blobs):
             said = say.Saying(message(role, parts, person=source.person, model=name))
-            say.say_in(tx, id, said, profile=house.profile, moment=moment)
-    sessions.rename(tx, id, f"{name} {texts[0][0]}", profile=house.profile)
+            say.say_in(tx, id, said, profile=client.profile, moment=moment)
+    sessions.rename(tx, id, f"{name} {texts[0][0]}", profile=client.profile)
     return id
 
 
@@ -111,17 +111,17 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, 
     home = tmp_path_factory.mktemp("hostile")
     (home / "sessionary.toml").write_text(ECHO)
     numbered = list(enumerate(text for text in CORPUS if len(text) < 2000))
-    with open_house(home=str(home), create=True) as house:
+    with connect(home=str(home), create=True) as client:
         blobs = [
-            house.writing(upload, data, profile="main", moment=house.moment()).result()
+            client.writing(upload, data, profile="main", moment=client.moment()).result()
             for data in MARKUP
         ]
         ids = [
-            house.writing(write, house, numbered[first : first + PER_SESSION], blobs).result()
+            client.writing(write, client, numbered[first : first + PER_SESSION], blobs).result()
             for first in range(0, len(numbered), PER_SESSION)
         ]
-        house.writing(
-            projects.add, "<img src=x onerror=alert(1)>", profile="main", moment=house.moment()
+        client.writing(
+            projects.add, "<img src=x onerror=alert(1)>", profile="main", moment=client.moment()
         ).result()
     with served(home) as server:
         yield server, ids
@@ -206,8 +206,8 @@ def test_a_file_of_markup_is_kept_and_never_shown(
 
 
 def blob_of(server: Served, id: str, place: int) -> str:
-    with open_house(home=str(server.home)) as house:
-        entries = house.find(id).messages(limit=200).entries
+    with connect(home=str(server.home)) as client:
+        entries = client.find(id).messages(limit=200).entries
     parts = [part for entry in entries for part in entry.body.parts]  # type: ignore[union-attr]
     return str([part.blob for part in parts if hasattr(part, "blob")][place])
 
@@ -217,8 +217,8 @@ def test_an_exported_page_does_nothing_and_asks_nobody(
 ) -> None:
     server, ids = hostile
     file = tmp_path / "export.html"
-    with open_house(home=str(server.home)) as house:
-        pieces = rendering.export_html(house.store, ids, profile="main")
+    with connect(home=str(server.home)) as client:
+        pieces = rendering.export_html(client.store, ids, profile="main")
         file.write_text("".join(pieces), encoding="utf-8", errors="replace")
     context = browser.new_context()
     page = context.new_page()

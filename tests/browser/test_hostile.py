@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sessionary.actions import say
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from sessionary.model.entry import message
 from sessionary.model.place import Source
 from tests.browser.conftest import Visitor, served, settled
@@ -30,8 +30,8 @@ TITLE = "<img src=x onerror='window.hit = 1'> \u202etitle"
 
 
 def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor) -> None:
-    with open_house(home=str(tmp_path), create=True) as house:
-        session = house.new_session(
+    with connect(home=str(tmp_path), create=True) as client:
+        session = client.new_session(
             Source("web", user_id="x", user_name="<b onclick=1>Eve</b>"), title="hostile"
         )
         id = session.append("user", HOSTILE[0]).session_id
@@ -44,8 +44,8 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
             # Nobody may write a part of an unknown type today; a store may have one all the same.
             odd = message("assistant", [{"type": "text", "text": text}, {"type": "odd", "x": text}])
             said = say.Saying(odd)
-            moment = house.moment()
-            house.writing(say.say_in, id, said, profile="main", moment=moment).result()
+            moment = client.moment()
+            client.writing(say.say_in, id, said, profile="main", moment=moment).result()
         session.rename(TITLE)
     with served(tmp_path) as server:
         seen = visit(server, f"/s/{id}")

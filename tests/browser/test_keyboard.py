@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from tests.browser.conftest import WRITE, Served, Visitor, eventually, hold, served, settled
 
 pytestmark = pytest.mark.timeout(300)
@@ -269,9 +269,9 @@ def test_x_selects_each_row_it_is_pressed_on(lived_in: Served, visit: Visitor) -
 
 
 def _many_sessions(home: Path, count: int) -> None:
-    with open_house(home=str(home), create=True) as house:
+    with connect(home=str(home), create=True) as client:
         for number in range(count):
-            house.new_session(title=f"session {number}").append("user", f"message {number}")
+            client.new_session(title=f"session {number}").append("user", f"message {number}")
 
 
 def test_end_and_home_go_to_the_ends_of_the_whole_list(tmp_path: Path, visit: Visitor) -> None:
@@ -292,8 +292,8 @@ def test_end_and_home_go_to_the_ends_of_the_whole_list(tmp_path: Path, visit: Vi
 def test_end_and_home_go_to_the_ends_of_the_whole_transcript(
     tmp_path: Path, visit: Visitor
 ) -> None:
-    with open_house(home=str(tmp_path), create=True) as house:
-        chat = house.new_session(title="Long")
+    with connect(home=str(tmp_path), create=True) as client:
+        chat = client.new_session(title="Long")
         for number in range(150):
             chat.append("user", f"message {number}.")
     with served(tmp_path) as server:
@@ -312,8 +312,8 @@ def test_end_and_home_go_to_the_ends_of_the_whole_transcript(
 def test_home_goes_to_the_first_message_although_the_end_moves_while_it_loads(
     tmp_path: Path, visit: Visitor
 ) -> None:
-    with open_house(home=str(tmp_path), create=True) as house:
-        chat = house.new_session(title="Long")
+    with connect(home=str(tmp_path), create=True) as client:
+        chat = client.new_session(title="Long")
         for number in range(150):
             chat.append("user", f"message {number}.")
     with served(tmp_path) as server:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from sessionary.actions import say
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from sessionary.clock import Moment
 from sessionary.model.entry import message
 from sessionary.model.place import Source
@@ -37,8 +37,8 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str
 
 def write_long(home: Path) -> str:
     """Write the long session into a new store; return its address."""
-    with open_house(home=str(home), create=True) as house:
-        chat = house.new_session(title="Apples")
+    with connect(home=str(home), create=True) as client:
+        chat = client.new_session(title="Apples")
         for number in range(MESSAGES):
             chat.append("user", f"apple {number}")
     return f"/s/{chat.id}"
@@ -109,8 +109,8 @@ def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit
     expect(seen.page.locator(".item")).to_have_count(1)
     seen.page.evaluate(WATCH, ".rows")
 
-    with open_house(home=str(empty.home)) as house:
-        house.answer(house.writing(many, moment=house.moment()))
+    with connect(home=str(empty.home)) as client:
+        client.answer(client.writing(many, moment=client.moment()))
 
     expect(seen.page.locator(".heading", has_text="Today")).to_contain_text(str(SESSIONS + 1))
     assert seen.page.evaluate("window.changes") < SESSIONS / 4
@@ -130,9 +130,9 @@ def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visito
     expect(seen.page.locator(".live")).to_have_count(0)
     seen.page.evaluate(WATCH, ".column")
 
-    with open_house(home=str(empty.home)) as house:
+    with connect(home=str(empty.home)) as client:
         id = seen.page.url.rpartition("/")[2]
-        house.answer(house.writing(much, id, moment=house.moment()))
+        client.answer(client.writing(much, id, moment=client.moment()))
 
     expect(seen.page.locator(".message").last).to_contain_text(f"plum {SESSIONS - 1}")
     expect(seen.page.locator(".message").last).to_be_in_viewport()

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from sessionary.actions import projects, say
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from sessionary.model.entry import message
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
@@ -171,9 +171,9 @@ def test_what_a_list_leaves_out_is_counted_and_shown(lived_in: Served, visit: Vi
 def test_archived_sessions_are_counted_among_the_hidden_within_the_filter(
     empty: Served, visit: Visitor
 ) -> None:
-    with open_house(home=str(empty.home)) as house:
+    with connect(home=str(empty.home)) as client:
         for title in ("Roses", "Tulips"):
-            house.new_session(title=title).append("user", "hello")
+            client.new_session(title=title).append("user", "hello")
     page = visit(empty).page
     row(page, "Roses").focus()
     page.keyboard.press("e")
@@ -194,8 +194,8 @@ def test_archived_sessions_are_counted_among_the_hidden_within_the_filter(
 def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
     empty: Served, visit: Visitor
 ) -> None:
-    with open_house(home=str(empty.home)) as house:
-        id = house.new_session(title="Secret").append("user", "hello").session_id
+    with connect(home=str(empty.home)) as client:
+        id = client.new_session(title="Secret").append("user", "hello").session_id
     page = visit(empty, f"/s/{id}").page
     expect(page.locator(".message")).to_have_count(1)
     row(page, "Secret").focus()
@@ -203,8 +203,8 @@ def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
     expect(page.get_by_role("button", name="Restore")).to_be_visible()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
 
-    with open_house(home=str(empty.home)) as house:
-        house.find(id).purge()
+    with connect(home=str(empty.home)) as client:
+        client.find(id).purge()
 
     expect(page.get_by_text("This session was deleted for good.")).to_be_visible()
     expect(page.get_by_role("button", name="Restore")).to_have_count(0)
@@ -214,9 +214,9 @@ def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
 
 
 def test_a_chat_begun_in_a_projects_view_is_in_that_project(empty: Served, visit: Visitor) -> None:
-    with open_house(home=str(empty.home)) as house:
-        house.new_session(title="Elsewhere").append("user", "hello")
-        house.writing(projects.add, "Garden", profile="main", moment=house.moment()).result()
+    with connect(home=str(empty.home)) as client:
+        client.new_session(title="Elsewhere").append("user", "hello")
+        client.writing(projects.add, "Garden", profile="main", moment=client.moment()).result()
     seen = visit(empty)
     page = seen.page
     page.get_by_role("button", name="Garden 0").click()
@@ -229,17 +229,17 @@ def test_a_chat_begun_in_a_projects_view_is_in_that_project(empty: Served, visit
     expect(row(page, "Elsewhere")).to_have_count(0)
     expect(page.get_by_role("button", name="Garden 1")).to_be_visible()
     id = page.url.partition("/s/")[2].partition("?")[0]
-    with open_house(home=str(empty.home)) as house:
-        assert house.head(id).project == "Garden"
+    with connect(home=str(empty.home)) as client:
+        assert client.head(id).project == "Garden"
 
 
 def test_a_new_chat_by_its_key_stays_in_the_project_of_the_open_session(
     empty: Served, visit: Visitor
 ) -> None:
-    with open_house(home=str(empty.home)) as house:
-        house.writing(projects.add, "Garden", profile="main", moment=house.moment()).result()
-        id = house.new_session(title="Roses").append("user", "hello").session_id
-        house.writing(projects.move, id, "Garden", profile="main").result()
+    with connect(home=str(empty.home)) as client:
+        client.writing(projects.add, "Garden", profile="main", moment=client.moment()).result()
+        id = client.new_session(title="Roses").append("user", "hello").session_id
+        client.writing(projects.move, id, "Garden", profile="main").result()
     page = visit(empty, f"/s/{id}?project=Garden&shelf=all").page
     row(page, "Roses").focus()
 
@@ -275,12 +275,12 @@ def test_an_empty_trash_is_called_empty(empty: Served, visit: Visitor) -> None:
 def test_the_filter_offers_a_model_that_no_listed_session_has(
     empty: Served, visit: Visitor
 ) -> None:
-    with open_house(home=str(empty.home)) as house:
+    with connect(home=str(empty.home)) as client:
         for number in range(71):
             model = "usual" if number else "rare-model"
             opening = Opening("main", Source("api"), title=f"Talk {number}", model=model)
             saying = say.Saying(message("user", "hello"))
-            house.writing(say.say_new, opening, saying, moment=house.moment()).result()
+            client.writing(say.say_new, opening, saying, moment=client.moment()).result()
     page = visit(empty).page
     expect(page.locator(".item").first).to_be_visible()
 
@@ -299,8 +299,8 @@ def test_the_tokens_of_a_session_include_the_cache(empty: Served, visit: Visitor
         cache_read_tokens=30_000,
         cache_write_tokens=400_000,
     )
-    with open_house(home=str(empty.home)) as house:
-        chat = house.new_session(title="Long")
+    with connect(home=str(empty.home)) as client:
+        chat = client.new_session(title="Long")
         id = chat.append("assistant", "hello", usage=used).session_id
     page = visit(empty, f"/s/{id}").page
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from tests.browser.conftest import LONGEST_PAUSE_MS, PauseWatch, Served, Visitor, served
 
 pytestmark = pytest.mark.timeout(300)
@@ -19,8 +19,8 @@ RESULT = {"type": "tool_result", "call_id": "1", "name": "bash", "content": LONG
 
 @pytest.fixture
 def wordy(tmp_path: Path) -> Iterator[tuple[Served, str]]:
-    with open_house(home=str(tmp_path), create=True) as house:
-        chat = house.new_session(title="A wordy tool")
+    with connect(home=str(tmp_path), create=True) as client:
+        chat = client.new_session(title="A wordy tool")
         chat.append("user", "show me the log")
         chat.append("assistant", [CALL])
         chat.append("tool", [RESULT])
@@ -74,8 +74,8 @@ def test_an_output_of_two_megabytes_is_shown_whole_without_a_pause(
 ) -> None:
     lines = [f"line {number} of a very long log with some words in it" for number in range(40_000)]
     call = CALL | {"name": tool, "arguments": {"path": "log", "command": "cat log"}}
-    with open_house(home=str(tmp_path), create=True) as house:
-        chat = house.new_session(title="A very wordy tool")
+    with connect(home=str(tmp_path), create=True) as client:
+        chat = client.new_session(title="A very wordy tool")
         chat.append("user", "show me the log")
         chat.append("assistant", [call])
         chat.append("tool", [RESULT | {"content": "\n".join(lines)}])
@@ -99,8 +99,8 @@ def searched(tmp_path: Path) -> Iterator[Served]:
     """A session whose tools said words that stand nowhere else, one of them far down in a long output."""
     call = {"type": "tool_call", "id": "2", "name": "lookup", "arguments": {"topic": "harbours"}}
     content = {"places": [{"name": "Zanzibar quay", "depth": 9}]}
-    with open_house(home=str(tmp_path), create=True) as house:
-        chat = house.new_session(title="Tools that said something")
+    with connect(home=str(tmp_path), create=True) as client:
+        chat = client.new_session(title="Tools that said something")
         chat.append("user", "look it up")
         chat.append("assistant", [CALL])
         chat.append("tool", [RESULT | {"content": LONG.replace("line 700 ", "a porcupine ")}])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Page, expect
 
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from tests.browser.conftest import (
     LONGEST_PAUSE_MS,
     PauseWatch,
@@ -48,9 +48,9 @@ class Texts:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Texts]:
     home = tmp_path_factory.mktemp("texts")
     paths = {}
-    with open_house(home=str(home), create=True) as house:
+    with connect(home=str(home), create=True) as client:
         for name, text in (("formatted", FORMATTED), ("mixed", MIXED), ("long", LONG)):
-            chat = house.new_session(title=name)
+            chat = client.new_session(title=name)
             chat.append("user", "show me")
             chat.append("assistant", text)
             paths[name] = f"/s/{chat.id}"

@@ -16,7 +16,7 @@ from sessionary.testing.channel_world import delivery_to
 
 ME = Me("1", frozenset({"2"}))
 DIRECT = Heard(message_id="9", place=Place("50"), text="hello", author_id="7", author_name="Ada")
-GUILD = Place("60", "general", "All sorts", guild_id="70", guild_name="House")
+GUILD = Place("60", "general", "All sorts", guild_id="70", guild_name="Sessionary")
 IN_CHANNEL = dataclasses.replace(DIRECT, place=GUILD)
 IN_THREAD = dataclasses.replace(
     DIRECT, place=dataclasses.replace(GUILD, channel_id="61", parent_id="60")

@@ -12,8 +12,8 @@ import pytest
 
 from sessionary.actions import routing, turns
 from sessionary.actions.turns import Claim
-from sessionary.app.house import House, open_house
 from sessionary.app.talk import Talk
+from sessionary.client.client import Sessionary, connect
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.model.entry import message
 from sessionary.model.key import key_for
@@ -138,27 +138,29 @@ def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(talking: Program) -> None
 
 def test_who_presses_ctrl_c_twice_does_not_wait_for_a_turn_elsewhere(talking: Program) -> None:
     talking("chat", "hello", "--agent", "whole")
-    with open_house(home=str(talking.home)) as house:
-        lease = house.store.write(_run_elsewhere, house).result()
+    with connect(home=str(talking.home)) as client:
+        lease = client.store.write(_run_elsewhere, client).result()
         with start(talking, "and now?") as process:
             assert process.stderr is not None
             assert "yours comes next" in process.stderr.readline()
             process.send_signal(signal.SIGINT)
-            _wait_until_stop_is_asked(house, lease, process)
+            _wait_until_stop_is_asked(client, lease, process)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (process.returncode, err) == (130, "sessionary: Interrupted.\n")
 
 
-def _run_elsewhere(tx: Tx, house: House) -> Lease:
+def _run_elsewhere(tx: Tx, client: Sessionary) -> Lease:
     """Another process runs a turn in the terminal's conversation."""
-    head = routing.current(tx, key_for(Talk(house).source, profile="main"))
+    head = routing.current(tx, key_for(Talk(client).source, profile="main"))
     assert head is not None
     claim = Claim("another process", 600, "other")
-    return turns.take(tx, head.no, head.id, claim=claim, moment=house.moment())
+    return turns.take(tx, head.no, head.id, claim=claim, moment=client.moment())
 
 
-def _wait_until_stop_is_asked(house: House, lease: Lease, process: "subprocess.Popen[str]") -> None:
-    while house.store.read(turns.stop_asked, lease).result() is None:
+def _wait_until_stop_is_asked(
+    client: Sessionary, lease: Lease, process: "subprocess.Popen[str]"
+) -> None:
+    while client.store.read(turns.stop_asked, lease).result() is None:
         assert process.poll() is None

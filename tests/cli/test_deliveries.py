@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from sessionary.actions import deliver
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from sessionary.model.part import Text
 from sessionary.model.place import Channel, Source
 from tests.cli.conftest import Program
 
 
 def abandoned(sessionary: Program, text: str = "hello", chat: str = "gone") -> str:
-    with open_house(home=str(sessionary.home), create=True) as house:
-        given: dict[str, Any] = {"profile": house.profile, "when": house.moment()}
-        id = house.writing(
+    with connect(home=str(sessionary.home), create=True) as client:
+        given: dict[str, Any] = {"profile": client.profile, "when": client.moment()}
+        id = client.writing(
             deliver.enqueue, Channel("telegram", chat), (Text(text),), **given
         ).result()
-        house.writing(deliver.abandon, id, reason="blocked by the user").result()
+        client.writing(deliver.abandon, id, reason="blocked by the user").result()
     return id
 
 
@@ -26,8 +26,8 @@ def telegram(sessionary: Program) -> Program:
     """A program with a Telegram channel, and a chat there that has talked with the agent."""
     sessionary.home.mkdir()
     (sessionary.home / "sessionary.toml").write_text("[channels.telegram]\ntoken_env = 'T'\n")
-    with open_house(home=str(sessionary.home), create=True) as house:
-        house.session(Source("telegram", "42", user_id="7")).append("user", "hi")
+    with connect(home=str(sessionary.home), create=True) as client:
+        client.session(Source("telegram", "42", user_id="7")).append("user", "hi")
     return sessionary
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from tests.cli.conftest import Program
 from tests.cli.test_start import loaded
 
@@ -15,9 +15,9 @@ HIT = {"session", "id", "seq", "role", "snippet", "text", "at", "score", "before
 def fruit(sessionary: Program) -> Program:
     sessionary.append("new", "where does a pineapple grow?", "--title", "Fruit")
     sessionary.append("Fruit", "In the tropics.", "--role", "assistant")
-    with open_house(home=str(sessionary.home)) as house:
+    with connect(home=str(sessionary.home)) as client:
         result = {"type": "tool_result", "call_id": "c", "content": "pineapple: 3 results"}
-        house.find("Fruit").append("tool", [result])
+        client.find("Fruit").append("tool", [result])
     sessionary.append("new", "a pineapple \x1b[31mred\x1b[0m \u202egnirts", "--title", "Colours")
     return sessionary
 

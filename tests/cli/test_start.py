@@ -11,7 +11,7 @@ HEAVY = {
     "apsw",
     "fastapi",
     "genai_prices",
-    "sessionary.app.session",
+    "sessionary.client.session",
     "sessionary.model.words",
     "sessionary.prices",
     "httpx",

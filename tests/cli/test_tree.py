@@ -12,8 +12,8 @@ import click
 import pytest
 
 from sessionary.actions import access, deliver
-from sessionary.app.house import open_house
 from sessionary.cli.root import root
+from sessionary.client.client import connect
 from sessionary.model.part import Text
 from sessionary.model.place import Channel, Person
 from sessionary.model.surroundings import HomeChannel
@@ -172,25 +172,25 @@ def working(sessionary: Program, tmp_path: Path) -> Program:
 
 def _asks_with_a_code(home: Path) -> str:
     """A stranger asks to be let in; the code they were given."""
-    with open_house(home=str(home)) as house:
-        house.writing(
+    with connect(home=str(home)) as client:
+        client.writing(
             access.ask,
             "telegram",
             Person("7"),
             profile="main",
             code="K7QM2XPA",
-            moment=house.moment(),
+            moment=client.moment(),
         ).result()
     return "K7QM2XPA"
 
 
 def _delivery(home: Path) -> str:
     """Something waits in the outbox, and there is another channel for it; its id."""
-    with open_house(home=str(home)) as house:
-        given: dict[str, Any] = {"profile": "main", "when": house.moment()}
-        house.writing(access.set_home, HomeChannel("webhook", "home"), **given).result()
+    with connect(home=str(home)) as client:
+        given: dict[str, Any] = {"profile": "main", "when": client.moment()}
+        client.writing(access.set_home, HomeChannel("webhook", "home"), **given).result()
         words = (Text("hello"),)
-        return house.writing(deliver.enqueue, Channel("webhook", "1"), words, **given).result()
+        return client.writing(deliver.enqueue, Channel("webhook", "1"), words, **given).result()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from sessionary.model.place import Source
 from tests.cli.conftest import Program
 
@@ -273,9 +273,9 @@ def test_pack_names_a_session_that_lacks_words_and_packs_the_others(filled: Prog
 
 
 def test_erase_counts_first_and_gives_a_receipt(filled: Program) -> None:
-    with open_house(filled.database, home=str(filled.home)) as house:
+    with connect(filled.database, home=str(filled.home)) as client:
         mei = Source(platform="telegram", chat_id="5", user_id="5", user_name="Mei")
-        house.session(mei).append("user", "my address is Elm Street")
+        client.session(mei).append("user", "my address is Elm Street")
 
     told = filled("erase", "telegram", "5")
     assert "1 session would be purged" in told.out

@@ -9,8 +9,8 @@ import sessionary
 
 def main(home: Path) -> None:
     failing = home.parent / "failing"
-    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as house:
-        chat = house.session(sessionary.Source(platform="web", chat_id="chat"))
+    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as client:
+        chat = client.session(sessionary.Source(platform="web", chat_id="chat"))
 
         def say(text: str) -> str:
             try:

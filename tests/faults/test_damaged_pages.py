@@ -125,11 +125,11 @@ def over_python(home: Path, ids: list[str]) -> Iterator[Any]:
         except Damaged:
             return Damaged
 
-    with sessionary.open(f"sqlite:///{home}/sessionary.db", create=False) as house:
-        yield asked(lambda: [head.id for head in house.sessions(limit=100).items])
+    with sessionary.open(f"sqlite:///{home}/sessionary.db", create=False) as client:
+        yield asked(lambda: [head.id for head in client.sessions(limit=100).items])
         for id in ids:
-            yield asked(lambda id=id: house.find(id).messages())  # type: ignore[misc]
-            yield asked(lambda id=id: house.find(id).context())  # type: ignore[misc]
+            yield asked(lambda id=id: client.find(id).messages())  # type: ignore[misc]
+            yield asked(lambda id=id: client.find(id).context())  # type: ignore[misc]
 
 
 def over_the_command_line(home: Path, ids: list[str]) -> Iterator[Any]:

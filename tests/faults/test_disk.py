@@ -43,10 +43,10 @@ def test_a_disk_that_fails_to_sync_is_not_trusted(tmp_path: Path) -> None:
     assert told[0] == ["before", "yes"]
     assert {answer for _, answer in told[1:3]} <= {"unknown", "no"}
     assert told[3:] == [["while", "yes"], ["after", "yes"]]
-    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as house:
-        chat = house.session(sessionary.Source(platform="web", chat_id="chat"))
+    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as client:
+        chat = client.session(sessionary.Source(platform="web", chat_id="chat"))
         texts = [message["content"] for message in chat.context()]
-        assert verify.verify(house.store).broken == ()
+        assert verify.verify(client.store).broken == ()
     assert [text for text in texts if text != "still"] == ["before", "while", "after"]
     if told[2][1] == "no":
         assert "still" not in texts
@@ -108,11 +108,11 @@ def test_a_file_system_of_other_machines_is_known(
 def test_a_reader_that_takes_its_time_does_not_let_the_journal_grow(tmp_path: Path) -> None:
     """F21: an export is read in pages, never with one open cursor."""
     path = tmp_path / "sessionary.db"
-    with sessionary.open(f"sqlite:///{path}") as house:
-        chat = house.session(sessionary.Source(platform="web", chat_id="chat"))
+    with sessionary.open(f"sqlite:///{path}") as client:
+        chat = client.session(sessionary.Source(platform="web", chat_id="chat"))
         for number in range(300):
             chat.append("user", f"{number}")
-        slow = exporting.export_jsonl(house.store, profile="main")
+        slow = exporting.export_jsonl(client.store, profile="main")
         for _ in range(100):
             next(slow)
         for number in range(4000):

@@ -14,10 +14,12 @@ from sessionary.testing.standby import Standby
 WRITERS = 3
 
 
-def write(house: sessionary.House, history: History, number: int, stop: threading.Event) -> None:
+def write(
+    client: sessionary.Sessionary, history: History, number: int, stop: threading.Event
+) -> None:
     """Append messages; what got no answer is asked again with the same key."""
     place = f"chat-{number}"
-    chat = house.session(sessionary.Source(platform="web", chat_id=place))
+    chat = client.session(sessionary.Source(platform="web", chat_id=place))
     count = 0
     while not stop.is_set():
         count += 1
@@ -38,12 +40,12 @@ def sent(chat: sessionary.Session, history: History, token: str, place: str) -> 
     return True
 
 
-def read(house: sessionary.House) -> Reading:
-    heads = house.sessions(limit=100).items
+def read(client: sessionary.Sessionary) -> Reading:
+    heads = client.sessions(limit=100).items
     lines = {
         head.id: [
             Line(seq, chat["role"], str(chat["content"]))
-            for seq, chat in enumerate(house.find(head.id).context(), 1)
+            for seq, chat in enumerate(client.find(head.id).context(), 1)
         ]
         for head in heads
     }
@@ -64,9 +66,9 @@ def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
         hosts = quote(f"{primary.home},{standby.home}", safe=",/")
         both = f"postgresql://sessionary@/{name}?host={hosts}&target_session_attrs=read-write"
         history, stop = History(), threading.Event()
-        with sessionary.open(both) as house:
+        with sessionary.open(both) as client:
             writers = [
-                threading.Thread(target=write, args=(house, history, number, stop))
+                threading.Thread(target=write, args=(client, history, number, stop))
                 for number in range(WRITERS)
             ]
             for each in writers:
@@ -78,8 +80,8 @@ def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
             stop.set()
             for each in writers:
                 each.join(60)
-            broken = judge(history.attempts, read(house))
-            damage = verify.verify(house.store).broken
+            broken = judge(history.attempts, read(client))
+            damage = verify.verify(client.store).broken
     finally:
         standby.stop()
 

@@ -43,12 +43,12 @@ def after_cut(home: Path, done: list[Deed], folder: Path, chance: random.Random)
     """Cut the power, start again, and read what is there."""
     folder.mkdir()
     Disk(done, chance).write(home, folder)
-    with sessionary.open(f"sqlite:///{folder / 'sessionary.db'}") as house:
-        assert verify.verify(house.store).broken == ()
+    with sessionary.open(f"sqlite:///{folder / 'sessionary.db'}") as client:
+        assert verify.verify(client.store).broken == ()
         found = [
             message["content"].split()[0]
-            for head in house.sessions(limit=100).items
-            for message in house.find(head.id).context()
+            for head in client.sessions(limit=100).items
+            for message in client.find(head.id).context()
         ]
     assert len(found) == len(set(found)), "a message is there twice"
     return set(found)

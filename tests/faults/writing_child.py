@@ -13,10 +13,10 @@ EACH = 60
 
 def main(home: Path) -> None:
     acknowledged = os.open(home / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as house:
+    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as client:
 
         def write(thread: int) -> None:
-            chat = house.session(sessionary.Source(platform="web", chat_id=f"chat-{thread}"))
+            chat = client.session(sessionary.Source(platform="web", chat_id=f"chat-{thread}"))
             for number in range(EACH):
                 token = f"token-{thread}-{number}"
                 # Of every size: a page, several pages, a blob.

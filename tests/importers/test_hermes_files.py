@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.app import imports
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from sessionary.importers.base import Where
 from sessionary.importers.hermes import IMPORTER, Hermes
 from sessionary.model.entry import Compaction, Message
@@ -178,8 +178,8 @@ def test_its_web_interface_is_found_also_from_a_home_that_is_a_link(
     (tmp_path / "mia").symlink_to(real)
     where = Where(tmp_path / "mia", {"HERMES_WEBUI_STATE_DIR": str(tmp_path / "elsewhere")})
 
-    with open_house(home=str(tmp_path / "sessionary")) as house:
-        [done] = imports.run(house, imports.default_wishes(where, ["hermes"])).outcomes
+    with connect(home=str(tmp_path / "sessionary")) as client:
+        [done] = imports.run(client, imports.default_wishes(where, ["hermes"])).outcomes
 
     assert (done.added, done.messages) == (1, 2)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sessionary.app import imports
-from sessionary.app.house import House, open_house
 from sessionary.app.imports import ImportResult, Wish
+from sessionary.client.client import Sessionary, connect
 from sessionary.errors import BadInput
 from sessionary.importers import recognition, registry
 from sessionary.importers.recognition import Recogniser
@@ -29,14 +29,14 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(params=("sqlite", "postgres"))
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sessionary]:
     """A store of each kind, with nothing in it."""
     home = str(tmp_path / "house")
     if request.param == "sqlite":
-        with open_house(home=home) as opened:
+        with connect(home=home) as opened:
             yield opened
         return
-    with open_house(request.getfixturevalue("migrated_url"), home=home) as opened:
+    with connect(request.getfixturevalue("migrated_url"), home=home) as opened:
         yield opened
 
 
@@ -96,9 +96,9 @@ def test_a_folder_of_another_tool_brings_nothing_and_is_said_to_be_its(
 
 
 def test_a_folder_of_every_tool_gives_each_file_to_its_own_importer(
-    house: House, samples: dict[str, Path], tmp_path: Path
+    client: Sessionary, samples: dict[str, Path], tmp_path: Path
 ) -> None:
-    with open_house(home=str(tmp_path / "other")) as other:
+    with connect(home=str(tmp_path / "other")) as other:
         alone = {
             name: imports.run(other, [Wish(name, place, is_named=True)]).outcomes
             for name, place in samples.items()
@@ -117,7 +117,7 @@ def test_a_folder_of_every_tool_gives_each_file_to_its_own_importer(
 
     wish = imports.wish_for(mixed)
     assert wish == Wish(None, mixed, is_named=True)
-    result = imports.run(house, [wish])
+    result = imports.run(client, [wish])
 
     for outcome in result.outcomes:
         [only] = alone[outcome.tool]
@@ -131,11 +131,11 @@ def test_a_folder_of_every_tool_gives_each_file_to_its_own_importer(
     [unknown] = result.unknown
     assert {"notes.md", "lines.jsonl"} <= set(unknown.names)
     assert result.failures == ()
-    Archive(house.store).check()
+    Archive(client.store).check()
 
 
 def test_a_copied_home_directory_is_searched_where_tools_keep_their_records(
-    house: House, samples: dict[str, Path], tmp_path: Path
+    client: Sessionary, samples: dict[str, Path], tmp_path: Path
 ) -> None:
     home = tmp_path / "old-laptop" / "mia"
     for name, inside in {
@@ -152,7 +152,7 @@ def test_a_copied_home_directory_is_searched_where_tools_keep_their_records(
         shutil.copytree(samples[name], home / inside)
     (home / ".bashrc").write_text("true\n")
 
-    result = imports.run(house, [Wish(None, home, is_named=True)])
+    result = imports.run(client, [Wish(None, home, is_named=True)])
 
     found = {each.tool: each.added for each in result.outcomes}
     wanted = {name: looked(samples[name]).outcomes[0].added for name in found}
@@ -173,7 +173,7 @@ def test_a_file_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_strange_file_where_a_tool_keeps_its_records_is_named_and_not_read(
-    house: House, samples: dict[str, Path], tmp_path: Path
+    client: Sessionary, samples: dict[str, Path], tmp_path: Path
 ) -> None:
     place = tmp_path / "claude"
     shutil.copytree(samples["claude-code"], place)
@@ -182,7 +182,7 @@ def test_a_strange_file_where_a_tool_keeps_its_records_is_named_and_not_read(
     shutil.copy(rollout, project / "other.jsonl")
     (project / "junk.jsonl").write_text('{"event":"start"}\n' * 6_000)
 
-    result = imports.run(house, [Wish("claude-code", place)])
+    result = imports.run(client, [Wish("claude-code", place)])
 
     [outcome] = result.outcomes
     assert outcome.added == 1
@@ -191,7 +191,7 @@ def test_a_strange_file_where_a_tool_keeps_its_records_is_named_and_not_read(
         "other.jsonl": "it is a record of Codex, not of Claude Code; it was left alone",
         "junk.jsonl": "nothing in it is known as a record of Claude Code; it was left alone",
     }
-    assert len(Archive(house.store).heads()) == 1
+    assert len(Archive(client.store).heads()) == 1
 
 
 def test_a_file_of_openclaw_alone_is_told_from_one_of_pi(tmp_path: Path) -> None:

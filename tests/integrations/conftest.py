@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.app.house import House, open_house
+from sessionary.client.client import Sessionary, connect
 from sessionary.testing.child import ServerUnavailable
 from sessionary.testing.environment import installed
 from sessionary.testing.model_server import ModelServer
@@ -56,8 +56,8 @@ def urls(new_url: Callable[[str], str]) -> Urls:
 
 
 @pytest.fixture
-def house(url: str) -> Iterator[House]:
-    with open_house(url) as opened:
+def client(url: str) -> Iterator[Sessionary]:
+    with connect(url) as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.actions import verify
-from sessionary.app.house import House, open_house
+from sessionary.client.client import Sessionary, connect
 from sessionary.model.entry import Message
 from sessionary.testing.model_script import Answer, Call, Reply
 from sessionary.testing.model_server import Ask, ModelServer
@@ -134,21 +134,21 @@ class Kept:
 
 def kept(url: str, *, find: str = "Lisbon") -> Kept:
     """Look at the only session as a person would, and see that the store is sound."""
-    with open_house(url) as house:
-        (head,) = house.sessions().items
-        window = house.find(head.id).messages(limit=200)
+    with connect(url) as client:
+        (head,) = client.sessions().items
+        window = client.find(head.id).messages(limit=200)
         said = [entry.body for entry in window.entries if isinstance(entry.body, Message)]
-        assert broken(house) == []
+        assert broken(client) == []
         return Kept(
             texts=[one.text.strip() for one in said],
             tool_calls=head.tool_call_count,
-            found=len(house.search(find, all_hits=True).hits),
+            found=len(client.search(find, all_hits=True).hits),
             tokens=head.usage.input_tokens,
             cost=head.usage.cost_microusd,
             platform=head.source.platform,
         )
 
 
-def broken(house: House) -> list[Any]:
+def broken(client: Sessionary) -> list[Any]:
     """The invariants that do not hold."""
-    return list(verify.verify(house.store).broken)
+    return list(verify.verify(client.store).broken)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from agent_framework import AgentResponse, AgentSession, Content, Message, SessionContext
 
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.errors import BadInput, StoreUnavailable
 from sessionary.integrations.agent_framework import SessionaryHistoryProvider
 from sessionary.testing.model_server import ModelServer
@@ -33,8 +33,8 @@ SAID = [
 
 
 @pytest.fixture
-def provider(house: House) -> SessionaryHistoryProvider:
-    return SessionaryHistoryProvider(house, model=MODEL)
+def provider(client: Sessionary) -> SessionaryHistoryProvider:
+    return SessionaryHistoryProvider(client, model=MODEL)
 
 
 async def test_an_agent_that_is_killed_goes_on_in_another_process(
@@ -62,25 +62,25 @@ async def test_an_agent_that_is_killed_goes_on_in_another_process(
 
 
 async def test_messages_come_back_as_they_were_and_people_read_them(
-    house: House, provider: SessionaryHistoryProvider
+    client: Sessionary, provider: SessionaryHistoryProvider
 ) -> None:
     await provider.save_messages("s", SAID)
 
     found = await provider.get_messages("s")
 
     assert [each.to_dict() for each in found] == [each.to_dict() for each in SAID]
-    (head,) = house.sessions().items
+    (head,) = client.sessions().items
     assert (head.preview, head.tool_call_count) == ("Where is this?", 1)
-    chat = house.find(head.id).context()
+    chat = client.find(head.id).context()
     assert [each["role"] for each in chat] == ["system", "user", "assistant", "tool", "assistant"]
-    assert house.search("ships").hits
+    assert client.search("ships").hits
 
 
 async def test_what_a_person_adds_in_the_workbench_the_agent_reads(
-    house: House, provider: SessionaryHistoryProvider
+    client: Sessionary, provider: SessionaryHistoryProvider
 ) -> None:
     await provider.save_messages("s", SAID[:2])
-    chat = house.find(house.sessions().items[0].id)
+    chat = client.find(client.sessions().items[0].id)
     chat.append("assistant", [{"type": "tool_call", "id": "c", "name": "look", "arguments": "{}"}])
     chat.append("tool", [{"type": "tool_result", "call_id": "c", "content": "fog"}])
 
@@ -90,7 +90,7 @@ async def test_what_a_person_adds_in_the_workbench_the_agent_reads(
 
 
 async def test_two_runs_and_a_cancelled_one_lose_nothing(
-    house: House, provider: SessionaryHistoryProvider
+    client: Sessionary, provider: SessionaryHistoryProvider
 ) -> None:
     await asyncio.gather(*(provider.save_messages("s", SAID) for _ in range(10)))
     for number in range(10):
@@ -103,11 +103,11 @@ async def test_two_runs_and_a_cancelled_one_lose_nothing(
     count = len(await provider.get_messages("s"))
     assert count >= 10 * len(SAID)
     assert count % len(SAID) == 0
-    assert broken(house) == []
+    assert broken(client) == []
 
 
-async def test_a_recorder_of_what_others_keep_only_writes(house: House) -> None:
-    recorder = SessionaryHistoryProvider(house, "audit", load_messages=False, store_inputs=False)
+async def test_a_recorder_of_what_others_keep_only_writes(client: Sessionary) -> None:
+    recorder = SessionaryHistoryProvider(client, "audit", load_messages=False, store_inputs=False)
     context = SessionContext(session_id="s", input_messages=[Message("user", ["hello"])])
     used: Any = {
         "input_token_count": 100,
@@ -124,7 +124,7 @@ async def test_a_recorder_of_what_others_keep_only_writes(house: House) -> None:
     for _ in range(2):
         await recorder.after_run(agent=None, session=AgentSession(), context=context, state={})
 
-    (head,) = house.sessions().items
+    (head,) = client.sessions().items
     assert head.message_count == 2
     assert (head.usage.calls, head.usage.input_tokens, head.usage.cache_read_tokens) == (1, 70, 30)
     assert head.usage.cost_microusd
@@ -137,25 +137,27 @@ async def test_a_run_without_a_session_is_refused_in_one_line(
         await provider.get_messages(None)
 
 
-async def test_messages_that_a_compaction_excluded_are_left_out_on_demand(house: House) -> None:
-    provider = SessionaryHistoryProvider(house)
+async def test_messages_that_a_compaction_excluded_are_left_out_on_demand(
+    client: Sessionary,
+) -> None:
+    provider = SessionaryHistoryProvider(client)
     old = Message("user", ["old"], additional_properties={"_excluded": True})
     await provider.save_messages("s", [old, Message("user", ["new"])])
 
-    shorter = SessionaryHistoryProvider(house, skip_excluded=True)
+    shorter = SessionaryHistoryProvider(client, skip_excluded=True)
 
     assert [each.text for each in await provider.get_messages("s")] == ["old", "new"]
     assert [each.text for each in await shorter.get_messages("s")] == ["new"]
-    assert house.sessions().items[0].message_count == 2
+    assert client.sessions().items[0].message_count == 2
 
 
 async def test_only_the_latest_messages_are_read_and_no_result_without_its_call(
-    house: House, provider: SessionaryHistoryProvider
+    client: Sessionary, provider: SessionaryHistoryProvider
 ) -> None:
     await provider.save_messages("s", SAID)
 
     async def read(limit: int) -> list[str]:
-        few = SessionaryHistoryProvider(house, max_messages=limit)
+        few = SessionaryHistoryProvider(client, max_messages=limit)
         return [str(each.role) for each in await few.get_messages("s")]
 
     assert await read(1) == ["assistant"]
@@ -163,11 +165,11 @@ async def test_only_the_latest_messages_are_read_and_no_result_without_its_call(
     assert await read(3) == ["assistant", "tool", "assistant"]
     assert await read(100) == [str(each.role) for each in SAID]
     with pytest.raises(BadInput, match="max_messages"):
-        SessionaryHistoryProvider(house, max_messages=0)
+        SessionaryHistoryProvider(client, max_messages=0)
 
 
 async def test_a_history_is_cleared_and_stays_in_the_log(
-    house: House, provider: SessionaryHistoryProvider
+    client: Sessionary, provider: SessionaryHistoryProvider
 ) -> None:
     await provider.save_messages("s", SAID)
 
@@ -175,26 +177,26 @@ async def test_a_history_is_cleared_and_stays_in_the_log(
     await provider.clear("never used")
 
     assert await provider.get_messages("s") == []
-    assert house.search("ships").hits
+    assert client.search("ships").hits
     await provider.save_messages("s", SAID[:1])
     assert len(await provider.get_messages("s")) == 1
 
 
 async def test_the_sessions_of_the_framework_are_listed(
-    house: House, provider: SessionaryHistoryProvider
+    client: Sessionary, provider: SessionaryHistoryProvider
 ) -> None:
     assert await provider.list_sessions() == []
     for name in ("b", "a/b c", "é"):
         await provider.save_messages(name, SAID[:1])
-    house.new_session().append("user", "not of the framework")
+    client.new_session().append("user", "not of the framework")
 
     assert await provider.list_sessions() == ["a/b c", "b", "é"]
 
 
 async def test_a_store_that_is_closed_is_said_to_be(
-    house: House, provider: SessionaryHistoryProvider
+    client: Sessionary, provider: SessionaryHistoryProvider
 ) -> None:
-    house.close()
+    client.close()
 
     with pytest.raises(StoreUnavailable, match="closed"):
         await provider.get_messages("s")

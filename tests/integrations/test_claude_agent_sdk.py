@@ -13,7 +13,7 @@ from claude_agent_sdk import (
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from sessionary.actions import exporting
-from sessionary.app.house import House, open_house
+from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment, Reasoning, ToolResult
@@ -62,18 +62,18 @@ LINES: list[Any] = [
 
 
 @pytest.fixture
-def store(house: House) -> SessionarySessionStore:
-    return SessionarySessionStore(house)
+def store(client: Sessionary) -> SessionarySessionStore:
+    return SessionarySessionStore(client)
 
 
-async def test_the_sdks_own_suite_passes(house: House) -> None:
+async def test_the_sdks_own_suite_passes(client: Sessionary) -> None:
     profiles = iter(f"p{number}" for number in range(1000))
 
     await run_session_store_conformance(
-        lambda: SessionarySessionStore(house, profile=next(profiles))
+        lambda: SessionarySessionStore(client, profile=next(profiles))
     )
 
-    assert broken(house) == []
+    assert broken(client) == []
 
 
 async def test_an_agent_that_is_killed_goes_on_in_another_process(
@@ -96,46 +96,46 @@ async def test_an_agent_that_is_killed_goes_on_in_another_process(
 
 
 async def test_a_transcript_is_a_session_that_people_read(
-    house: House, store: SessionarySessionStore
+    client: Sessionary, store: SessionarySessionStore
 ) -> None:
     await store.append(KEY, LINES)
 
     assert await store.load(KEY) == LINES
-    (head,) = house.sessions().items
+    (head,) = client.sessions().items
     assert (head.preview, head.tool_call_count) == ("Look at the harbour.", 1)
     assert (head.message_count, head.usage.calls) == (5, 2)
     assert (head.usage.output_tokens, head.usage.cache_read_tokens) == (10, 200)
     assert head.usage.cost_microusd
-    chat = house.find(head.id).context()
+    chat = client.find(head.id).context()
     assert [each["role"] for each in chat] == ["user", "assistant", "tool", "assistant"]
-    assert house.search("ships harbour", all_hits=True).hits
-    text = "".join(exporting.export_jsonl(house.store, [head.id], profile=house.profile))
+    assert client.search("ships harbour", all_hits=True).hits
+    text = "".join(exporting.export_jsonl(client.store, [head.id], profile=client.profile))
     assert "skill_listing" in text
 
 
 async def test_a_picture_in_a_line_is_an_attachment(
-    house: House, store: SessionarySessionStore
+    client: Sessionary, store: SessionarySessionStore
 ) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
     lines = [user(1, [{"type": "text", "text": "Look."}, {"type": "image", "source": source}])]
     await store.append(KEY, lines)
 
-    said = house.find(house.sessions().items[0].id).messages().entries[0].body
+    said = client.find(client.sessions().items[0].id).messages().entries[0].body
     assert isinstance(said, Message)
     assert [type(part).__name__ for part in said.parts] == ["Text", "Attachment"]
     assert await store.load(KEY) == lines
-    assert broken(house) == []
+    assert broken(client) == []
 
 
 async def test_a_picture_that_a_tool_gives_stands_beside_its_words(
-    house: House, store: SessionarySessionStore
+    client: Sessionary, store: SessionarySessionStore
 ) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
     given = [{"type": "text", "text": "ships"}, {"type": "image", "source": source}]
     lines = [*LINES[:5], user(5, [{"type": "tool_result", "tool_use_id": "t1", "content": given}])]
     await store.append(KEY, lines)
 
-    *_, thought, _, result = house.find(house.sessions().items[0].id).messages().entries
+    *_, thought, _, result = client.find(client.sessions().items[0].id).messages().entries
     assert isinstance(result.body, Message)
     assert isinstance(thought.body, Message)
     said, picture = result.body.parts
@@ -165,21 +165,21 @@ async def test_lines_without_a_uuid_are_always_added(store: SessionarySessionSto
 
 
 async def test_a_call_told_of_in_several_batches_is_counted_once_and_whole(
-    house: House, store: SessionarySessionStore
+    client: Sessionary, store: SessionarySessionStore
 ) -> None:
     block = {"type": "text", "text": "x"}
     await store.append(KEY, [assistant(1, block, output=1)])
     await store.append(KEY, [assistant(2, block, output=90)])
 
-    (head,) = house.sessions().items
+    (head,) = client.sessions().items
     assert (head.usage.calls, head.usage.output_tokens) == (1, 90)
 
 
 async def test_two_processes_that_send_the_same_lines_store_them_once(
-    url: str, house: House
+    url: str, client: Sessionary
 ) -> None:
-    with open_house(url) as other:
-        stores = [SessionarySessionStore(house), SessionarySessionStore(other)]
+    with connect(url) as other:
+        stores = [SessionarySessionStore(client), SessionarySessionStore(other)]
         lines = [user(number, f"line {number}") for number in range(1, 40)]
         await asyncio.gather(
             *(one.append(KEY, lines[at : at + 5]) for at in range(0, 40, 3) for one in stores)
@@ -188,11 +188,11 @@ async def test_two_processes_that_send_the_same_lines_store_them_once(
 
     assert found is not None
     assert sorted(each["uuid"] for each in found) == [each["uuid"] for each in lines]
-    assert len(house.sessions().items) == 1
+    assert len(client.sessions().items) == 1
 
 
 async def test_a_cancelled_append_is_whole_or_not_there(
-    store: SessionarySessionStore, house: House
+    store: SessionarySessionStore, client: Sessionary
 ) -> None:
     for number in range(20):
         key: Any = {**KEY, "session_id": f"s{number}"}
@@ -205,23 +205,23 @@ async def test_a_cancelled_append_is_whole_or_not_there(
         else:
             await task  # on a slow machine the writer may be done by now
         assert await store.load(key) in (None, LINES)
-    assert broken(house) == []
+    assert broken(client) == []
 
 
 async def test_a_subagent_is_a_session_of_its_own_below_the_main_one(
-    house: House, store: SessionarySessionStore
+    client: Sessionary, store: SessionarySessionStore
 ) -> None:
     await store.append(KEY, LINES[:2])
     await store.append(SUB, [user(20, "Count the ships.")])
 
-    (main,) = house.sessions().items
-    (sub,) = house.sessions(shelf=Shelf.AUTOMATION).items
+    (main,) = client.sessions().items
+    (sub,) = client.sessions(shelf=Shelf.AUTOMATION).items
     assert (sub.parent_id, sub.lineage) == (main.id, Lineage.SUBAGENT)
     assert await store.list_subkeys(KEY) == ["subagents/agent-1"]
 
 
 async def test_a_deleted_transcript_lies_in_the_trash_and_its_name_is_free(
-    house: House, store: SessionarySessionStore
+    client: Sessionary, store: SessionarySessionStore
 ) -> None:
     await store.append(KEY, LINES)
     await delete_session_via_store(store, ID, directory="/home/ada/code")
@@ -230,7 +230,7 @@ async def test_a_deleted_transcript_lies_in_the_trash_and_its_name_is_free(
     await store.append(KEY, LINES[1:2])
 
     assert await store.load(KEY) == LINES[1:2]
-    assert len(house.sessions(shelf=Shelf.TRASH).items) == 1
+    assert len(client.sessions(shelf=Shelf.TRASH).items) == 1
 
 
 async def test_the_sdks_readers_read_it(store: SessionarySessionStore) -> None:

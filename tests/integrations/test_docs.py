@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import ROOT, environ
 
@@ -39,10 +39,10 @@ async def test_the_examples_run_and_leave_a_session(
 
     assert told[0] | told[1] == dict.fromkeys(EXAMPLES, "")
     for name, platform in PLATFORMS.items():
-        with open_house(home=str(tmp_path / name)) as house:
-            (head,) = house.sessions().items
+        with connect(home=str(tmp_path / name)) as client:
+            (head,) = client.sessions().items
             assert (head.source.platform, head.message_count >= 2) == (platform, True)
-            assert house.search("Alice").hits
+            assert client.search("Alice").hits
 
 
 async def _run(

@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
-from sessionary.app.house import House, open_house
+from sessionary.client.client import Sessionary, connect
 from sessionary.errors import StoreUnavailable
 from sessionary.integrations.langchain import SessionaryChatMessageHistory
 from sessionary.integrations.langchain_messages import usage_of
@@ -84,24 +84,24 @@ async def test_a_graph_that_is_killed_goes_on_and_its_record_is_whole(
         assert len(said) == len(set(said))
 
 
-async def test_messages_come_back_as_they_were_and_people_read_them(house: House) -> None:
-    history = SessionaryChatMessageHistory("s", house)
+async def test_messages_come_back_as_they_were_and_people_read_them(client: Sessionary) -> None:
+    history = SessionaryChatMessageHistory("s", client)
     history.add_messages(SAID[:2])
     await history.aadd_messages(SAID[2:])
 
     assert history.messages == SAID
-    assert await SessionaryChatMessageHistory("s", house).aget_messages() == SAID
-    (head,) = house.sessions().items
+    assert await SessionaryChatMessageHistory("s", client).aget_messages() == SAID
+    (head,) = client.sessions().items
     assert (head.preview, head.tool_call_count) == ("Where is this?", 1)
     assert (head.usage.input_tokens, head.usage.cache_read_tokens) == (70, 30)
     assert head.usage.cost_microusd
-    chat = house.find(head.id).context()
+    chat = client.find(head.id).context()
     assert [each["role"] for each in chat] == ["system", "user", "assistant", "tool", "assistant"]
-    assert house.search("ships").hits
+    assert client.search("ships").hits
 
 
-async def test_a_cleared_history_begins_afresh(house: House) -> None:
-    history = SessionaryChatMessageHistory("s", house)
+async def test_a_cleared_history_begins_afresh(client: Sessionary) -> None:
+    history = SessionaryChatMessageHistory("s", client)
     history.add_messages(SAID)
     history.clear()
     await history.aclear()
@@ -110,13 +110,13 @@ async def test_a_cleared_history_begins_afresh(house: House) -> None:
     history.add_user_message("again")
 
     assert history.messages == [HumanMessage("again")]
-    assert house.sessions().items[0].last_seq == len(SAID) + 2
+    assert client.sessions().items[0].last_seq == len(SAID) + 2
 
 
-async def test_what_a_person_adds_in_the_workbench_the_chain_reads(house: House) -> None:
-    history = SessionaryChatMessageHistory("s", house)
+async def test_what_a_person_adds_in_the_workbench_the_chain_reads(client: Sessionary) -> None:
+    history = SessionaryChatMessageHistory("s", client)
     history.add_messages(SAID[:1])
-    chat = house.find(house.sessions().items[0].id)
+    chat = client.find(client.sessions().items[0].id)
     chat.append("user", "hello")
     chat.append(
         "assistant", [{"type": "tool_call", "id": "c", "name": "look", "arguments": '{"at": 1}'}]
@@ -131,8 +131,8 @@ async def test_what_a_person_adds_in_the_workbench_the_chain_reads(house: House)
     assert result == ToolMessage("fog", tool_call_id="c")
 
 
-async def test_histories_written_at_once_or_cancelled_lose_nothing(house: House) -> None:
-    one = SessionaryChatMessageHistory("s", house)
+async def test_histories_written_at_once_or_cancelled_lose_nothing(client: Sessionary) -> None:
+    one = SessionaryChatMessageHistory("s", client)
     await asyncio.gather(*(one.aadd_messages(SAID) for _ in range(10)))
     for number in range(10):
         task = asyncio.create_task(one.aadd_messages(SAID))
@@ -144,7 +144,7 @@ async def test_histories_written_at_once_or_cancelled_lose_nothing(house: House)
     found = await one.aget_messages()
     assert len(found) >= 10 * len(SAID)
     assert len(found) % len(SAID) == 0
-    assert broken(house) == []
+    assert broken(client) == []
 
 
 class Talk(TypedDict):
@@ -177,34 +177,36 @@ def where(recorder: SessionaryRecorder, name: str = "t") -> Any:
     return {"configurable": {"thread_id": name}, "callbacks": [recorder]}
 
 
-async def test_a_recorder_writes_each_message_of_a_thread_once(url: str, house: House) -> None:
+async def test_a_recorder_writes_each_message_of_a_thread_once(
+    url: str, client: Sessionary
+) -> None:
     speaking = graph("one", "two")
-    speaking.invoke({"messages": [HumanMessage("hello")]}, where(SessionaryRecorder(house)))
+    speaking.invoke({"messages": [HumanMessage("hello")]}, where(SessionaryRecorder(client)))
     # Another recorder, as in another process: it knows nothing of what was written.
-    await speaking.ainvoke({"messages": [HumanMessage("again")]}, where(SessionaryRecorder(house)))
+    await speaking.ainvoke({"messages": [HumanMessage("again")]}, where(SessionaryRecorder(client)))
 
-    (head,) = house.sessions().items
-    window = house.find(head.id).messages()
+    (head,) = client.sessions().items
+    window = client.find(head.id).messages()
     texts = [entry.body.text for entry in window.entries]  # type: ignore[union-attr]
     assert texts == ["hello", "one", "two", "again", "one", "two"]
     assert head.usage.calls == 4
-    assert broken(house) == []
+    assert broken(client) == []
 
 
 def test_threads_are_sessions_of_their_own_and_runs_without_one_are_left_alone(
-    house: House,
+    client: Sessionary,
 ) -> None:
-    recorder = SessionaryRecorder(house)
+    recorder = SessionaryRecorder(client)
     for name in ("a", "b"):
         graph("one").invoke({"messages": [HumanMessage(name)]}, where(recorder, name))
     plain: Any = RunnableLambda(lambda said: {"messages": said})
     plain.invoke([HumanMessage("c", id="c")], {"callbacks": [recorder]})
 
-    assert sorted(str(head.preview) for head in house.sessions().items) == ["a", "b"]
+    assert sorted(str(head.preview) for head in client.sessions().items) == ["a", "b"]
 
 
 def test_a_record_that_cannot_be_written_fails_the_run_unless_that_is_not_wanted(url: str) -> None:
-    with open_house(url) as closed:
+    with connect(url) as closed:
         pass
     asked = {"messages": [HumanMessage("hello")]}
 

@@ -28,7 +28,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from sessionary.app.house import House, open_house
+from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.pydantic_ai import SessionaryConversationStore
 from sessionary.model.entry import Message
 from sessionary.model.session import Lineage, Shelf
@@ -66,8 +66,8 @@ def says(*texts: str) -> list[ModelMessage]:
 
 
 @pytest.fixture
-def store(house: House) -> SessionaryConversationStore:
-    return SessionaryConversationStore(house)
+def store(client: Sessionary) -> SessionaryConversationStore:
+    return SessionaryConversationStore(client)
 
 
 async def grown(store: ConversationStore, id: str, *texts: str) -> Conversation:
@@ -118,25 +118,25 @@ async def test_messages_come_back_as_they_were(store: SessionaryConversationStor
 
 
 async def test_a_conversation_is_a_session_that_people_read(
-    house: House, store: SessionaryConversationStore
+    client: Sessionary, store: SessionaryConversationStore
 ) -> None:
     await store.save(Conversation(conversation_id="a", messages=EVERYTHING), scope="ada")
 
-    (head,) = house.sessions().items
+    (head,) = client.sessions().items
     assert (head.preview, head.tool_call_count) == ("Where is this?", 1)
     assert (head.usage.input_tokens, head.usage.cache_read_tokens) == (60, 40)
     assert head.usage.cost_microusd
     assert head.source.user_id == "ada"
-    asked = house.find(head.id).messages().entries[0].body
+    asked = client.find(head.id).messages().entries[0].body
     assert isinstance(asked, Message)
     assert [type(part).__name__ for part in asked.parts] == ["Unknown", "Text", "Attachment"]
-    chat = house.find(head.id).context()
+    chat = client.find(head.id).context()
     assert [each["role"] for each in chat] == ["user", "assistant", "tool", "assistant"]
-    assert house.search("ships").hits
+    assert client.search("ships").hits
 
 
 async def test_a_save_over_someone_elses_is_a_conflict_and_loses_nothing(
-    house: House, store: SessionaryConversationStore
+    client: Sessionary, store: SessionaryConversationStore
 ) -> None:
     await grown(store, "a", "one")
     mine, theirs = await store.load("a"), await store.load("a")
@@ -152,12 +152,12 @@ async def test_a_save_over_someone_elses_is_a_conflict_and_loses_nothing(
         await store.save(Conversation(conversation_id="a", messages=says("new")))
 
     assert await texts(store, "a") == ["one", "theirs"]
-    assert broken(house) == []
+    assert broken(client) == []
 
 
-async def test_of_many_saves_at_once_one_wins(url: str, house: House) -> None:
-    with open_house(url) as other:
-        stores = [SessionaryConversationStore(each) for each in (house, other)]
+async def test_of_many_saves_at_once_one_wins(url: str, client: Sessionary) -> None:
+    with connect(url) as other:
+        stores = [SessionaryConversationStore(each) for each in (client, other)]
         outcomes = await asyncio.gather(
             *(
                 stores[number % 2].save(
@@ -175,7 +175,7 @@ async def test_of_many_saves_at_once_one_wins(url: str, house: House) -> None:
 
 
 async def test_a_cancelled_save_is_whole_or_not_there(
-    house: House, store: SessionaryConversationStore
+    client: Sessionary, store: SessionaryConversationStore
 ) -> None:
     for number in range(20):
         conversation = Conversation(conversation_id=f"c{number}", messages=says("one", "two"))
@@ -185,11 +185,11 @@ async def test_a_cancelled_save_is_whole_or_not_there(
         task.cancel()
         await asyncio.wait([task])
         assert await texts(store, f"c{number}") in (None, ["one", "two"])
-    assert broken(house) == []
+    assert broken(client) == []
 
 
 async def test_a_branch_is_what_people_read_and_the_left_one_can_be_had_again(
-    house: House, store: SessionaryConversationStore
+    client: Sessionary, store: SessionaryConversationStore
 ) -> None:
     await grown(store, "a", "one", "two", "three")
     entries = await store.load_entries("a")
@@ -201,19 +201,19 @@ async def test_a_branch_is_what_people_read_and_the_left_one_can_be_had_again(
     branched.messages.extend(says("other"))
     await store.save(branched)
     assert await texts(store, "a") == ["one", "other"]
-    (head,) = house.sessions().items
-    assert house.find(head.id).context()[-1]["content"] == "other"
+    (head,) = client.sessions().items
+    assert client.find(head.id).context()[-1]["content"] == "other"
 
     record = await store.read_record("a")
     assert record is not None
     await store.branch("a", from_entry=entries[2].id, expected_revision=record.revision)
     assert await texts(store, "a") == ["one", "two", "three"]
     assert (await store.load_entries("a")) == entries
-    assert broken(house) == []
+    assert broken(client) == []
 
 
 async def test_a_fork_is_a_fork_and_outlives_what_it_came_from(
-    house: House, store: SessionaryConversationStore
+    client: Sessionary, store: SessionaryConversationStore
 ) -> None:
     await grown(store, "a", "one", "two", "three")
     await store.fork("a", at=2, new_conversation_id="b")
@@ -223,36 +223,36 @@ async def test_a_fork_is_a_fork_and_outlives_what_it_came_from(
 
     assert await texts(store, "a") is None
     assert await texts(store, "b") == ["one", "two", "other"]
-    (fork,) = house.sessions().items
+    (fork,) = client.sessions().items
     assert (fork.lineage, fork.message_count) == (Lineage.FORK, 3)
-    (gone,) = house.sessions(shelf=Shelf.TRASH).items
-    house.find(gone.id).purge()
+    (gone,) = client.sessions(shelf=Shelf.TRASH).items
+    client.find(gone.id).purge()
     assert await texts(store, "b") == ["one", "two", "other"]
     await store.fork("b", at=2, new_conversation_id="c")
     assert await texts(store, "c") == ["one", "two"]
-    assert broken(house) == []
+    assert broken(client) == []
 
 
 async def test_a_fork_of_what_is_gone_is_a_conflict(
-    house: House, store: SessionaryConversationStore
+    client: Sessionary, store: SessionaryConversationStore
 ) -> None:
     await grown(store, "a", "one")
     record = await store.read_record("a")
     assert record is not None
-    house.find(house.sessions().items[0].id).purge()
+    client.find(client.sessions().items[0].id).purge()
     made = replace(record, conversation_id="b", forked_from="a")
 
     with pytest.raises(ConversationConflict):
         await store.write_record(made, expected_revision=None)
 
-    assert house.sessions().items == ()
+    assert client.sessions().items == ()
 
 
 async def test_what_a_person_takes_back_in_the_workbench_the_agent_does_not_read(
-    house: House, store: SessionaryConversationStore
+    client: Sessionary, store: SessionaryConversationStore
 ) -> None:
     loaded = await grown(store, "a", "one", "two")
-    house.find(house.sessions().items[0].id).undo()
+    client.find(client.sessions().items[0].id).undo()
 
     assert await texts(store, "a") == ["one"]
     loaded.messages.extend(says("three"))
@@ -261,7 +261,7 @@ async def test_what_a_person_takes_back_in_the_workbench_the_agent_does_not_read
 
 
 async def test_a_conversation_without_messages_is_kept_too(
-    house: House, store: SessionaryConversationStore
+    client: Sessionary, store: SessionaryConversationStore
 ) -> None:
     await store.save(Conversation(conversation_id="a"))
 
@@ -334,11 +334,11 @@ async def _step(store: ConversationStore, number: int, what: str, name: str, arg
 @given(steps=st.lists(STEP, min_size=3, max_size=12))
 def test_it_does_what_the_store_in_memory_does(steps: list[tuple[str, str, Any]]) -> None:
     async def play() -> None:
-        with open_house("sqlite::memory:") as house:
-            ours, theirs = SessionaryConversationStore(house), InMemoryConversationStore()
+        with connect("sqlite::memory:") as client:
+            ours, theirs = SessionaryConversationStore(client), InMemoryConversationStore()
             for number, (what, name, arg) in enumerate(steps):
                 told = [await _step(each, number, what, name, arg) for each in (ours, theirs)]
                 assert told[0] == told[1]
-            assert broken(house) == []
+            assert broken(client) == []
 
     asyncio.run(play())

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from sessionary.actions import listing, read, stats
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from sessionary.model.entry import Message
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store
@@ -194,9 +194,9 @@ async def test_500_people_on_all_channels_at_once_lose_nothing_and_cost_bounded_
     assert len(said) == PEOPLE
     assert dict(town.heard) == said
     assert all(rooms[room] == said["matrix", room] for room in rooms)
-    with open_house(home=str(tmp_path / "home")) as house:
-        kept = sorted(transcripts(house.store))
-        left = house.store.read(stats.backlog).result()
+    with connect(home=str(tmp_path / "home")) as client:
+        kept = sorted(transcripts(client.store))
+        left = client.store.read(stats.backlog).result()
     assert kept == sorted([text for text in texts for _ in range(2)] for texts in said.values())
     assert (left.waiting_arrivals, left.open_deliveries, left.running_turns) == (0, 0, 0)
     assert sizes[5000] - sizes[1000] < MOST_GROWTH_MB

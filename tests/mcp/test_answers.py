@@ -15,8 +15,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp import Client
 from sessionary.actions import compact, log, tokens
 from sessionary.actions.tokens import Scope
-from sessionary.app.house import House, open_house
-from sessionary.app.session import Session
+from sessionary.client.client import Sessionary, connect
+from sessionary.client.session import Session
 from sessionary.clock import SystemClock
 from sessionary.mcp import server
 from sessionary.mcp.bounds import MOST_TOKENS
@@ -34,34 +34,39 @@ PATIENCE_SECONDS = 60
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def store_client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sessionary]:
     url = None if request.param == "sqlite" else request.getfixturevalue("migrated_url")
-    with open_house(url, home=str(tmp_path)) as made:
+    with connect(url, home=str(tmp_path)) as made:
         yield made
 
 
 @asynccontextmanager
-async def client(house: House) -> AsyncIterator[Client]:
-    tools = Tools(house.store, house.profile, house.machine.clock, house.machine.ids)
+async def client(store_client: Sessionary) -> AsyncIterator[Client]:
+    tools = Tools(
+        store_client.store,
+        store_client.profile,
+        store_client.machine.clock,
+        store_client.machine.ids,
+    )
     async with Client(server.build(tools)) as connected:
         yield connected
 
 
-def session(house: House, name: str, *texts: str) -> Session:
-    chat = house.new_session(Source("web", name), title=name)
+def session(store_client: Sessionary, name: str, *texts: str) -> Session:
+    chat = store_client.new_session(Source("web", name), title=name)
     for place, text in enumerate(texts):
         chat.append("assistant" if place % 2 else "user", text)
     return chat
 
 
-async def test_a_task_is_found_once_however_often_it_was_forked(house: House) -> None:
-    root = session(house, "root", "the lighthouse", "it is tall")
+async def test_a_task_is_found_once_however_often_it_was_forked(store_client: Sessionary) -> None:
+    root = session(store_client, "root", "the lighthouse", "it is tall")
     fork = root.fork()
     fork.append("user", "how tall is the lighthouse")
     fork.append("assistant", "the lighthouse has 42 m")
-    session(house, "other", "another lighthouse")
+    session(store_client, "other", "another lighthouse")
 
-    async with client(house) as caller:
+    async with client(store_client) as caller:
         found = await asked(caller, "search_sessions", query="lighthouse")
 
     tasks = [hit["cite"].partition("#")[0] for hit in found["hits"]]
@@ -70,10 +75,10 @@ async def test_a_task_is_found_once_however_often_it_was_forked(house: House) ->
     assert found["next"] is None
 
 
-async def test_earlier_searches_for_the_same_are_not_found(house: House) -> None:
-    session(house, "true", "where is the lighthouse?", "The lighthouse stands on the pier.")
+async def test_earlier_searches_for_the_same_are_not_found(store_client: Sessionary) -> None:
+    session(store_client, "true", "where is the lighthouse?", "The lighthouse stands on the pier.")
     for number, name in enumerate(("mcp__sessionary__search_sessions", "search_sessions")):
-        chat = house.new_session(Source("web", f"agent {number}"))
+        chat = store_client.new_session(Source("web", f"agent {number}"))
         chat.append("user", "find it")
         call = ToolCall("c1", name, {"query": "lighthouse"})
         chat.append(
@@ -81,19 +86,19 @@ async def test_earlier_searches_for_the_same_are_not_found(house: House) -> None
             [{"type": "tool_call", "id": "c1", "name": name, "arguments": call.arguments}],
         )
         answer = ToolResult("c1", "where is the lighthouse?", name)
-        house.store.write(_append, chat.id, message("tool", (answer,))).result()
+        store_client.store.write(_append, chat.id, message("tool", (answer,))).result()
         chat.append("assistant", "done")
-    kept = house.new_session(Source("web", "says it too"))
+    kept = store_client.new_session(Source("web", "says it too"))
     kept.append("user", "hm")
     parts = (Text("I look for the lighthouse."), ToolCall("c2", "search_sessions", {"query": "x"}))
-    house.store.write(_append, kept.id, message("assistant", parts)).result()
+    store_client.store.write(_append, kept.id, message("assistant", parts)).result()
 
-    async with client(house) as caller:
+    async with client(store_client) as caller:
         found = await asked(caller, "search_sessions", query="lighthouse")
         answers = await asked(caller, "search_sessions", query="lighthouse role:tool")
 
     cited = {hit["cite"].partition("#")[0] for hit in found["hits"]}
-    assert cited == {house.find("true").id, kept.id}
+    assert cited == {store_client.find("true").id, kept.id}
     assert answers["hits"] == []
 
 
@@ -102,14 +107,16 @@ def _append(tx: Any, id: str | None, said: Any) -> Any:
     return log.append(tx, id, said, profile="main", at=SystemClock().now())
 
 
-async def test_pages_of_a_search_follow_each_other_without_gaps_or_repeats(house: House) -> None:
+async def test_pages_of_a_search_follow_each_other_without_gaps_or_repeats(
+    store_client: Sessionary,
+) -> None:
     for number in range(25):
-        chat = session(house, f"s{number}", "the harbour", "yes", "the harbour again")
+        chat = session(store_client, f"s{number}", "the harbour", "yes", "the harbour again")
         if number % 5 == 0:
             chat.fork().append("user", "harbour fork")
     cited: list[str] = []
     cursor: str | None = None
-    async with client(house) as caller:
+    async with client(store_client) as caller:
         for _ in range(10):
             page = await asked(caller, "search_sessions", query="harbour", limit=4, cursor=cursor)
             cited += [hit["cite"].partition("#")[0] for hit in page["hits"]]
@@ -123,12 +130,12 @@ async def test_pages_of_a_search_follow_each_other_without_gaps_or_repeats(house
     assert "cursor" in str(wrong.content[0])
 
 
-async def test_no_answer_is_larger_than_an_agent_can_afford(house: House) -> None:
-    chat = session(house, "long", *(f"word {n} " * 900 for n in range(40)))
+async def test_no_answer_is_larger_than_an_agent_can_afford(store_client: Sessionary) -> None:
+    chat = session(store_client, "long", *(f"word {n} " * 900 for n in range(40)))
     for number in range(120):
-        session(house, f"{number} " + "t" * 90, "p" * 300)
+        session(store_client, f"{number} " + "t" * 90, "p" * 300)
 
-    async with client(house) as caller:
+    async with client(store_client) as caller:
         listed = await asked(caller, "list_sessions", limit=1000)
         end = await asked(caller, "get_messages", session="long", limit=1000)
         middle = await asked(caller, "get_messages", session="long", around=20, limit=1000)
@@ -148,14 +155,14 @@ async def test_no_answer_is_larger_than_an_agent_can_afford(house: House) -> Non
 
 
 async def test_a_list_that_does_not_fit_goes_on_behind_what_was_shown(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    store_client: Sessionary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(30):
-        session(house, f"s{number}", "hello")
+        session(store_client, f"s{number}", "hello")
     monkeypatch.setattr("sessionary.mcp.bounds.MOST_TOKENS", 400)
     seen: list[str] = []
     cursor: str | None = None
-    async with client(house) as caller:
+    async with client(store_client) as caller:
         while True:
             page = await asked(caller, "list_sessions", limit=30, cursor=cursor)
             seen += [each["title"] for each in page["sessions"]]
@@ -166,15 +173,17 @@ async def test_a_list_that_does_not_fit_goes_on_behind_what_was_shown(
     assert seen == [f"s{number}" for number in reversed(range(30))]
 
 
-async def test_usage_is_summed_page_by_page(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    chat = session(house, "s", "hello")
+async def test_usage_is_summed_page_by_page(
+    store_client: Sessionary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = session(store_client, "s", "hello")
     for number in range(20):
         used = Usage(model=f"m{number:02}", input_tokens=1, cost_microusd=1)
         chat.append("assistant", "x", usage=used)
     monkeypatch.setattr("sessionary.mcp.bounds.MOST_TOKENS", 300)
     seen: list[str] = []
     cursor: str | None = None
-    async with client(house) as caller:
+    async with client(store_client) as caller:
         while True:
             page = await asked(caller, "get_usage_summary", by="model", cursor=cursor)
             seen += [row["group"] for row in page["rows"]]
@@ -186,11 +195,13 @@ async def test_usage_is_summed_page_by_page(house: House, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("budget", [200, 1000, 8000])
-async def test_a_pack_keeps_its_budget_whatever_was_said(house: House, budget: int) -> None:
+async def test_a_pack_keeps_its_budget_whatever_was_said(
+    store_client: Sessionary, budget: int
+) -> None:
     texts = ["x" * 20_000, "y" * 20_000, "{" * 500, "字" * 9000, "last question", "z" * 60_000]
-    session(house, "huge", *texts)
+    session(store_client, "huge", *texts)
 
-    async with client(house) as caller:
+    async with client(store_client) as caller:
         pack = await asked(caller, "resume_pack", session="huge", budget_tokens=budget)
 
     assert estimate(pack) <= budget
@@ -199,17 +210,19 @@ async def test_a_pack_keeps_its_budget_whatever_was_said(house: House, budget: i
     assert pack["left_out"] == 6 - len(pack["messages"])
 
 
-async def test_a_pack_has_the_first_question_and_the_summary_that_holds(house: House) -> None:
-    chat = session(house, "old", "build me a boat", *(f"step {n}" for n in range(220)))
-    now = house.machine.clock.now()
+async def test_a_pack_has_the_first_question_and_the_summary_that_holds(
+    store_client: Sessionary,
+) -> None:
+    chat = session(store_client, "old", "build me a boat", *(f"step {n}" for n in range(220)))
+    now = store_client.machine.clock.now()
     assert chat.id is not None
-    house.store.write(
+    store_client.store.write(
         compact.compact, chat.id, "We built the hull.", profile="main", through=10, at=now
     ).result()
     for number in range(220):
         chat.append("user", f"and {number}")
 
-    async with client(house) as caller:
+    async with client(store_client) as caller:
         pack = await asked(caller, "resume_pack", session="old", budget_tokens=2000)
         marks = await asked(caller, "get_messages", session="old", around=222, limit=1)
 
@@ -219,14 +232,16 @@ async def test_a_pack_has_the_first_question_and_the_summary_that_holds(house: H
     assert marks["messages"][0]["text"] == "We built the hull."
 
 
-async def test_a_message_names_the_tools_it_calls_and_shows_what_they_said(house: House) -> None:
-    chat = session(house, "tools", "look")
+async def test_a_message_names_the_tools_it_calls_and_shows_what_they_said(
+    store_client: Sessionary,
+) -> None:
+    chat = session(store_client, "tools", "look")
     said = message("assistant", (ToolCall("c", "grep", {"q": 1}),))
-    house.store.write(_append, chat.id, said).result()
+    store_client.store.write(_append, chat.id, said).result()
     result = message("tool", (ToolResult("c", "3 lines", "grep"),))
-    house.store.write(_append, chat.id, result).result()
+    store_client.store.write(_append, chat.id, result).result()
 
-    async with client(house) as caller:
+    async with client(store_client) as caller:
         shown = (await asked(caller, "get_messages", session="tools"))["messages"]
 
     assert shown[1]["calls"] == ["grep"]
@@ -270,17 +285,17 @@ async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
             ("neighbour", "other", Scope.ADMIN),
         ]
     ):
-        with open_house(home=str(tmp_path), profile=profile) as house:
+        with connect(home=str(tmp_path), profile=profile) as store_client:
             given[who] = tokens.secret(number.to_bytes(tokens.SECRET_BYTES))
-            made = house.writing(
-                tokens.add, given[who], profile=profile, scope=scope, moment=house.moment()
+            made = store_client.writing(
+                tokens.add, given[who], profile=profile, scope=scope, moment=store_client.moment()
             ).result()
             if who == "revoked":
-                house.writing(
-                    tokens.revoke, made.id, profile=profile, moment=house.moment()
+                store_client.writing(
+                    tokens.revoke, made.id, profile=profile, moment=store_client.moment()
                 ).result()
             if who == "reader":
-                session(house, "Harbour", "hello harbour")
+                session(store_client, "Harbour", "hello harbour")
     program = [sys.executable, "-m", "sessionary", "mcp", "--write", "--http", f"127.0.0.1:{port}"]
     environ = {**os.environ, "SESSIONARY_HOME": str(tmp_path)}
     process = await asyncio.create_subprocess_exec(*program, env=environ)

@@ -15,7 +15,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from mcp import Client
-from sessionary.app.house import House, open_house
+from sessionary.client.client import Sessionary, connect
 from sessionary.mcp import server, standard_input
 from sessionary.mcp.bounds import MOST_TOKENS
 from sessionary.mcp.tools import LONGEST_TRANSCRIPT, Tools
@@ -28,15 +28,20 @@ PATIENCE_SECONDS = 60
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    with open_house(home=str(tmp_path)) as house:
-        house.new_session(Source("web", "a"), title="Harbour").append("user", "the harbour")
+    with connect(home=str(tmp_path)) as store_client:
+        store_client.new_session(Source("web", "a"), title="Harbour").append("user", "the harbour")
     return tmp_path
 
 
 @asynccontextmanager
 async def client(home: Path) -> AsyncIterator[Client]:
-    with open_house(home=str(home)) as house:
-        tools = Tools(house.store, house.profile, house.machine.clock, house.machine.ids)
+    with connect(home=str(home)) as store_client:
+        tools = Tools(
+            store_client.store,
+            store_client.profile,
+            store_client.machine.clock,
+            store_client.machine.ids,
+        )
         async with Client(server.build(tools, write=True)) as connected:
             yield connected
 
@@ -132,8 +137,8 @@ async def test_a_session_that_is_not_there_is_no_resource(
 
 
 async def test_a_resource_is_the_end_of_a_long_transcript(home: Path) -> None:
-    with open_house(home=str(home)) as house:
-        chat = house.new_session(Source("web", "b"), title="Long")
+    with connect(home=str(home)) as store_client:
+        chat = store_client.new_session(Source("web", "b"), title="Long")
         for number in range(60):
             chat.append("user", f"message {number}: " + "word " * 700)
     async with client(home) as caller:
@@ -147,13 +152,13 @@ async def test_a_resource_is_the_end_of_a_long_transcript(home: Path) -> None:
 
 
 def _id(home: Path, title: str) -> str:
-    with open_house(home=str(home)) as house:
-        return str(house.find(title).id)
+    with connect(home=str(home)) as store_client:
+        return str(store_client.find(title).id)
 
 
 async def test_no_answer_is_larger_than_an_agent_can_afford_in_any_script(home: Path) -> None:
-    with open_house(home=str(home)) as house:
-        _fill(house)
+    with connect(home=str(home)) as store_client:
+        _fill(store_client)
     async with client(home) as caller:
         overview = await caller.call_tool("get_session_overview", {"session": "Wide"})
         stretch = await caller.call_tool("get_messages", {"session": "Calls"})
@@ -166,11 +171,11 @@ async def test_no_answer_is_larger_than_an_agent_can_afford_in_any_script(home: 
     assert stretch.structured_content["messages"][-1]["calls"][-1] == "… and 4,980 more"
 
 
-def _fill(house: House) -> None:
-    wide = house.new_session(Source("web", "c"), title="Wide")
+def _fill(store_client: Sessionary) -> None:
+    wide = store_client.new_session(Source("web", "c"), title="Wide")
     for _ in range(9):
         wide.append("user", "\u5b57" * 9000)
-    calls = house.new_session(Source("web", "d"), title="Calls")
+    calls = store_client.new_session(Source("web", "d"), title="Calls")
     calls.append("user", "go")
     call = {"type": "tool_call", "name": "name" * 50, "arguments": {}}
     calls.append("assistant", [call | {"id": f"c{n}"} for n in range(5000)])
@@ -226,8 +231,8 @@ async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) 
         await process.communicate()
 
     assert not told["result"]["isError"]
-    with open_house(home=str(home)) as house:
-        said = house.find("Harbour").context()[-1]["content"]
+    with connect(home=str(home)) as store_client:
+        said = store_client.find("Harbour").context()[-1]["content"]
     assert said.endswith("a boat \ufffd and \U0001f6a2")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcp import Client, StdioServerParameters
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 from sessionary.errors import BadInput
 from sessionary.mcp import server
 from sessionary.mcp.server import check_address
@@ -29,22 +29,29 @@ READ_ONLY = {
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    with open_house(home=str(tmp_path)) as house:
-        chat = house.session(Source(platform="web", chat_id="a"))
+    with connect(home=str(tmp_path)) as store_client:
+        chat = store_client.session(Source(platform="web", chat_id="a"))
         for number in range(30):
             chat.append("user", f"question {number} about the harbour")
             chat.append("assistant", f"answer {number} " + "word " * 50)
         chat.rename("Harbour")
-    with open_house(home=str(tmp_path), profile="other") as house:
-        house.session(Source(platform="web", chat_id="b")).append("user", "the harbour of another")
+    with connect(home=str(tmp_path), profile="other") as store_client:
+        store_client.session(Source(platform="web", chat_id="b")).append(
+            "user", "the harbour of another"
+        )
     return tmp_path
 
 
 @asynccontextmanager
 async def client(home: Path, *, write: bool = False) -> AsyncIterator[Client]:
     """A client of a server in this process."""
-    with open_house(home=str(home)) as house:
-        tools = Tools(house.store, house.profile, house.machine.clock, house.machine.ids)
+    with connect(home=str(home)) as store_client:
+        tools = Tools(
+            store_client.store,
+            store_client.profile,
+            store_client.machine.clock,
+            store_client.machine.ids,
+        )
         async with Client(server.build(tools, write=write)) as connected:
             yield connected
 

@@ -12,7 +12,7 @@ MAY_IMPORT_LATE: dict[str, set[str]] = {
     "sessionary.cli.console": {"subprocess"},
     "sessionary.cli.markdown": {"rich"},
     "sessionary.agents.tool_calls": {"sessionary.agents.mcp_tools"},
-    "sessionary.app.session": {"sessionary.formats.message_input"},
+    "sessionary.client.session": {"sessionary.formats.message_input"},
     "sessionary.app.engine": {"sessionary"},
     "sessionary.app.import_port": {"sessionary.app"},
     "sessionary.app.mcp": {"sessionary.app"},

@@ -53,27 +53,27 @@ def test_a_room_imports_only_rooms_below_it() -> None:
 
 
 def test_an_import_upwards_is_seen(tmp_path: Path) -> None:
-    house = house_with(tmp_path, model="import sessionary.store", store="")
+    client = house_with(tmp_path, model="import sessionary.store", store="")
 
-    assert "sessionary.model is not allowed to import sessionary.store" in lint(house).stdout
+    assert "sessionary.model is not allowed to import sessionary.store" in lint(client).stdout
 
 
 def test_an_edge_that_imports_another_is_seen(tmp_path: Path) -> None:
-    house = house_with(tmp_path, web="import sessionary.mcp", mcp="")
+    client = house_with(tmp_path, web="import sessionary.mcp", mcp="")
 
-    assert "sessionary.web is not allowed to import sessionary.mcp" in lint(house).stdout
+    assert "sessionary.web is not allowed to import sessionary.mcp" in lint(client).stdout
 
 
 def test_a_leaf_that_imports_a_room_is_seen(tmp_path: Path) -> None:
-    house = house_with(tmp_path, errors="import sessionary.model", model="")
+    client = house_with(tmp_path, errors="import sessionary.model", model="")
 
-    assert "sessionary.errors is not allowed to import sessionary.model" in lint(house).stdout
+    assert "sessionary.errors is not allowed to import sessionary.model" in lint(client).stdout
 
 
 def test_a_part_of_the_package_that_is_no_room_is_seen(tmp_path: Path) -> None:
-    house = house_with(tmp_path, attic="")
+    client = house_with(tmp_path, attic="")
 
-    assert lint(house).returncode != 0
+    assert lint(client).returncode != 0
 
 
 def test_the_contract_has_the_rooms_of_the_house_in_their_order() -> None:

@@ -13,8 +13,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from sessionary import config
 from sessionary.app import telemetry as app_telemetry
-from sessionary.app.house import open_house
 from sessionary.app.serving import Address, serve
+from sessionary.client.client import connect
 from sessionary.config import telemetry
 from sessionary.engine.ports import Receive, Sent
 from sessionary.errors import BadInput, RetryLater
@@ -56,7 +56,7 @@ def test_the_example_says_the_defaults(tmp_path: Path) -> None:
 def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
     program = (
         "import sys, sessionary, sessionary.app.serving, sessionary.app.telemetry as t\n"
-        "from sessionary.app.house import open_house\n"
+        "from sessionary.client.client import open_house\n"
         "house = open_house()\n"
         "assert t.open_export(house) is None\n"
         "house.close()\n"
@@ -81,14 +81,14 @@ def test_without_the_extra_the_message_says_what_to_install(
     monkeypatch.setitem(sys.modules, "sessionary.telemetry.exporting", None)
     (tmp_path / config.FILE).write_text("[telemetry]\nexport = true\n", encoding="utf-8")
     with (
-        open_house(home=str(tmp_path)) as house,
+        connect(home=str(tmp_path)) as client,
         pytest.raises(BadInput, match=r"sessionary\[otel\]"),
     ):
-        app_telemetry.open_export(house)
+        app_telemetry.open_export(client)
     (tmp_path / config.FILE).write_text("", encoding="utf-8")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    with open_house(home=str(tmp_path)) as house:
-        assert app_telemetry.open_export(house) is None
+    with connect(home=str(tmp_path)) as client:
+        assert app_telemetry.open_export(client) is None
 
 
 class Collector:
@@ -140,14 +140,14 @@ async def talk(home: Path, settings: str, adapter: Talker) -> SessionHead:
     text = f'{settings}\n[agents.parrot]\nkind = "echo"\n[access.loopback]\neveryone = true\n'
     (home / config.FILE).write_text(text, encoding="utf-8")
     stop = asyncio.Event()
-    with open_house(home=str(home)) as house:
+    with connect(home=str(home)) as client:
         adapters = {"loopback": adapter}
-        serving = asyncio.create_task(serve(house, Address(port=0), adapters=adapters, stop=stop))
+        serving = asyncio.create_task(serve(client, Address(port=0), adapters=adapters, stop=stop))
         async with asyncio.timeout(60):
             await adapter.answered.wait()
         stop.set()
         await serving
-        [head] = house.sessions().items
+        [head] = client.sessions().items
         return head
 
 

@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 
 from sessionary.actions import tokens
 from sessionary.actions.tokens import Scope
-from sessionary.app.house import open_house
+from sessionary.client.client import connect
 
 EXAMPLES = 25
 CHECKS = [
@@ -49,11 +49,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("described")
     (home / "sessionary.toml").write_text(AGENT)
     secret = tokens.secret(bytes(tokens.SECRET_BYTES))
-    with open_house(home=str(home), create=True) as house:
-        house.writing(
-            tokens.add, secret, profile="main", scope=Scope.ADMIN, moment=house.moment()
+    with connect(home=str(home), create=True) as client:
+        client.writing(
+            tokens.add, secret, profile="main", scope=Scope.ADMIN, moment=client.moment()
         ).result()
-        session_id = house.new_session(title="a session").append("user", "hello").session_id
+        session_id = client.new_session(title="a session").append("user", "hello").session_id
     command = [sys.executable, "-m", "sessionary", "--home", str(home), "serve", "--port", "0"]
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

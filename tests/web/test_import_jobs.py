@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sessionary.actions.tokens import Scope
-from sessionary.app.house import House
-from sessionary.app.house import Machine as RealMachine
 from sessionary.app.import_port import HouseImports
+from sessionary.client.client import Machine as RealMachine
+from sessionary.client.client import Sessionary
 from sessionary.config import Config
 from sessionary.errors import BadInput
 from tests.cli.test_importing import a_session
@@ -183,8 +183,8 @@ async def test_a_real_machine_is_looked_at_and_imported(
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     a_session(tmp_path, days=26)
-    house = House(store, Config(tmp_path, store.url), RealMachine.real())
-    server: Served = await servers(imports=HouseImports(house))
+    store_client = Sessionary(store, Config(tmp_path, store.url), RealMachine.real())
+    server: Served = await servers(imports=HouseImports(store_client))
     client = await server.client()
 
     (found,) = (await client.get("/imports"))["items"]

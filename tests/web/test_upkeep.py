@@ -10,8 +10,8 @@ import pytest
 
 from sessionary.actions import purge
 from sessionary.actions.tokens import Scope
-from sessionary.app.house import House, open_house
 from sessionary.app.upkeep_port import HouseUpkeep
+from sessionary.client.client import Sessionary, connect
 from sessionary.config.web import WebTable
 from sessionary.store import backup
 from tests.web.conftest import Client, Served, served
@@ -19,17 +19,17 @@ from tests.web.test_sessions import opened
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with open_house(home=str(tmp_path / "home"), create=True) as made:
+def store_client(tmp_path: Path) -> Iterator[Sessionary]:
+    with connect(home=str(tmp_path / "home"), create=True) as made:
         yield made
 
 
 @pytest.fixture
-async def kept(house: House, tmp_path: Path) -> AsyncIterator[Served]:
+async def kept(store_client: Sessionary, tmp_path: Path) -> AsyncIterator[Served]:
     """A server that looks after its store, and keeps two backups."""
     folder = tmp_path / "safe"
-    upkeep = HouseUpkeep(house, WebTable(backup_folder=folder, keep_backups=2))
-    async with served(house.store, upkeep=upkeep) as made:
+    upkeep = HouseUpkeep(store_client, WebTable(backup_folder=folder, keep_backups=2))
+    async with served(store_client.store, upkeep=upkeep) as made:
         yield made
 
 
@@ -81,13 +81,15 @@ async def test_a_check_says_what_it_looked_at_and_what_is_broken(kept: Served) -
 
 
 async def test_a_store_that_lost_much_is_shrunk_while_it_is_used(
-    kept: Served, house: House
+    kept: Served, store_client: Sessionary
 ) -> None:
     client = await kept.client()
     for count in range(30):
         await opened(client, "x" * 100_000 + str(count))
     for head in (await client.get("/sessions?limit=200"))["items"]:
-        await house.store.write(purge.purge, head["id"], profile="main", moment=house.moment())
+        await store_client.store.write(
+            purge.purge, head["id"], profile="main", moment=store_client.moment()
+        )
 
     outcome = (await done(client, "shrink"))["outcome"]
 
@@ -95,10 +97,12 @@ async def test_a_store_that_lost_much_is_shrunk_while_it_is_used(
     assert (await client.post("/sessions", {"text": "still here"}, status=201))["id"]
 
 
-async def test_what_cannot_be_written_is_said_in_words(house: House, tmp_path: Path) -> None:
+async def test_what_cannot_be_written_is_said_in_words(
+    store_client: Sessionary, tmp_path: Path
+) -> None:
     folder = tmp_path / "nowhere" / "safe"
-    upkeep = HouseUpkeep(house, WebTable(backup_folder=folder))
-    async with served(house.store, upkeep=upkeep) as server:
+    upkeep = HouseUpkeep(store_client, WebTable(backup_folder=folder))
+    async with served(store_client.store, upkeep=upkeep) as server:
         job = await done(await server.client(), "backup")
 
     assert job["state"] == "failed"

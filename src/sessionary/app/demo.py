@@ -20,7 +20,7 @@ from sessionary.app.demo_scenes import (
     Subject,
 )
 from sessionary.app.demo_show import Show
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.clock import Ids, Moment, encode_id, to_micros
 from sessionary.errors import Conflict
 from sessionary.model.entry import Message, message
@@ -67,34 +67,34 @@ class _SeededIds:
         return encode_id(to_micros(at) // 1000, self._chance.getrandbits(80))
 
 
-def fill(house: House, *, count: int = SESSIONS, seed: int = SEED) -> Filled:
+def fill(client: Sessionary, *, count: int = SESSIONS, seed: int = SEED) -> Filled:
     """Fill an empty store; one that holds sessions is left as it is."""
-    if house.sessions(limit=1).items:
+    if client.sessions(limit=1).items:
         raise Conflict(
             "This store holds sessions; the demo writes only into an empty one, and nothing was "
             "changed. Name another place: sessionary --home DIR demo"
         )
     chance = random.Random(seed)
     ids: Ids = _SeededIds(random.Random(seed))
-    now = house.machine.clock.now()
+    now = client.machine.clock.now()
     began = Moment(now - timedelta(days=_DAYS), ids)
     for name, colour in PROJECTS:
-        house.store.write(
-            projects.add, name, profile=house.profile, moment=began, colour=colour
+        client.store.write(
+            projects.add, name, profile=client.profile, moment=began, colour=colour
         ).result()
     messages = 0
     taken: Counter[str] = Counter()
     for place in range(count):
-        story = _titled(_story(house, chance, place, count=count, now=now), taken)
-        house.store.write(_write, story, ids=ids).result()
+        story = _titled(_story(client, chance, place, count=count, now=now), taken)
+        client.store.write(_write, story, ids=ids).result()
         messages += len(story.said)
     chat = Source("telegram", "204518", chat_name="Mei", chat_type="dm", user_id="204518", user_name="Mei")  # fmt: skip
 
     def act(tx: Tx) -> Filled:
-        show = Show(tx, profile=house.profile, ids=ids, now=now)
-        return Filled(count + show.write(house.key(chat), chat), messages + show.messages)
+        show = Show(tx, profile=client.profile, ids=ids, now=now)
+        return Filled(count + show.write(client.key(chat), chat), messages + show.messages)
 
-    return house.store.write(act).result()
+    return client.store.write(act).result()
 
 
 def _titled(story: _Story, taken: Counter[str]) -> _Story:
@@ -126,19 +126,21 @@ def _write(tx: Tx, story: _Story, *, ids: Ids) -> None:
     sessions.mark_read(tx, id, last, profile=profile)
 
 
-def _story(house: House, chance: random.Random, place: int, *, count: int, now: datetime) -> _Story:
+def _story(
+    client: Sessionary, chance: random.Random, place: int, *, count: int, now: datetime
+) -> _Story:
     # Newer days hold more: half of all sessions are of the last three weeks.
     age = _DAYS * (1 - (place + 1) / count) ** 2.2
     at = now - timedelta(days=age, minutes=chance.randrange(5, 300))
     if place % 13 == 5:
-        return _job(house, chance, at)
+        return _job(client, chance, at)
     subject = SUBJECTS[chance.randrange(len(SUBJECTS))]
     thing, person = chance.choice(THINGS), chance.choice(PEOPLE)
     platform, kind, _ = chance.choices(PLACES, [each[2] for each in PLACES])[0]
     source = _source(platform, kind, person, chance)
     words = {"thing": thing, "Thing": thing[0].upper() + thing[1:], "person": person}
     opening = Opening(
-        house.profile, source, title=_filled(subject.title, words), model=chance.choice(MODELS)
+        client.profile, source, title=_filled(subject.title, words), model=chance.choice(MODELS)
     )
     rounds = _LONG if place == count // 3 else chance.randrange(1, len(subject.asks) + 1)
     said = tuple(_conversation(chance, subject, words, at, rounds=rounds, model=opening.model))
@@ -146,15 +148,15 @@ def _story(house: House, chance: random.Random, place: int, *, count: int, now: 
     return _Story(
         opening,
         said,
-        house.key(source) if is_bound else None,
+        client.key(source) if is_bound else None,
         chance.choice(PROJECTS)[0] if chance.random() < 0.25 else None,
         place in (count - 3, count - 40),
     )
 
 
-def _job(house: House, chance: random.Random, at: datetime) -> _Story:
+def _job(client: Sessionary, chance: random.Random, at: datetime) -> _Story:
     title, prompt, answer = chance.choice(JOBS)
-    opening = Opening(house.profile, Source("schedule"), kind=Kind.JOB, title=title)
+    opening = Opening(client.profile, Source("schedule"), kind=Kind.JOB, title=title)
     said = (
         say.Saying(message("user", prompt), at=at),
         say.Saying(message("assistant", answer), at=at + timedelta(seconds=9)),

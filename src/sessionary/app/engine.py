@@ -9,7 +9,7 @@ from sessionary import config
 from sessionary.actions import schedule
 from sessionary.agents import prompt, registry
 from sessionary.agents.settings import AgentSettings
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.config import engine as engine_config
 from sessionary.config.engine import EngineSettings
 from sessionary.engine.engine import Engine
@@ -69,34 +69,34 @@ class Agents:
 
 
 def build_engine(
-    house: House,
+    client: Sessionary,
     *,
     adapters: Mapping[str, Adapter] | None = None,
     agents: Agents | None = None,
     watch: "Watch | None" = None,
 ) -> Engine:
     """The engine of a house, with the channels that stand in this process; watched, if wanted."""
-    settings = engine_config.read(house.config)
-    chosen = agents or Agents(settings, folder=house.config.home)
+    settings = engine_config.read(client.config)
+    chosen = agents or Agents(settings, folder=client.config.home)
     channels = dict(adapters or {})
     if watch is not None:
         channels = {name: watch.adapter(each) for name, each in channels.items()}
     parts = Parts(
-        store=house.store if watch is None else watch.store(house.store),
-        clock=house.machine.clock,
-        ids=house.machine.ids,
-        holder=house.holder,
+        store=client.store if watch is None else watch.store(client.store),
+        clock=client.machine.clock,
+        ids=client.machine.ids,
+        holder=client.holder,
         agent_for=chosen.choose if watch is None else watch.agents(chosen.choose),
         system_prompt=prompt.assemble,
-        priced=partial(_priced, house),
+        priced=partial(_priced, client),
         adapters=channels,
         # Also what another process delivers: whoever ends a turn puts its reply into the outbox.
         deliverable=frozenset({*channels, *settings.channels}),
-        policies=house.policies,
-        isolation=house.isolation,
+        policies=client.policies,
+        isolation=client.isolation,
         settings=engine_settings(settings),
-        profile=house.profile,
-        redact_people=house.config.redact_people,
+        profile=client.profile,
+        redact_people=client.config.redact_people,
     )
     return Engine(parts)
 
@@ -133,27 +133,27 @@ def engine_settings(given: EngineSettings) -> Settings:
     )
 
 
-def _priced(house: House, used: Usage) -> Usage:
+def _priced(client: Sessionary, used: Usage) -> Usage:
     # Loaded with the first usage: the table and its library would add 50 ms of CPU to every start.
     from sessionary import prices
 
-    return prices.priced(used, at=house.machine.clock.now())
+    return prices.priced(used, at=client.machine.clock.now())
 
 
-async def run_schedule(house: House, name: str) -> Run:
+async def run_schedule(client: Sessionary, name: str) -> Run:
     """Run a schedule once, now, in this process; how it went."""
-    agents = Agents(engine_config.read(house.config), folder=house.config.home)
-    engine = build_engine(house, agents=agents)
+    agents = Agents(engine_config.read(client.config), folder=client.config.home)
+    engine = build_engine(client, agents=agents)
     parts = engine.parts
     due = await parts.store.write(
         schedule.run_now,
         name,
-        profile=house.profile,
+        profile=client.profile,
         holder=parts.holder,
         seconds=parts.settings.lease_seconds,
         moment=parts.moment(),
     )
     await engine.scheduler.run_one(due)
     await agents.close()
-    latest = await parts.store.read(schedule.runs, name, profile=house.profile, limit=1)
+    latest = await parts.store.read(schedule.runs, name, profile=client.profile, limit=1)
     return latest[0]

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.model.view import time_text
 
 if TYPE_CHECKING:
@@ -18,15 +18,15 @@ class HouseImports:
     What reads other tools' records is loaded on use: it would add 70 ms of CPU to every start.
     """
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, client: Sessionary) -> None:
+        self._client = client
 
     def discover(self) -> list[dict[str, Any]]:
         """What is on this machine, tool by tool."""
         from sessionary.app import imports
 
-        now = self._house.machine.clock.now()
-        return [plain(each) for each in imports.discover(self._house, imports.here(), now=now)]
+        now = self._client.machine.clock.now()
+        return [plain(each) for each in imports.discover(self._client, imports.here(), now=now)]
 
     def run(
         self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
@@ -36,11 +36,11 @@ class HouseImports:
 
         wishes = imports.default_wishes(imports.here(), tools)
         if dry_run:
-            found = imports.look(self._house, wishes, is_profile_asked_for=True)
+            found = imports.look(self._client, wishes, is_profile_asked_for=True)
             return [plain(each) for each in found.outcomes]
         # Whoever imports here is let into this profile alone: nothing is written to another.
         done = imports.run(
-            self._house,
+            self._client,
             wishes,
             lambda progress: tell(asdict(progress)),
             is_profile_asked_for=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sessionary
 from sessionary import config
-from sessionary.app.house import House, Machine
+from sessionary.client.client import Machine, Sessionary
 from sessionary.errors import BadInput, NotFound
 from sessionary.importers import driver, files, recognition, registry
 from sessionary.importers.base import Importer, Unit, Where
@@ -190,37 +190,37 @@ def _resolved(path: Path) -> Path:
         return path
 
 
-def now(house: House | None) -> datetime:
+def now(client: Sessionary | None) -> datetime:
     """What time it is, for a house or without one."""
-    return (Machine.real() if house is None else house.machine).clock.now()
+    return (Machine.real() if client is None else client.machine).clock.now()
 
 
-def discover(house: House | None, where: Where, *, now: datetime) -> list[Discovery]:
+def discover(client: Sessionary | None, where: Where, *, now: datetime) -> list[Discovery]:
     """What is on the machine, tool by tool; without a house all of it is new."""
-    found = [_discovery(house, wish, now=now) for wish in default_wishes(where)]
+    found = [_discovery(client, wish, now=now) for wish in default_wishes(where)]
     return [each for each in found if each.units]
 
 
 def look(
-    house: House | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool = False
+    client: Sessionary | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool = False
 ) -> ImportResult:
     """What an import would find. Nothing is changed."""
-    plan = _planned(house, wishes, is_profile_asked_for=is_profile_asked_for)
+    plan = _planned(client, wishes, is_profile_asked_for=is_profile_asked_for)
     return plan.result(
         driver.look(part.target, part.importer, part.units, check=part.check) for part in plan.parts
     )
 
 
 def run(
-    house: House,
+    client: Sessionary,
     wishes: Sequence[Wish],
     tell: Tell = lambda _: None,
     *,
     is_profile_asked_for: bool = False,
 ) -> ImportResult:
     """Import what is new. What a tool keeps in a profile of its own goes there, unless one was asked for."""
-    plan = _planned(house, wishes, is_profile_asked_for=is_profile_asked_for)
-    return plan.result(_run(house, part, tell) for part in plan.parts)
+    plan = _planned(client, wishes, is_profile_asked_for=is_profile_asked_for)
+    return plan.result(_run(client, part, tell) for part in plan.parts)
 
 
 def refuse_own(database: str | None, path: Path) -> None:
@@ -285,10 +285,12 @@ class _Plan:
         )
 
 
-def _planned(house: House | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool) -> _Plan:
+def _planned(
+    client: Sessionary | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool
+) -> _Plan:
     """Find the units of each wish; `BadInput` or `NotFound` when the only one has none."""
     for wish in wishes:
-        refuse_own(_database(house), wish.place)
+        refuse_own(_database(client), wish.place)
     plan = _Plan()
     recogniser = Recogniser()
     parts: dict[str, _Part] = {}
@@ -297,8 +299,8 @@ def _planned(house: House | None, wishes: Sequence[Wish], *, is_profile_asked_fo
         if name not in parts:
             importer = registry.importer(name)
             target = None
-            if house is not None:
-                target = _target(house, importer, is_profile_asked_for=is_profile_asked_for)
+            if client is not None:
+                target = _target(client, importer, is_profile_asked_for=is_profile_asked_for)
             parts[name] = _Part(importer, target, recogniser)
         return parts[name]
 
@@ -384,11 +386,11 @@ def _refuse_closed(place: Path) -> None:
         raise BadInput(f"{place} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _run(house: House, part: _Part, tell: Tell) -> Report:
+def _run(client: Sessionary, part: _Part, tell: Tell) -> Report:
     assert part.target is not None
     own = [
         found
-        for path in _own_paths(_database(house))
+        for path in _own_paths(_database(client))
         if (found := files.identity(path)) is not None
     ]
     progress = _teller(part, part.target, tell)
@@ -414,10 +416,10 @@ def _found(importer: Importer, place: Path) -> list[Unit]:
         raise BadInput(f"{where} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _discovery(house: House | None, wish: Wish, *, now: datetime) -> Discovery:
+def _discovery(client: Sessionary | None, wish: Wish, *, now: datetime) -> Discovery:
     assert wish.tool is not None
     importer = registry.importer(wish.tool)
-    target = None if house is None else _target(house, importer)
+    target = None if client is None else _target(client, importer)
     count = size = new = new_size = 0
     ends: list[datetime] = []
     for unit in _listed(importer, wish.place):
@@ -449,13 +451,15 @@ def _listed(importer: Importer, place: Path) -> list[Unit]:
         return [Unit(str(place), place, "")]
 
 
-def _target(house: House, importer: Importer, *, is_profile_asked_for: bool = False) -> Target:
+def _target(
+    client: Sessionary, importer: Importer, *, is_profile_asked_for: bool = False
+) -> Target:
     return Target(
-        house.store,
-        house.profile,
+        client.store,
+        client.profile,
         importer.name,
         importer.title,
-        house.moment(),
+        client.moment(),
         is_asked_for=is_profile_asked_for,
         version=sessionary.__version__,
     )
@@ -498,8 +502,8 @@ def _outcome(part: _Part, report: Report) -> Outcome:
     )
 
 
-def _database(house: House | None) -> str | None:
-    return None if house is None else house.config.database
+def _database(client: Sessionary | None) -> str | None:
+    return None if client is None else client.config.database
 
 
 def _own_paths(database: str | None) -> list[Path]:

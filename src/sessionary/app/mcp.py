@@ -5,17 +5,22 @@ import signal
 from collections.abc import Callable
 
 import sessionary
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.mcp import server, standard_input
 from sessionary.mcp.tools import Tools
 
 
 async def serve_mcp(
-    house: House, *, write: bool, http: str | None, tell: Callable[[str], None]
+    store_client: Sessionary, *, write: bool, http: str | None, tell: Callable[[str], None]
 ) -> None:
     """Serve until the client leaves, or over HTTP until the process is asked to end."""
     address = None if http is None else server.check_address(http)
-    tools = Tools(house.store, house.profile, house.machine.clock, house.machine.ids)
+    tools = Tools(
+        store_client.store,
+        store_client.profile,
+        store_client.machine.clock,
+        store_client.machine.ids,
+    )
     built = server.build(tools, write=write, version=sessionary.__version__)
     if address is None:
         await _over_standard_input(built)
@@ -23,7 +28,7 @@ async def serve_mcp(
         # The web server is loaded only for HTTP: over standard input it would add 0.7 s of CPU to each start.
         from sessionary.app import mcp_http
 
-        await mcp_http.serve(house, built, *address, tell=tell)
+        await mcp_http.serve(store_client, built, *address, tell=tell)
 
 
 async def _over_standard_input(built: server.Server) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import uvicorn
 
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.mcp.authentication import TokenGuard
 from sessionary.mcp.server import Server
 from sessionary.web.connections import Connections, ServerConfig
@@ -16,11 +16,11 @@ LIMITS = Limits(connections=128)
 
 
 async def serve(
-    house: House, built: Server, host: str, port: int, *, tell: Callable[[str], None]
+    client: Sessionary, built: Server, host: str, port: int, *, tell: Callable[[str], None]
 ) -> None:
     """Serve until the process is asked to end."""
     built.requires_token = True
-    app = TokenGuard(built.streamable_http_app(host=host), house.store, profile=house.profile)
+    app = TokenGuard(built.streamable_http_app(host=host), client.store, profile=client.profile)
     with contextlib.closing(listen(host, port)) as listening:
         server = uvicorn.Server(ServerConfig(app, Connections(LIMITS, knows_callers=False)))
         tell(

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 from sessionary import config
 from sessionary.app import telemetry
 from sessionary.app.engine import Agents, build_engine
-from sessionary.app.house import House
 from sessionary.app.import_port import HouseImports
 from sessionary.app.upkeep_port import HouseUpkeep
 from sessionary.channels import registry
+from sessionary.client.client import Sessionary
 from sessionary.config import engine as engine_config
 from sessionary.config import imports as import_config
 from sessionary.config import web as web_config
@@ -46,7 +46,7 @@ class Address:
 
 
 async def serve(
-    house: House,
+    client: Sessionary,
     address: Address,
     *,
     adapters: Mapping[str, Adapter] | None = None,
@@ -58,44 +58,44 @@ async def serve(
     That takes 15 seconds at most, however dead the store is: 5 for requests, 2 for an import, 8 for
     turns and channels.
     """
-    settings = engine_config.read(house.config)
-    web = web_config.read(house.config, config.environment())
+    settings = engine_config.read(client.config)
+    web = web_config.read(client.config, config.environment())
     # A server checks its own files.
-    path = sqlite_path(house.store.url)
+    path = sqlite_path(client.store.url)
     is_unclean = path is not None and sqlite_file.has_unfolded_wal(path)
     is_over = threading.Event()
-    is_read_only = await _is_read_only(house.store)
-    agents = Agents(settings, folder=house.config.home)
-    export = telemetry.open_export(house)
+    is_read_only = await _is_read_only(client.store)
+    agents = Agents(settings, folder=client.config.home)
+    export = telemetry.open_export(client)
     watch = None if export is None else export.watch
-    engine = build_engine(house, adapters=adapters, agents=agents, watch=watch)
-    intake = telemetry.intake_of(house)
+    engine = build_engine(client, adapters=adapters, agents=agents, watch=watch)
+    intake = telemetry.intake_of(client)
     parts = WebParts(
         store=engine.parts.store,
-        profile=house.profile,
+        profile=client.profile,
         engine=None if is_read_only else engine,
-        settings=_web_settings(web, house.config.zone),
-        policies=house.policies,
-        clock=house.machine.clock,
-        ids=house.machine.ids,
+        settings=_web_settings(web, client.config.zone),
+        policies=client.policies,
+        clock=client.machine.clock,
+        ids=client.machine.ids,
         webhooks=_webhooks(engine.parts.adapters),
         challenges=_challenges(engine.parts.adapters),
         traces=None if intake is None else intake.take,
         logs=None if intake is None else intake.take_logs,
-        imports=HouseImports(house),
-        upkeep=HouseUpkeep(house, web),
+        imports=HouseImports(client),
+        upkeep=HouseUpkeep(client, web),
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
     if not is_read_only:
-        house.store.index_in_background()
+        client.store.index_in_background()
         await engine.start()
     checking = (
         None
         if path is None
-        else asyncio.create_task(_check_regularly(house.store, path, is_over, at_once=is_unclean))
+        else asyncio.create_task(_check_regularly(client.store, path, is_over, at_once=is_unclean))
     )
     try:
-        async with nullcontext() if is_read_only else watched(house):
+        async with nullcontext() if is_read_only else watched(client):
             await server.serve(
                 parts,
                 host=address.host,
@@ -155,7 +155,7 @@ def _nothing(_: Tx) -> None:
 
 
 async def serve_to_the_end(
-    house: House,
+    client: Sessionary,
     address: Address,
     *,
     adapters: Mapping[str, Adapter],
@@ -163,20 +163,20 @@ async def serve_to_the_end(
 ) -> None:
     """Run the house until the process is asked to end, and close its store: 20 seconds at most."""
     try:
-        await serve(house, address, adapters=adapters, on_ready=on_ready)
+        await serve(client, address, adapters=adapters, on_ready=on_ready)
     finally:
         # Not later: a thread that waits for a silent server would hold up the end of the loop.
-        await asyncio.to_thread(house.store.close)
+        await asyncio.to_thread(client.store.close)
 
 
-def watched(house: House) -> AbstractAsyncContextManager[None]:
+def watched(client: Sessionary) -> AbstractAsyncContextManager[None]:
     """Other tools' records are imported as they grow, where the configuration asks for it."""
-    names = import_config.read(house.config).watch
+    names = import_config.read(client.config).watch
     if not names:
         return nullcontext()
     # What reads them is loaded only where it is needed.
     watching = importlib.import_module("sessionary.app.watching")
-    running: AbstractAsyncContextManager[None] = watching.in_background(house, names)
+    running: AbstractAsyncContextManager[None] = watching.in_background(client, names)
     return running
 
 
@@ -192,9 +192,9 @@ def _web_settings(web: WebTable, zone: ZoneInfo) -> WebSettings:
     )
 
 
-def channels_of(house: House) -> dict[str, Adapter]:
+def channels_of(client: Sessionary) -> dict[str, Adapter]:
     """The channels that the configuration names, ready to be run."""
-    named = engine_config.read(house.config).channels
+    named = engine_config.read(client.config).channels
     environ = config.environment()
     return {name: registry.build(name, values, environ) for name, values in named.items()}
 

@@ -11,7 +11,7 @@ from sessionary.actions import listing, read, resolve, routing, turns
 from sessionary.app import following
 from sessionary.app.engine import Agents, build_engine
 from sessionary.app.following import Seen
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.clock import Moment
 from sessionary.config import engine as engine_config
 from sessionary.engine import asking, verbs
@@ -37,12 +37,12 @@ COMMANDS = verbs.names()
 class Talk:
     """A conversation of the person at this terminal; durable before it is answered."""
 
-    def __init__(self, house: House, *, agent: str | None = None) -> None:
-        self._house = house
+    def __init__(self, client: Sessionary, *, agent: str | None = None) -> None:
+        self._client = client
         self._agents = Agents(
-            engine_config.read(house.config), folder=house.config.home, default=agent
+            engine_config.read(client.config), folder=client.config.home, default=agent
         )
-        self._engine = build_engine(house, agents=self._agents)
+        self._engine = build_engine(client, agents=self._agents)
         self._parts = self._engine.parts
         self._session_id: str | None = None
         self.source = Source(platform=TERMINAL, user_id=_user())
@@ -63,7 +63,7 @@ class Talk:
 
     async def begin(self, *, ref: str | None = None, new: bool = False) -> SessionHead | None:
         """Go to a session that is named, begin a new one, or stay where the terminal was."""
-        return await self._parts.store.write(_place, self._house, self.source, ref=ref, new=new)
+        return await self._parts.store.write(_place, self._client, self.source, ref=ref, new=new)
 
     async def say(self, text: str) -> AsyncIterator[Live]:
         """Say something; what happens then, until the answer is there."""
@@ -96,7 +96,7 @@ class Talk:
 
     def earlier_prompts(self) -> list[str]:
         """What the person at this terminal wrote before, oldest first."""
-        return self._parts.store.read(_prompts, self._house, self.source).result()
+        return self._parts.store.read(_prompts, self._client, self.source).result()
 
     async def stop(self) -> None:
         """Stop the turn that runs."""
@@ -175,11 +175,11 @@ def _accept(
 
 
 def _place(
-    tx: Tx, house: House, source: Source, *, ref: str | None, new: bool
+    tx: Tx, client: Sessionary, source: Source, *, ref: str | None, new: bool
 ) -> SessionHead | None:
-    key, moment = house.key(source), house.moment()
+    key, moment = client.key(source), client.moment()
     if ref is not None:
-        target = resolve.resolve(tx, ref, profile=house.profile)
+        target = resolve.resolve(tx, ref, profile=client.profile)
         return routing.switch(tx, key, target, moment=moment)
     if new:
         routing.reset(tx, key, moment=moment)
@@ -188,11 +188,11 @@ def _place(
     return head if head is not None and head.is_open else None
 
 
-def _prompts(tx: Tx, house: House, source: Source) -> list[str]:
-    head = routing.current(tx, house.key(source))
+def _prompts(tx: Tx, client: Sessionary, source: Source) -> list[str]:
+    head = routing.current(tx, client.key(source))
     if head is None:
         return []
-    said = read.window(tx, head.id, profile=house.profile, limit=200).entries
+    said = read.window(tx, head.id, profile=client.profile, limit=200).entries
     return [
         each.body.text
         for each in said

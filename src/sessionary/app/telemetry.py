@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sessionary
 from sessionary import config
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.config import telemetry as settings_of
 from sessionary.errors import BadInput
 from sessionary.telemetry.taking import SpanIntake
@@ -18,9 +18,9 @@ log = logging.getLogger("sessionary.telemetry")
 _NEEDED = "OpenTelemetry needs an extra: install sessionary[otel]"
 
 
-def open_export(house: House) -> "Export | None":
+def open_export(client: Sessionary) -> "Export | None":
     """What sends our spans and metrics, or None when they are not wanted."""
-    settings = settings_of.read(house.config, config.environment())
+    settings = settings_of.read(client.config, config.environment())
     if not settings.export:
         return None
     try:
@@ -36,9 +36,9 @@ def open_export(house: House) -> "Export | None":
     return made
 
 
-def intake_of(house: House) -> SpanIntake | None:
+def intake_of(client: Sessionary) -> SpanIntake | None:
     """What takes in other programs' spans and log records, unless that is turned off."""
-    settings = settings_of.read(house.config, config.environment())
+    settings = settings_of.read(client.config, config.environment())
     if not settings.receive:
         return None
-    return SpanIntake(house.store, house.machine.clock, house.machine.ids)
+    return SpanIntake(client.store, client.machine.clock, client.machine.ids)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.actions import verify
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.config.web import WebTable
 from sessionary.errors import StoreUnavailable
 from sessionary.store import backup, backups
@@ -21,14 +21,14 @@ Tell = Callable[[Json], None]
 class HouseUpkeep:
     """What the web asks for when someone looks after the store in a browser."""
 
-    def __init__(self, house: House, web: WebTable) -> None:
-        self._house = house
-        self._folder = web.backup_folder or house.config.home / FOLDER
+    def __init__(self, client: Sessionary, web: WebTable) -> None:
+        self._client = client
+        self._folder = web.backup_folder or client.config.home / FOLDER
         self._keep = web.keep_backups
 
     def overview(self) -> Json:
         """Where backups are, which there are, and how large the store is."""
-        store = self._house.store
+        store = self._client.store
         return {
             "folder": str(self._folder),
             "keep": self._keep,
@@ -45,11 +45,11 @@ class HouseUpkeep:
 
     def _backup(self, tell: Tell) -> Json:
         """A copy of everything, of all profiles, checked before it has its name."""
-        machine = self._house.machine
+        machine = self._client.machine
         _make(self._folder)
         file = backups.named(self._folder, machine.clock.now())
         made = backup.backup(
-            self._house.store,
+            self._client.store,
             file,
             clock=machine.clock,
             ids=machine.ids,
@@ -67,7 +67,7 @@ class HouseUpkeep:
 
     def _verify(self, tell: Tell) -> Json:
         found = verify.verify(
-            self._house.store, progress=lambda done: tell({"done": done, "whole": 0})
+            self._client.store, progress=lambda done: tell({"done": done, "whole": 0})
         )
         broken = [
             {"invariant": each.invariant, "where": each.where, "what": each.what}
@@ -81,7 +81,7 @@ class HouseUpkeep:
         }
 
     def _shrink(self, tell: Tell) -> Json:
-        store = self._house.store
+        store = self._client.store
         assert isinstance(store, SqliteStore)
         before = _size(store.path)
         store.shrink(on_step=lambda: tell({"done": 0, "whole": 0}))

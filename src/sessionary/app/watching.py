@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import watchfiles
 
 from sessionary.app import imports
-from sessionary.app.house import House
 from sessionary.app.imports import Outcome, Progress, Tell, Wish
+from sessionary.client.client import Sessionary
 from sessionary.errors import SessionaryError
 from sessionary.importers import files
 from sessionary.importers.driver import Fault
@@ -28,12 +28,12 @@ log = logging.getLogger("sessionary.imports")
 
 
 @asynccontextmanager
-async def in_background(house: House, names: Sequence[str]) -> AsyncIterator[None]:
+async def in_background(client: Sessionary, names: Sequence[str]) -> AsyncIterator[None]:
     """Import the named tools' records for as long as the block lasts."""
     wishes = imports.default_wishes(imports.here(), names, must_exist=False)
     stop = threading.Event()
     work = asyncio.create_task(
-        asyncio.to_thread(watch, house, wishes, stop=stop, tell=_log_outcome, fail=_log_failure)
+        asyncio.to_thread(watch, client, wishes, stop=stop, tell=_log_outcome, fail=_log_failure)
     )
     try:
         yield
@@ -59,7 +59,7 @@ class Stopped(Exception):
 
 
 def watch(
-    house: House,
+    client: Sessionary,
     wishes: Sequence[Wish],
     *,
     stop: threading.Event,
@@ -71,7 +71,7 @@ def watch(
 
     A failure is given to `fail`, and tried again later; without one it is raised.
     """
-    round_ = _Round(house, stop=stop, tell=tell, progress=progress, fail=fail)
+    round_ = _Round(client, stop=stop, tell=tell, progress=progress, fail=fail)
     while not stop.is_set():
         there = [wish for wish in wishes if _is_there(wish)]
         if not there:
@@ -102,14 +102,14 @@ class _Round:
 
     def __init__(
         self,
-        house: House,
+        client: Sessionary,
         *,
         stop: threading.Event,
         tell: Callable[[Outcome], None],
         progress: Tell,
         fail: Callable[[SessionaryError], None] | None,
     ) -> None:
-        self._house, self._stop = house, stop
+        self._client, self._stop = client, stop
         self._tell, self._progress, self._fail = tell, progress, fail
         # What could not be read when each tool's records were last looked at.
         self._told: dict[tuple[Wish, str], tuple[Fault, ...]] = {}
@@ -156,7 +156,7 @@ class _Round:
         self._cost = time.monotonic() - began
 
     def _import(self, wish: Wish) -> None:
-        for outcome in imports.run(self._house, [wish], self._on).outcomes:
+        for outcome in imports.run(self._client, [wish], self._on).outcomes:
             # What cannot be read is found in every round: it is told when it is new.
             key, faults = (wish, outcome.tool), outcome.faults
             is_new = faults != self._told.get(key, ())

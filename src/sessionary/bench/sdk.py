@@ -21,11 +21,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agents import SQLiteSession
-from sessionary.app.house import open_house
 from sessionary.bench.goals import at_least, at_most
 from sessionary.bench.measure import Case, Contestant, Goal, Sample, Scale, repeat
 from sessionary.bench.raw import TEXT, RawLog
 from sessionary.bench.texts import sql
+from sessionary.client.client import connect
 from sessionary.integrations.openai_agents import SessionarySession
 
 SESSIONS = 64
@@ -84,14 +84,14 @@ class Field:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.loop = stack.enter_context(asyncio.Runner())
-        house = stack.enter_context(open_house(folder / "sdk.db", home=str(folder)))
-        house.store.index_in_background()
+        client = stack.enter_context(connect(folder / "sdk.db", home=str(folder)))
+        client.store.index_in_background()
         saver = stack.enter_context(SqliteSaver.from_conn_string(str(folder / "langgraph.db")))
         engine = create_async_engine(f"sqlite+aiosqlite:///{folder / 'alchemy.db'}")
         stack.callback(lambda: self.loop.run(engine.dispose()))
         self.raw = stack.enter_context(closing(RawLog(folder / "raw.db", sessions=SESSIONS)))
         self.threads = Threads(saver)
-        self.ours: Make = lambda name: SessionarySession(name, house)
+        self.ours: Make = lambda name: SessionarySession(name, client)
         self.sqlite: Make = lambda name: _closing(stack, SQLiteSession(name, folder / "openai.db"))
         self.alchemy: Make = lambda name: _alchemy(name, engine)
 

@@ -34,10 +34,10 @@ COLUMNS = (
 @pass_console
 def list_access(console: Console) -> None:
     """List who was let in, and who asks to be."""
-    with console.house() as house:
-        now = house.moment().now
-        permits = house.reading(doors.permits, profile=house.profile).result()
-        asking = house.reading(doors.pairings, profile=house.profile, now=now).result()
+    with console.client() as client:
+        now = client.moment().now
+        permits = client.reading(doors.permits, profile=client.profile).result()
+        asking = client.reading(doors.pairings, profile=client.profile, now=now).result()
     found = [
         (each.platform, each.person_id, each.name, "allowed", each.given_at) for each in permits
     ]
@@ -53,7 +53,9 @@ def list_access(console: Console) -> None:
             "Nobody was let in by hand. sessionary.toml may allow people too: [access.PLATFORM]."
         )
     else:
-        rows = [[*(word or "" for word in who), console.time_cell(at, house)] for *who, at in found]
+        rows = [
+            [*(word or "" for word in who), console.time_cell(at, client)] for *who, at in found
+        ]
         width = console.width if console.is_terminal else None
         console.print(table(COLUMNS, rows, width=width))
 
@@ -63,9 +65,9 @@ def list_access(console: Console) -> None:
 @pass_console
 def approve(console: Console, code: str) -> None:
     """Let in whoever was given this code."""
-    with console.house() as house:
-        permit = house.writing(
-            doors.approve, code, profile=house.profile, moment=house.moment()
+    with console.client() as client:
+        permit = client.writing(
+            doors.approve, code, profile=client.profile, moment=client.moment()
         ).result()
     if permit is None:
         raise NotFound(
@@ -82,10 +84,15 @@ def approve(console: Console, code: str) -> None:
 @pass_console
 def allow(console: Console, platform: str, person: str, *, name: str | None) -> None:
     """Let a person in, by the id that their platform gives them."""
-    with console.house(create=True) as house:
+    with console.client(create=True) as client:
         person = doors.check_person(person)
-        house.writing(
-            doors.permit, platform, person, profile=house.profile, moment=house.moment(), name=name
+        client.writing(
+            doors.permit,
+            platform,
+            person,
+            profile=client.profile,
+            moment=client.moment(),
+            name=name,
         ).result()
     value = {"platform": platform, "person": person, "name": name}
     console.answer(value, f"{name or person} may now write on {platform}.")
@@ -97,8 +104,8 @@ def allow(console: Console, platform: str, person: str, *, name: str | None) -> 
 @pass_console
 def revoke(console: Console, platform: str, person: str) -> None:
     """Let a person in no longer."""
-    with console.house() as house:
-        was = house.writing(doors.revoke, platform, person, profile=house.profile).result()
+    with console.client() as client:
+        was = client.writing(doors.revoke, platform, person, profile=client.profile).result()
     if not was:
         raise NotFound(f"{person} was not let in on {platform}; nothing was changed.")
     console.answer(

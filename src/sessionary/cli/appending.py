@@ -14,8 +14,8 @@ from sessionary.model.session import Kind
 from sessionary.model.usage import Usage
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
-    from sessionary.app.session import Session
+    from sessionary.client.client import Sessionary
+    from sessionary.client.session import Session
 
 NEW = "new"
 ONLY_WITH_NEW = ("title", "source", "chat", "kind")
@@ -66,8 +66,8 @@ def append(console: Console, ref: str, text: str, **asked: Any) -> None:
     if not words:
         raise BadInput("There is no text to append; nothing was written.")
     person = None if asked["person"] is None else Person(asked["person"])
-    with console.house(create=ref == NEW) as house:
-        session = _new_session(house, asked) if ref == NEW else find_session(house, ref)
+    with console.client(create=ref == NEW) as client:
+        session = _new_session(client, asked) if ref == NEW else find_session(client, ref)
         done = session.append(
             asked["role"], words, idempotency_key=asked["idem"], usage=_usage(asked), person=person
         )
@@ -76,9 +76,9 @@ def append(console: Console, ref: str, text: str, **asked: Any) -> None:
     console.answer(value | {"repeated": done.repeated}, f"{done.session_id} #{done.seq}{again}")
 
 
-def _new_session(house: "House", asked: dict[str, Any]) -> "Session":
+def _new_session(client: "Sessionary", asked: dict[str, Any]) -> "Session":
     source = Source(platform=asked["source"] or TERMINAL, chat_id=asked["chat"])
-    return house.new_session(source, title=asked["title"], kind=Kind(asked["kind"] or Kind.CHAT))
+    return client.new_session(source, title=asked["title"], kind=Kind(asked["kind"] or Kind.CHAT))
 
 
 def _usage(asked: dict[str, Any]) -> Usage | None:

@@ -35,11 +35,11 @@ def backup(
         raise click.UsageError("Name a FILE, or a folder with --into.")
     if keep is not None and folder is None:
         raise click.UsageError("--keep needs --into.")
-    with console.house() as house:
+    with console.client() as client:
         target = file if folder is None else backups.named(folder, SystemClock().now())
         assert target is not None
         made = making.backup(
-            house.store,
+            client.store,
             target,
             clock=SystemClock(),
             ids=RandomIds(),

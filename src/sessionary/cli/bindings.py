@@ -38,11 +38,11 @@ bindings = group(
 @pass_console
 def list_bindings(console: Console, *, limit: int, cursor: str | None) -> None:
     """List the keys and the session each is on."""
-    with console.house() as house:
-        page = house.reading(
-            binding_actions.listing, profile=house.profile, limit=limit, cursor=cursor
+    with console.client() as client:
+        page = client.reading(
+            binding_actions.listing, profile=client.profile, limit=limit, cursor=cursor
         ).result()
-        now, zone = house.moment().now, console.zone(house)
+        now, zone = client.moment().now, console.zone(client)
     if console.json:
         console.emit({"items": [_json(each) for each in page.items], "next": page.next})
         return
@@ -75,9 +75,9 @@ def list_bindings(console: Console, *, limit: int, cursor: str | None) -> None:
 def reset(console: Console, key: str) -> None:
     """End a key's session, so that the next message opens another."""
     parsed = SessionKey.parse(key)
-    with console.house() as house:
-        _refuse_foreign(parsed, house.profile)
-        ended = house.writing(_reset, parsed, moment=house.moment()).result()
+    with console.client() as client:
+        _refuse_foreign(parsed, client.profile)
+        ended = client.writing(_reset, parsed, moment=client.moment()).result()
     told = "none was open" if ended is None else f"session {ended.id} ended"
     value = {"key": str(parsed), "ended_session_id": None if ended is None else ended.id}
     console.answer(value, f"{parsed}: {told}; the next message opens a new one.")
@@ -90,10 +90,10 @@ def reset(console: Console, key: str) -> None:
 def switch(console: Console, key: str, ref: str) -> None:
     """Point a key at another session: the old one ends, the other goes on."""
     parsed = SessionKey.parse(key)
-    with console.house() as house:
-        _refuse_foreign(parsed, house.profile)
-        head = house.writing(
-            _switch, parsed, find_head(house, ref).id, moment=house.moment()
+    with console.client() as client:
+        _refuse_foreign(parsed, client.profile)
+        head = client.writing(
+            _switch, parsed, find_head(client, ref).id, moment=client.moment()
         ).result()
     console.answer(
         {"key": str(parsed), "session": head_json(head)}, f"{parsed} is on session {head.id} now."

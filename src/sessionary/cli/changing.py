@@ -5,11 +5,11 @@ from collections.abc import Callable
 import click
 
 from sessionary.actions import projects
-from sessionary.app.session import Session
 from sessionary.cli.console import Console
 from sessionary.cli.refs import find_head, find_session, ref_argument
 from sessionary.cli.table import count
 from sessionary.cli.tree import command, pass_console
+from sessionary.client.session import Session
 from sessionary.model.session import SessionHead
 from sessionary.model.view import head_json
 
@@ -18,8 +18,8 @@ def _change(
     console: Console, ref: str, change: Callable[[Session], SessionHead], what: str
 ) -> None:
     """Change the session a person means, and say what it is now."""
-    with console.house() as house:
-        head = change(find_session(house, ref))
+    with console.client() as client:
+        head = change(find_session(client, ref))
     _tell(console, head, what)
 
 
@@ -94,14 +94,14 @@ def purge(console: Console, ref: str, *, yes: bool) -> None:
 
     What other sessions continue from is kept for them; what it cost stays in the ledger.
     """
-    with console.house() as house:
-        head = find_head(house, ref)
+    with console.client() as client:
+        head = find_head(client, ref)
         name = (
             f"{head.id} ({head.title or head.preview})" if head.preview or head.title else head.id
         )
         said = count(head.message_count, "message")
         console.confirm(f"Session {name} with {said} would be gone for ever.", yes=yes)
-        gone = house.find(head.id).purge()
+        gone = client.find(head.id).purge()
     value = {
         "session_id": gone.session_id,
         "entries": gone.entries,
@@ -120,8 +120,8 @@ def purge(console: Console, ref: str, *, yes: bool) -> None:
 @pass_console
 def fork(console: Console, ref: str, *, at: int | None, title: str | None) -> None:
     """Begin a session whose history is another's up to an entry; nothing is copied."""
-    with console.house() as house:
-        head = find_session(house, ref).fork(at, title=title).head()
+    with console.client() as client:
+        head = find_session(client, ref).fork(at, title=title).head()
     _tell(console, head, "forked")
 
 
@@ -154,9 +154,9 @@ def move(console: Console, ref: str, project: str | None, *, to_none: bool) -> N
     """Put a session into a project, or with --none into none."""
     if (project is None) is not to_none:
         raise click.UsageError("Name a project, or give --none.")
-    with console.house() as house:
-        head = house.writing(
-            projects.move, find_head(house, ref).id, project, profile=house.profile
+    with console.client() as client:
+        head = client.writing(
+            projects.move, find_head(client, ref).id, project, profile=client.profile
         ).result()
     _tell(console, head, "moved")
 

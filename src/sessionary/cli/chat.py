@@ -52,9 +52,9 @@ def chat(
     if not console.debug:
         # A failed turn is told in one line, and is in the record; its traceback would be in the way.
         logging.basicConfig(level=logging.CRITICAL)
-    with console.house(create=True) as house:
-        ref = None if ref is None else find_head(house, ref).id
-        talk = importlib.import_module("sessionary.app.talk").Talk(house, agent=agent)
+    with console.client(create=True) as client:
+        ref = None if ref is None else find_head(client, ref).id
+        talk = importlib.import_module("sessionary.app.talk").Talk(client, agent=agent)
         code = asyncio.run(_talk(console, talk, message, ref=ref, new=new))
     if code:
         raise SystemExit(code)

@@ -18,7 +18,7 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.model.terminal import safe_terminal
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
+    from sessionary.client.client import Sessionary
 
 FALLBACK_WIDTH = 80
 FALLBACK_HEIGHT = 24
@@ -40,29 +40,29 @@ class Console:
     _pager: "IO[str] | None" = field(default=None, init=False, repr=False)
     _notes: list[str] = field(default_factory=list, init=False, repr=False)
 
-    def house(self, *, create: bool = False) -> "House":
+    def client(self, *, create: bool = False) -> "Sessionary":
         """The open house. Without `create` nothing is made: a missing store is not found."""
         # The rest of the program is loaded here, after the command line was found to make sense.
-        app = importlib.import_module("sessionary.app.house")
+        app = importlib.import_module("sessionary.client.client")
         try:
-            house: House = app.open_house(
+            client: Sessionary = app.connect(
                 self.database, home=self.home, profile=self.profile, create=create
             )
         except NotFound as error:
             raise NotFound(f"{error} {HOW_TO_BEGIN}") from error
-        return house
+        return client
 
-    def zone(self, house: "House") -> tzinfo | None:
+    def zone(self, client: "Sessionary") -> tzinfo | None:
         """The zone that times are shown in: the configured one, else (None) this machine's."""
         if self.utc:
             return UTC
-        return house.config.zone if "zone" in house.config.file else None
+        return client.config.zone if "zone" in client.config.file else None
 
-    def time_cell(self, at: datetime, house: "House") -> str:
+    def time_cell(self, at: datetime, client: "Sessionary") -> str:
         """A time in a table: for people in their zone, in a pipe RFC 3339 in UTC."""
         if not self.is_terminal:
             return times.second(at)
-        return at.astimezone(self.zone(house)).strftime("%Y-%m-%d %H:%M:%S")
+        return at.astimezone(self.zone(client)).strftime("%Y-%m-%d %H:%M:%S")
 
     def answer(self, value: Any, text: str) -> None:
         """Give the answer: the value as JSON when that was asked for, else the text."""

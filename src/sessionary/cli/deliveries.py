@@ -54,10 +54,10 @@ def list_deliveries(
     console: Console, *, state: str | None, channel: str | None, limit: int, cursor: str | None
 ) -> None:
     """List deliveries, newest first."""
-    with console.house() as house:
-        page = house.reading(
+    with console.client() as client:
+        page = client.reading(
             deliver.listing,
-            profile=house.profile,
+            profile=client.profile,
             limit=limit,
             state=None if state is None else DeliveryState(state),
             channel=channel,
@@ -93,9 +93,9 @@ def show(console: Console, id: str) -> None:
 
     ID is a delivery's id, or a beginning that only one id has.
     """
-    with console.house() as house:
-        found = house.reading(deliver.find, id, profile=house.profile).result()
-        zone = house.config.zone
+    with console.client() as client:
+        found = client.reading(deliver.find, id, profile=client.profile).result()
+        zone = client.config.zone
     if console.json:
         console.emit(delivery_json(found, whole=True))
         return
@@ -130,9 +130,9 @@ def retry(console: Console, id: str) -> None:
 
     A running server of the same profile sends it.
     """
-    with console.house() as house:
-        done = house.writing(
-            deliver.retry, id, profile=house.profile, moment=house.moment()
+    with console.client() as client:
+        done = client.writing(
+            deliver.retry, id, profile=client.profile, moment=client.moment()
         ).result()
     twice = " An earlier attempt may have arrived." if done.maybe_twice else ""
     _tell(console, done, f"Delivery {done.id} to {done.channel} is sent next.{twice}")
@@ -149,14 +149,14 @@ def redirect(console: Console, id: str, channel: str) -> None:
     home channel.
     """
     target = Channel.parse(channel)
-    with console.house() as house:
-        made = house.writing(
+    with console.client() as client:
+        made = client.writing(
             deliver.redirect,
             id,
             target,
-            profile=house.profile,
-            moment=house.moment(),
-            platforms=frozenset(engine_config.read(house.config).channels),
+            profile=client.profile,
+            moment=client.moment(),
+            platforms=frozenset(engine_config.read(client.config).channels),
         ).result()
     _tell(console, made, f"Redirected to {made.channel}, as delivery {made.id}.")
 
@@ -167,12 +167,12 @@ def redirect(console: Console, id: str, channel: str) -> None:
 @pass_console
 def abandon(console: Console, id: str, *, reason: str) -> None:
     """Give up a delivery that waits: it is not sent, and the next for its chat goes on."""
-    with console.house() as house:
-        done = house.writing(
+    with console.client() as client:
+        done = client.writing(
             deliver.abandon_by_owner,
             id,
-            profile=house.profile,
-            moment=house.moment(),
+            profile=client.profile,
+            moment=client.moment(),
             reason=reason,
         ).result()
     _tell(console, done, f"Delivery {done.id} to {done.channel} is given up.")

@@ -23,9 +23,9 @@ def demo(console: Console, *, sessions: int) -> None:
 
     A store that holds sessions is refused: name another place with --home.
     """
-    with console.house(create=True) as house:
-        filled = importlib.import_module("sessionary.app.demo").fill(house, count=sessions)
-        where = shown_url(house.store.url)
+    with console.client(create=True) as client:
+        filled = importlib.import_module("sessionary.app.demo").fill(client, count=sessions)
+        where = shown_url(client.store.url)
     value = {"sessions": filled.sessions, "messages": filled.messages, "database": where}
     told = f"{counted(filled.sessions, 'session')} and {counted(filled.messages, 'message')}"
     place = "".join(

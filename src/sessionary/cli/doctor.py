@@ -22,7 +22,7 @@ from sessionary.store.filesystem import BESIDE
 from sessionary.store.opening import sqlite_path
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
+    from sessionary.client.client import Sessionary
 
 LONG_WAL = 64_000_000
 LITTLE_ROOM = 500_000_000
@@ -66,9 +66,9 @@ def doctor(console: Console) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _index(house: "House", path: str | None) -> Finding:
+def _index(client: "Sessionary", path: str | None) -> Finding:
     # Loaded here: the words' patterns take longer to make than a store to open.
-    health = importlib.import_module("sessionary.store.index_health").examine(house.store, path)
+    health = importlib.import_module("sessionary.store.index_health").examine(client.store, path)
     if health.problem is not None:
         do = "The conversations are safe. Make it again with: sessionary rebuild --index"
         return Finding("search index", "bad", f"damaged ({health.problem})", do)
@@ -157,25 +157,25 @@ def _room(folder: str) -> Finding:
 def _store(console: Console) -> Iterator[Finding]:
     """What the open store says; a store that does not open says why."""
     try:
-        with console.house() as house:
-            yield from _opened(house)
+        with console.client() as client:
+            yield from _opened(client)
     except NotFound:
         raise
     except SessionaryError as error:
         yield Finding("store", "bad", str(error), "Nothing can be stored until this is settled.")
 
 
-def _opened(house: "House") -> Iterator[Finding]:
-    dialect = "postgres" if sqlite_path(house.config.database) is None else "sqlite"
+def _opened(client: "Sessionary") -> Iterator[Finding]:
+    dialect = "postgres" if sqlite_path(client.config.database) is None else "sqlite"
     yield Finding("schema", "ok", f"{dialect}, {migrate.known(dialect)[-1].name}")
-    broken = house.reading(verify.check_database).result()
+    broken = client.reading(verify.check_database).result()
     for each in broken:
         do = "Keep the file; `sessionary restore` a backup."
         yield Finding("integrity", "bad", f"{each.invariant}: {each.where}: {each.what}", do)
     if not broken:
         yield Finding("integrity", "ok", "no damage found (`sessionary verify` looks deeper)")
-    yield _index(house, sqlite_path(house.config.database))
-    found = house.reading(health, now=house.moment().now).result()
+    yield _index(client, sqlite_path(client.config.database))
+    found = client.reading(health, now=client.moment().now).result()
     waiting = (
         f"{count(found.waiting_arrivals, 'arrival')} and "
         f"{count(found.open_deliveries, 'delivery')} waiting"

@@ -33,20 +33,22 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
     others their messages become empty places. The receipt says what went and what remains.
     """
     whom = Whom(platform, person)
-    with console.house() as house:
+    with console.client() as client:
 
         def progress(seen: int) -> None:
             console.progress(f"{seen:,} sessions")
 
         if not apply_it:
-            found = list(erasing.look(house.store, whom, profile=house.profile, progress=progress))
+            found = list(
+                erasing.look(client.store, whom, profile=client.profile, progress=progress)
+            )
             console.end_progress()
             _tell_plan(console, found)
             if not found:
                 console.note(NOTHING_SAID.format(person=person, platform=platform))
             return
         receipt = erasing.erase(
-            house.store, whom, profile=house.profile, moment=house.moment(), progress=progress
+            client.store, whom, profile=client.profile, moment=client.moment(), progress=progress
         )
     console.end_progress()
     console.answer(
@@ -62,8 +64,8 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
 @pass_console
 def erasures(console: Console) -> None:
     """Show the receipts of what was erased, oldest first. A person is named by a hash alone."""
-    with console.house() as house:
-        found = house.reading(erasing.receipts, profile=house.profile).result()
+    with console.client() as client:
+        found = client.reading(erasing.receipts, profile=client.profile).result()
     if console.json:
         console.emit({"items": found, "next": None})
         return
@@ -73,7 +75,7 @@ def erasures(console: Console) -> None:
     rows = [
         [
             str(each["id"]),
-            console.time_cell(datetime.fromisoformat(str(each["at"])), house),
+            console.time_cell(datetime.fromisoformat(str(each["at"])), client),
             str(each["person"]),
             *(f"{each[name]:,}" for name in ("sessions_purged", "messages_erased")),
         ]

@@ -19,7 +19,7 @@ from sessionary.model.handover.forms import FORMS
 from sessionary.model.handover.passage import Passage
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
+    from sessionary.client.client import Sessionary
 
 WAYS = {
     "jsonl": exporting.export_jsonl,
@@ -74,16 +74,16 @@ def export(
     _check(console, refs, form=form, everything=everything, output=output, tool=tool, budget=budget)
     if output is not None:
         refuse_to_overwrite(output, force=force)
-    with console.house() as house:
-        ids = list(dict.fromkeys(find_head(house, ref).id for ref in refs))
+    with console.client() as client:
+        ids = list(dict.fromkeys(find_head(client, ref).id for ref in refs))
         if tool is not None:
             tokens = handing_over.BUDGET if budget is None else budget
             made = handing_over.passage(
-                house.store, ids[0], profile=house.profile, budget=tokens, extent=extent
+                client.store, ids[0], profile=client.profile, budget=tokens, extent=extent
             )
             _hand_over(console, made, tool, output, force=force)
             return
-        pieces = _pieces(house, ids if refs else None, form, extent)
+        pieces = _pieces(client, ids if refs else None, form, extent)
         _write(console, pieces, form, output, force=force)
 
 
@@ -147,8 +147,10 @@ def _print(console: Console, pieces: Iterator[str]) -> None:
             sys.stdout.write(piece)
 
 
-def _pieces(house: "House", ids: list[str] | None, form: str, extent: Extent) -> Iterator[str]:
+def _pieces(
+    client: "Sessionary", ids: list[str] | None, form: str, extent: Extent
+) -> Iterator[str]:
     """The export, a line or an entry at a time, each with the end of its line."""
-    for piece in WAYS[form](house.store, ids, profile=house.profile, extent=extent):
+    for piece in WAYS[form](client.store, ids, profile=client.profile, extent=extent):
         shown = piece if form == "jsonl" else piece.translate(SHOWN)
         yield shown if shown.endswith("\n") else f"{shown}\n"

@@ -29,10 +29,10 @@ def hold(console: Console, ref: str, *, reason: str, until: str | None) -> None:
 
     A person's own wish (/new, a switch, `sessions end`) still ends it.
     """
-    with console.house() as house:
-        zone = house.config.zone
-        end = None if until is None else _end(until, now=house.moment().now, zone=zone)
-        session = find_session(house, ref)
+    with console.client() as client:
+        zone = client.config.zone
+        end = None if until is None else _end(until, now=client.moment().now, zone=zone)
+        session = find_session(client, ref)
         made = session.hold(reason, until=end)
         id = session.head().id
     moment = "until it is released" if end is None else f"until {clock_time(end, zone=zone)}"
@@ -50,8 +50,8 @@ def hold(console: Console, ref: str, *, reason: str, until: str | None) -> None:
 @pass_console
 def release(console: Console, ref: str, *, reason: str | None) -> None:
     """Release a hold of a session, or all of them."""
-    with console.house() as house:
-        session = find_session(house, ref)
+    with console.client() as client:
+        session = find_session(client, ref)
         gone = session.release(reason)
         id = session.head().id
     items = [hold_json(each.reason, each.until) for each in gone]

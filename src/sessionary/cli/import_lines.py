@@ -18,7 +18,7 @@ from sessionary.errors import SessionaryError
 from sessionary.store.opening import open_store
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
+    from sessionary.client.client import Sessionary
     from sessionary.store.database import Tx
 
 STDIN = "-"
@@ -46,21 +46,21 @@ class Total:
         self.notes += report.notes
 
 
-def read(console: Console, house: "House", paths: Sequence[str]) -> Total:
+def read(console: Console, client: "Sessionary", paths: Sequence[str]) -> Total:
     """Import files of lines; `-` is standard input."""
     total = Total()
     for path in paths:
         with _opened(path) as file:
-            total.add(_read(console, house, file))
+            total.add(_read(console, client, file))
     return total
 
 
-def look(house: "House | None", paths: Sequence[str]) -> Total:
+def look(client: "Sessionary | None", paths: Sequence[str]) -> Total:
     """What an import of files would bring; without a house everything is new."""
     total = Total()
     for path in paths:
         with _opened(path) as file:
-            total.add(_look(house, file))
+            total.add(_look(client, file))
     return total
 
 
@@ -74,17 +74,17 @@ def _opened(path: str) -> AbstractContextManager[BinaryIO]:
     return nullcontext(sys.stdin.buffer) if path == STDIN else open(path, "rb")
 
 
-def _read(console: Console, house: "House", file: BinaryIO) -> ImportReport:
+def _read(console: Console, client: "Sessionary", file: BinaryIO) -> ImportReport:
     return importing.import_jsonl(
-        house.store,
+        client.store,
         importing.lines_of(file),
-        moment=house.moment(),
+        moment=client.moment(),
         profile=console.profile,
         progress=lambda done: console.progress(f"{done:,} sessions"),
     )
 
 
-def _look(house: "House | None", file: BinaryIO) -> ImportReport:
+def _look(client: "Sessionary | None", file: BinaryIO) -> ImportReport:
     """Import into a store beside, and compare: what would be new, and what is here already."""
     clock, ids = SystemClock(), RandomIds()
     with tempfile.TemporaryDirectory(prefix="sessionary-import-") as folder:
@@ -96,7 +96,7 @@ def _look(house: "House | None", file: BinaryIO) -> ImportReport:
             heads = beside.read(_all_ids).result()
         finally:
             beside.close()
-    here = 0 if house is None else sum(_is_here(house, each) for each in heads)
+    here = 0 if client is None else sum(_is_here(client, each) for each in heads)
     return ImportReport(
         added=report.added - here,
         unchanged=here,
@@ -115,9 +115,9 @@ def _all_ids(tx: "Tx") -> list[str]:
     return found
 
 
-def _is_here(house: "House", session_id: str) -> bool:
+def _is_here(client: "Sessionary", session_id: str) -> bool:
     try:
-        house.reading(head_of, session_id, profile=house.profile).result()
+        client.reading(head_of, session_id, profile=client.profile).result()
     except SessionaryError:
         return False
     return True

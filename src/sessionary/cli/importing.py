@@ -23,7 +23,7 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.importers import registry
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
+    from sessionary.client.client import Sessionary
 
 OURS = "sessionary"
 
@@ -72,18 +72,18 @@ def import_(
 
 
 def _discover(console: Console) -> None:
-    with _house_if_there(console) as house:
-        now = imports.now(house)
-        found = imports.discover(house, imports.here(), now=now)
+    with _house_if_there(console) as client:
+        now = imports.now(client)
+        found = imports.discover(client, imports.here(), now=now)
     value = {"items": [import_text.jsonable(each) for each in found]}
     console.answer(value, import_text.discoveries(found, now=now, width=console.width))
 
 
 def _run(console: Console, plan: Plan) -> None:
-    with console.house(create=True) as house:
-        total = import_lines.read(console, house, plan.lines)
+    with console.client(create=True) as client:
+        total = import_lines.read(console, client, plan.lines)
         result = imports.run(
-            house,
+            client,
             plan.wishes,
             import_text.Meter(console.progress).tell,
             is_profile_asked_for=console.profile is not None,
@@ -93,10 +93,10 @@ def _run(console: Console, plan: Plan) -> None:
 
 
 def _look(console: Console, plan: Plan) -> None:
-    with _house_if_there(console) as house:
-        total = import_lines.look(house, plan.lines)
+    with _house_if_there(console) as client:
+        total = import_lines.look(client, plan.lines)
         asked = console.profile is not None
-        result = imports.look(house, plan.wishes, is_profile_asked_for=asked)
+        result = imports.look(client, plan.wishes, is_profile_asked_for=asked)
     _answer(console, total, result, dry_run=True)
 
 
@@ -138,14 +138,14 @@ def _watch(console: Console, plan: Plan) -> None:
             console.print(import_text.outcome(outcome, dry_run=False))
             console.flush()
 
-    with console.house(create=True) as house:
+    with console.client(create=True) as client:
         before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
         for each in before:
             signal.signal(each, lambda *_: stop.set())
         try:
             console.note("Watching; Ctrl-C ends it.")
             meter = import_text.Meter(console.progress)
-            watching.watch(house, plan.wishes, stop=stop, tell=tell, progress=meter.tell)
+            watching.watch(client, plan.wishes, stop=stop, tell=tell, progress=meter.tell)
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
@@ -238,9 +238,9 @@ def _near(word: str) -> str:
     return f" (did you mean the source {' or '.join(near)}?)" if near else ""
 
 
-def _house_if_there(console: Console) -> "AbstractContextManager[House | None]":
+def _house_if_there(console: Console) -> "AbstractContextManager[Sessionary | None]":
     """A look needs no store: without one everything is new."""
     try:
-        return console.house()
+        return console.client()
     except NotFound:
         return nullcontext()

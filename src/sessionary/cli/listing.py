@@ -60,18 +60,18 @@ def list_sessions(console: Console, **asked: Any) -> None:
     shelf = _shelf(asked)
     if asked["sort"] not in (None, Order.ACTIVITY) and (asked["pinned"] or asked["pinned_first"]):
         raise click.UsageError("--pinned and --pinned-first go with the order of activity.")
-    with console.house() as house:
-        now = house.moment().now
-        filters = _filters(asked, shelf=shelf, now=now, zone=console.zone(house))
+    with console.client() as client:
+        now = client.moment().now
+        filters = _filters(asked, shelf=shelf, now=now, zone=console.zone(client))
         action = pinned.listing if asked["pinned_first"] else listing.listing
-        page = house.reading(
+        page = client.reading(
             action,
             filters,
-            profile=house.profile,
+            profile=client.profile,
             limit=asked["limit"],
             cursor=asked["cursor"],
         ).result()
-        zone = console.zone(house)
+        zone = console.zone(client)
     if console.json:
         # What prints a head prints messages too; a list for people does without.
         view = importlib.import_module("sessionary.model.view")

@@ -27,5 +27,5 @@ def mcp(console: Console, *, http: str | None, write: bool) -> None:
         serving = importlib.import_module("sessionary.app.mcp")
     except ModuleNotFoundError as error:
         raise BadInput(f"MCP needs an extra: install sessionary[mcp] ({error}).") from error
-    with console.house() as house:
-        asyncio.run(serving.serve_mcp(house, write=write, http=http, tell=console.note))
+    with console.client() as store_client:
+        asyncio.run(serving.serve_mcp(store_client, write=write, http=http, tell=console.note))

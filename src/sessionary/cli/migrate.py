@@ -24,15 +24,15 @@ def migrate(console: Console, url: str) -> None:
     All profiles are copied; the source stays as it is and must be at rest. A copy that was
     stopped goes on where it was when the same command is given again.
     """
-    with console.house() as house:
-        if _is_same(house.config.database, url):
+    with console.client() as client:
+        if _is_same(client.config.database, url):
             raise BadInput("The store cannot be copied to itself; nothing was changed.")
         target = open_store(
             url, create=True, clock=SystemClock(), ids=RandomIds(), half_copied=True
         )
         try:
             report = copy_store(
-                house.store,
+                client.store,
                 target,
                 progress=lambda table, rows: console.progress(f"{table}: {rows:,} rows"),
             )

@@ -34,11 +34,11 @@ def pack(console: Console, *, older_than: str, apply_it: bool, shrink: bool) -> 
     times.span(older_than)
     if shrink and not apply_it:
         raise click.UsageError("--shrink needs --apply.")
-    with console.house() as house:
-        before = times.parse_time(older_than, now=house.moment().now, zone=console.zone(house))
+    with console.client() as client:
+        before = times.parse_time(older_than, now=client.moment().now, zone=console.zone(client))
         if not apply_it:
             found = sum(
-                1 for _ in packing.candidates(house.store, profile=house.profile, before=before)
+                1 for _ in packing.candidates(client.store, profile=client.profile, before=before)
             )
             console.answer(
                 {"applied": False, "sessions": found},
@@ -46,12 +46,12 @@ def pack(console: Console, *, older_than: str, apply_it: bool, shrink: bool) -> 
             )
             return
         done = packing.pack(
-            house.store,
-            profile=house.profile,
+            client.store,
+            profile=client.profile,
             before=before,
             progress=lambda sessions: console.progress(f"{sessions:,} sessions"),
         )
-        path = sqlite_path(house.config.database)
+        path = sqlite_path(client.config.database)
     console.end_progress()
     if shrink and path is not None:
         vacuum(path, wait_seconds=WAIT_SECONDS)

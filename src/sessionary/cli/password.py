@@ -34,11 +34,11 @@ def set_password(console: Console) -> None:
     It is asked for, or read from standard input. Only a hash of it is kept.
     """
     hashed = _hashed()
-    with console.house(create=True) as house:
-        house.writing(
-            logins.set_password, hashed, profile=house.profile, moment=house.moment()
+    with console.client(create=True) as client:
+        client.writing(
+            logins.set_password, hashed, profile=client.profile, moment=client.moment()
         ).result()
-        value = {"profile": house.profile, "password": True}
+        value = {"profile": client.profile, "password": True}
     console.answer(value, "The password is set; every browser is logged out.")
 
 
@@ -46,11 +46,11 @@ def set_password(console: Console) -> None:
 @pass_console
 def clear(console: Console) -> None:
     """Take the password away; every browser is logged out, and comes in by the link again."""
-    with console.house() as house:
-        house.writing(
-            logins.set_password, None, profile=house.profile, moment=house.moment()
+    with console.client() as client:
+        client.writing(
+            logins.set_password, None, profile=client.profile, moment=client.moment()
         ).result()
-        value = {"profile": house.profile, "password": False}
+        value = {"profile": client.profile, "password": False}
     console.answer(value, "There is no password any more; `sessionary serve` prints a link.")
 
 
@@ -73,9 +73,9 @@ def link(console: Console, *, address: str) -> None:
     if not address.startswith(("http://", "https://")):
         raise BadInput(f"{address!r} is no address; write one like http://127.0.0.1:8741.")
     code = secrets.token_hex(LINK_BYTES)
-    with console.house() as house:
-        house.writing(
-            logins.offer_link, code, profile=house.profile, moment=house.moment()
+    with console.client() as client:
+        client.writing(
+            logins.offer_link, code, profile=client.profile, moment=client.moment()
         ).result()
     made = f"{address.rstrip('/')}/login?code={code}"
     if not console.json:

@@ -28,8 +28,8 @@ projects = group(
 @pass_console
 def list_projects(console: Console) -> None:
     """List the projects, with the number of sessions in each."""
-    with console.house() as house:
-        found = house.projects()
+    with console.client() as client:
+        found = client.projects()
     if console.json:
         console.emit({"items": [_json(each) for each in found], "next": None})
     elif found:
@@ -46,9 +46,9 @@ def list_projects(console: Console) -> None:
 @pass_console
 def add(console: Console, name: str, *, colour: str | None) -> None:
     """Make a project."""
-    with console.house(create=True) as house:
-        made = house.writing(
-            project_actions.add, name, profile=house.profile, moment=house.moment(), colour=colour
+    with console.client(create=True) as client:
+        made = client.writing(
+            project_actions.add, name, profile=client.profile, moment=client.moment(), colour=colour
         ).result()
     console.answer(_json(made), f"Project {made.name} added.")
 
@@ -59,9 +59,9 @@ def add(console: Console, name: str, *, colour: str | None) -> None:
 @pass_console
 def rename(console: Console, name: str, new_name: str) -> None:
     """Give a project another name."""
-    with console.house() as house:
-        made = house.writing(
-            project_actions.change, name, profile=house.profile, new_name=new_name
+    with console.client() as client:
+        made = client.writing(
+            project_actions.change, name, profile=client.profile, new_name=new_name
         ).result()
     console.answer(_json(made), f"Project {name} is {made.name} now.")
 
@@ -72,9 +72,9 @@ def rename(console: Console, name: str, new_name: str) -> None:
 @pass_console
 def colour(console: Console, name: str, colour: str) -> None:
     """Give a project a colour."""
-    with console.house() as house:
-        made = house.writing(
-            project_actions.change, name, profile=house.profile, colour=colour
+    with console.client() as client:
+        made = client.writing(
+            project_actions.change, name, profile=client.profile, colour=colour
         ).result()
     console.answer(_json(made), f"Project {made.name} is {made.colour} now.")
 
@@ -84,8 +84,8 @@ def colour(console: Console, name: str, colour: str) -> None:
 @pass_console
 def remove(console: Console, name: str) -> None:
     """Delete a project; its sessions stay, without one."""
-    with console.house() as house:
-        gone = house.writing(project_actions.remove, name, profile=house.profile).result()
+    with console.client() as client:
+        gone = client.writing(project_actions.remove, name, profile=client.profile).result()
     console.answer(_json(gone), f"Project {gone.name} removed; its sessions stay.")
 
 

@@ -26,19 +26,19 @@ def prune(console: Console, *, older_than: str, source: str | None, apply_it: bo
     """
     times.span(older_than)
     sessions = entries = amount = 0
-    with console.house() as house:
-        moment = house.moment()
-        before = times.parse_time(older_than, now=moment.now, zone=console.zone(house))
-        found = pruning.look(house.store, profile=house.profile, before=before, platform=source)
+    with console.client() as client:
+        moment = client.moment()
+        before = times.parse_time(older_than, now=moment.now, zone=console.zone(client))
+        found = pruning.look(client.store, profile=client.profile, before=before, platform=source)
         for each in found:
             if (
                 apply_it
-                and not house.writing(
+                and not client.writing(
                     pruning.prune_one,
                     each.session_id,
-                    profile=house.profile,
+                    profile=client.profile,
                     before=before,
-                    moment=house.moment(),
+                    moment=client.moment(),
                 ).result()
             ):
                 continue

@@ -12,8 +12,8 @@ from sessionary.errors import Ambiguous, NotFound, SessionaryError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from sessionary.app.house import House
-    from sessionary.app.session import Session
+    from sessionary.client.client import Sessionary
+    from sessionary.client.session import Session
     from sessionary.model.session import SessionHead
 
 OFFERED = 30
@@ -36,8 +36,8 @@ class Ref(click.ParamType):  # type: ignore[type-arg] # before click 8.3 it take
         """Offer the sessions that were last active: titles, and ids for those without."""
         item = importlib.import_module("click.shell_completion").CompletionItem
         try:
-            with ctx.ensure_object(Console).house() as house:
-                heads = house.sessions(limit=200).items
+            with ctx.ensure_object(Console).client() as client:
+                heads = client.sessions(limit=200).items
         except SessionaryError:
             return []
         names = [(head.title or head.id, head.preview) for head in heads]
@@ -54,22 +54,22 @@ def ref_argument(function: F) -> F:
     return click.argument("ref", type=REF, metavar="REF")(function)
 
 
-def find_session(house: "House", ref: str) -> "Session":
+def find_session(client: "Sessionary", ref: str) -> "Session":
     """Return the session that a person names."""
-    return house.find(find_head(house, ref).id)
+    return client.find(find_head(client, ref).id)
 
 
-def find_head(house: "House", ref: str) -> "SessionHead":
+def find_head(client: "Sessionary", ref: str) -> "SessionHead":
     """Return the head of the session that a person names.
 
     After ids and exact titles: a title in other capitals, or what a list shows as the title, cut
     or not. Several such sessions are refused; where there is none, similar titles are named.
     """
     try:
-        return house.head(ref)
+        return client.head(ref)
     except NotFound as missing:
         shown = _without_marks(ref)
-        found = _titled_alike(house, shown) or _beginning_alike(house, shown)
+        found = _titled_alike(client, shown) or _beginning_alike(client, shown)
         if len(found) == 1:
             return found[0]
         if found:
@@ -77,7 +77,7 @@ def find_head(house: "House", ref: str) -> "SessionHead":
             raise Ambiguous(
                 f"{ref!r} may be one of several sessions: {names}.", [head.id for head in found]
             ) from None
-        near = _near_titles(house, shown)
+        near = _near_titles(client, shown)
         if not near:
             raise
         listed = ", ".join(f"“{title}”" for title in near)
@@ -91,20 +91,20 @@ def _without_marks(ref: str) -> str:
     return shown
 
 
-def _titled_alike(house: "House", shown: str) -> "list[SessionHead]":
+def _titled_alike(client: "Sessionary", shown: str) -> "list[SessionHead]":
     """Sessions with this title in whatever capitals, or whose title was cut to this."""
-    return _matching(house, shown, roles=("title",), label=lambda head: head.title)
+    return _matching(client, shown, roles=("title",), label=lambda head: head.title)
 
 
-def _beginning_alike(house: "House", shown: str) -> "list[SessionHead]":
+def _beginning_alike(client: "Sessionary", shown: str) -> "list[SessionHead]":
     """Sessions without a title that begin with these words: lists show those instead."""
     return _matching(
-        house, shown, roles=(), label=lambda head: head.preview if head.title is None else None
+        client, shown, roles=(), label=lambda head: head.preview if head.title is None else None
     )
 
 
 def _matching(
-    house: "House",
+    client: "Sessionary",
     shown: str,
     *,
     roles: tuple[str, ...],
@@ -120,22 +120,22 @@ def _matching(
         return []
     phrase = f'"{" ".join(whole[:8])}"'
     found = {}
-    for hit in house.search(phrase, limit=RECENT, all_hits=False, roles=roles):
+    for hit in client.search(phrase, limit=RECENT, all_hits=False, roles=roles):
         text = " ".join(fold(label(hit.session) or "").split())
         if text == wanted or (shown.endswith(CUT) and text.startswith(wanted)):
             found[hit.session.id] = hit.session
     return list(found.values())
 
 
-def _near_titles(house: "House", shown: str) -> list[str]:
+def _near_titles(client: "Sessionary", shown: str) -> list[str]:
     """Titles that a person perhaps meant: with some of the words, or spelled almost so."""
     difflib = importlib.import_module("difflib")
-    heads = house.sessions(limit=RECENT).items
+    heads = client.sessions(limit=RECENT).items
     titles = {head.title.casefold(): head.title for head in heads if head.title}
     near = [
         titles[each] for each in difflib.get_close_matches(shown.casefold(), titles, n=SUGGESTED)
     ]
-    found = house.search(shown, limit=SUGGESTED, roles=("title",))
+    found = client.search(shown, limit=SUGGESTED, roles=("title",))
     near += [hit.session.title for hit in found if hit.session.title]
     return list(dict.fromkeys(near))[:SUGGESTED]
 

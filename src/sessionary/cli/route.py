@@ -14,7 +14,7 @@ from sessionary.model.session import SessionHead
 from sessionary.model.view import policy_json, time_text
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
+    from sessionary.client.client import Sessionary
     from sessionary.store.database import Tx
 
 route = group(
@@ -47,31 +47,31 @@ def explain(console: Console, **asked: str | None) -> None:
         thread_id=asked["thread"],
         user_id=asked["person"],
     )
-    with console.house() as house:
-        value = _explained(house, source)
+    with console.client() as client:
+        value = _explained(client, source)
     console.answer(value, _text(value))
 
 
-def _explained(house: "House", source: Source) -> dict[str, Any]:
-    key = house.key(source)
-    policy = house.policies.choose(source)
-    head, due = house.reading(_look, house, key, policy).result()
+def _explained(client: "Sessionary", source: Source) -> dict[str, Any]:
+    key = client.key(source)
+    policy = client.policies.choose(source)
+    head, due = client.reading(_look, client, key, policy).result()
     return {
         "key": str(key),
-        "reasons": keys.explain(source, profile=house.profile, isolation=house.isolation),
+        "reasons": keys.explain(source, profile=client.profile, isolation=client.isolation),
         "binding": None if head is None else _binding(head),
-        "policy": _policy(house, source, policy),
+        "policy": _policy(client, source, policy),
         "next_message": _next(head, due),
     }
 
 
 def _look(
-    tx: "Tx", house: "House", key: keys.SessionKey, policy: ResetPolicy
+    tx: "Tx", client: "Sessionary", key: keys.SessionKey, policy: ResetPolicy
 ) -> tuple[SessionHead | None, str | None]:
     head = routing.current(tx, key)
     if head is None or not head.is_open:
         return head, None
-    return head, routing.reset_due(tx, head, policy=policy, moment=house.moment())
+    return head, routing.reset_due(tx, head, policy=policy, moment=client.moment())
 
 
 def _binding(head: SessionHead) -> dict[str, Any]:
@@ -83,10 +83,10 @@ def _binding(head: SessionHead) -> dict[str, Any]:
     }
 
 
-def _policy(house: "House", source: Source, policy: ResetPolicy) -> dict[str, Any]:
-    if source.platform in house.policies.by_platform:
+def _policy(client: "Sessionary", source: Source, policy: ResetPolicy) -> dict[str, Any]:
+    if source.platform in client.policies.by_platform:
         why = f"the platform {source.platform} has its own"
-    elif source.chat_type in house.policies.by_type:
+    elif source.chat_type in client.policies.by_type:
         why = f"chats of type {source.chat_type} have their own"
     else:
         why = "the default"

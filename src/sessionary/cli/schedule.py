@@ -6,11 +6,11 @@ import importlib
 import click
 
 from sessionary.actions import schedule as schedules
-from sessionary.app.house import House
 from sessionary.cli.console import Console
 from sessionary.cli.table import Column, table
 from sessionary.cli.times import span
 from sessionary.cli.tree import command, group, pass_console
+from sessionary.client.client import Sessionary
 from sessionary.config import zone_named
 from sessionary.model.place import TERMINAL, Source
 from sessionary.model.schedule import Run, RunState, Schedule, Timing
@@ -53,8 +53,8 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
 
     TIMING is five cron fields, @daily and its like, `every 15m`, or `at 2026-12-24T18:00`.
     """
-    with console.house(create=True) as house:
-        zone = house.config.zone if options["zone"] is None else zone_named(options["zone"])
+    with console.client(create=True) as client:
+        zone = client.config.zone if options["zone"] is None else zone_named(options["zone"])
         plan = schedules.Plan(
             name=name,
             timing=Timing(timing, zone),
@@ -64,10 +64,10 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
             origin=Source(platform=TERMINAL),
             grace=span(options["grace"] or "1h"),
         )
-        made = house.writing(
-            schedules.add, plan, profile=house.profile, moment=house.moment()
+        made = client.writing(
+            schedules.add, plan, profile=client.profile, moment=client.moment()
         ).result()
-    at = _when(console, house, made)
+    at = _when(console, client, made)
     console.answer(_json(made), f"Schedule {made.name} added; it runs next at {at}.")
 
 
@@ -75,8 +75,8 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
 @pass_console
 def list_schedules(console: Console) -> None:
     """List the schedules, with when each runs next."""
-    with console.house() as house:
-        found = house.reading(schedules.listing, profile=house.profile).result()
+    with console.client() as client:
+        found = client.reading(schedules.listing, profile=client.profile).result()
     if console.json:
         console.emit({"items": [_json(each) for each in found], "next": None})
         return
@@ -89,7 +89,7 @@ def list_schedules(console: Console) -> None:
         [
             each.name,
             each.timing.text,
-            "paused" if each.paused else _when(console, house, each),
+            "paused" if each.paused else _when(console, client, each),
             each.deliver_to,
         ]
         for each in found
@@ -104,14 +104,14 @@ def list_schedules(console: Console) -> None:
 @pass_console
 def runs(console: Console, name: str, limit: int) -> None:
     """List the latest runs of a schedule, newest first."""
-    with console.house() as house:
-        found = house.reading(schedules.runs, name, profile=house.profile, limit=limit).result()
+    with console.client() as client:
+        found = client.reading(schedules.runs, name, profile=client.profile, limit=limit).result()
     if console.json:
         console.emit({"items": [_run_json(each) for each in found], "next": None})
         return
     rows = [
         [
-            console.time_cell(each.due_at, house),
+            console.time_cell(each.due_at, client),
             each.state,
             each.session_id or "",
             each.reason or "",
@@ -127,9 +127,9 @@ def runs(console: Console, name: str, limit: int) -> None:
 @pass_console
 def run(console: Console, name: str) -> None:
     """Run a schedule now, here, and say how it went."""
-    with console.house() as house:
+    with console.client() as client:
         engine = importlib.import_module("sessionary.app.engine")
-        done: Run = asyncio.run(engine.run_schedule(house, name))
+        done: Run = asyncio.run(engine.run_schedule(client, name))
     console.answer(_run_json(done), f"Schedule {name}: {done.state}, session {done.session_id}.")
     if done.state is not RunState.DONE:
         raise SystemExit(1)
@@ -158,27 +158,27 @@ def resume(console: Console, name: str) -> None:
 @pass_console
 def remove(console: Console, name: str) -> None:
     """Take a schedule away; its runs and their sessions stay."""
-    with console.house() as house:
-        now = house.moment().now
-        gone = house.writing(schedules.remove, name, profile=house.profile, now=now).result()
+    with console.client() as client:
+        now = client.moment().now
+        gone = client.writing(schedules.remove, name, profile=client.profile, now=now).result()
     console.answer(_json(gone), f"Schedule {gone.name} removed; its sessions stay.")
 
 
 def _set_paused(console: Console, name: str, *, paused: bool) -> tuple[Schedule, str]:
     """The schedule as it is now, and when it runs next."""
-    with console.house() as house:
-        made = house.writing(
+    with console.client() as client:
+        made = client.writing(
             schedules.pause,
             name,
-            profile=house.profile,
+            profile=client.profile,
             paused=paused,
-            now=house.moment().now,
+            now=client.moment().now,
         ).result()
-        return made, _when(console, house, made)
+        return made, _when(console, client, made)
 
 
-def _when(console: Console, house: House, made: Schedule) -> str:
-    return "never" if made.next_at is None else console.time_cell(made.next_at, house)
+def _when(console: Console, client: Sessionary, made: Schedule) -> str:
+    return "never" if made.next_at is None else console.time_cell(made.next_at, client)
 
 
 def _json(made: Schedule) -> Json:

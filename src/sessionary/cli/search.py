@@ -20,7 +20,7 @@ from sessionary.model.snippet import CLOSE, OPEN
 from sessionary.model.terminal import display_width, fit, one_line, safe_terminal
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
+    from sessionary.client.client import Sessionary
 
 # How long the index is fed between two lines of progress.
 STEP_SECONDS = 0.3
@@ -49,11 +49,11 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
     word* is a beginning; OR, AND and NOT are operators in capitals. role: source: from: in: session:
     tool: before: after: narrow.
     """
-    with console.house() as house:
+    with console.client() as client:
         if asked["session"] is not None:
-            asked["session"] = find_head(house, asked["session"]).id
-        _catch_up(console, house)
-        found = house.search(
+            asked["session"] = find_head(client, asked["session"]).id
+        _catch_up(console, client)
+        found = client.search(
             " ".join(query),
             sort=asked["sort"],
             limit=asked["limit"],
@@ -63,7 +63,7 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
             session=asked["session"],
             source=asked["source"],
         )
-        now, zone = house.moment().now, console.zone(house)
+        now, zone = client.moment().now, console.zone(client)
     if console.json:
         console.emit(found_json(found))
         return
@@ -72,15 +72,15 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
     _tell_the_rest(console, found)
 
 
-def _catch_up(console: Console, house: "House") -> None:
+def _catch_up(console: Console, client: "Sessionary") -> None:
     """Let the index see everything; a long wait shows how far it is."""
-    state = house.store.catch_up(STEP_SECONDS).result()
+    state = client.store.catch_up(STEP_SECONDS).result()
     total = state.behind
     while state.behind:
         known = state.watermark
         done = max(0, total - state.behind)
         console.progress(f"Indexing: {done:,} of {total:,} changes")
-        state = house.store.catch_up(STEP_SECONDS).result()
+        state = client.store.catch_up(STEP_SECONDS).result()
         if state.watermark == known and state.behind >= total:
             break  # it does not move: the answer says what it lacks
         total = max(total, state.behind)

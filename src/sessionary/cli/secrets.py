@@ -20,13 +20,13 @@ def scan_secrets(console: Console, refs: tuple[str, ...]) -> None:
     Only what has a known form is found, and only a part of it is shown. Nothing is changed: revoke
     what you find, then purge its session or leave it out with `sessionary export --mask-secrets`.
     """
-    with console.house() as house:
-        ids = list(dict.fromkeys(find_head(house, ref).id for ref in refs)) or None
+    with console.client() as client:
+        ids = list(dict.fromkeys(find_head(client, ref).id for ref in refs)) or None
         found = list(
             secrets.scan(
-                house.store,
+                client.store,
                 ids,
-                profile=house.profile,
+                profile=client.profile,
                 progress=lambda done: console.progress(f"{done:,} sessions"),
             )
         )

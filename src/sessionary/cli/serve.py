@@ -24,14 +24,14 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
 
     It prints its address and a link that lets one browser in, once, within a minute.
     """
-    with console.house(create=True) as house:
+    with console.client(create=True) as client:
         # Hundreds of modules are loaded now, and none of them is ever garbage: looking for some
         # meanwhile would cost a tenth of the start.
         gc.disable()
         serving = importlib.import_module("sessionary.app.serving")
         gc.freeze()
         gc.enable()
-        where = shown_url(house.store.url)
+        where = shown_url(client.store.url)
 
         def ready(found: Any) -> None:
             value = {
@@ -52,8 +52,8 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
             console.flush()
 
         address = serving.Address(host, port, exposed)
-        adapters = {} if no_channels else serving.channels_of(house)
-        asyncio.run(serving.serve_to_the_end(house, address, adapters=adapters, on_ready=ready))
+        adapters = {} if no_channels else serving.channels_of(client)
+        asyncio.run(serving.serve_to_the_end(client, address, adapters=adapters, on_ready=ready))
     console.note("Stopped.")
 
 

@@ -21,7 +21,7 @@ from sessionary.model.terminal import one_line, safe_terminal
 from sessionary.model.view import entry_json, head_json, hold_json
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
+    from sessionary.client.client import Sessionary
 
 SHOWN_TO_PEOPLE = 100
 PAGE = 500
@@ -51,17 +51,17 @@ def show(console: Console, ref: str, **asked: Any) -> None:
     REF is an id, the beginning of one, or a title.
     """
     _refuse_contradictions(asked)
-    with console.house() as house:
-        head = find_head(house, ref)
+    with console.client() as client:
+        head = find_head(client, ref)
         with console.paged():
             if asked["context"]:
-                _show_context(console, house, head)
+                _show_context(console, client, head)
             elif asked["raw"]:
-                _show_raw(console, house, head)
+                _show_raw(console, client, head)
             elif asked["everything"]:
-                _show_all(console, _Printer(console, house, plain=asked["plain"]), head)
+                _show_all(console, _Printer(console, client, plain=asked["plain"]), head)
             else:
-                _show_window(console, _Printer(console, house, plain=asked["plain"]), head, asked)
+                _show_window(console, _Printer(console, client, plain=asked["plain"]), head, asked)
 
 
 def _refuse_contradictions(asked: dict[str, Any]) -> None:
@@ -76,12 +76,12 @@ def _refuse_contradictions(asked: dict[str, Any]) -> None:
 def _show_window(
     console: Console, printer: "_Printer", head: SessionHead, asked: dict[str, Any]
 ) -> None:
-    house = printer.house
+    client = printer.client
     limit = asked["limit"] or (MAX_LIMIT if console.json else SHOWN_TO_PEOPLE)
-    window = house.reading(
+    window = client.reading(
         read.window,
         head.id,
-        profile=house.profile,
+        profile=client.profile,
         limit=limit,
         before=asked["before"],
         after=asked["after"],
@@ -93,7 +93,7 @@ def _show_window(
     edge = str(shown[-1 if forward else 0].seq) if more else None
     if console.json:
         items = [entry_json(entry) for entry in shown]
-        console.emit({**_about(house, head), "items": items, "next": edge})
+        console.emit({**_about(client, head), "items": items, "next": edge})
         return
     printer.heading(head)
     for entry in shown:
@@ -105,44 +105,44 @@ def _show_window(
 
 def _show_all(console: Console, printer: "_Printer", head: SessionHead) -> None:
     if console.json:
-        items = (entry_json(entry) for entry in _walk(printer.house, head))
-        console.emit_items(items, before=_about(printer.house, head))
+        items = (entry_json(entry) for entry in _walk(printer.client, head))
+        console.emit_items(items, before=_about(printer.client, head))
         return
     printer.heading(head)
-    for entry in _walk(printer.house, head):
+    for entry in _walk(printer.client, head):
         printer.entry(entry)
 
 
-def _about(house: "House", head: SessionHead) -> dict[str, Any]:
-    held = [hold_json(each.reason, each.until) for each in _holds(house, head)]
-    return {"session": _session_json(house, head), "holds": held}
+def _about(client: "Sessionary", head: SessionHead) -> dict[str, Any]:
+    held = [hold_json(each.reason, each.until) for each in _holds(client, head)]
+    return {"session": _session_json(client, head), "holds": held}
 
 
-def _holds(house: "House", head: SessionHead) -> list[Hold]:
-    return house.reading(of_session, head, now=house.moment().now).result()
+def _holds(client: "Sessionary", head: SessionHead) -> list[Hold]:
+    return client.reading(of_session, head, now=client.moment().now).result()
 
 
-def _show_raw(console: Console, house: "House", head: SessionHead) -> None:
-    items = (entry_json(entry) for entry in _walk_log(house, head))
+def _show_raw(console: Console, client: "Sessionary", head: SessionHead) -> None:
+    items = (entry_json(entry) for entry in _walk_log(client, head))
     if console.json:
-        console.emit_items(items, before={"session": _session_json(house, head)})
+        console.emit_items(items, before={"session": _session_json(client, head)})
         return
     for item in items:
         console.print(json.dumps(item))
 
 
-def _origin(house: "House", head: SessionHead) -> read.Origin:
-    return house.reading(read.origin, head.id, profile=house.profile).result()
+def _origin(client: "Sessionary", head: SessionHead) -> read.Origin:
+    return client.reading(read.origin, head.id, profile=client.profile).result()
 
 
-def _session_json(house: "House", head: SessionHead) -> dict[str, Any]:
+def _session_json(client: "Sessionary", head: SessionHead) -> dict[str, Any]:
     """A head, and where the session was held."""
-    origin = _origin(house, head)
+    origin = _origin(client, head)
     return head_json(head) | {"workspace": origin.workspace, "imported": origin.imported}
 
 
-def _show_context(console: Console, house: "House", head: SessionHead) -> None:
-    chats = house.reading(read.context, head.id, profile=house.profile).result()
+def _show_context(console: Console, client: "Sessionary", head: SessionHead) -> None:
+    chats = client.reading(read.context, head.id, profile=client.profile).result()
     if console.json:
         console.emit({"items": chats, "next": None})
         return
@@ -156,22 +156,22 @@ def _show_context(console: Console, house: "House", head: SessionHead) -> None:
         console.print()
 
 
-def _walk(house: "House", head: SessionHead) -> Iterator[Entry]:
+def _walk(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
     """The whole transcript, a page at a time: no reader stays open for long."""
     after, more = 0, True
     while more:
-        window = house.reading(
-            read.window, head.id, profile=house.profile, limit=PAGE, after=after
+        window = client.reading(
+            read.window, head.id, profile=client.profile, limit=PAGE, after=after
         ).result()
         yield from window.entries
         more = window.more_after
         after = window.entries[-1].seq if window.entries else after
 
 
-def _walk_log(house: "House", head: SessionHead) -> Iterator[Entry]:
+def _walk_log(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
     after = 0
-    while page := house.reading(
-        read.log_of, head.id, profile=house.profile, after=after, limit=PAGE
+    while page := client.reading(
+        read.log_of, head.id, profile=client.profile, after=after, limit=PAGE
     ).result():
         yield from page
         after = page[-1].seq
@@ -180,10 +180,10 @@ def _walk_log(house: "House", head: SessionHead) -> Iterator[Entry]:
 class _Printer:
     """Prints a transcript: roles in colour and Markdown rendered where the terminal can."""
 
-    def __init__(self, console: Console, house: "House", *, plain: bool) -> None:
+    def __init__(self, console: Console, client: "Sessionary", *, plain: bool) -> None:
         self._console = console
-        self.house = house
-        self._zone = console.zone(house)
+        self.client = client
+        self._zone = console.zone(client)
         self._renders = console.has_styles and not plain
 
     def heading(self, head: SessionHead) -> None:
@@ -202,8 +202,8 @@ class _Printer:
         if head.project:
             facts.append(f"project {head.project}")
         name = safe_terminal(one_line(head.title or head.preview or "(no words)"))
-        held = [holds.shown(each, zone=self._zone) for each in _holds(self.house, head)]
-        place = _place(_origin(self.house, head))
+        held = [holds.shown(each, zone=self._zone) for each in _holds(self.client, head)]
+        place = _place(_origin(self.client, head))
         lines = [head.id, " · ".join(facts), *([place] if place else []), *held]
         rest = [safe_terminal(one_line(line)) for line in lines]
         self._console.print_styled("\n".join([self._console.style(name, BOLD), *rest, ""]))

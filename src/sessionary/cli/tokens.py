@@ -34,13 +34,13 @@ tokens = group(
 def add(console: Console, *, scope: str, name: str) -> None:
     """Make a token for this profile. It is shown once and kept nowhere."""
     secret = rights.secret(secrets.token_bytes(SECRET_BYTES))
-    with console.house(create=True) as house:
-        made = house.writing(
+    with console.client(create=True) as client:
+        made = client.writing(
             rights.add,
             secret,
-            profile=house.profile,
+            profile=client.profile,
             scope=Scope(scope),
-            moment=house.moment(),
+            moment=client.moment(),
             name=name,
         ).result()
     if not console.json:
@@ -52,8 +52,8 @@ def add(console: Console, *, scope: str, name: str) -> None:
 @pass_console
 def list_tokens(console: Console) -> None:
     """List the tokens of this profile, revoked ones too."""
-    with console.house() as house:
-        found = house.reading(rights.listing, profile=house.profile).result()
+    with console.client() as client:
+        found = client.reading(rights.listing, profile=client.profile).result()
     if console.json:
         console.emit({"items": [_json(each) for each in found], "next": None})
         return
@@ -61,7 +61,7 @@ def list_tokens(console: Console) -> None:
         console.note("No tokens. Make one with: sessionary tokens add --scope read")
         return
     rows = [
-        [each.id, each.name, each.scope, console.time_cell(each.created_at, house), _state(each)]
+        [each.id, each.name, each.scope, console.time_cell(each.created_at, client), _state(each)]
         for each in found
     ]
     columns = (
@@ -85,9 +85,9 @@ def revoke(console: Console, token: str) -> None:
 
     TOKEN is its id or its name.
     """
-    with console.house() as house:
-        gone = house.writing(
-            rights.revoke, token, profile=house.profile, moment=house.moment()
+    with console.client() as client:
+        gone = client.writing(
+            rights.revoke, token, profile=client.profile, moment=client.moment()
         ).result()
     console.answer(_json(gone), f"Token {gone.name or gone.id} is revoked.")
 

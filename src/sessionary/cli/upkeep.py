@@ -20,9 +20,9 @@ def verify(console: Console) -> None:
 
     Every session of every profile is compared with its log, its ledger and its turns.
     """
-    with console.house() as house:
+    with console.client() as client:
         found = checking.verify(
-            house.store, progress=lambda done: console.progress(f"{done:,} sessions checked")
+            client.store, progress=lambda done: console.progress(f"{done:,} sessions checked")
         )
     console.end_progress()
     broken = [
@@ -57,22 +57,22 @@ def rebuild(console: Console, *, index: bool) -> None:
     if index:
         _rebuild_index(console)
         return
-    with console.house() as house:
+    with console.client() as client:
         wrong = checking.rebuild(
-            house.store, progress=lambda done: console.progress(f"{done:,} sessions rebuilt")
+            client.store, progress=lambda done: console.progress(f"{done:,} sessions rebuilt")
         )
     console.end_progress()
     console.answer({"changed": wrong}, f"{count(wrong, 'session')} had to be changed.")
 
 
 def _rebuild_index(console: Console) -> None:
-    with console.house() as house:
-        house.store.rebuild_index().result()
-        state = house.store.catch_up(0).result()
+    with console.client() as client:
+        client.store.rebuild_index().result()
+        state = client.store.catch_up(0).result()
         total = state.behind
         while state.behind:
             console.progress(f"{max(0, total - state.behind):,} of {total:,} changes indexed")
-            state = house.store.catch_up(STEP_SECONDS).result()
+            state = client.store.catch_up(STEP_SECONDS).result()
     console.end_progress()
     console.answer({"indexed": total}, f"{count(total, 'change')} indexed.")
 
@@ -81,8 +81,8 @@ def _rebuild_index(console: Console) -> None:
 @pass_console
 def stats(console: Console) -> None:
     """Count what is in the store, of all profiles, and say what takes the room."""
-    with console.house() as house:
-        found = house.reading(stats_action.stats).result()
+    with console.client() as client:
+        found = client.reading(stats_action.stats).result()
     names = (
         "sessions",
         "open_sessions",

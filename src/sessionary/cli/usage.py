@@ -34,9 +34,9 @@ def usage(console: Console, *, by: str, since: str | None, until: str | None, as
     """
     if as_csv and console.json:
         raise click.UsageError("--csv and --json exclude each other.")
-    with console.house() as house:
-        now, zone = house.moment().now, console.zone(house)
-        rows = house.usage(
+    with console.client() as client:
+        now, zone = client.moment().now, console.zone(client)
+        rows = client.usage(
             by,
             since=None if since is None else times.parse_time(since, now=now, zone=zone),
             until=None

@@ -13,8 +13,8 @@ from sessionary.actions.say import Saying
 from sessionary.clock import Moment
 from sessionary.errors import BadInput
 from sessionary.integrations import thread
+from sessionary.integrations.client import SessionaryClient, nothing, settled
 from sessionary.integrations.extra import wanted
-from sessionary.integrations.house import House, nothing, settled
 from sessionary.integrations.thread import Thread
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
@@ -37,7 +37,7 @@ class SessionaryHistoryProvider(HistoryProvider):
 
     def __init__(
         self,
-        house: House,
+        client: SessionaryClient,
         source_id: str = "sessionary",
         *,
         profile: str | None = None,
@@ -56,8 +56,8 @@ class SessionaryHistoryProvider(HistoryProvider):
             raise BadInput(f"max_messages is 1 or more, not {max_messages}.")
         self.skip_excluded = skip_excluded
         self.max_messages = max_messages
-        self._house = house
-        self._profile = profile or house.profile
+        self._client = client
+        self._profile = profile or client.profile
         self._model = model
 
     async def get_messages(
@@ -68,7 +68,7 @@ class SessionaryHistoryProvider(HistoryProvider):
         # One more than is given: it shows whether the first result of a tool has lost its call.
         wants_all = self.skip_excluded or self.max_messages is None
         limit = None if wants_all else (self.max_messages or 0) + 1
-        found = await self._house.store.read(thread.visible, where, limit=limit)
+        found = await self._client.store.read(thread.visible, where, limit=limit)
         natives = [native for entry in found for native in _natives_of(thread.message(entry))]
         if self.skip_excluded:
             natives = [each for each in natives if not each.additional_properties.get(EXCLUDED)]
@@ -84,32 +84,32 @@ class SessionaryHistoryProvider(HistoryProvider):
     ) -> None:
         """Add messages, all or none, durable when this returns."""
         if not messages:
-            await self._house.store.read(nothing)
+            await self._client.store.read(nothing)
             return
         said = [Saying(_message_of(each, model=self._model)) for each in messages]
-        moment = self._house.moment()
+        moment = self._client.moment()
         where = self._thread(session_id)
-        await settled(self._house.store.write(thread.append, where, said, moment=moment))
+        await settled(self._client.store.write(thread.append, where, said, moment=moment))
 
     async def clear(self, session_id: str | None) -> None:
         """Take back everything said in a session; it stays in the log, and people can find it."""
         where = self._thread(session_id)
-        await settled(self._house.store.write(thread.clear, where, moment=self._house.moment()))
+        await settled(self._client.store.write(thread.clear, where, moment=self._client.moment()))
 
     async def list_sessions(self) -> list[str]:
         """The ids of the sessions that are open here, in alphabetical order."""
-        return await self._house.store.read(_names, self._profile)
+        return await self._client.store.read(_names, self._profile)
 
     async def after_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
         """Keep the messages of a run, and what it used."""
         await super().after_run(agent=agent, session=session, context=context, state=state)
-        moment = self._house.moment()
-        used = self._house.priced(self._usage(context.response, moment), at=None)
+        moment = self._client.moment()
+        used = self._client.priced(self._usage(context.response, moment), at=None)
         if used is not None:
             where = self._thread(context.session_id)
-            write = self._house.store.write
+            write = self._client.store.write
             await settled(write(_count, where, used, moment=moment))
 
     def _thread(self, session_id: str | None) -> Thread:

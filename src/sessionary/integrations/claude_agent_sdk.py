@@ -25,9 +25,9 @@ from sessionary.integrations.claude_lines import (
     usage_of,
     workspace_of,
 )
+from sessionary.integrations.client import SessionaryClient, nothing, settled
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.files import Files
-from sessionary.integrations.house import House, nothing, settled
 from sessionary.integrations.thread import Thread
 from sessionary.model.place import escape
 from sessionary.model.session import Kind, SessionHead
@@ -44,47 +44,47 @@ PLATFORM = "claude-agent-sdk"
 class SessionarySessionStore(SessionStore):
     """Every transcript of the SDK as a session; transcripts of subagents as sessions of their own."""
 
-    def __init__(self, house: House, *, profile: str | None = None) -> None:
-        self._house = house
-        self._profile = profile or house.profile
+    def __init__(self, client: SessionaryClient, *, profile: str | None = None) -> None:
+        self._client = client
+        self._profile = profile or client.profile
 
     async def append(self, key: SessionKey, entries: list[Any]) -> None:
         """Add lines, all or none; a line whose uuid is there already adds nothing."""
         if not entries:
-            await self._house.store.read(nothing)
+            await self._client.store.read(nothing)
             return
-        calls = [self._house.priced(call, at=None) for call in _calls(entries)]
+        calls = [self._client.priced(call, at=None) for call in _calls(entries)]
         await settled(
-            self._house.store.write(
+            self._client.store.write(
                 _append,
                 self._thread(key, entries),
                 key,
                 entries,
                 calls=[call for call in calls if call is not None],
-                moment=self._house.moment(),
+                moment=self._client.moment(),
             )
         )
 
     async def load(self, key: SessionKey) -> list[Any] | None:
         """Every line of a transcript in order; None when there is none."""
-        return await self._house.store.read(_load, self._thread(key))
+        return await self._client.store.read(_load, self._thread(key))
 
     async def list_sessions(self, project_key: str) -> list[Any]:
         """The transcripts of a project, and when each was last written to."""
-        return await self._house.store.read(_listed, self._profile, project_key)
+        return await self._client.store.read(_listed, self._profile, project_key)
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
         """What the SDK has folded from the transcripts of a project."""
-        return await self._house.store.read(_summaries, self._profile, project_key)
+        return await self._client.store.read(_summaries, self._profile, project_key)
 
     async def delete(self, key: SessionKey) -> None:
         """Put a transcript into the trash, with those of its subagents."""
-        write = self._house.store.write
-        await settled(write(_delete, self._thread(key), moment=self._house.moment()))
+        write = self._client.store.write
+        await settled(write(_delete, self._thread(key), moment=self._client.moment()))
 
     async def list_subkeys(self, key: Any) -> list[str]:
         """The subagents of a transcript."""
-        return await self._house.store.read(_subkeys, self._thread(key))
+        return await self._client.store.read(_subkeys, self._thread(key))
 
     def _thread(self, key: Any, lines: Sequence[Line] = ()) -> Thread:
         project, session, subpath = key["project_key"], key["session_id"], key.get("subpath")

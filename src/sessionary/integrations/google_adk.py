@@ -25,9 +25,9 @@ from sessionary.integrations.adk_events import (
     stored_text,
     usage_of,
 )
+from sessionary.integrations.client import SessionaryClient, settled
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.files import Files
-from sessionary.integrations.house import House, settled
 from sessionary.integrations.thread import Thread
 from sessionary.model import document
 from sessionary.model.entry import Message, Role
@@ -64,9 +64,9 @@ _STALE = (
 class SessionarySessionService(BaseSessionService):
     """Sessions, and the state of users and apps, in an open house."""
 
-    def __init__(self, house: House, *, profile: str | None = None) -> None:
-        self._house = house
-        self._profile = profile or house.profile
+    def __init__(self, client: SessionaryClient, *, profile: str | None = None) -> None:
+        self._client = client
+        self._profile = profile or client.profile
         # Branches of one invocation share a session object and may append at once.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -97,14 +97,14 @@ class SessionarySessionService(BaseSessionService):
     ) -> Session | None:
         """A session with its events and its state."""
         where = self._thread(app_name, user_id, session_id.strip())
-        store = self._house.store
+        store = self._client.store
         return await store.read(_get, where, self._states(app_name, user_id), config)
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
         """The sessions of a user or of an app, the last written last, with their state but no events."""
-        found = await self._house.store.read(
+        found = await self._client.store.read(
             _list, self._profile, app_name, user_id, lambda user: self._states(app_name, user)
         )
         found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
@@ -118,7 +118,7 @@ class SessionarySessionService(BaseSessionService):
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """What a user keeps, under names without their prefix."""
         where = self._states(app_name, user_id)[State.USER_PREFIX]
-        return await self._house.store.read(_state, where)
+        return await self._client.store.read(_state, where)
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Add an event and its changes of state, once; `StaleSessionError` when others were first."""
@@ -126,7 +126,7 @@ class SessionarySessionService(BaseSessionService):
             return event
         where = self._thread(session.app_name, session.user_id, session.id)
         async with self._turns.setdefault(str(where.key), asyncio.Lock()):
-            used = self._house.priced(usage_of(event), at=None)
+            used = self._client.priced(usage_of(event), at=None)
             states = self._states(session.app_name, session.user_id)
             delta = event.actions.state_delta if event.actions else {}
             given = to_jsonable_python(lasting(delta), fallback=str)
@@ -142,7 +142,7 @@ class SessionarySessionService(BaseSessionService):
 
     async def _write(self, action: Any, *args: Any, **kwargs: Any) -> Any:
         return await settled(
-            self._house.store.write(action, *args, moment=self._house.moment(), **kwargs)
+            self._client.store.write(action, *args, moment=self._client.moment(), **kwargs)
         )
 
     def _thread(self, app: str, user: str, session: str) -> Thread:

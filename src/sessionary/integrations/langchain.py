@@ -11,8 +11,8 @@ from typing import Any
 from sessionary.actions.say import Saying
 from sessionary.clock import Moment
 from sessionary.integrations import thread
+from sessionary.integrations.client import SessionaryClient, settled
 from sessionary.integrations.extra import wanted
-from sessionary.integrations.house import House, settled
 from sessionary.integrations.langchain_messages import message_of, model_of, natives_of, usage_of
 from sessionary.integrations.thread import Thread
 from sessionary.model.entry import Entry
@@ -28,11 +28,13 @@ PLATFORM = "langchain"
 class SessionaryChatMessageHistory(BaseChatMessageHistory):
     """The messages of one session."""
 
-    def __init__(self, session_id: str, house: House, *, profile: str | None = None) -> None:
+    def __init__(
+        self, session_id: str, client: SessionaryClient, *, profile: str | None = None
+    ) -> None:
         # The base's own only warns that it will go.
         self.session_id = session_id
-        self._house = house
-        self._profile = profile or house.profile
+        self._client = client
+        self._profile = profile or client.profile
         self._source = thread.named(PLATFORM, session_id)
 
     @property
@@ -66,21 +68,21 @@ class SessionaryChatMessageHistory(BaseChatMessageHistory):
         return Thread(self._profile, self._source, model=model)
 
     def _reading(self) -> Pending[list[Entry]]:
-        return self._house.store.read(thread.visible, self._thread())
+        return self._client.store.read(thread.visible, self._thread())
 
     def _adding(self, messages: Sequence[BaseMessage]) -> Pending[Any]:
-        moment = self._house.moment()
+        moment = self._client.moment()
         said = [self._saying(each, moment) for each in messages]
         model = next((found for each in messages if (found := model_of(each))), None)
-        return self._house.store.write(thread.append, self._thread(model), said, moment=moment)
+        return self._client.store.write(thread.append, self._thread(model), said, moment=moment)
 
     def _clearing(self) -> Pending[None]:
-        moment = self._house.moment()
-        return self._house.store.write(thread.clear, self._thread(), moment=moment)
+        moment = self._client.moment()
+        return self._client.store.write(thread.clear, self._thread(), moment=moment)
 
     def _saying(self, native: BaseMessage, moment: Moment) -> Saying:
         call_id = f"{PLATFORM}/{self.session_id}/{native.id or moment.new_id()}"
-        used = self._house.priced(usage_of(native, call_id=call_id), at=None)
+        used = self._client.priced(usage_of(native, call_id=call_id), at=None)
         return Saying(message_of(native), usage=used)
 
 

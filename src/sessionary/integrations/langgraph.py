@@ -11,8 +11,8 @@ from sessionary.actions import log, say
 from sessionary.actions.say import Saying
 from sessionary.clock import Moment
 from sessionary.integrations import thread
+from sessionary.integrations.client import SessionaryClient
 from sessionary.integrations.extra import wanted
-from sessionary.integrations.house import House
 from sessionary.integrations.langchain_messages import message_of, model_of, usage_of
 from sessionary.integrations.thread import Thread
 from sessionary.model.entry import Message
@@ -36,15 +36,15 @@ class SessionaryRecorder(BaseCallbackHandler):
 
     def __init__(
         self,
-        house: House,
+        client: SessionaryClient,
         *,
         profile: str | None = None,
         channel: str = "messages",
         raise_error: bool = True,
     ) -> None:
         self.raise_error = raise_error
-        self._house = house
-        self._profile = profile or house.profile
+        self._client = client
+        self._profile = profile or client.profile
         self._channel = channel
         self._runs: dict[UUID, str] = {}
         self._graphs: set[UUID] = set()
@@ -116,15 +116,15 @@ class SessionaryRecorder(BaseCallbackHandler):
         model = next((found for each in new if (found := model_of(each))), None)
         where = Thread(self._profile, thread.named(PLATFORM, name), model=model)
         rows = [(str(each.id), message_of(each), self._used(name, each)) for each in new]
-        moment = self._house.moment()
-        self._house.store.write(_record, where, rows, moment=moment).result()
+        moment = self._client.moment()
+        self._client.store.write(_record, where, rows, moment=moment).result()
         seen.update(id for id, _, _ in rows)
         while len(self._seen) > _MOST_THREADS:
             self._seen.pop(next(iter(self._seen)))
 
     def _used(self, name: str, native: BaseMessage) -> Usage | None:
         call_id = f"{PLATFORM}/{name}/{native.id}"
-        return self._house.priced(usage_of(native, call_id=call_id), at=None)
+        return self._client.priced(usage_of(native, call_id=call_id), at=None)
 
 
 def _record(

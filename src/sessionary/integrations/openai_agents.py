@@ -17,9 +17,9 @@ from sessionary.actions.say import Saying
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError, TurnLost
 from sessionary.integrations import thread
+from sessionary.integrations.client import SessionaryClient, nothing, settled
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.files import Files
-from sessionary.integrations.house import House, nothing, settled
 from sessionary.integrations.openai_items import (
     NATIVE,
     Item,
@@ -113,7 +113,7 @@ class SessionarySession:
     def __init__(
         self,
         session_id: str,
-        house: House,
+        client: SessionaryClient,
         *,
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
         model: str | None = None,
@@ -125,7 +125,7 @@ class SessionarySession:
         self.session_settings = session_settings
         self._exclusive = exclusive
         self._turn: _Turn | None = None
-        self._house = house
+        self._client = client
         self._model = model
         self._about = about
         self._last: tuple[About, str | None, Thread] | None = None
@@ -144,16 +144,16 @@ class SessionarySession:
         if self._exclusive:
             if self._turn is not None:
                 raise Conflict("A run is using this session object already; wait for its end.")
-            house = self._house
+            client = self._client
             where = self._thread(_NOTHING)
             lease = await settled(
-                house.store.write(
+                client.store.write(
                     thread.begin_turn,
                     where,
-                    holder=house.holder,
+                    holder=client.holder,
                     seconds=LEASE_SECONDS,
                     note=f"{PLATFORM}:opened",
-                    moment=house.moment(),
+                    moment=client.moment(),
                 )
             )
             self._turn = _Turn(lease, where.profile, asyncio.create_task(self._renew(lease)))
@@ -170,7 +170,7 @@ class SessionarySession:
             return
         turn.renewing.cancel()
         await asyncio.wait([turn.renewing])
-        write, moment = self._house.store.write, self._house.moment()
+        write, moment = self._client.store.write, self._client.moment()
         if error is None:
             ending = turns.Ending()
             await settled(write(turns.end, turn.lease, ending, profile=turn.profile, moment=moment))
@@ -192,9 +192,9 @@ class SessionarySession:
         """Keep the lease while the block runs. Once it is lost, the next write raises `TurnLost`."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
-            now = self._house.moment().now
+            now = self._client.moment().now
             try:
-                await self._house.store.write(turns.renew, lease, seconds=LEASE_SECONDS, now=now)
+                await self._client.store.write(turns.renew, lease, seconds=LEASE_SECONDS, now=now)
             except TurnLost as error:
                 logger.warning("The turn in session %s was lost: %s", lease.session_id, error)
                 return
@@ -231,14 +231,14 @@ class SessionarySession:
         self._lease(where)
         if limit is not None and limit < 0:
             limit = None
-        return await self._house.store.read(_items, where, limit=limit)
+        return await self._client.store.read(_items, where, limit=limit)
 
     async def add_items(
         self, items: list[Any], *, wrapper: "RunContextWrapper[Any] | None" = None
     ) -> None:
         """Add items, all or none, durable when this returns."""
         if not items:
-            await self._house.store.read(nothing)
+            await self._client.store.read(nothing)
             return
         facts = self._facts(wrapper)
         model = facts.model or self._model
@@ -248,13 +248,13 @@ class SessionarySession:
         calls, counted = self._calls(wrapper, model)
         where = self._thread(facts, model=model)
         await settled(
-            self._house.store.write(
+            self._client.store.write(
                 _add,
                 where,
                 [Saying(one) for one in said],
                 files=files,
                 calls=calls,
-                moment=self._house.moment(),
+                moment=self._client.moment(),
                 lease=self._lease(where),
             )
         )
@@ -264,14 +264,14 @@ class SessionarySession:
     async def pop_item(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> Any:
         """Take back the newest item; None when there is none."""
         where = self._thread(self._facts(wrapper))
-        moment, lease = self._house.moment(), self._lease(where)
-        return await settled(self._house.store.write(_pop, where, moment=moment, lease=lease))
+        moment, lease = self._client.moment(), self._lease(where)
+        return await settled(self._client.store.write(_pop, where, moment=moment, lease=lease))
 
     async def clear_session(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> None:
         """Take back everything; what was said stays in the log, and people can find it."""
         where = self._thread(self._facts(wrapper))
-        moment, lease = self._house.moment(), self._lease(where)
-        await settled(self._house.store.write(thread.clear, where, moment=moment, lease=lease))
+        moment, lease = self._client.moment(), self._lease(where)
+        await settled(self._client.store.write(thread.clear, where, moment=moment, lease=lease))
 
     # What the SDK's `OpenAIResponsesCompactionSession` asks of the session it wraps, so that a
     # compaction replaces items in one transaction.
@@ -281,8 +281,8 @@ class SessionarySession:
         where = self._thread(_NOTHING)
         files = Files()
         said = [Saying(message_of(item, files, model=model_of(item))) for item in items]
-        moment, lease = self._house.moment(), self._lease(where)
-        write = self._house.store.write
+        moment, lease = self._client.moment(), self._lease(where)
+        write = self._client.store.write
         await settled(write(_replace_all, where, said, files=files, moment=moment, lease=lease))
         return True
 
@@ -293,13 +293,13 @@ class SessionarySession:
         if prune_prefix is not None:
             return None  # the SDK's encrypted sessions; they then replace everything
         where = self._thread(_NOTHING)
-        found = await self._house.store.read(_latest, where, limit=limit)
+        found = await self._client.store.read(_latest, where, limit=limit)
 
         async def replace_suffix(start: int, output: list[Any]) -> bool:
             files = Files()
             said = [Saying(message_of(item, files, model=model_of(item))) for item in output]
-            moment, lease = self._house.moment(), self._lease(where)
-            write = self._house.store.write
+            moment, lease = self._client.moment(), self._lease(where)
+            write = self._client.store.write
             return await settled(
                 write(
                     _replace_suffix,
@@ -330,13 +330,13 @@ class SessionarySession:
             source = thread.named(
                 PLATFORM, self.session_id, user_id=person.id, user_name=person.name
             )
-        made = Thread(facts.profile or self._house.profile, source, model=model)
+        made = Thread(facts.profile or self._client.profile, source, model=model)
         self._last = (facts, model, made)
         return made
 
     def _run(self, wrapper: "RunContextWrapper[Any]") -> _Run:
         if wrapper not in self._runs:
-            self._runs[wrapper] = _Run(self._house.moment().new_id())
+            self._runs[wrapper] = _Run(self._client.moment().new_id())
         return self._runs[wrapper]
 
     def _calls(
@@ -351,7 +351,7 @@ class SessionarySession:
             for number, call in enumerate(made)
             if number >= run.counted
         ]
-        priced = [self._house.priced(call, at=None) for call in calls]
+        priced = [self._client.priced(call, at=None) for call in calls]
         return [call for call in priced if call is not None], len(made)
 
 

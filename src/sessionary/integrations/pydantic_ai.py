@@ -18,9 +18,9 @@ from sessionary.actions.say import Saying
 from sessionary.clock import Moment
 from sessionary.errors import NotFound
 from sessionary.integrations import thread
+from sessionary.integrations.client import SessionaryClient, settled
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.files import Files
-from sessionary.integrations.house import House, settled
 from sessionary.integrations.pydantic_messages import NATIVE, entry_of, id_of, message_of, usage_of
 from sessionary.integrations.thread import Thread
 from sessionary.model import transcript
@@ -48,19 +48,19 @@ _record: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 class SessionaryConversationStore(ConversationStore):
     """Keeps conversations as sessions. A deleted one lies in the trash for 30 days, with its words."""
 
-    def __init__(self, house: House, *, profile: str | None = None) -> None:
-        self._house = house
-        self._profile = profile or house.profile
+    def __init__(self, client: SessionaryClient, *, profile: str | None = None) -> None:
+        self._client = client
+        self._profile = profile or client.profile
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """What is known of a conversation beside its messages."""
-        return await self._house.store.read(_read_record, self._thread(conversation_id))
+        return await self._client.store.read(_read_record, self._thread(conversation_id))
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
         """Every conversation, or those of a scope, the last written first."""
-        found = await self._house.store.read(_read_records, self._profile)
+        found = await self._client.store.read(_read_records, self._profile)
         wanted = [record for record in found if scope is None or record.scope == scope]
         return sorted(wanted, key=lambda record: record.updated_at, reverse=True)[:limit]
 
@@ -73,33 +73,33 @@ class SessionaryConversationStore(ConversationStore):
     ) -> None:
         """Write a record and its new entries, or neither when someone else was first."""
         used = [(entry.id, usage_of(entry)) for entry in new_entries]
-        calls = {id: self._house.priced(each, at=None) for id, each in used if each is not None}
+        calls = {id: self._client.priced(each, at=None) for id, each in used if each is not None}
         await settled(
-            self._house.store.write(
+            self._client.store.write(
                 _write_record,
                 self._thread(record.conversation_id, scope=record.scope),
                 record,
                 new_entries,
                 expected=expected_revision,
                 calls={id: call for id, call in calls.items() if call is not None},
-                moment=self._house.moment(),
+                moment=self._client.moment(),
             )
         )
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Put a conversation into the trash."""
         await settled(
-            self._house.store.write(
+            self._client.store.write(
                 _delete_record,
                 self._thread(conversation_id),
                 expected=expected_revision,
-                moment=self._house.moment(),
+                moment=self._client.moment(),
             )
         )
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """One entry by its name."""
-        return await self._house.store.read(_read_entry, entry_id, profile=self._profile)
+        return await self._client.store.read(_read_entry, entry_id, profile=self._profile)
 
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
@@ -107,7 +107,7 @@ class SessionaryConversationStore(ConversationStore):
         """The entries up to this one, or only the last of them, in one read."""
         if head_id is None or limit == 0:
             return []
-        read_store = self._house.store.read
+        read_store = self._client.store.read
         return await read_store(_read_history, head_id, profile=self._profile, limit=limit)
 
     def _thread(self, conversation_id: str, *, scope: str | None = None) -> Thread:

@@ -21,7 +21,7 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
 from sessionary.actions import verify
-from sessionary.app.house import House, open_house
+from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.google_adk import SessionarySessionService
 from sessionary.model.entry import Message
 from sessionary.model.session import Shelf
@@ -54,8 +54,8 @@ async def raises(kind: type[Exception], call: Awaitable[Any]) -> str:
     raise AssertionError(f"{kind.__name__} was not raised")
 
 
-async def check_events_and_state_come_back_as_they_were(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_events_and_state_come_back_as_they_were(store_client: Sessionary) -> None:
+    service: Any = SessionarySessionService(store_client)
     session = await service.create_session(**ADA, session_id="s", state={"mood": "good"})
     said = event("Hello", actions=changing(seen=1, user__name="Ada", app__open=True, temp__x=2))
     answer = Event(
@@ -88,19 +88,19 @@ async def check_events_and_state_come_back_as_they_were(house: House) -> None:
     assert found.state == {"mood": "good", "seen": 1, "user:name": "Ada", "app:open": True}
     assert session.state["temp:x"] == 2
     assert found.last_update_time == answer.timestamp
-    (head,) = house.sessions().items
+    (head,) = store_client.sessions().items
     assert (head.preview, head.tool_call_count) == ("Hello", 1)
     assert (head.usage.input_tokens, head.usage.cache_read_tokens) == (60, 40)
     assert (head.usage.output_tokens, head.usage.reasoning_tokens) == (8, 3)
     assert head.usage.cost_microusd
-    assert house.search("Hello source:google-adk").hits
-    said = house.find(head.id).messages().entries[-1].body
+    assert store_client.search("Hello source:google-adk").hits
+    said = store_client.find(head.id).messages().entries[-1].body
     assert isinstance(said, Message)
     assert [type(part).__name__ for part in said.parts] == ["Reasoning", "ToolCall", "Attachment"]
 
 
-async def check_state_belongs_to_whom_its_prefix_says(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_state_belongs_to_whom_its_prefix_says(store_client: Sessionary) -> None:
+    service: Any = SessionarySessionService(store_client)
     await service.create_session(
         **ADA,
         session_id="one",
@@ -116,12 +116,14 @@ async def check_state_belongs_to_whom_its_prefix_says(house: House) -> None:
     assert await service.get_user_state(**ADA) == {"name": "Ada"}
     assert await service.get_user_state(app_name="guide", user_id="nobody") == {}
     # The state is a record of its own that people can read and find.
-    assert len(house.sessions(shelf=Shelf.AUTOMATION).items) == 2
-    assert house.search("motto").hits
+    assert len(store_client.sessions(shelf=Shelf.AUTOMATION).items) == 2
+    assert store_client.search("motto").hits
 
 
-async def check_a_second_run_on_one_session_is_told_and_nothing_is_lost(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_a_second_run_on_one_session_is_told_and_nothing_is_lost(
+    store_client: Sessionary,
+) -> None:
+    service: Any = SessionarySessionService(store_client)
     await service.create_session(**ADA, session_id="s")
     mine = await service.get_session(**ADA, session_id="s")
     theirs = await service.get_session(**ADA, session_id="s")
@@ -137,8 +139,8 @@ async def check_a_second_run_on_one_session_is_told_and_nothing_is_lost(house: H
     assert texts(await service.get_session(**ADA, session_id="s")) == ["theirs", "mine", "more"]
 
 
-async def check_a_session_built_by_hand_is_stale_only_when_it_is(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_a_session_built_by_hand_is_stale_only_when_it_is(store_client: Sessionary) -> None:
+    service: Any = SessionarySessionService(store_client)
     made = await service.create_session(**ADA, session_id="s")
     await service.append_event(made, event("one"))
     copy = made.model_copy(deep=True)
@@ -149,17 +151,17 @@ async def check_a_session_built_by_hand_is_stale_only_when_it_is(house: House) -
     await raises(StaleSessionError, service.append_event(empty, event("three")))
 
 
-async def check_a_person_in_the_workbench_makes_no_session_stale(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_a_person_in_the_workbench_makes_no_session_stale(store_client: Sessionary) -> None:
+    service: Any = SessionarySessionService(store_client)
     session = await service.create_session(**ADA, session_id="s")
     await service.append_event(session, event("one"))
-    house.find(house.sessions().items[0].id).append("user", "a person was here")
+    store_client.find(store_client.sessions().items[0].id).append("user", "a person was here")
     await service.append_event(session, event("two"))
     assert texts(await service.get_session(**ADA, session_id="s")) == ["one", "two"]
 
 
-async def check_branches_of_one_invocation_append_at_once(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_branches_of_one_invocation_append_at_once(store_client: Sessionary) -> None:
+    service: Any = SessionarySessionService(store_client)
     session = await service.create_session(**ADA, session_id="s")
     await asyncio.gather(*(service.append_event(session, event(str(n))) for n in range(20)))
     found = await service.get_session(**ADA, session_id="s")
@@ -167,8 +169,8 @@ async def check_branches_of_one_invocation_append_at_once(house: House) -> None:
     assert len(found.events) == 20
 
 
-async def check_an_event_that_comes_twice_is_there_once(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_an_event_that_comes_twice_is_there_once(store_client: Sessionary) -> None:
+    service: Any = SessionarySessionService(store_client)
     session = await service.create_session(**ADA, session_id="s")
     one = event("one", actions=changing(n=1))
     await service.append_event(session, one)
@@ -179,8 +181,8 @@ async def check_an_event_that_comes_twice_is_there_once(house: House) -> None:
     assert (texts(found), found.state) == (["one", "two", "another"], {"n": 2})
 
 
-async def check_a_cancelled_append_is_whole_or_not_there(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_a_cancelled_append_is_whole_or_not_there(store_client: Sessionary) -> None:
+    service: Any = SessionarySessionService(store_client)
     for number in range(15):
         session = await service.create_session(**ADA, session_id=f"s{number}")
         task = asyncio.create_task(
@@ -194,15 +196,15 @@ async def check_a_cancelled_append_is_whole_or_not_there(house: House) -> None:
         assert (texts(found), found.state) in (([], {}), (["one"], {"n": 1}))
 
 
-async def check_a_partial_event_is_not_stored(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_a_partial_event_is_not_stored(store_client: Sessionary) -> None:
+    service: Any = SessionarySessionService(store_client)
     session = await service.create_session(**ADA, session_id="s")
     await service.append_event(session, event("On", partial=True))
     assert (await service.get_session(**ADA, session_id="s")).events == []
 
 
-async def check_deleted_sessions_lie_in_the_trash(house: House) -> None:
-    service: Any = SessionarySessionService(house)
+async def check_deleted_sessions_lie_in_the_trash(store_client: Sessionary) -> None:
+    service: Any = SessionarySessionService(store_client)
     session = await service.create_session(**ADA, session_id="s")
     await service.delete_session(**ADA, session_id="s")
     await service.delete_session(**ADA, session_id="never")
@@ -210,12 +212,12 @@ async def check_deleted_sessions_lie_in_the_trash(house: House) -> None:
     assert "not found" in await raises(
         SessionNotFoundError, service.append_event(session, event("x"))
     )
-    assert len(house.sessions(shelf=Shelf.TRASH).items) == 1
+    assert len(store_client.sessions(shelf=Shelf.TRASH).items) == 1
     await service.create_session(**ADA, session_id="s")
 
 
-async def check_it_answers_as_the_service_in_memory_does(house: House) -> None:
-    ours = await _story(SessionarySessionService(house))
+async def check_it_answers_as_the_service_in_memory_does(store_client: Sessionary) -> None:
+    ours = await _story(SessionarySessionService(store_client))
     theirs = await _story(InMemorySessionService())
     assert ours == theirs, f"{ours}\n{theirs}"
 
@@ -253,7 +255,7 @@ async def _story(service: BaseSessionService) -> list[Any]:
     return told
 
 
-CHECKS: dict[str, Callable[[House], Coroutine[Any, Any, None]]] = {
+CHECKS: dict[str, Callable[[Sessionary], Coroutine[Any, Any, None]]] = {
     name: found for name, found in globals().items() if name.startswith("check_")
 }
 
@@ -263,10 +265,10 @@ def main(urls: list[str]) -> None:
     found: dict[str, str] = {}
     for place, url in enumerate(urls):
         for number, (name, check) in enumerate(CHECKS.items()):
-            with open_house(url, profile=f"p{number}") as house:
+            with connect(url, profile=f"p{number}") as store_client:
                 try:
-                    asyncio.run(check(house))
-                    assert not verify.verify(house.store).broken
+                    asyncio.run(check(store_client))
+                    assert not verify.verify(store_client.store).broken
                     found[f"{name}/{place}"] = ""
                 except Exception:
                     found[f"{name}/{place}"] = traceback.format_exc()

@@ -19,12 +19,12 @@ from claude_agent_sdk import (
     tool,
 )
 
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
 from tests.integrations.programs.common import Task, main
 
 
-async def converse(task: Task, house: House) -> list[str]:
+async def converse(task: Task, store_client: Sessionary) -> list[str]:
     @tool("weather", "The weather in a city.", {"city": str})
     async def weather(given: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": await task.weather(given["city"])}]}
@@ -35,7 +35,7 @@ async def converse(task: Task, house: House) -> list[str]:
     workplace.mkdir(exist_ok=True)
     home = tempfile.mkdtemp(dir=folder)
     id = str(uuid.uuid5(uuid.NAMESPACE_URL, task.name))
-    store = SessionarySessionStore(house)
+    store = SessionarySessionStore(store_client)
     project = project_key_for_directory(str(workplace))
     is_known = any(each["session_id"] == id for each in await store.list_sessions(project))
     options = ClaudeAgentOptions(

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sessionary.app.house import House, open_house
+from sessionary.client.client import Sessionary, connect
 
 MODEL = "gpt-4o-mini"
 
@@ -37,7 +37,7 @@ class Task:
         return f"{city}: 21 degrees and sunny"
 
 
-Converse = Callable[[Task, House], Awaitable[list[str]]]
+Converse = Callable[[Task, Sessionary], Awaitable[list[str]]]
 
 
 def main(converse: Converse) -> None:
@@ -51,8 +51,8 @@ async def _main(task: Task, converse: Converse) -> None:
 
 
 async def _one(task: Task, url: str, converse: Converse) -> list[str]:
-    with open_house(url) as house:
-        return await converse(task, house)
+    with connect(url) as store_client:
+        return await converse(task, store_client)
 
 
 def said(answer: Any) -> str:

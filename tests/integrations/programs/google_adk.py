@@ -9,15 +9,15 @@ from google.adk.models.google_llm import Gemini
 from google.adk.runners import Runner
 from google.genai import types
 
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.integrations.google_adk import SessionarySessionService
 from tests.integrations.programs.common import Task, main
 
 
-async def converse(task: Task, house: House) -> list[str]:
+async def converse(task: Task, store_client: Sessionary) -> list[str]:
     logging.disable(logging.WARNING)
     os.environ["GOOGLE_API_KEY"] = "none"
-    service = SessionarySessionService(house)
+    service = SessionarySessionService(store_client)
     where: dict[str, Any] = {"app_name": "guide", "user_id": "ada", "session_id": task.name}
     if await service.get_session(**where) is None:
         await service.create_session(**where, state={"user:name": "Ada"})

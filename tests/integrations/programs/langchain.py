@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.integrations.langchain import SessionaryChatMessageHistory
 from tests.integrations.programs.common import MODEL, Task, main
 
@@ -15,7 +15,7 @@ with warnings.catch_warnings():
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
 
-async def converse(task: Task, house: House) -> list[str]:
+async def converse(task: Task, store_client: Sessionary) -> list[str]:
     warnings.simplefilter("ignore")
 
     @tool
@@ -26,7 +26,7 @@ async def converse(task: Task, house: House) -> list[str]:
     model = ChatOpenAI(model=MODEL, api_key="none", base_url=f"{task.model}/v1")  # type: ignore[arg-type]
     chain = RunnableWithMessageHistory(
         model.bind_tools([weather]),
-        lambda session_id: SessionaryChatMessageHistory(session_id, house),
+        lambda session_id: SessionaryChatMessageHistory(session_id, store_client),
     )
     where = {"configurable": {"session_id": task.name}}
     answers = []

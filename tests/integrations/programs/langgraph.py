@@ -12,7 +12,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.integrations.langgraph import SessionaryRecorder
 from tests.integrations.programs.common import MODEL, Task, main
 
@@ -21,7 +21,7 @@ class Talk(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
-async def converse(task: Task, house: House) -> list[str]:
+async def converse(task: Task, store_client: Sessionary) -> list[str]:
     @tool
     async def weather(city: str) -> str:
         """The weather in a city."""
@@ -39,11 +39,11 @@ async def converse(task: Task, house: House) -> list[str]:
     plan.add_edge(START, "speak")
     plan.add_conditional_edges("speak", tools_condition)
     plan.add_edge("tools", "speak")
-    async with AsyncSqliteSaver.from_conn_string(checkpoints(task, house)) as saver:
+    async with AsyncSqliteSaver.from_conn_string(checkpoints(task, store_client)) as saver:
         graph = plan.compile(checkpointer=saver)
         where: RunnableConfig = {
             "configurable": {"thread_id": task.name},
-            "callbacks": [SessionaryRecorder(house)],
+            "callbacks": [SessionaryRecorder(store_client)],
         }
         answers = []
         for prompt in task.prompts:
@@ -52,14 +52,14 @@ async def converse(task: Task, house: House) -> list[str]:
         return answers
 
 
-def checkpoints(task: Task, house: House) -> str:
+def checkpoints(task: Task, store_client: Sessionary) -> str:
     """A file for each store, beside the one that is a file."""
     folder = Path(task.urls[0].removeprefix("sqlite:///")).parent
-    return str(folder / f"checkpoints-{task.urls.index(_given(task, house))}.db")
+    return str(folder / f"checkpoints-{task.urls.index(_given(task, store_client))}.db")
 
 
-def _given(task: Task, house: House) -> str:
-    is_file = house.store.url.startswith("sqlite")
+def _given(task: Task, store_client: Sessionary) -> str:
+    is_file = store_client.store.url.startswith("sqlite")
     return next(url for url in task.urls if url.startswith("sqlite") == is_file)
 
 

@@ -9,12 +9,12 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.integrations.openai_agents import SessionarySession
 from tests.integrations.programs.common import MODEL, Task, main
 
 
-async def converse(task: Task, house: House) -> list[str]:
+async def converse(task: Task, store_client: Sessionary) -> list[str]:
     set_tracing_disabled(True)
     client = AsyncOpenAI(base_url=f"{task.model}/v1", api_key="none")
 
@@ -24,7 +24,7 @@ async def converse(task: Task, house: House) -> list[str]:
         return await task.weather(city)
 
     agent = Agent(name="guide", model=OpenAIChatCompletionsModel(MODEL, client), tools=[weather])
-    session = SessionarySession(task.name, house, model=MODEL)
+    session = SessionarySession(task.name, store_client, model=MODEL)
     return [
         str((await Runner.run(agent, prompt, session=session)).final_output)
         for prompt in task.prompts

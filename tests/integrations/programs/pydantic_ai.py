@@ -5,12 +5,12 @@ from pydantic_ai.conversation import Conversation
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from sessionary.app.house import House
+from sessionary.client.client import Sessionary
 from sessionary.integrations.pydantic_ai import SessionaryConversationStore
 from tests.integrations.programs.common import MODEL, Task, main
 
 
-async def converse(task: Task, house: House) -> list[str]:
+async def converse(task: Task, store_client: Sessionary) -> list[str]:
     provider = OpenAIProvider(base_url=f"{task.model}/v1", api_key="none")
     agent = Agent(OpenAIChatModel(MODEL, provider=provider), instructions="You are a guide.")
 
@@ -19,7 +19,7 @@ async def converse(task: Task, house: House) -> list[str]:
         """The weather in a city."""
         return await task.weather(city)
 
-    store = SessionaryConversationStore(house)
+    store = SessionaryConversationStore(store_client)
     answers = []
     for prompt in task.prompts:
         known = await store.load(task.name)

@@ -33,7 +33,7 @@ from sessionary.store.database import Tx
 from sessionary.store.pending import Pending
 
 if TYPE_CHECKING:
-    from sessionary.app.house import House
+    from sessionary.client.client import Sessionary
     from sessionary.formats.message_input import File
 
 LEASE_SECONDS = 60.0
@@ -46,7 +46,7 @@ class Session:
 
     def __init__(
         self,
-        house: "House",
+        client: "Sessionary",
         *,
         id: str | None = None,
         key: SessionKey | None = None,
@@ -54,7 +54,7 @@ class Session:
         title: str | None = None,
         kind: Kind = Kind.CHAT,
     ) -> None:
-        self._house = house
+        self._client = client
         self._key = key
         self._title = title
         self._kind = kind
@@ -81,23 +81,23 @@ class Session:
             raise BadInput(f"A time is a datetime with a zone, not {at!r}.")
         if at is not None and at.tzinfo is None:
             raise BadInput(f"The time {at} has no zone; give it one, such as datetime.UTC.")
-        moment = self._house.moment()
+        moment = self._client.moment()
         said, files = self._message(role, content, fields)
-        priced = self._house.priced(usage, at=at)
+        priced = self._client.priced(usage, at=at)
         saying = say.Saying(said, at=at, idem=idempotency_key, usage=priced, files=files)
-        house = self._house
+        client = self._client
         if self._key is not None:
-            policy = house.policies.choose(self.source)
-            pending = house.writing(
+            policy = client.policies.choose(self.source)
+            pending = client.writing(
                 say.say_here, self._key, self.source, saying, policy=policy, moment=moment
             )
         elif self.id is None:
-            pending = house.writing(say.say_new, self._opening(), saying, moment=moment)
+            pending = client.writing(say.say_new, self._opening(), saying, moment=moment)
         else:
-            pending = house.writing(
-                say.say_in, self.id, saying, profile=house.profile, moment=moment
+            pending = client.writing(
+                say.say_in, self.id, saying, profile=client.profile, moment=moment
             )
-        return house.answer(pending.map(self._noted))
+        return client.answer(pending.map(self._noted))
 
     def turn(
         self,
@@ -111,7 +111,7 @@ class Session:
         files: tuple[bytes, ...] = ()
         if content is not None:
             said, files = self._message("user", content, {})
-        return RunningTurn(self._house, self, said, agent=agent, idem=idempotency_key, files=files)
+        return RunningTurn(self._client, self, said, agent=agent, idem=idempotency_key, files=files)
 
     def head(self) -> SessionHead:
         """What a list shows of this session."""
@@ -119,8 +119,8 @@ class Session:
 
     def context(self) -> list[Chat]:
         """What a model reads."""
-        return self._house.answer(
-            self._house.reading(_context, self._key, self.id, profile=self._house.profile)
+        return self._client.answer(
+            self._client.reading(_context, self._key, self.id, profile=self._client.profile)
         )
 
     def messages(
@@ -152,7 +152,7 @@ class Session:
 
     def trash(self) -> SessionHead:
         """Put the session and its subagents into the trash for 30 days."""
-        return self._write(sessions.trash, moment=self._house.moment())
+        return self._write(sessions.trash, moment=self._client.moment())
 
     def restore(self) -> SessionHead:
         """Take the session out of the trash, with the subagents that went there with it."""
@@ -160,11 +160,11 @@ class Session:
 
     def purge(self) -> purge.Purged:
         """Delete the session's words for ever."""
-        return self._write(purge.purge, moment=self._house.moment())
+        return self._write(purge.purge, moment=self._client.moment())
 
     def end(self, reason: str = "closed") -> SessionHead:
         """Close the session; the first reason wins."""
-        return self._write(sessions.end, reason=reason, moment=self._house.moment())
+        return self._write(sessions.end, reason=reason, moment=self._client.moment())
 
     def reopen(self) -> SessionHead:
         """Let the session go on."""
@@ -175,54 +175,56 @@ class Session:
 
         The same reason again sets another end. A person's wish, such as `/new`, still ends the session.
         """
-        return self._write(hold_actions.hold, reason, until=until, moment=self._house.moment())
+        return self._write(hold_actions.hold, reason, until=until, moment=self._client.moment())
 
     def release(self, reason: str | None = None) -> list[Hold]:
         """Release the hold with this reason, or all of them; those that were there.
 
         Raises `NotFound` for a reason that does not hold the session.
         """
-        return self._write(hold_actions.release, reason, moment=self._house.moment())
+        return self._write(hold_actions.release, reason, moment=self._client.moment())
 
     def holds(self) -> list[Hold]:
         """Why the session is not reset by its policy now."""
-        return self._read(_holds, now=self._house.moment().now)
+        return self._read(_holds, now=self._client.moment().now)
 
     def undo(self, rounds: int = 1) -> SessionHead:
         """Take back the last messages of the person and what followed them."""
-        return self._write(retract.undo, rounds=rounds, at=self._house.moment().now)
+        return self._write(retract.undo, rounds=rounds, at=self._client.moment().now)
 
     def retract(self, after: int, *, reason: str = "undo") -> SessionHead:
         """Take back everything after an entry."""
-        return self._write(retract.retract, after=after, reason=reason, at=self._house.moment().now)
+        return self._write(
+            retract.retract, after=after, reason=reason, at=self._client.moment().now
+        )
 
     def compact(self, summary: str, *, through: int) -> SessionHead:
         """Let a summary stand, for the model, for everything up to an entry."""
-        return self._write(compact.compact, summary, through=through, at=self._house.moment().now)
+        return self._write(compact.compact, summary, through=through, at=self._client.moment().now)
 
     def fork(self, at: int | None = None, *, title: str | None = None) -> "Session":
         """Begin a session whose history is this one's up to an entry."""
-        house = self._house
+        client = self._client
         made = self._pending(
-            house.writing, sessions.fork, at_seq=at, title=title, moment=house.moment()
+            client.writing, sessions.fork, at_seq=at, title=title, moment=client.moment()
         )
-        return house.answer(made.map(lambda head: Session(house, id=head.id, source=head.source)))
+        return client.answer(made.map(lambda head: Session(client, id=head.id, source=head.source)))
 
     def _opening(self) -> Opening:
-        return Opening(self._house.profile, self.source, kind=self._kind, title=self._title)
+        return Opening(self._client.profile, self.source, kind=self._kind, title=self._title)
 
     def _read(self, action: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        pending: Pending[T] = self._pending(self._house.reading, action, *args, **kwargs)
-        return self._house.answer(pending)
+        pending: Pending[T] = self._pending(self._client.reading, action, *args, **kwargs)
+        return self._client.answer(pending)
 
     def _write(self, action: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        pending: Pending[T] = self._pending(self._house.writing, action, *args, **kwargs)
-        return self._house.answer(pending)
+        pending: Pending[T] = self._pending(self._client.writing, action, *args, **kwargs)
+        return self._client.answer(pending)
 
     def _pending(
         self, how: Callable[..., Pending[T]], action: Callable[..., T], *args: Any, **kwargs: Any
     ) -> Pending[T]:
-        profile = self._house.profile
+        profile = self._client.profile
         return how(_named, self._key, self.id, action, *args, profile=profile, **kwargs)
 
     def _message(
@@ -243,7 +245,7 @@ class RunningTurn:
 
     def __init__(
         self,
-        house: "House",
+        client: "Sessionary",
         session: Session,
         said: Message | None,
         *,
@@ -252,7 +254,7 @@ class RunningTurn:
         files: tuple[bytes, ...] = (),
     ) -> None:
         self._files = files
-        self._house = house
+        self._client = client
         self._session = session
         self._said = said
         self._agent = agent
@@ -275,29 +277,29 @@ class RunningTurn:
         self, role: str, content: Content, *, usage: Usage | None = None, **fields: Any
     ) -> log.Appended:
         """Add a finished step."""
-        house = self._house
+        client = self._client
         said, files = _read_message(role, content, fields)
-        used = house.priced(usage, at=None)
-        pending = house.writing(
+        used = client.priced(usage, at=None)
+        pending = client.writing(
             turns.step,
             self.begun.lease,
             said,
             used,
-            profile=house.profile,
-            moment=house.moment(),
+            profile=client.profile,
+            moment=client.moment(),
             files=files,
         )
-        return house.answer(pending)
+        return client.answer(pending)
 
     def checkpoint(self, text: str) -> None:
         """Keep what was streamed so far."""
-        return self._house.answer(self._house.writing(turns.checkpoint, self.begun.lease, text))
+        return self._client.answer(self._client.writing(turns.checkpoint, self.begun.lease, text))
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
         """Say that the turn is alive; do so more often than the lease is long."""
-        now = self._house.moment().now
-        return self._house.answer(
-            self._house.writing(turns.renew, self.begun.lease, seconds=seconds, now=now)
+        now = self._client.moment().now
+        return self._client.answer(
+            self._client.writing(turns.renew, self.begun.lease, seconds=seconds, now=now)
         )
 
     def __enter__(self) -> Self:
@@ -325,12 +327,12 @@ class RunningTurn:
         await self._ending(error)
 
     def _beginning(self) -> Pending[turns.Begun]:
-        house, session = self._house, self._session
-        moment = house.moment()
-        claim = turns.Claim(house.holder, LEASE_SECONDS, self._agent)
+        client, session = self._client, self._session
+        moment = client.moment()
+        claim = turns.Claim(client.holder, LEASE_SECONDS, self._agent)
         if session._key is not None and self._said is not None:
-            policy = house.policies.choose(session.source)
-            return house.writing(
+            policy = client.policies.choose(session.source)
+            return client.writing(
                 turns.begin_here,
                 session._key,
                 session.source,
@@ -341,7 +343,7 @@ class RunningTurn:
                 idem=self._idem,
                 files=self._files,
             )
-        return house.writing(
+        return client.writing(
             _begin,
             session._key,
             session.id,
@@ -354,18 +356,18 @@ class RunningTurn:
         )
 
     def _ending(self, error: BaseException | None) -> Pending[Any]:
-        house, lease, moment = self._house, self.begun.lease, self._house.moment()
+        client, lease, moment = self._client, self.begun.lease, self._client.moment()
         if error is None:
-            return house.writing(
-                turns.end, lease, turns.Ending(), profile=house.profile, moment=moment
+            return client.writing(
+                turns.end, lease, turns.Ending(), profile=client.profile, moment=moment
             )
         state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
-        return house.writing(
+        return client.writing(
             turns.give_up,
             lease,
             state=state,
             reason=f"{type(error).__name__}: {error}",
-            profile=house.profile,
+            profile=client.profile,
             moment=moment,
         )
 

@@ -35,7 +35,7 @@ from sessionary.store.pending import Pending, running_loop
 if TYPE_CHECKING:
     from sessionary.actions.projects import Project
     from sessionary.actions.search import Found
-    from sessionary.app.session import Session
+    from sessionary.client.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Machine:
         return cls(SystemClock(), RandomIds())
 
 
-class House:
+class Sessionary:
     """Blocking under `with`, awaitable under `async with`: the same calls, one implementation."""
 
     def __init__(self, store: Store, config: Config, machine: Machine) -> None:
@@ -165,7 +165,7 @@ class House:
         return pending.result() if self._blocking else cast(T, pending)
 
     def _session(self, **facts: Any) -> "Session":
-        made: Session = importlib.import_module("sessionary.app.session").Session(self, **facts)
+        made: Session = importlib.import_module("sessionary.client.session").Session(self, **facts)
         return made
 
     def close(self) -> None:
@@ -201,14 +201,14 @@ class House:
         self.close()
 
 
-def open_house(
+def connect(
     database: str | os.PathLike[str] | None = None,
     *,
     home: str | None = None,
     profile: str | None = None,
     create: bool = True,
     machine: Machine | None = None,
-) -> House:
+) -> Sessionary:
     """Open the store at a path or URL, by default the one at home, with the configuration there."""
     given = None if database is None else os.fspath(database)
     config = configuration.load(home=home, database=given, profile=profile)
@@ -219,7 +219,7 @@ def open_house(
     store = open_store(config.database, create=create, clock=here.clock, ids=here.ids)
     if machine is None:
         here = Machine(_agreed(here.clock, store), here.ids)
-    return House(store, config, here)
+    return Sessionary(store, config, here)
 
 
 def _agreed(clock: Clock, store: Store) -> Clock:

@@ -12,7 +12,7 @@ from sessionary.store.pending import Pending
 T = TypeVar("T")
 
 
-class House(Protocol):
+class SessionaryClient(Protocol):
     """`sessionary.open()` gives one; blocking or awaitable makes no difference here."""
 
     @property

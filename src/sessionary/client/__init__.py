@@ -1,0 +1,1 @@
+"""The public Python interface: an open store, its sessions and their turns."""
