@@ -38,7 +38,7 @@ from sessionary.testing.fake_whatsapp import (
 )
 from sessionary.testing.http_server import Response
 from sessionary.web.app import create_app
-from sessionary.web.parts import WebParts
+from sessionary.web.parts import WebContext
 
 HOOK = "http://localhost/api/v1/channels/whatsapp/webhook"
 
@@ -78,7 +78,7 @@ async def test_the_house_answers_meta_over_http(store: Store, platform: FakeWhat
     world = ChannelWorld(store, platform)
     adapter = world.adapter
     assert isinstance(adapter, WhatsAppAdapter)
-    parts = WebParts(
+    parts = WebContext(
         store,
         webhooks={"whatsapp": adapter.webhook},
         challenges={"whatsapp": adapter.challenge},

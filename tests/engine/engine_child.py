@@ -10,7 +10,7 @@ from typing import Any
 from sessionary.agents.echo import EchoRunner
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.engine import Engine
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.engine.settings import Budget, Door, Settings
 from sessionary.errors import RetryLater, StoreUnavailable
@@ -79,7 +79,7 @@ async def _live(order: dict[str, Any]) -> None:
         lease_seconds = order["lease_seconds"]
         settings = replace(SETTINGS, budgets={"person": budget}, lease_seconds=lease_seconds)
         agent = scripted_agent(ScriptedRunner(_costly_reply))
-    parts = Parts(
+    parts = EngineContext(
         store=store,
         clock=SystemClock(),
         ids=RandomIds(),

@@ -17,7 +17,7 @@ from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
 from sessionary.testing.engine_world import EngineWorld
-from sessionary.web.parts import Limits, WebParts, WebSettings
+from sessionary.web.parts import Limits, WebContext, WebSettings
 from sessionary.web.server import Ready, serve
 
 API = "/api/v1"
@@ -61,7 +61,7 @@ class Served:
         self.port = ready.port
         self.login_link = ready.login_link or ""
         self.webhook_address = ready.webhook_address
-        self.parts: WebParts
+        self.parts: WebContext
         self.stopped = asyncio.Event()
         self.world = world
         self.engine = engine
@@ -107,7 +107,7 @@ async def served(
     traces, logs = settings.pop("traces", None), settings.pop("logs", None)
     imports = settings.pop("imports", None)
     upkeep = settings.pop("upkeep", None)
-    parts = WebParts(
+    parts = WebContext(
         store,
         engine=engine,
         settings=WebSettings(limits=limits, **settings),

@@ -10,7 +10,7 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
 from sessionary.web.app import create_app
-from sessionary.web.parts import Challenge, WebParts
+from sessionary.web.parts import Challenge, WebContext
 
 HOOK = "/api/v1/channels/sample/webhook"
 
@@ -53,7 +53,7 @@ async def _asked(store: Store, proof: Challenge | None, **query: str) -> httpx2.
         return 200
 
     challenges = {} if proof is None else {"sample": proof}
-    parts = WebParts(store, webhooks={"sample": webhook}, challenges=challenges)
+    parts = WebContext(store, webhooks={"sample": webhook}, challenges=challenges)
     transport = httpx2.ASGITransport(create_app(parts))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return await client.get(HOOK, params=query)
@@ -63,7 +63,7 @@ async def test_a_text_that_a_platform_wants_to_read_back_is_the_answer(store: St
     async def webhook(headers: Mapping[str, str], raw: bytes) -> int | str:
         return raw.decode()
 
-    parts = WebParts(store, webhooks={"sample": webhook})
+    parts = WebContext(store, webhooks={"sample": webhook})
     transport = httpx2.ASGITransport(create_app(parts))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.post(HOOK, content=b"3eZbrw1a")

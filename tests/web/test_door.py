@@ -23,7 +23,7 @@ from sessionary.web.auth import CSRF_HEADER
 from sessionary.web.described import PUBLIC
 from sessionary.web.gate import is_known
 from sessionary.web.login import offer_link
-from sessionary.web.parts import LOOPBACK, WebParts
+from sessionary.web.parts import LOOPBACK, WebContext
 from sessionary.web.server import check_exposure, is_loopback, listen, serve
 from tests.web.conftest import API, Client, Served
 
@@ -49,7 +49,7 @@ def routes() -> list[Route]:
         return 200
 
     store = open_store("sqlite::memory:", create=True, clock=SystemClock(), ids=RandomIds())
-    app = create_app(WebParts(store, webhooks={"sample": webhook}))
+    app = create_app(WebContext(store, webhooks={"sample": webhook}))
     store.close()
     return routes_of(app)
 
@@ -464,7 +464,7 @@ def test_what_is_of_this_machine_alone(host: str, expected: bool) -> None:
 
 
 async def test_an_address_for_others_needs_a_password_and_a_word(server: Served) -> None:
-    parts = WebParts(server.store)
+    parts = WebContext(server.store)
     with pytest.raises(BadInput, match="Set a password"):
         await check_exposure(parts, "0.0.0.0", exposed=True)
     await with_password(server)
@@ -475,7 +475,7 @@ async def test_an_address_for_others_needs_a_password_and_a_word(server: Served)
 
 async def test_a_port_that_is_taken_is_refused_in_one_line(server: Served) -> None:
     with pytest.raises(Conflict, match=f"Port {server.port}"):
-        await serve(WebParts(server.store), port=server.port)
+        await serve(WebContext(server.store), port=server.port)
 
 
 def test_what_is_marked_as_open_asks_for_nothing_in_the_description() -> None:

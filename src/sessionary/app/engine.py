@@ -13,7 +13,7 @@ from sessionary.client.client import Sessionary
 from sessionary.config import engine as engine_config
 from sessionary.config.engine import EngineSettings
 from sessionary.engine.engine import Engine
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Adapter
 from sessionary.engine.settings import Budget, Door, Settings, Strangers, WhileRunning
 from sessionary.errors import BadInput
@@ -81,7 +81,7 @@ def build_engine(
     channels = dict(adapters or {})
     if watch is not None:
         channels = {name: watch.adapter(each) for name, each in channels.items()}
-    parts = Parts(
+    parts = EngineContext(
         store=client.store if watch is None else watch.store(client.store),
         clock=client.machine.clock,
         ids=client.machine.ids,

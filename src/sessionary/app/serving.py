@@ -27,7 +27,7 @@ from sessionary.store.damage import REMEDY
 from sessionary.store.database import Store, Tx
 from sessionary.store.opening import sqlite_path
 from sessionary.web import server
-from sessionary.web.parts import Challenge, Webhook, WebParts, WebSettings
+from sessionary.web.parts import Challenge, WebContext, Webhook, WebSettings
 from sessionary.web.server import Ready
 
 CHECK_SECONDS = 24 * 3600.0
@@ -70,7 +70,7 @@ async def serve(
     watch = None if export is None else export.watch
     engine = build_engine(client, adapters=adapters, agents=agents, watch=watch)
     intake = telemetry.intake_of(client)
-    parts = WebParts(
+    parts = WebContext(
         store=engine.parts.store,
         profile=client.profile,
         engine=None if is_read_only else engine,

@@ -18,7 +18,7 @@ from sessionary.engine import asking, verbs
 from sessionary.engine.asking import Accepted, Asking
 from sessionary.engine.bus import Live
 from sessionary.engine.commands import FollowUp
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.errors import RetryLater
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.place import TERMINAL, Source
@@ -161,7 +161,7 @@ def _user() -> str:
 
 
 def _accept(
-    tx: Tx, parts: Parts, source: Source, asked: Asking, *, moment: Moment
+    tx: Tx, parts: EngineContext, source: Source, asked: Asking, *, moment: Moment
 ) -> tuple[Accepted, str | None]:
     """Take a message in; with it, the arrival that the agent answers: perhaps one said again."""
     accepted = asking.accept(tx, parts, source, asked, moment=moment)

@@ -15,7 +15,7 @@ from sessionary.bench.measure import Case, Contestant, Sample, Scale, repeat
 from sessionary.bench.raw import TEXT, RawLog
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.engine import Engine
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Capabilities, Receive, Sent
 from sessionary.engine.settings import Door, Settings
 from sessionary.model.delivery import Delivery
@@ -120,9 +120,9 @@ class Talk:
         await reply
         return heard
 
-    def _parts(self, wire: Wire) -> Parts:
+    def _parts(self, wire: Wire) -> EngineContext:
         agent = registry.build(AgentSettings("echo", "echo"), environ={})
-        return Parts(
+        return EngineContext(
             store=self._store,
             clock=SystemClock(),
             ids=RandomIds(),

@@ -11,7 +11,7 @@ from sessionary.clock import Moment
 from sessionary.engine import loop
 from sessionary.engine.intake import Received, take_in
 from sessionary.engine.loop import Beginning
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.errors import NotAllowed
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
@@ -48,7 +48,9 @@ class Asking:
     begin: bool = True
 
 
-def accept(tx: Tx, parts: Parts, source: Source, asking: Asking, *, moment: Moment) -> Accepted:
+def accept(
+    tx: Tx, parts: EngineContext, source: Source, asking: Asking, *, moment: Moment
+) -> Accepted:
     """Take in a message where its source's conversation is; begin its turn if none is running."""
     key = parts.key(source)
     received = take_in(
@@ -62,7 +64,9 @@ def accept(tx: Tx, parts: Parts, source: Source, asking: Asking, *, moment: Mome
     return _accepted(tx, key, received, beginning)
 
 
-def ask(tx: Tx, parts: Parts, session_id: str, asking: Asking, *, moment: Moment) -> Accepted:
+def ask(
+    tx: Tx, parts: EngineContext, session_id: str, asking: Asking, *, moment: Moment
+) -> Accepted:
     """Take in a message for a session that is named; it waits while a turn is running there."""
     head = sessions.locked(tx, session_id, profile=parts.profile)
     _refuse_closed(head)
@@ -71,7 +75,9 @@ def ask(tx: Tx, parts: Parts, session_id: str, asking: Asking, *, moment: Moment
     return accept(tx, parts, source, asking, moment=moment)
 
 
-def ask_anew(tx: Tx, parts: Parts, opening: Opening, asking: Asking, *, moment: Moment) -> Accepted:
+def ask_anew(
+    tx: Tx, parts: EngineContext, opening: Opening, asking: Asking, *, moment: Moment
+) -> Accepted:
     """Open a session with a message to the agent."""
     earlier = None if asking.idem is None else _earlier(tx, parts, asking.idem)
     if earlier is not None:
@@ -92,7 +98,7 @@ def _show_waiting(tx: Tx, key: SessionKey) -> None:
         log.tell(tx, head)
 
 
-def _earlier(tx: Tx, parts: Parts, idem: str) -> Accepted | None:
+def _earlier(tx: Tx, parts: EngineContext, idem: str) -> Accepted | None:
     found = arrivals.get_by_idem(tx, idem, profile=parts.profile)
     if found is None:
         return None

@@ -6,7 +6,7 @@ from typing import Any
 
 from sessionary.actions import access, read
 from sessionary.actions.routing import Route
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.model import transcript
 from sessionary.model.place import Source
 from sessionary.model.reset import ResetReason
@@ -26,7 +26,7 @@ class Briefing:
     settings: Mapping[str, Any]
 
 
-def brief(tx: Tx, source: Source, *, route: Route, parts: Parts) -> Briefing:
+def brief(tx: Tx, source: Source, *, route: Route, parts: EngineContext) -> Briefing:
     """What the agent is told, as of the turn's beginning."""
     head = read.head(tx, route.session_id, profile=parts.profile)
     log = read.since_compaction(tx, head)

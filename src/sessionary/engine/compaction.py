@@ -5,7 +5,7 @@ import logging
 
 from sessionary.actions import compact, deliver, read, usage
 from sessionary.clock import Moment
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.part import Text
 from sessionary.model.place import Source
@@ -23,7 +23,7 @@ log = logging.getLogger("sessionary.compaction")
 class Compactor:
     """Lets a summary stand for the beginning of a session, for the model."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineContext) -> None:
         self._parts = parts
 
     async def compact(
@@ -87,7 +87,7 @@ def _read(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[C
     return read.head(tx, session_id, profile=profile), read.context(tx, session_id, profile=profile)
 
 
-def _tell(tx: Tx, source: Source, text: str, *, parts: Parts, moment: Moment) -> None:
+def _tell(tx: Tx, source: Source, text: str, *, parts: EngineContext, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and channel.platform in parts.deliverable:
         deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, moment=moment)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sessionary.actions import blobs, deliver, moving, places, read
 from sessionary.actions.moving import Move
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.errors import NotFound
 from sessionary.model.delivery import Delivery
 from sessionary.model.place import Channel
@@ -16,7 +16,7 @@ _LONGEST_REASON = 500
 class OutboxDesk:
     """The desk of one platform's adapter."""
 
-    def __init__(self, parts: Parts, platform: str) -> None:
+    def __init__(self, parts: EngineContext, platform: str) -> None:
         self._parts = parts
         self._platform = platform
 

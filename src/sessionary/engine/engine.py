@@ -14,7 +14,7 @@ from sessionary.engine.entrance import Entrance
 from sessionary.engine.intake import Intake, Received
 from sessionary.engine.loop import TurnLoop
 from sessionary.engine.outbox import Outbox
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Adapter
 from sessionary.engine.scheduler import Scheduler
 from sessionary.engine.showing import Showing
@@ -34,7 +34,7 @@ log = logging.getLogger("sessionary.engine")
 class Engine:
     """Runs intake, turns, outbox, sweeps and schedules; several may run on one database."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineContext) -> None:
         self.parts = parts
         self.compactor = Compactor(parts)
         self.turns = TurnLoop(parts, self.compactor)

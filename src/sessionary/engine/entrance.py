@@ -5,7 +5,7 @@ from typing import Protocol
 
 from sessionary.engine import intake
 from sessionary.engine.intake import Received
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.model.entry import Message
 from sessionary.model.place import Source
 
@@ -19,7 +19,7 @@ class _TakesIn(Protocol):
 class Entrance:
     """Lets messages in, and says before that who may enter."""
 
-    def __init__(self, parts: Parts, take_in: _TakesIn) -> None:
+    def __init__(self, parts: EngineContext, take_in: _TakesIn) -> None:
         self._parts = parts
         self._take_in = take_in
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sessionary.actions.turns import Reply
 from sessionary.engine import notices
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.pieces import for_platform
 from sessionary.engine.ports import Agent
 from sessionary.model.part import Attachment, Part, Text
@@ -31,7 +31,7 @@ class Errand:
         said: str,
         files: Sequence[Attachment],
         *,
-        parts: Parts,
+        parts: EngineContext,
     ) -> tuple[Reply, ...]:
         """What is delivered: the answer with its files, or why there is none."""
         if self.to is None or reason == notices.NEWER_MESSAGE:

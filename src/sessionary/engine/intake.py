@@ -9,7 +9,7 @@ from sessionary.actions import access, blobs, deliver, receive, routing, turns
 from sessionary.clock import Moment
 from sessionary.engine import commands, notices, verbs
 from sessionary.engine.loop import Beginning, TurnLoop, begin
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.settings import TRUSTED, Door, Strangers, WhileRunning
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.entry import Message
@@ -47,7 +47,7 @@ class Knock:
 class Intake:
     """Takes messages in. When `receive` returns, the message is durable or was refused."""
 
-    def __init__(self, parts: Parts, turns_: TurnLoop) -> None:
+    def __init__(self, parts: EngineContext, turns_: TurnLoop) -> None:
         self._parts = parts
         self._turns = turns_
 
@@ -88,7 +88,9 @@ class Intake:
         return self._parts.store.write(action, self._parts, knock, moment=self._parts.moment())
 
 
-def come_in(tx: Tx, parts: Parts, knock: Knock, *, moment: Moment) -> tuple[Received, Beginning]:
+def come_in(
+    tx: Tx, parts: EngineContext, knock: Knock, *, moment: Moment
+) -> tuple[Received, Beginning]:
     """Let a message in, and begin its turn with it if none is running."""
     received = let_in(tx, parts, knock, moment=moment)
     if not received.new or received.answer is not None:
@@ -96,7 +98,7 @@ def come_in(tx: Tx, parts: Parts, knock: Knock, *, moment: Moment) -> tuple[Rece
     return received, begin(tx, parts.key(knock.source), parts=parts, moment=moment)
 
 
-def let_in(tx: Tx, parts: Parts, knock: Knock, *, moment: Moment) -> Received:
+def let_in(tx: Tx, parts: EngineContext, knock: Knock, *, moment: Moment) -> Received:
     """Take a message in with the bytes that it names; nothing of a stranger is kept."""
     if knock.files and may_enter(tx, parts, knock.source):
         for data in knock.files:
@@ -107,7 +109,7 @@ def let_in(tx: Tx, parts: Parts, knock: Knock, *, moment: Moment) -> Received:
 
 def take_in(
     tx: Tx,
-    parts: Parts,
+    parts: EngineContext,
     source: Source,
     said: Message,
     *,
@@ -145,7 +147,7 @@ def _interrupt(tx: Tx, key: SessionKey) -> None:
         turns.ask_to_stop(tx, head.no, reason=notices.NEWER_MESSAGE)
 
 
-def may_enter(tx: Tx, parts: Parts, source: Source) -> bool:
+def may_enter(tx: Tx, parts: EngineContext, source: Source) -> bool:
     """Allow or refuse; what is not configured is refused."""
     if source.platform in TRUSTED:
         return True
@@ -160,7 +162,9 @@ def may_enter(tx: Tx, parts: Parts, source: Source) -> bool:
     return access.is_permitted(tx, source.platform, person, profile=parts.profile)
 
 
-def _turn_away(tx: Tx, parts: Parts, source: Source, *, code: str, moment: Moment) -> Received:
+def _turn_away(
+    tx: Tx, parts: EngineContext, source: Source, *, code: str, moment: Moment
+) -> Received:
     """A stranger in a group gets no answer at all; in a direct message perhaps a code."""
     person = source.person
     door = parts.settings.door(source.platform)
@@ -172,7 +176,7 @@ def _turn_away(tx: Tx, parts: Parts, source: Source, *, code: str, moment: Momen
     return Received(None, False)
 
 
-def _reply(tx: Tx, parts: Parts, source: Source, text: str, *, moment: Moment) -> None:
+def _reply(tx: Tx, parts: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and source.platform in parts.deliverable:
         deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, moment=moment)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from sessionary.actions import turns
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.errors import RetryLater, StoreUnavailable, TurnLost
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
@@ -16,7 +16,10 @@ CHECKPOINT_SECONDS = 1.0
 
 @asynccontextmanager
 async def kept(
-    parts: Parts, lease: Lease, work: "asyncio.Task[None]", settle: Callable[[], Awaitable[None]]
+    parts: EngineContext,
+    lease: Lease,
+    work: "asyncio.Task[None]",
+    settle: Callable[[], Awaitable[None]],
 ) -> AsyncIterator["Keeper"]:
     """Renew a lease while work runs; cancel the work when it is lost or a stop is asked for.
 
@@ -34,7 +37,7 @@ class Keeper:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: EngineContext,
         lease: Lease,
         work: "asyncio.Task[None]",
         settle: Callable[[], Awaitable[None]],
@@ -127,6 +130,6 @@ class Keeper:
         )
 
 
-def _renew(tx: Tx, lease: Lease, *, seconds: float, parts: Parts) -> str | None:
+def _renew(tx: Tx, lease: Lease, *, seconds: float, parts: EngineContext) -> str | None:
     turns.renew(tx, lease, seconds=seconds, now=parts.clock.now())
     return turns.stop_asked(tx, lease)

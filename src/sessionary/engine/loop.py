@@ -14,7 +14,7 @@ from sessionary.clock import Moment
 from sessionary.engine import budgets, notices
 from sessionary.engine.compaction import Compactor
 from sessionary.engine.errand import Errand
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.turn import SERVER_STOPPED, TurnRun
 from sessionary.engine.wake import Wake
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
@@ -46,7 +46,7 @@ class Beginning:
 class TurnLoop:
     """Begins a turn for every key that has something waiting, as many at once as allowed."""
 
-    def __init__(self, parts: Parts, compactor: Compactor) -> None:
+    def __init__(self, parts: EngineContext, compactor: Compactor) -> None:
         self._parts = parts
         self._compactor = compactor
         # The one key that this process serves; None: whichever has something waiting.
@@ -233,7 +233,7 @@ class TurnLoop:
         await asyncio.gather(*self._running.values(), *self._naming, return_exceptions=True)
 
 
-def begin(tx: Tx, key: SessionKey, *, parts: Parts, moment: Moment) -> Beginning:
+def begin(tx: Tx, key: SessionKey, *, parts: EngineContext, moment: Moment) -> Beginning:
     """Begin a turn with the waiting messages; a person whose budget is used up is told so instead.
 
     What only waits for running turns to free their part of a budget goes on waiting.
@@ -261,7 +261,7 @@ def begin(tx: Tx, key: SessionKey, *, parts: Parts, moment: Moment) -> Beginning
     return Beginning(begun, source, admitted.scopes)
 
 
-def refuse_all(tx: Tx, parts: Parts, key: SessionKey, why: str, *, moment: Moment) -> None:
+def refuse_all(tx: Tx, parts: EngineContext, key: SessionKey, why: str, *, moment: Moment) -> None:
     """Answer everything that waits for a key with a refusal."""
     waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS)
     _refuse(tx, parts, [(arrival, why) for arrival in waiting], moment=moment)
@@ -277,7 +277,7 @@ class _Admitted:
     is_held_back: bool
 
 
-def _admitted(tx: Tx, found: turns.Waiting, *, parts: Parts, moment: Moment) -> _Admitted:
+def _admitted(tx: Tx, found: turns.Waiting, *, parts: EngineContext, moment: Moment) -> _Admitted:
     """What waits, of those who may still ask. Whoever is beyond a budget is refused.
 
     From the first message on whose budget is reserved by running turns, everything waits: the order stays.
@@ -316,7 +316,7 @@ def _admitted(tx: Tx, found: turns.Waiting, *, parts: Parts, moment: Moment) -> 
 
 
 def _refuse(
-    tx: Tx, parts: Parts, refused: Iterable[tuple[Arrival, str]], *, moment: Moment
+    tx: Tx, parts: EngineContext, refused: Iterable[tuple[Arrival, str]], *, moment: Moment
 ) -> None:
     told: set[tuple[str, str]] = set()
     for arrival, why in refused:
@@ -326,7 +326,7 @@ def _refuse(
             _tell(tx, parts, arrival.source, why, moment=moment)
 
 
-def _tell(tx: Tx, parts: Parts, source: Source, text: str, *, moment: Moment) -> None:
+def _tell(tx: Tx, parts: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and channel.platform in parts.deliverable:
         deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, moment=moment)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sessionary.actions import deliver
 from sessionary.actions.deliver import DeliveryCame
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Adapter
 from sessionary.engine.wake import Wake
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable, Unreachable
@@ -27,7 +27,7 @@ log = logging.getLogger("sessionary.outbox")
 class Outbox:
     """Sends the deliveries of the platforms whose adapters stand in this process."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineContext) -> None:
         self._parts = parts
         self._wake: Wake | None = None
         # By platform: one that does not answer must not take the room of the others.

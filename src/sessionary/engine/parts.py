@@ -17,7 +17,7 @@ from sessionary.store.database import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class EngineContext:
     """The engine's surroundings: store, clock, agents, channels, rules."""
 
     store: Store

@@ -1,6 +1,6 @@
 """Cutting a long text into pieces that a platform takes; nothing is lost."""
 
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 
 _BREAKS = ("\n\n", "\n", " ")
 _LEAST = 0.3
@@ -16,7 +16,7 @@ def pieces(text: str, longest: int) -> list[str]:
     return [*found, text] if text or not found else found
 
 
-def for_platform(text: str, platform: str, parts: Parts) -> list[str]:
+def for_platform(text: str, platform: str, parts: EngineContext) -> list[str]:
     """The text in as many deliveries as a platform's adapter wants; each may split its own again.
 
     Where the adapter stands in another process the text stays whole.

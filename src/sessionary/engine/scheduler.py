@@ -10,7 +10,7 @@ from sessionary.actions.schedule import Due
 from sessionary.clock import Moment
 from sessionary.engine import budgets, notices
 from sessionary.engine.errand import Errand
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Agent
 from sessionary.engine.targets import Target, target_of, tell
 from sessionary.engine.turn import SERVER_STOPPED, TurnRun
@@ -30,7 +30,7 @@ logger = logging.getLogger("sessionary.scheduler")
 class Scheduler:
     """Claims what is due and runs it, several at once."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineContext) -> None:
         self._parts = parts
         self._running: set[asyncio.Task[None]] = set()
         self._turns: set[TurnRun] = set()
@@ -159,7 +159,7 @@ def _fail(tx: Tx, due: Due, reason: str, *, moment: Moment) -> None:
         tell(tx, due, notices.run_failed(due.schedule.name, reason), moment=moment)
 
 
-def _begin(tx: Tx, due: Due, *, parts: Parts, moment: Moment) -> tuple[turns.Begun, Target]:
+def _begin(tx: Tx, due: Due, *, parts: EngineContext, moment: Moment) -> tuple[turns.Begun, Target]:
     """A session of its own for the run, and its turn, in one step."""
     found = due.schedule
     accounts = budgets.accounts(

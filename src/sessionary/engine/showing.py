@@ -9,7 +9,7 @@ from functools import partial
 
 from sessionary.actions import read
 from sessionary.engine.bus import Live
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Adapter, Shows
 from sessionary.errors import SessionaryError
 from sessionary.model.place import Channel
@@ -23,7 +23,7 @@ log = logging.getLogger("sessionary.showing")
 class Showing:
     """Accompanies the turns of this process in the channels that can show them."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineContext) -> None:
         self._parts = parts
         self._turns: dict[str, asyncio.Task[None]] = {}
 

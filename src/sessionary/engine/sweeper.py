@@ -14,7 +14,7 @@ from sessionary.actions import sweep as sweeping
 from sessionary.clock import Moment
 from sessionary.engine import notices, targets
 from sessionary.engine.outbox import MARGIN
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.thread import in_thread
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
 from sessionary.model.part import Text
@@ -29,7 +29,7 @@ log = logging.getLogger("sessionary.sweeper")
 class Sweeper:
     """Interrupts dead turns, ends sessions that are over, finalizes ends, empties the trash."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineContext) -> None:
         self._parts = parts
         self._suspects: dict[str, float] = {}
         self._finalizing: asyncio.Task[None] | None = None
@@ -126,7 +126,7 @@ class Sweeper:
         return None
 
 
-def interrupt_dead(tx: Tx, *, parts: Parts, moment: Moment, among: frozenset[str]) -> int:
+def interrupt_dead(tx: Tx, *, parts: EngineContext, moment: Moment, among: frozenset[str]) -> int:
     """Interrupt the turns whose lease ran out, and tell their people."""
     dead = sweeping.interrupt_dead_turns(tx, moment=moment, among=among) if among else []
     for turn in dead:

@@ -10,7 +10,7 @@ from sessionary.clock import Moment
 from sessionary.engine import lease
 from sessionary.engine.briefing import brief
 from sessionary.engine.errand import Errand
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Delta, Step, TurnRequest
 from sessionary.engine.turn_record import TurnRecord
 from sessionary.errors import BadInput, SessionaryError, TurnLost
@@ -29,7 +29,7 @@ log = logging.getLogger("sessionary.turn")
 class TurnRun:
     """Runs one turn: an agent, its lease, and an end whatever happens."""
 
-    def __init__(self, parts: Parts, begun: Begun, errand: Errand) -> None:
+    def __init__(self, parts: EngineContext, begun: Begun, errand: Errand) -> None:
         self._parts = parts
         self._begun = begun
         self._errand = errand

@@ -11,7 +11,7 @@ from sessionary.actions.turns import Begun, Ending
 from sessionary.engine import budgets
 from sessionary.engine.bus import Live
 from sessionary.engine.errand import Errand
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Delta, Step
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable, TurnLost
 from sessionary.model.entry import Message, Role
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class TurnRecord:
     """Keeps the words and steps of a turn: the only place where an agent's output meets the record."""
 
-    def __init__(self, parts: Parts, begun: Begun, errand: Errand) -> None:
+    def __init__(self, parts: EngineContext, begun: Begun, errand: Errand) -> None:
         self._parts = parts
         self._lease = begun.lease
         self._errand = errand

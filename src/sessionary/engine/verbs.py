@@ -16,7 +16,7 @@ from sessionary.actions import (
 from sessionary.actions import listing as listing_of
 from sessionary.clock import Moment
 from sessionary.engine.commands import REGISTRY, Asked, Call, FollowUp, Result, command
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.settings import TRUSTED
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.entry import Message, Role
@@ -50,7 +50,7 @@ def names() -> tuple[str, ...]:
 
 
 def carry_out(
-    tx: Tx, parts: Parts, call: Call, key: SessionKey, source: Source, *, moment: Moment
+    tx: Tx, parts: EngineContext, call: Call, key: SessionKey, source: Source, *, moment: Moment
 ) -> Result:
     """Run a command in the transaction that notes it; a refusal is an answer."""
     asked = Asked(call.name, call.words, key, source, parts, moment)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from sessionary.formats.content import Content as Parts
+from sessionary.formats.content import Content as EngineContext
 from sessionary.importers.base import Said
 
 
-class Content(Parts):
+class Content(EngineContext):
     """Parts that become a message of the record that is read."""
 
     __slots__ = ()

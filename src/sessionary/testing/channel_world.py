@@ -15,7 +15,7 @@ from sessionary.agents.summarize import ExtractiveSummarizer
 from sessionary.agents.titles import Titler
 from sessionary.clock import Moment
 from sessionary.engine.engine import Engine
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Adapter, Receive
 from sessionary.engine.settings import Door as DoorRule
 from sessionary.engine.settings import Settings
@@ -127,7 +127,7 @@ class ChannelWorld:
         self.clock, self.ids = _times.setdefault(store, (FakeClock(), SequentialIds()))
         self._parts = parts
 
-    def parts(self) -> Parts:
+    def parts(self) -> EngineContext:
         """What the engine is made of."""
         agent = Agent("echo", None, EchoRunner(), ExtractiveSummarizer(), Titler())
         adapters: dict[str, Adapter] = {self.platform.name: self.adapter, "loopback": self.other}
@@ -135,7 +135,7 @@ class ChannelWorld:
             self.platform.name: DoorRule(allow=frozenset({self.platform.known})),
             "loopback": DoorRule(everyone=True),
         }
-        made = Parts(
+        made = EngineContext(
             store=self.store,
             clock=self.clock,
             ids=self.ids,

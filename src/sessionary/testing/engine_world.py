@@ -9,7 +9,7 @@ from typing import Any
 from sessionary.actions import listing, read, routing, stats, turns
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import Received
-from sessionary.engine.parts import Parts
+from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Runner
 from sessionary.engine.settings import Door, Settings
 from sessionary.model.delivery import Delivery, DeliveryState
@@ -52,11 +52,11 @@ class EngineWorld:
         self._engines = 0
         self._asked = 0
 
-    def parts(self, fate: Fate | None = None, *, runner: Runner | None = None) -> Parts:
+    def parts(self, fate: Fate | None = None, *, runner: Runner | None = None) -> EngineContext:
         """The parts of another process on the same store."""
         self._engines += 1
         agent = scripted_agent(runner or self.runner)
-        made = Parts(
+        made = EngineContext(
             store=self.store if fate is None else MortalStore(self.store, fate),
             clock=self.clock,
             ids=self.ids,

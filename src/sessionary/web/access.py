@@ -14,7 +14,7 @@ from sessionary.errors import BadInput, NotFound, RetryLater
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, items, json_response, name, plain
-from sessionary.web.auth import Admin, Parts
+from sessionary.web.auth import Admin, EngineContext
 from sessionary.web.bodies import NewPermit, NewToken, read_body
 from sessionary.web.described import takes
 from sessionary.web.parts import PREFIX, Caller
@@ -24,7 +24,7 @@ router = APIRouter(prefix=PREFIX)
 
 
 @router.get("/access", tags=["access"])
-async def list_access(parts: Parts, caller: Admin) -> Response:
+async def list_access(parts: EngineContext, caller: Admin) -> Response:
     """Who was let in, and who waits to be."""
     given = await parts.store.read(access.permits, profile=caller.profile)
     asked = await parts.store.read(access.pairings, profile=caller.profile, now=parts.clock.now())
@@ -42,7 +42,7 @@ async def list_access(parts: Parts, caller: Admin) -> Response:
 
 
 @router.post("/access", status_code=201, tags=["access"], openapi_extra=takes(NewPermit))
-async def permit(request: Request, parts: Parts, caller: Admin) -> Response:
+async def permit(request: Request, parts: EngineContext, caller: Admin) -> Response:
     """Let someone in: by the code they were given, or by platform and id."""
     body, raw = await read_body(request, NewPermit)
     moment = parts.moment()
@@ -94,13 +94,13 @@ async def revoke(platform: str, person_id: str, request: Request, caller: Admin)
 
 
 @router.get("/tokens", tags=["tokens"])
-async def list_tokens(parts: Parts, caller: Admin) -> Response:
+async def list_tokens(parts: EngineContext, caller: Admin) -> Response:
     """The tokens of programs; the tokens themselves are not kept."""
     return items(map(_token, await parts.store.read(tokens.listing, profile=caller.profile)))
 
 
 @router.post("/tokens", status_code=201, tags=["tokens"], openapi_extra=takes(NewToken))
-async def add_token(request: Request, parts: Parts, caller: Admin) -> Response:
+async def add_token(request: Request, parts: EngineContext, caller: Admin) -> Response:
     """Make a token; it is shown this once, and a repeated request makes another."""
     body, _ = await read_body(request, NewToken)
     secret = tokens.secret(parts.chance(SECRET_BYTES))
@@ -116,7 +116,9 @@ async def add_token(request: Request, parts: Parts, caller: Admin) -> Response:
 
 
 @router.delete("/tokens/{token_id}", tags=["tokens"])
-async def revoke_token(token_id: str, request: Request, parts: Parts, caller: Admin) -> Response:
+async def revoke_token(
+    token_id: str, request: Request, parts: EngineContext, caller: Admin
+) -> Response:
     """Revoke a token; streams that it opened are closed."""
     known, moment = name(token_id, "token"), parts.moment()
 

@@ -38,7 +38,7 @@ from sessionary.web.connections import Connections
 from sessionary.web.gate import Gate
 from sessionary.web.guesses import Guesses
 from sessionary.web.jobs import Jobs
-from sessionary.web.parts import PREFIX, WebParts
+from sessionary.web.parts import PREFIX, WebContext
 from sessionary.web.stream import Streams
 
 VERSION = "1"
@@ -64,7 +64,7 @@ _ROUTERS = (
 )
 
 
-def create_app(parts: WebParts) -> FastAPI:
+def create_app(parts: WebContext) -> FastAPI:
     """The HTTP interface on these parts, for `serve` or for a test."""
     app = FastAPI(
         title="Sessionary",
@@ -107,7 +107,7 @@ def create_app(parts: WebParts) -> FastAPI:
     return app
 
 
-def create_webhook_app(parts: WebParts) -> FastAPI:
+def create_webhook_app(parts: WebContext) -> FastAPI:
     """The paths of webhooks and nothing else, for an address that platforms can reach."""
     app = FastAPI(
         title="Sessionary", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
@@ -120,7 +120,7 @@ def create_webhook_app(parts: WebParts) -> FastAPI:
     return app
 
 
-def _connections(parts: WebParts, *, knows_callers: bool = True) -> Connections:
+def _connections(parts: WebContext, *, knows_callers: bool = True) -> Connections:
     settings = parts.settings
     return Connections(
         settings.limits,
@@ -130,7 +130,7 @@ def _connections(parts: WebParts, *, knows_callers: bool = True) -> Connections:
     )
 
 
-def _take_webhooks(app: FastAPI, parts: WebParts) -> None:
+def _take_webhooks(app: FastAPI, parts: WebContext) -> None:
     for name, webhook in parts.webhooks.items():
         challenge = parts.challenges.get(name)
         _add(app, webhooks.router_for(name, webhook, challenge))

@@ -19,7 +19,7 @@ from sessionary.store import arrivals, entries, sessions, turns
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, idem_of, json_response, name
 from sessionary.web.asking import accepted, engine_of
-from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import NewArrival, Said, message_of, read_body, source_of
 from sessionary.web.described import takes
 from sessionary.web.parts import PREFIX
@@ -28,7 +28,7 @@ router = APIRouter(prefix=PREFIX, tags=["arrivals"])
 
 
 @router.post("/arrivals", status_code=202, openapi_extra=takes(NewArrival))
-async def receive(request: Request, parts: Parts, caller: Writer) -> Response:
+async def receive(request: Request, parts: EngineContext, caller: Writer) -> Response:
     """Take a message in; durable when this answers. The same message id twice is one arrival.
 
     `session_id` names the session that contains the message. It is null while the message waits for a turn, and for a
@@ -52,14 +52,16 @@ async def receive(request: Request, parts: Parts, caller: Writer) -> Response:
 
 
 @router.get("/arrivals/{arrival_id}")
-async def look(arrival_id: str, parts: Parts, caller: Reader) -> Response:
+async def look(arrival_id: str, parts: EngineContext, caller: Reader) -> Response:
     """What became of an arrival, and the reply when it is there."""
     known = name(arrival_id, "arrival")
     return json_response(await parts.store.read(_look, known, profile=caller.profile))
 
 
 @router.patch("/arrivals/{arrival_id}", openapi_extra=takes(Said))
-async def rewrite(arrival_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def rewrite(
+    arrival_id: str, request: Request, parts: EngineContext, caller: Writer
+) -> Response:
     """Put other words into a message of yours that waits for its turn."""
     known = name(arrival_id, "arrival")
     body, raw = await read_body(request, Said)

@@ -12,7 +12,7 @@ from sessionary.actions import logins, tokens
 from sessionary.actions.tokens import Scope
 from sessionary.errors import BadInput
 from sessionary.web.connections import CONNECTION, Connection
-from sessionary.web.parts import Caller, WebParts
+from sessionary.web.parts import Caller, WebContext
 from sessionary.web.problems import SAFE, Refusal
 
 CSRF_HEADER = "X-CSRF-Token"
@@ -23,9 +23,9 @@ _BEARER = "bearer "
 _LONGEST = 200
 
 
-def parts_of(request: Request) -> WebParts:
+def parts_of(request: Request) -> WebContext:
     """The parts of the application that a request came to."""
-    found: WebParts = request.app.state.parts
+    found: WebContext = request.app.state.parts
     return found
 
 
@@ -95,14 +95,14 @@ def idempotency_key(request: Request) -> str | None:
     return key
 
 
-async def is_still_good(parts: WebParts, caller: Caller) -> bool:
+async def is_still_good(parts: WebContext, caller: Caller) -> bool:
     """Whether a caller's token or login goes on."""
     if caller.is_browser:
         return await parts.store.read(logins.is_good, caller.id, now=parts.clock.now())
     return await parts.store.read(tokens.is_good, caller.id)
 
 
-Parts = Annotated[WebParts, Depends(parts_of)]
+EngineContext = Annotated[WebContext, Depends(parts_of)]
 reading = Depends(wants(Scope.READ))
 Reader = Annotated[Caller, reading]
 Writer = Annotated[Caller, Depends(wants(Scope.WRITE))]

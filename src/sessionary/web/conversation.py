@@ -21,7 +21,7 @@ from sessionary.model.view import entry_json, head_json
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, idem_of, json_response, name
 from sessionary.web.asking import accepted, engine_of
-from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import (
     Compact,
     End,
@@ -76,7 +76,7 @@ class WindowWish(BaseModel):
 
 @router.get("/entries")
 async def window(
-    session_id: str, parts: Parts, caller: Reader, wish: Annotated[WindowWish, Query()]
+    session_id: str, parts: EngineContext, caller: Reader, wish: Annotated[WindowWish, Query()]
 ) -> Response:
     """A window of the transcript by `seq`, at its end by default; or what the model sees.
 
@@ -111,7 +111,9 @@ async def window(
 
 
 @router.post("/messages", status_code=201, openapi_extra=takes(NewMessage))
-async def append(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def append(
+    session_id: str, request: Request, parts: EngineContext, caller: Writer
+) -> Response:
     """Add one message without running the agent."""
     known = name(session_id, "session")
     body, raw = await read_body(request, NewMessage)
@@ -130,7 +132,7 @@ async def append(session_id: str, request: Request, parts: Parts, caller: Writer
 
 
 @router.post("/turns", status_code=202, openapi_extra=takes(Said))
-async def ask(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def ask(session_id: str, request: Request, parts: EngineContext, caller: Writer) -> Response:
     """A person's message: durable when this answers, then the agent runs.
 
     While a turn is running it waits: `session_id`, `turn_id` and `seq` are null, and `queued` says so.
@@ -150,7 +152,7 @@ async def ask(session_id: str, request: Request, parts: Parts, caller: Writer) -
 
 
 @router.post("/fork", status_code=201, openapi_extra=takes(Fork, required=False))
-async def fork(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def fork(session_id: str, request: Request, parts: EngineContext, caller: Writer) -> Response:
     """Begin a session whose history is this one's up to an entry."""
     body, raw = await read_body(request, Fork)
     at, moment = entry_number(body.at, "at"), parts.moment()
@@ -166,7 +168,9 @@ async def fork(session_id: str, request: Request, parts: Parts, caller: Writer) 
 
 
 @router.post("/retract", openapi_extra=takes(Retract))
-async def take_back(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def take_back(
+    session_id: str, request: Request, parts: EngineContext, caller: Writer
+) -> Response:
     """Take back what was said after an entry, or the last rounds; nothing is deleted."""
     body, raw = await read_body(request, Retract)
     if (body.after is None) == (body.rounds is None):
@@ -184,7 +188,7 @@ async def take_back(session_id: str, request: Request, parts: Parts, caller: Wri
 
 @router.post("/compact", openapi_extra=takes(Compact, required=False))
 async def compact_session(
-    session_id: str, request: Request, parts: Parts, caller: Writer
+    session_id: str, request: Request, parts: EngineContext, caller: Writer
 ) -> Response:
     """Let a summary stand for the beginning, for the model; without one the agent makes it."""
     body, raw = await read_body(request, Compact)
@@ -211,7 +215,7 @@ async def compact_session(
 
 
 @router.post("/end", openapi_extra=takes(End, required=False))
-async def end(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def end(session_id: str, request: Request, parts: EngineContext, caller: Writer) -> Response:
     """Close the session; the first reason wins."""
     body, raw = await read_body(request, End)
     moment, reason = parts.moment(), _reason(body, "closed")

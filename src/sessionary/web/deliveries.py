@@ -13,7 +13,7 @@ from sessionary.model.view import delivery_json
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, items, json_response, name, plain
 from sessionary.web.asking import engine_of
-from sessionary.web.auth import Admin, Parts, Reader, Writer
+from sessionary.web.auth import Admin, EngineContext, Reader, Writer
 from sessionary.web.bodies import AbandonDelivery, Nothing, RedirectDelivery, read_body
 from sessionary.web.described import takes
 from sessionary.web.parts import PREFIX
@@ -23,7 +23,7 @@ router = APIRouter(prefix=f"{PREFIX}/deliveries", tags=["deliveries"])
 
 @router.get("")
 async def list_deliveries(
-    parts: Parts,
+    parts: EngineContext,
     caller: Reader,
     *,
     state: DeliveryState | None = None,
@@ -44,7 +44,7 @@ async def list_deliveries(
 
 
 @router.get("/{delivery_id}")
-async def show(delivery_id: str, parts: Parts, caller: Reader) -> Response:
+async def show(delivery_id: str, parts: EngineContext, caller: Reader) -> Response:
     """One delivery with its parts."""
     known = name(delivery_id, "delivery")
     found = await parts.store.read(deliver.find, known, profile=caller.profile)
@@ -52,7 +52,9 @@ async def show(delivery_id: str, parts: Parts, caller: Reader) -> Response:
 
 
 @router.post("/{delivery_id}/retry", openapi_extra=takes(Nothing, required=False))
-async def retry(delivery_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def retry(
+    delivery_id: str, request: Request, parts: EngineContext, caller: Writer
+) -> Response:
     """Send what waits or was abandoned as soon as possible, under the same id."""
     known, moment = name(delivery_id, "delivery"), parts.moment()
     _, raw = await read_body(request, Nothing)
@@ -65,7 +67,9 @@ async def retry(delivery_id: str, request: Request, parts: Parts, caller: Writer
 
 
 @router.post("/{delivery_id}/redirect", status_code=201, openapi_extra=takes(RedirectDelivery))
-async def redirect(delivery_id: str, request: Request, parts: Parts, caller: Admin) -> Response:
+async def redirect(
+    delivery_id: str, request: Request, parts: EngineContext, caller: Admin
+) -> Response:
     """Send what waits or was abandoned to another channel instead; the new delivery.
 
     The channel is one of a configured platform where someone has talked with the agent, or a home channel.
@@ -85,7 +89,9 @@ async def redirect(delivery_id: str, request: Request, parts: Parts, caller: Adm
 
 
 @router.post("/{delivery_id}/abandon", openapi_extra=takes(AbandonDelivery, required=False))
-async def abandon(delivery_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def abandon(
+    delivery_id: str, request: Request, parts: EngineContext, caller: Writer
+) -> Response:
     """Give up what waits: it is not sent, and the next for its channel goes on."""
     known, moment = name(delivery_id, "delivery"), parts.moment()
     body, raw = await read_body(request, AbandonDelivery)

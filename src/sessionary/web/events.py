@@ -10,7 +10,7 @@ from sessionary.actions import read
 from sessionary.actions.tokens import Scope
 from sessionary.errors import BadInput
 from sessionary.web.answers import name
-from sessionary.web.auth import Parts, Reader
+from sessionary.web.auth import EngineContext, Reader
 from sessionary.web.described import gives
 from sessionary.web.imports import jobs_of
 from sessionary.web.jobs import Jobs
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"^\d{1,18}$")
 @router.get("/events", response_class=Response, responses=gives("text/event-stream"))
 async def listen(
     request: Request,
-    parts: Parts,
+    parts: EngineContext,
     caller: Reader,
     *,
     topics: str = "list",

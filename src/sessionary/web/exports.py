@@ -15,9 +15,9 @@ from sessionary.model.extent import Extent
 from sessionary.model.handover.forms import FORMS
 from sessionary.model.handover.passage import Passage
 from sessionary.web.answers import json_response, name
-from sessionary.web.auth import Parts, Reader
+from sessionary.web.auth import EngineContext, Reader
 from sessionary.web.described import gives
-from sessionary.web.parts import PREFIX, Caller, WebParts
+from sessionary.web.parts import PREFIX, Caller, WebContext
 
 router = APIRouter(prefix=PREFIX, tags=["export"])
 CHUNK = 64 * 1024
@@ -96,7 +96,9 @@ class ExportWish(Left):
     response_class=Response,
     responses=gives(*(each.partition(";")[0] for each in _TYPES.values())),
 )
-async def export(parts: Parts, caller: Reader, wish: Annotated[ExportWish, Query()]) -> Response:
+async def export(
+    parts: EngineContext, caller: Reader, wish: Annotated[ExportWish, Query()]
+) -> Response:
     """The named sessions, or all of the profile: lossless as JSONL, or for people.
 
     With `as` one session becomes a file that another tool goes on from, within a `budget` of
@@ -126,7 +128,7 @@ async def export(parts: Parts, caller: Reader, wish: Annotated[ExportWish, Query
 
 @router.get("/sessions/{session_id}/handover")
 async def handover(
-    session_id: str, parts: Parts, caller: Reader, wish: Annotated[HandoverWish, Query()]
+    session_id: str, parts: EngineContext, caller: Reader, wish: Annotated[HandoverWish, Query()]
 ) -> Response:
     """What `/export?as=` would write: how much of the session, and how to go on with the file."""
     known = name(session_id, "session")
@@ -151,7 +153,7 @@ def file_name(tool: str) -> str:
 
 
 def passage(
-    parts: WebParts, caller: Caller, session_id: str, *, budget: int, left: Left
+    parts: WebContext, caller: Caller, session_id: str, *, budget: int, left: Left
 ) -> Passage:
     """What of a session is handed over to whoever asks."""
     return handing_over.passage(
@@ -160,7 +162,7 @@ def passage(
 
 
 def _handed_over(
-    parts: WebParts, caller: Caller, wish: ExportWish, ids: list[str] | None
+    parts: WebContext, caller: Caller, wish: ExportWish, ids: list[str] | None
 ) -> Iterator[str]:
     if wish.format is not None or ids is None or len(set(ids)) != 1 or wish.tool is None:
         raise BadInput("`as` takes one `session`, and no `format`.")

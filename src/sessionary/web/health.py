@@ -9,10 +9,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sessionary.errors import SessionaryError
 from sessionary.store.database import Tx
-from sessionary.web.auth import Parts, Reader
+from sessionary.web.auth import EngineContext, Reader
 from sessionary.web.connections import Connections
 from sessionary.web.described import PUBLIC, gives
-from sessionary.web.parts import PREFIX, WebParts
+from sessionary.web.parts import PREFIX, WebContext
 from sessionary.web.problems import Refusal
 
 public = APIRouter(prefix=PREFIX, tags=["health"])
@@ -61,7 +61,7 @@ async def healthz() -> Response:
     response_class=Response,
     responses=gives(TEXT) | gives(TEXT, status=503),
 )
-async def readyz(parts: Parts) -> Response:
+async def readyz(parts: EngineContext) -> Response:
     """The store can be read, and is not known to be damaged.
 
     A damaged store takes no writes: 503 with `damaged` until a backup is restored and the server
@@ -78,7 +78,7 @@ async def readyz(parts: Parts) -> Response:
 
 
 @router.get("/metrics", response_class=Response, responses=gives(TEXT))
-async def metrics(request: Request, parts: Parts, caller: Reader) -> Response:
+async def metrics(request: Request, parts: EngineContext, caller: Reader) -> Response:
     """Numbers in Prometheus' words: no names, no texts.
 
     Whoever is of the profile that is served here hears of the server too.
@@ -94,7 +94,7 @@ async def metrics(request: Request, parts: Parts, caller: Reader) -> Response:
     return Response("\n".join([*lines, ""]), media_type=_TEXT)
 
 
-def _of_the_server(request: Request, parts: WebParts) -> list[str]:
+def _of_the_server(request: Request, parts: WebContext) -> list[str]:
     connections: Connections = request.app.state.connections
     lines = [
         *_metric("sessionary_streams_open", "gauge", {"": len(request.app.state.streams)}),
@@ -114,7 +114,7 @@ def _of_the_server(request: Request, parts: WebParts) -> list[str]:
     return lines + _metric("sessionary_http_answers_total", "counter", answered)
 
 
-async def _asked(parts: WebParts) -> None:
+async def _asked(parts: WebContext) -> None:
     await parts.store.read(_counts, profile=parts.profile)
 
 

@@ -11,7 +11,7 @@ from sessionary.actions.requests import Answer
 from sessionary.model.view import hold_json
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, items, name, plain
-from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import NewHold, read_body
 from sessionary.web.described import takes
 from sessionary.web.parts import PREFIX
@@ -21,7 +21,7 @@ router = APIRouter(prefix=f"{PREFIX}/sessions/{{session_id}}/holds", tags=["conv
 
 
 @router.get("")
-async def list_holds(session_id: str, parts: Parts, caller: Reader) -> Response:
+async def list_holds(session_id: str, parts: EngineContext, caller: Reader) -> Response:
     """Why the session is not reset by its policy now."""
     known = name(session_id, "session")
 
@@ -33,7 +33,7 @@ async def list_holds(session_id: str, parts: Parts, caller: Reader) -> Response:
 
 
 @router.post("", status_code=201, openapi_extra=takes(NewHold))
-async def hold(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def hold(session_id: str, request: Request, parts: EngineContext, caller: Writer) -> Response:
     """Keep the session from being reset by its policy, until a time or until this is released.
 
     The same reason again sets another end.
@@ -53,7 +53,11 @@ async def hold(session_id: str, request: Request, parts: Parts, caller: Writer) 
 
 @router.delete("")
 async def release(
-    session_id: str, request: Request, parts: Parts, caller: Writer, reason: str | None = None
+    session_id: str,
+    request: Request,
+    parts: EngineContext,
+    caller: Writer,
+    reason: str | None = None,
 ) -> Response:
     """Release the hold with this reason, or without one all of them; those that were there."""
     known, moment = name(session_id, "session"), parts.moment()

@@ -7,11 +7,11 @@ from starlette.responses import Response
 
 from sessionary.errors import Conflict, NotFound
 from sessionary.web.answers import idem_of, items, json_response, name
-from sessionary.web.auth import Admin, Parts, parts_of
+from sessionary.web.auth import Admin, EngineContext, parts_of
 from sessionary.web.bodies import NewImport, read_body
 from sessionary.web.described import takes
 from sessionary.web.jobs import Jobs
-from sessionary.web.parts import PREFIX, Caller, Imports, WebParts
+from sessionary.web.parts import PREFIX, Caller, Imports, WebContext
 
 router = APIRouter(prefix=PREFIX, tags=["imports"])
 
@@ -25,7 +25,7 @@ def jobs_of(request: Request, caller: Caller) -> Jobs:
 
 
 @router.get("/imports")
-async def discover(request: Request, parts: Parts, caller: Admin) -> Response:
+async def discover(request: Request, parts: EngineContext, caller: Admin) -> Response:
     """What is on the machine that serves, how much of it is new, and the latest imports."""
     found = await asyncio.to_thread(_records(parts, caller).discover)
     jobs = [job.to_json() for job in jobs_of(request, caller).jobs]
@@ -33,7 +33,7 @@ async def discover(request: Request, parts: Parts, caller: Admin) -> Response:
 
 
 @router.post("/imports", status_code=202, openapi_extra=takes(NewImport, required=False))
-async def start(request: Request, parts: Parts, caller: Admin) -> Response:
+async def start(request: Request, parts: EngineContext, caller: Admin) -> Response:
     """Import the records of these tools, or of all; with `dry_run` only look.
 
     Records are read where each tool keeps them: a request names no path. The event stream tells
@@ -63,7 +63,7 @@ async def stop(import_id: str, request: Request, caller: Admin) -> Response:
     return json_response(jobs_of(request, caller).stop(name(import_id, "import")).to_json())
 
 
-def _records(parts: WebParts, caller: Caller) -> Imports:
+def _records(parts: WebContext, caller: Caller) -> Imports:
     if parts.imports is None or caller.profile != parts.profile:
         raise Conflict("This server does not import here; use `sessionary import` on its machine.")
     return parts.imports

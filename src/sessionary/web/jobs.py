@@ -11,7 +11,7 @@ from typing import Any
 from sessionary.actions import requests
 from sessionary.errors import BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.view import time_text
-from sessionary.web.parts import WebParts
+from sessionary.web.parts import WebContext
 
 KEPT = 20
 LAST = "last"
@@ -53,7 +53,7 @@ class Job:
 class Jobs:
     """The jobs of one kind in this process. What they did is in the record; they themselves are not."""
 
-    def __init__(self, parts: WebParts, wake: Callable[[], None], *, kind: str) -> None:
+    def __init__(self, parts: WebContext, wake: Callable[[], None], *, kind: str) -> None:
         self._parts = parts
         self._wake = wake
         self._kind = kind

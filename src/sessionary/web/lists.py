@@ -18,7 +18,7 @@ from sessionary.model.session import SessionHead
 from sessionary.model.view import head_json, policy_json, time_text, usage_json
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, items, json_response, name, plain
-from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import BindingChange, read_body
 from sessionary.web.described import takes
 from sessionary.web.parts import PREFIX
@@ -59,7 +59,9 @@ class SearchWish(BaseModel):
 
 
 @router.get("/search", tags=["search"])
-async def find(parts: Parts, caller: Reader, asked: Annotated[SearchWish, Query()]) -> Response:
+async def find(
+    parts: EngineContext, caller: Reader, asked: Annotated[SearchWish, Query()]
+) -> Response:
     """Find messages by whatever a person types."""
     wish = search.Wish(
         sort=asked.sort,
@@ -79,7 +81,7 @@ async def find(parts: Parts, caller: Reader, asked: Annotated[SearchWish, Query(
 
 @router.get("/usage", tags=["usage"])
 async def report(
-    parts: Parts,
+    parts: EngineContext,
     caller: Reader,
     *,
     by: Group = Group.DAY,
@@ -95,7 +97,7 @@ async def report(
 
 @router.get("/bindings", tags=["bindings"])
 async def list_bindings(
-    parts: Parts,
+    parts: EngineContext,
     caller: Reader,
     *,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -129,7 +131,7 @@ async def list_bindings(
 
 
 @router.post("/bindings", tags=["bindings"], openapi_extra=takes(BindingChange))
-async def bind(request: Request, parts: Parts, caller: Writer) -> Response:
+async def bind(request: Request, parts: EngineContext, caller: Writer) -> Response:
     """Point a key at another session, or without one let it begin anew."""
     body, raw = await read_body(request, BindingChange)
     moment, is_redacted = parts.moment(), is_redacted_key(body.key)

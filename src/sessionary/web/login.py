@@ -14,13 +14,13 @@ from sessionary.errors import Conflict, RetryLater
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, items, json_response, name
-from sessionary.web.auth import Admin, Parts, Reader, cookie_name, csrf_of
+from sessionary.web.auth import Admin, EngineContext, Reader, cookie_name, csrf_of
 from sessionary.web.bodies import Password, PasswordChange, read_body, read_raw
 from sessionary.web.described import PUBLIC, takes
 from sessionary.web.gate import CLIENT
 from sessionary.web.guesses import OTHER_WAY, Guesses
 from sessionary.web.pages import login_page, own_place
-from sessionary.web.parts import PREFIX, Caller, WebParts
+from sessionary.web.parts import PREFIX, Caller, WebContext
 from sessionary.web.problems import Refusal, refusal
 
 router = APIRouter(prefix=PREFIX, tags=["login"])
@@ -31,7 +31,7 @@ _WRONG = "The password is wrong."
 _KEPT_HEADERS = ("retry-after", "connection")
 
 
-async def offer_link(parts: WebParts, address: str) -> str:
+async def offer_link(parts: WebContext, address: str) -> str:
     """A link that lets one browser in, once, within a minute."""
     code = parts.chance(SECRET_BYTES).hex()
     await parts.store.write(logins.offer_link, code, profile=parts.profile, moment=parts.moment())
@@ -41,7 +41,7 @@ async def offer_link(parts: WebParts, address: str) -> str:
 @pages.get("/login", openapi_extra=PUBLIC)
 async def enter_by_link(
     request: Request,
-    parts: Parts,
+    parts: EngineContext,
     code: str = "",
     place: Annotated[str, Query(alias="next")] = "/",
 ) -> Response:
@@ -61,7 +61,7 @@ async def enter_by_link(
 
 
 @pages.post("/login", openapi_extra=PUBLIC)
-async def enter_by_form(request: Request, parts: Parts) -> Response:
+async def enter_by_form(request: Request, parts: EngineContext) -> Response:
     """The password from a page without scripts."""
     said = parse_qs((await read_raw(request)).decode("utf-8", "replace"))
     password, place = said.get("password", [""])[0], said.get("next", ["/"])[0]
@@ -75,7 +75,7 @@ async def enter_by_form(request: Request, parts: Parts) -> Response:
 
 
 @router.post("/login", openapi_extra=PUBLIC | takes(Password))
-async def enter_by_password(request: Request, parts: Parts) -> Response:
+async def enter_by_password(request: Request, parts: EngineContext) -> Response:
     """Come in with the password: sets the cookie, and says what to send with every change."""
     body, _ = await read_body(request, Password)
     cookie, found = await _enter(request, parts, body.password)
@@ -83,7 +83,7 @@ async def enter_by_password(request: Request, parts: Parts) -> Response:
 
 
 @router.post("/logout")
-async def leave(request: Request, parts: Parts, caller: Reader) -> Response:
+async def leave(request: Request, parts: EngineContext, caller: Reader) -> Response:
     """Log this browser out."""
     if caller.is_browser:
         await parts.store.write(
@@ -103,7 +103,7 @@ async def me(request: Request, caller: Reader) -> Response:
 
 
 @router.get("/logins")
-async def list_logins(parts: Parts, caller: Admin) -> Response:
+async def list_logins(parts: EngineContext, caller: Admin) -> Response:
     """The browsers that are in."""
     found = await parts.store.read(logins.listing, profile=caller.profile, now=parts.clock.now())
     return items(
@@ -118,7 +118,9 @@ async def list_logins(parts: Parts, caller: Admin) -> Response:
 
 
 @router.delete("/logins/{login_id}")
-async def end_login(login_id: str, request: Request, parts: Parts, caller: Admin) -> Response:
+async def end_login(
+    login_id: str, request: Request, parts: EngineContext, caller: Admin
+) -> Response:
     """Log a browser out; its streams are closed."""
     known, moment = name(login_id, "login"), parts.moment()
 
@@ -130,7 +132,7 @@ async def end_login(login_id: str, request: Request, parts: Parts, caller: Admin
 
 
 @router.put("/password", openapi_extra=takes(PasswordChange))
-async def set_password(request: Request, parts: Parts, caller: Admin) -> Response:
+async def set_password(request: Request, parts: EngineContext, caller: Admin) -> Response:
     """Set the password or take it away; every other browser is logged out."""
     body, _ = await read_body(request, PasswordChange)
     if parts.settings.password_hash is not None and caller.profile == parts.profile:
@@ -149,17 +151,17 @@ async def set_password(request: Request, parts: Parts, caller: Admin) -> Respons
     return json_response({"password": hashed is not None})
 
 
-async def has_password(parts: WebParts) -> bool:
+async def has_password(parts: WebContext) -> bool:
     """Whether a password was set, in the configuration or in the store."""
     return await _password(parts) is not None
 
 
-async def _password(parts: WebParts) -> str | None:
+async def _password(parts: WebContext) -> str | None:
     configured = parts.settings.password_hash
     return configured or await parts.store.read(logins.password_of, profile=parts.profile)
 
 
-async def _enter(request: Request, parts: WebParts, password: str) -> tuple[str, Login]:
+async def _enter(request: Request, parts: WebContext, password: str) -> tuple[str, Login]:
     kept = await _password(parts)
     if kept is None:
         raise Refusal(
@@ -177,7 +179,7 @@ async def _enter(request: Request, parts: WebParts, password: str) -> tuple[str,
 
 async def _check(
     request: Request,
-    parts: WebParts,
+    parts: WebContext,
     password: str,
     kept: str,
     *,

@@ -11,14 +11,14 @@ from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web import heads
 from sessionary.web.answers import items, json_response, name
-from sessionary.web.auth import Parts, Reader
+from sessionary.web.auth import EngineContext, Reader
 from sessionary.web.parts import PREFIX
 
 router = APIRouter(prefix=f"{PREFIX}/sessions/{{session_id}}", tags=["sessions"])
 
 
 @router.get("/overview")
-async def show(session_id: str, parts: Parts, caller: Reader) -> Response:
+async def show(session_id: str, parts: EngineContext, caller: Reader) -> Response:
     """What was asked, which files were touched, how full the context is, and the family."""
     known = name(session_id, "session")
     engine = parts.engine
@@ -33,7 +33,7 @@ async def show(session_id: str, parts: Parts, caller: Reader) -> Response:
 
 
 @router.get("/children")
-async def list_children(session_id: str, parts: Parts, caller: Reader) -> Response:
+async def list_children(session_id: str, parts: EngineContext, caller: Reader) -> Response:
     """The sessions that came from this one: forks, continuations, subagents."""
     known = name(session_id, "session")
     return items(await parts.store.read(heads.children, known, profile=caller.profile))

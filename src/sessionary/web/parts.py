@@ -89,7 +89,7 @@ class WebSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class WebParts:
+class WebContext:
     """The web's surroundings: store, engine, clock, settings."""
 
     store: Store

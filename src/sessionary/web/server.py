@@ -17,7 +17,7 @@ from sessionary.errors import BadInput, Conflict, StoreUnavailable
 from sessionary.web.app import create_app, create_webhook_app
 from sessionary.web.connections import ServerConfig
 from sessionary.web.login import has_password, offer_link
-from sessionary.web.parts import WebParts
+from sessionary.web.parts import WebContext
 
 BACKLOG = 1024
 log = logging.getLogger("sessionary.web")
@@ -48,7 +48,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def serve(
-    parts: WebParts,
+    parts: WebContext,
     *,
     host: str = "127.0.0.1",
     port: int = 8741,
@@ -115,7 +115,7 @@ async def _run(
         raise error
 
 
-async def check_exposure(parts: WebParts, host: str, *, exposed: bool) -> None:
+async def check_exposure(parts: WebContext, host: str, *, exposed: bool) -> None:
     """Refuse an address that others can reach without a password, or by accident."""
     if is_loopback(host):
         return

@@ -26,7 +26,7 @@ from sessionary.store.database import Tx
 from sessionary.web import heads
 from sessionary.web.answers import JSON, answer, change, idem_of, json_response, name, plain
 from sessionary.web.asking import accepted, engine_of
-from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import (
     NewSession,
     SessionChange,
@@ -66,7 +66,7 @@ class ListWish(BaseModel):
 
 @router.get("/sessions")
 async def list_sessions(
-    parts: Parts, caller: Reader, wish: Annotated[ListWish, Query()]
+    parts: EngineContext, caller: Reader, wish: Annotated[ListWish, Query()]
 ) -> Response:
     """A page of session heads, newest activity first or sorted otherwise; `all` is chats and automation.
 
@@ -109,7 +109,7 @@ async def list_sessions(
     openapi_extra=takes(NewSession),
     responses={202: {"description": "The agent answers", "content": {JSON: {"schema": {}}}}},
 )
-async def open_session(request: Request, parts: Parts, caller: Writer) -> Response:
+async def open_session(request: Request, parts: EngineContext, caller: Writer) -> Response:
     """Open a session with its first message; with `run` the agent answers it (202)."""
     body, raw = await read_body(request, NewSession)
     written = message_of(body.role, body)
@@ -150,7 +150,7 @@ async def open_session(request: Request, parts: Parts, caller: Writer) -> Respon
 
 
 @router.get("/sessions/{session_id}")
-async def show(session_id: str, parts: Parts, caller: Reader) -> Response:
+async def show(session_id: str, parts: EngineContext, caller: Reader) -> Response:
     """One session: its head, its draft, what waits for it, the turn that runs, its children, its holds."""
     known = name(session_id, "session")
     now = parts.clock.now()
@@ -159,7 +159,7 @@ async def show(session_id: str, parts: Parts, caller: Reader) -> Response:
 
 @router.patch("/sessions/{session_id}", openapi_extra=takes(SessionChange))
 async def change_session(
-    session_id: str, request: Request, parts: Parts, caller: Writer
+    session_id: str, request: Request, parts: EngineContext, caller: Writer
 ) -> Response:
     """Change what is named and nothing else, all of it or nothing."""
     known = name(session_id, "session")
@@ -174,7 +174,9 @@ async def change_session(
 
 
 @router.delete("/sessions/{session_id}")
-async def trash(session_id: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def trash(
+    session_id: str, request: Request, parts: EngineContext, caller: Writer
+) -> Response:
     """Put a session and its subagents into the trash, from where they can come back for 30 days."""
     known, moment = name(session_id, "session"), parts.moment()
 

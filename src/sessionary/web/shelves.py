@@ -18,7 +18,7 @@ from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, items, json_response, name, plain
 from sessionary.web.asking import engine_of
-from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import NewSchedule, Nothing, ProjectBody, ScheduleChange, read_body
 from sessionary.web.described import takes
 from sessionary.web.parts import PREFIX
@@ -28,13 +28,13 @@ _LONGEST_GRACE = 60 * 24 * 366
 
 
 @router.get("/projects", tags=["projects"])
-async def list_projects(parts: Parts, caller: Reader) -> Response:
+async def list_projects(parts: EngineContext, caller: Reader) -> Response:
     """The projects, with the number of sessions in each."""
     return items(map(_project, await parts.store.read(projects.listing, profile=caller.profile)))
 
 
 @router.post("/projects", status_code=201, tags=["projects"], openapi_extra=takes(ProjectBody))
-async def add_project(request: Request, parts: Parts, caller: Writer) -> Response:
+async def add_project(request: Request, parts: EngineContext, caller: Writer) -> Response:
     """Make a project."""
     body, raw = await read_body(request, ProjectBody)
     moment = parts.moment()
@@ -75,13 +75,13 @@ async def remove_project(project: str, request: Request, caller: Writer) -> Resp
 
 
 @router.get("/schedules", tags=["schedules"])
-async def list_schedules(parts: Parts, caller: Reader) -> Response:
+async def list_schedules(parts: EngineContext, caller: Reader) -> Response:
     """The scheduled tasks."""
     return items(map(_schedule, await parts.store.read(schedule.listing, profile=caller.profile)))
 
 
 @router.post("/schedules", status_code=201, tags=["schedules"], openapi_extra=takes(NewSchedule))
-async def add_schedule(request: Request, parts: Parts, caller: Writer) -> Response:
+async def add_schedule(request: Request, parts: EngineContext, caller: Writer) -> Response:
     """Make a scheduled task."""
     body, raw = await read_body(request, NewSchedule)
     plan, moment = _plan(body, parts.settings.zone), parts.moment()
@@ -93,7 +93,7 @@ async def add_schedule(request: Request, parts: Parts, caller: Writer) -> Respon
 
 
 @router.get("/schedules/{task}", tags=["schedules"])
-async def show_schedule(task: str, parts: Parts, caller: Reader) -> Response:
+async def show_schedule(task: str, parts: EngineContext, caller: Reader) -> Response:
     """A scheduled task, and its latest runs."""
     known = name(task, "schedule")
     found = await parts.store.read(schedule.get, known, profile=caller.profile)
@@ -102,7 +102,9 @@ async def show_schedule(task: str, parts: Parts, caller: Reader) -> Response:
 
 
 @router.patch("/schedules/{task}", tags=["schedules"], openapi_extra=takes(ScheduleChange))
-async def change_schedule(task: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def change_schedule(
+    task: str, request: Request, parts: EngineContext, caller: Writer
+) -> Response:
     """Let a task rest, or go on."""
     known = name(task, "schedule")
     body, raw = await read_body(request, ScheduleChange)
@@ -121,7 +123,9 @@ async def change_schedule(task: str, request: Request, parts: Parts, caller: Wri
     tags=["schedules"],
     openapi_extra=takes(Nothing, required=False),
 )
-async def run_schedule(task: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def run_schedule(
+    task: str, request: Request, parts: EngineContext, caller: Writer
+) -> Response:
     """Run a task now, besides its own times; its runs say how it went."""
     known = name(task, "schedule")
     _, raw = await read_body(request, Nothing)
@@ -152,7 +156,9 @@ async def run_schedule(task: str, request: Request, parts: Parts, caller: Writer
 
 
 @router.delete("/schedules/{task}", tags=["schedules"])
-async def remove_schedule(task: str, request: Request, parts: Parts, caller: Writer) -> Response:
+async def remove_schedule(
+    task: str, request: Request, parts: EngineContext, caller: Writer
+) -> Response:
     """Take a task away; its runs and their sessions stay."""
     known, now = name(task, "schedule"), parts.clock.now()
 

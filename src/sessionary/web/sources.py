@@ -9,7 +9,7 @@ from sessionary.actions import counting
 from sessionary.errors import BadInput
 from sessionary.model.session import Shelf
 from sessionary.web.answers import items
-from sessionary.web.auth import Parts, Reader
+from sessionary.web.auth import EngineContext, Reader
 from sessionary.web.parts import PREFIX
 
 router = APIRouter(prefix=PREFIX, tags=["sessions"])
@@ -17,7 +17,7 @@ router = APIRouter(prefix=PREFIX, tags=["sessions"])
 
 @router.get("/sources")
 async def count(
-    parts: Parts, caller: Reader, shelf: Shelf | Literal["all"] = Shelf.CHATS
+    parts: EngineContext, caller: Reader, shelf: Shelf | Literal["all"] = Shelf.CHATS
 ) -> Response:
     """Sessions by source on a shelf, and by shelf; `most` means «so many or more»."""
     if shelf == Shelf.GONE:
@@ -33,7 +33,7 @@ async def count(
 
 
 @router.get("/models")
-async def list_models(parts: Parts, caller: Reader) -> Response:
+async def list_models(parts: EngineContext, caller: Reader) -> Response:
     """Every model that a session of this profile has, purged sessions aside."""
     found = await parts.store.read(counting.models, profile=caller.profile)
     return items({"model": each} for each in found)

@@ -24,7 +24,7 @@ from sessionary.store.database import Tx
 from sessionary.web import heads
 from sessionary.web.auth import is_still_good
 from sessionary.web.jobs import Jobs
-from sessionary.web.parts import Caller, WebParts
+from sessionary.web.parts import Caller, WebContext
 from sessionary.web.problems import Refusal, refusal
 from sessionary.web.reading_on import FeedReader
 
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 class Streams:
     """Every open stream of the application; each is woken by commits, and all can be closed."""
 
-    def __init__(self, parts: WebParts) -> None:
+    def __init__(self, parts: WebContext) -> None:
         self._open: set[EventStream] = set()
         self._limits = parts.settings.limits
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -98,7 +98,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        parts: WebParts,
+        parts: WebContext,
         caller: Caller,
         streams: Streams,
         *,

@@ -7,17 +7,17 @@ from starlette.responses import Response
 
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.web.answers import idem_of, json_response, name
-from sessionary.web.auth import Admin, Parts, parts_of
+from sessionary.web.auth import Admin, EngineContext, parts_of
 from sessionary.web.bodies import NewUpkeep, read_body
 from sessionary.web.described import takes
 from sessionary.web.jobs import Jobs
-from sessionary.web.parts import PREFIX, Caller, Upkeep, WebParts
+from sessionary.web.parts import PREFIX, Caller, Upkeep, WebContext
 
 router = APIRouter(prefix=PREFIX, tags=["upkeep"])
 
 
 @router.get("/upkeep")
-async def overview(request: Request, parts: Parts, caller: Admin) -> Response:
+async def overview(request: Request, parts: EngineContext, caller: Admin) -> Response:
     """Where backups are and which there are, how large the store is, what can be done, and the latest jobs."""
     found = await asyncio.to_thread(_upkeep(parts, caller).overview)
     jobs = [job.to_json() for job in _jobs(request, caller).jobs]
@@ -25,7 +25,7 @@ async def overview(request: Request, parts: Parts, caller: Admin) -> Response:
 
 
 @router.post("/upkeep", status_code=202, openapi_extra=takes(NewUpkeep))
-async def start(request: Request, parts: Parts, caller: Admin) -> Response:
+async def start(request: Request, parts: EngineContext, caller: Admin) -> Response:
     """Begin a task: `backup`, `verify` or `shrink`; one runs at a time.
 
     A backup holds all profiles, so it is written into the folder of the configuration and never sent.
@@ -64,7 +64,7 @@ def _jobs(request: Request, caller: Caller) -> Jobs:
     return found
 
 
-def _upkeep(parts: WebParts, caller: Caller) -> Upkeep:
+def _upkeep(parts: WebContext, caller: Caller) -> Upkeep:
     if parts.upkeep is None or caller.profile != parts.profile:
         raise Conflict(
             "The store is not looked after here; use `sessionary backup` on its machine."

@@ -14,7 +14,7 @@ from sessionary.model.part import Attachment
 from sessionary.model.terminal import one_line
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, name
-from sessionary.web.auth import Parts, Reader, Writer
+from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import read_raw
 from sessionary.web.described import gives
 from sessionary.web.parts import PREFIX
@@ -29,7 +29,9 @@ Name = Annotated[str, Query(alias="name", max_length=2000)]
 
 
 @router.post("/blobs", status_code=201, openapi_extra=_BODY)
-async def upload(request: Request, parts: Parts, caller: Writer, file_name: Name = "") -> Response:
+async def upload(
+    request: Request, parts: EngineContext, caller: Writer, file_name: Name = ""
+) -> Response:
     """Keep a file for a message that will have it; the answer is the part to send with it.
 
     The body is the file itself. What it is is found by looking at it; a file that no message
@@ -56,7 +58,7 @@ async def upload(request: Request, parts: Parts, caller: Writer, file_name: Name
     responses=gives(media.BYTES, *sorted(PICTURES)),
 )
 async def attachment(
-    session_id: str, blob: str, parts: Parts, caller: Reader, file_name: Name = ""
+    session_id: str, blob: str, parts: EngineContext, caller: Reader, file_name: Name = ""
 ) -> Response:
     """The bytes of an attachment of this session: to be kept, never to be run."""
     known, wanted = name(session_id, "session"), name(blob, "attachment")[: _HASH + 1]
