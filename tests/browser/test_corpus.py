@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect
 
-from sessionary.actions import projects, rendering, say, sessions
+from sessionary.actions import new_message, projects, rendering, sessions
 from sessionary.actions.uploads import upload
 from sessionary.client.client import Sessionary, connect
 from sessionary.model.entry import message
@@ -99,8 +99,8 @@ def write(tx: Tx, client: Sessionary, texts: list[tuple[int, str]], blobs: list[
     id = sessions.open_session(tx, opening, moment=moment)
     for place, text in texts:
         for role, parts in parts_of(text, place, blobs):
-            said = say.Saying(message(role, parts, person=source.person, model=name))
-            say.say_in(tx, id, said, profile=client.profile, moment=moment)
+            said = new_message.NewMessage(message(role, parts, person=source.person, model=name))
+            new_message.append_to(tx, id, said, profile=client.profile, moment=moment)
     sessions.rename(tx, id, f"{name} {texts[0][0]}", profile=client.profile)
     return id
 

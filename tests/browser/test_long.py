@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from sessionary.actions import say
+from sessionary.actions import new_message
 from sessionary.client.client import connect
 from sessionary.clock import Moment
 from sessionary.model.entry import message
@@ -100,7 +100,9 @@ def many(tx: Tx, *, moment: Moment) -> None:
     """As many sessions as an import brings, in one transaction."""
     for number in range(SESSIONS):
         opening = Opening("main", Source("api"), title=f"pear {number}")
-        say.say_new(tx, opening, say.Saying(message("user", "hello")), moment=moment)
+        new_message.append_to_new(
+            tx, opening, new_message.NewMessage(message("user", "hello")), moment=moment
+        )
 
 
 def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit: Visitor) -> None:
@@ -119,8 +121,8 @@ def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit
 def much(tx: Tx, id: str, *, moment: Moment) -> None:
     """As much as another program says at once."""
     for number in range(SESSIONS):
-        said = say.Saying(message("user", f"plum {number}"))
-        say.say_in(tx, id, said, profile="main", moment=moment)
+        said = new_message.NewMessage(message("user", f"plum {number}"))
+        new_message.append_to(tx, id, said, profile="main", moment=moment)
 
 
 def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visitor) -> None:

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from sessionary.actions import routing
-from sessionary.actions.say import Saying, say_here
+from sessionary.actions.new_message import NewMessage, append_to_source
 from sessionary.model.entry import message
 from sessionary.model.key import key_for
 from sessionary.model.place import Source
@@ -28,9 +28,9 @@ OPEN = {
 
 def said(world: World, platform: str, chat_type: str, chat: str) -> Source:
     source = Source(platform, chat, chat_type=chat_type, user_id="u")
-    saying = Saying(message("user", "hello"))
+    saying = NewMessage(message("user", "hello"))
     key, policy = key_for(source), ResetPolicy()
-    world.write(say_here, key, source, saying, policy=policy, moment=world.moment())
+    world.write(append_to_source, key, source, saying, policy=policy, moment=world.moment())
     return source
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
-from sessionary.actions import read, say, verify
+from sessionary.actions import new_message, read, verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import StoreUnavailable
 from sessionary.model.entry import Message, message
@@ -46,7 +46,12 @@ def test_an_old_store_is_upgraded_and_a_copy_of_it_kept(
     store = opened(old_store)
     moment = Moment(SystemClock().now(), RandomIds())
     opening = Opening("main", Source(platform="web"))
-    store.write(say.say_new, opening, say.Saying(message("user", "hello")), moment=moment).result()
+    store.write(
+        new_message.append_to_new,
+        opening,
+        new_message.NewMessage(message("user", "hello")),
+        moment=moment,
+    ).result()
     assert verify.verify(store).broken == ()
     store.close()
 
@@ -137,8 +142,12 @@ def _say_hello(url: str) -> str:
     moment = Moment(SystemClock().now(), RandomIds())
     opening = Opening("main", Source(platform="web"))
     with closing(opened(url, create=True)) as store:
-        saying = say.Saying(message("user", "hello"))
-        return store.write(say.say_new, opening, saying, moment=moment).result().session_id
+        saying = new_message.NewMessage(message("user", "hello"))
+        return (
+            store.write(new_message.append_to_new, opening, saying, moment=moment)
+            .result()
+            .session_id
+        )
 
 
 def _texts(store: Store, session: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sessionary.actions import say, sessions
+from sessionary.actions import new_message, sessions
 from sessionary.clock import Moment
 from sessionary.model.entry import message
 from sessionary.model.place import Source
@@ -15,8 +15,10 @@ from tests.web.test_sessions import begin_elsewhere, opened
 async def with_job(server: Served) -> str:
     opening = Opening("main", Source("schedule"), kind=Kind.JOB)
     moment = server.world.parts().moment()
-    saying = say.Saying(message("user", "work"))
-    return (await server.store.write(say.say_new, opening, saying, moment=moment)).session_id
+    saying = new_message.NewMessage(message("user", "work"))
+    return (
+        await server.store.write(new_message.append_to_new, opening, saying, moment=moment)
+    ).session_id
 
 
 def ids(page: dict[str, Any]) -> set[str]:
@@ -152,7 +154,9 @@ def worker_of(tx: Tx, parent: str, *, moment: Moment) -> str:
     id = sessions.open_for(
         tx, parent, Opening("main", Source("web"), title="worker"), moment=moment
     )
-    say.say_in(tx, id, say.Saying(message("user", "work")), profile="main", moment=moment)
+    new_message.append_to(
+        tx, id, new_message.NewMessage(message("user", "work")), profile="main", moment=moment
+    )
     return id
 
 

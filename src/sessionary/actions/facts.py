@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sessionary.actions import log, say
+from sessionary.actions import log, new_message
 from sessionary.actions.log import Appended
-from sessionary.actions.say import Saying
+from sessionary.actions.new_message import NewMessage
 from sessionary.actions.sessions import locked, restore
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict
@@ -51,10 +51,10 @@ def check_id(id: str) -> None:
         raise BadInput(f"A session's id is 1 to {MAX_ID} characters of plain text.")
 
 
-def say_after(tx: Tx, id: str, saying: Saying, *, profile: str, moment: Moment) -> Appended:
+def say_after(tx: Tx, id: str, saying: NewMessage, *, profile: str, moment: Moment) -> Appended:
     """Add a message to a session, even to one that is over; its end stays as it was."""
     try:
-        return say.say_in(tx, id, saying, profile=profile, moment=moment)
+        return new_message.append_to(tx, id, saying, profile=profile, moment=moment)
     except Conflict:
         head = locked(tx, id, profile=profile)
         if head.ended_at is None or head.read_only:
@@ -62,7 +62,7 @@ def say_after(tx: Tx, id: str, saying: Saying, *, profile: str, moment: Moment) 
     if head.trashed_at is not None:  # new words would be purged with the old
         head = restore(tx, id, profile=profile)
     if head.ended_at is None:
-        return say.say_in(tx, id, saying, profile=profile, moment=moment)
+        return new_message.append_to(tx, id, saying, profile=profile, moment=moment)
     # Nobody sees this: it is undone before the transaction ends.
     tx.run("set_end", no=head.no, ended_at=None, reason=None, key=None)
     done = log.append(

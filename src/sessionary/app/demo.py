@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sessionary import prices
-from sessionary.actions import projects, routing, say, sessions
+from sessionary.actions import new_message, projects, routing, sessions
 from sessionary.app.demo_scenes import (
     JOBS,
     MODELS,
@@ -51,7 +51,7 @@ class _Story:
     """One session before it is written."""
 
     opening: Opening
-    said: tuple[say.Saying, ...]
+    said: tuple[new_message.NewMessage, ...]
     key: SessionKey | None
     project: str | None
     pinned: bool
@@ -115,7 +115,7 @@ def _write(tx: Tx, story: _Story, *, ids: Ids) -> None:
     last = 0
     for each in story.said:
         assert each.at is not None
-        last = say.say_in(tx, id, each, profile=profile, moment=Moment(each.at, ids)).seq
+        last = new_message.append_to(tx, id, each, profile=profile, moment=Moment(each.at, ids)).seq
     if story.project is not None:
         projects.move(tx, id, story.project, profile=profile)
     if story.pinned:
@@ -158,8 +158,8 @@ def _job(client: Sessionary, chance: random.Random, at: datetime) -> _Story:
     title, prompt, answer = chance.choice(JOBS)
     opening = Opening(client.profile, Source("schedule"), kind=Kind.JOB, title=title)
     said = (
-        say.Saying(message("user", prompt), at=at),
-        say.Saying(message("assistant", answer), at=at + timedelta(seconds=9)),
+        new_message.NewMessage(message("user", prompt), at=at),
+        new_message.NewMessage(message("assistant", answer), at=at + timedelta(seconds=9)),
     )
     return _Story(opening, said, None, None, pinned=False)
 
@@ -182,17 +182,19 @@ def _conversation(
     *,
     rounds: int,
     model: str | None,
-) -> Iterator[say.Saying]:
+) -> Iterator[new_message.NewMessage]:
     for place in range(rounds):
         ask = subject.asks[place % len(subject.asks)]
         answer = subject.answers[place % len(subject.answers)]
-        yield say.Saying(message("user", _filled(ask, words)), at=at)
+        yield new_message.NewMessage(message("user", _filled(ask, words)), at=at)
         for step, seconds in _steps(chance, subject, words, model, place):
             at += timedelta(seconds=seconds)
-            yield say.Saying(step, at=at)
+            yield new_message.NewMessage(step, at=at)
         at += timedelta(seconds=chance.randrange(4, 40))
         used = _used(chance, model, place)
-        yield say.Saying(message("assistant", _filled(answer, words), model=model), at, usage=used)
+        yield new_message.NewMessage(
+            message("assistant", _filled(answer, words), model=model), at, usage=used
+        )
         at += timedelta(minutes=chance.choice((1, 2, 4, 9, 75)))
 
 

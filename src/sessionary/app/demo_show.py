@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sessionary import prices
-from sessionary.actions import blobs, compact, retract, say, sessions
+from sessionary.actions import blobs, compact, new_message, retract, sessions
 from sessionary.clock import Ids, Moment
 from sessionary.model.entry import message
 from sessionary.model.key import SessionKey
@@ -146,9 +146,11 @@ class Show:
             (self._now - timedelta(minutes=12), "user", "Is the kitchen tap on his list?"),
             (self._now - timedelta(minutes=11), "assistant", "Yes, with the boiler check."),
         ):
-            saying = say.Saying(message(role, text), at=at)
+            saying = new_message.NewMessage(message(role, text), at=at)
             moment = Moment(at, self._ids)
-            id = say.say_here(self._tx, key, chat, saying, policy=policy, moment=moment).session_id
+            id = new_message.append_to_source(
+                self._tx, key, chat, saying, policy=policy, moment=moment
+            ).session_id
             if role == "user":
                 title = "The plumber" if at == old else "The kitchen tap"
                 sessions.rename(self._tx, id, title, profile=self._profile)
@@ -161,12 +163,12 @@ class Show:
     def _say(self, id: str, role: str, said: str | Sequence[Any], *, seconds: float = 8) -> None:
         content = said if isinstance(said, str) else list(said)
         model = _MODEL if role == "assistant" else None
-        saying = say.Saying(
+        saying = new_message.NewMessage(
             message(role, content, model=model),
             at=self._tick(seconds),
             usage=_used() if role == "assistant" else None,
         )
-        say.say_in(self._tx, id, saying, profile=self._profile, moment=self._moment(0))
+        new_message.append_to(self._tx, id, saying, profile=self._profile, moment=self._moment(0))
         self.messages += 1
 
     def _step(self, id: str, call: tuple[str, str], given: Any, output: str) -> None:

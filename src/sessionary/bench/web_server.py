@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from sessionary.actions import say, sessions, tokens
+from sessionary.actions import new_message, sessions, tokens
 from sessionary.actions.tokens import Scope
 from sessionary.bench import populate, search_store
 from sessionary.bench.corpus import Language
@@ -148,8 +148,8 @@ def _moment() -> Moment:
 def _open_many(tx: Tx, first: int, count: int) -> None:
     for number in range(first, first + count):
         opening = Opening(populate.PROFILE, populate.source_of(number), title=f"Question {number}")
-        said = say.Saying(message("user", f"{number}: what became of it?"))
-        say.say_new(tx, opening, said, moment=_moment())
+        said = new_message.NewMessage(message("user", f"{number}: what became of it?"))
+        new_message.append_to_new(tx, opening, said, moment=_moment())
 
 
 def _open_long(tx: Tx) -> str:
@@ -159,8 +159,8 @@ def _open_long(tx: Tx) -> str:
 
 def _say_last(tx: Tx, id: str) -> None:
     """The long session is the newest: it stands first in every list."""
-    said = say.Saying(message("assistant", "That was the last of it."))
-    say.say_in(tx, id, said, profile=populate.PROFILE, moment=_moment())
+    said = new_message.NewMessage(message("assistant", "That was the last of it."))
+    new_message.append_to(tx, id, said, profile=populate.PROFILE, moment=_moment())
 
 
 def add_token(store: Store) -> str:

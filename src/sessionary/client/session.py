@@ -9,11 +9,11 @@ from sessionary.actions import (
     blobs,
     compact,
     log,
+    new_message,
     purge,
     read,
     retract,
     routing,
-    say,
     sessions,
     turns,
 )
@@ -84,18 +84,27 @@ class Session:
         moment = self._client.moment()
         said, files = self._message(role, content, fields)
         priced = self._client.priced(usage, at=at)
-        saying = say.Saying(said, at=at, idem=idempotency_key, usage=priced, files=files)
+        saying = new_message.NewMessage(
+            said, at=at, idem=idempotency_key, usage=priced, files=files
+        )
         client = self._client
         if self._key is not None:
             policy = client.policies.choose(self.source)
             pending = client.writing(
-                say.say_here, self._key, self.source, saying, policy=policy, moment=moment
+                new_message.append_to_source,
+                self._key,
+                self.source,
+                saying,
+                policy=policy,
+                moment=moment,
             )
         elif self.id is None:
-            pending = client.writing(say.say_new, self._opening(), saying, moment=moment)
+            pending = client.writing(
+                new_message.append_to_new, self._opening(), saying, moment=moment
+            )
         else:
             pending = client.writing(
-                say.say_in, self.id, saying, profile=client.profile, moment=moment
+                new_message.append_to, self.id, saying, profile=client.profile, moment=moment
             )
         return client.answer(pending.map(self._noted))
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sessionary.actions.say import Saying
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput
 from sessionary.integrations import thread
@@ -86,7 +86,7 @@ class SessionaryHistoryProvider(HistoryProvider):
         if not messages:
             await self._client.store.read(nothing)
             return
-        said = [Saying(_message_of(each, model=self._model)) for each in messages]
+        said = [NewMessage(_message_of(each, model=self._model)) for each in messages]
         moment = self._client.moment()
         where = self._thread(session_id)
         await settled(self._client.store.write(thread.append, where, said, moment=moment))

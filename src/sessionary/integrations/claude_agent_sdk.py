@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sessionary.actions import facts, log, say
-from sessionary.actions.say import Saying
+from sessionary.actions import facts, log, new_message
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment, to_micros
 from sessionary.integrations import thread
 from sessionary.integrations.claude_lines import (
@@ -115,8 +115,8 @@ def _append(
     made = bundles(new, files)
     files.keep(tx)
     for bundle in made:
-        saying = Saying(message_of(bundle), at=bundle.at)
-        done = say.say_in(tx, head.id, saying, profile=where.profile, moment=moment)
+        saying = NewMessage(message_of(bundle), at=bundle.at)
+        done = new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
         for idem in _receipts(head, bundle.lines):
             tx.run(
                 "insert_receipt", profile=where.profile, idem=idem, session_no=head.no, seq=done.seq

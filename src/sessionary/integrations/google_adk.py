@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from sessionary.actions import facts, log, read, say
-from sessionary.actions.say import Saying
+from sessionary.actions import facts, log, new_message, read
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.adk_events import (
@@ -259,8 +259,8 @@ def _append(
     files = Files()
     said = message_of(event, text, files)
     files.keep(tx)
-    saying = Saying(said, at=at(event), idem=idem, usage=used)
-    say.say_in(tx, head.id, saying, profile=where.profile, moment=moment)
+    saying = NewMessage(said, at=at(event), idem=idem, usage=used)
+    new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
     own = kept["state"] | _share_out(tx, states, given, moment=moment)
     now = {"state": own, "updated": event.timestamp, "marker": event.id}
     facts.revise(tx, head, NATIVE, lambda _: now)

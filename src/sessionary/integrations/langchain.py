@@ -8,7 +8,7 @@ LangChain has deprecated them and will drop them in 2.0; programs that have them
 from collections.abc import Sequence
 from typing import Any
 
-from sessionary.actions.say import Saying
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.client import SessionaryClient, settled
@@ -80,10 +80,10 @@ class SessionaryChatMessageHistory(BaseChatMessageHistory):
         moment = self._client.moment()
         return self._client.store.write(thread.clear, self._thread(), moment=moment)
 
-    def _saying(self, native: BaseMessage, moment: Moment) -> Saying:
+    def _saying(self, native: BaseMessage, moment: Moment) -> NewMessage:
         call_id = f"{PLATFORM}/{self.session_id}/{native.id or moment.new_id()}"
         used = self._client.priced(usage_of(native, call_id=call_id), at=None)
-        return Saying(message_of(native), usage=used)
+        return NewMessage(message_of(native), usage=used)
 
 
 def _natives(found: Sequence[Entry]) -> list[BaseMessage]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sessionary.actions import log, say
-from sessionary.actions.say import Saying
+from sessionary.actions import log, new_message
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.client import SessionaryClient
@@ -132,5 +132,5 @@ def _record(
 ) -> None:
     head = thread.opened(tx, where, moment=moment)
     for id, said, used in rows:
-        saying = Saying(said, idem=f"{PLATFORM}/{head.id}/{id}"[: log.MAX_IDEM], usage=used)
-        say.say_in(tx, head.id, saying, profile=where.profile, moment=moment)
+        saying = NewMessage(said, idem=f"{PLATFORM}/{head.id}/{id}"[: log.MAX_IDEM], usage=used)
+        new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 from sessionary.actions import turns
-from sessionary.actions.say import Saying
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError, TurnLost
 from sessionary.integrations import thread
@@ -251,7 +251,7 @@ class SessionarySession:
             self._client.store.write(
                 _add,
                 where,
-                [Saying(one) for one in said],
+                [NewMessage(one) for one in said],
                 files=files,
                 calls=calls,
                 moment=self._client.moment(),
@@ -280,7 +280,7 @@ class SessionarySession:
         """Put these items in place of all there are."""
         where = self._thread(_NOTHING)
         files = Files()
-        said = [Saying(message_of(item, files, model=model_of(item))) for item in items]
+        said = [NewMessage(message_of(item, files, model=model_of(item))) for item in items]
         moment, lease = self._client.moment(), self._lease(where)
         write = self._client.store.write
         await settled(write(_replace_all, where, said, files=files, moment=moment, lease=lease))
@@ -297,7 +297,7 @@ class SessionarySession:
 
         async def replace_suffix(start: int, output: list[Any]) -> bool:
             files = Files()
-            said = [Saying(message_of(item, files, model=model_of(item))) for item in output]
+            said = [NewMessage(message_of(item, files, model=model_of(item))) for item in output]
             moment, lease = self._client.moment(), self._lease(where)
             write = self._client.store.write
             return await settled(
@@ -369,7 +369,7 @@ def _items(tx: Tx, where: Thread, *, limit: int | None) -> list[Item]:
 def _add(
     tx: Tx,
     where: Thread,
-    said: Sequence[Saying],
+    said: Sequence[NewMessage],
     *,
     files: Files,
     calls: Sequence[Usage],
@@ -388,7 +388,7 @@ def _pop(tx: Tx, where: Thread, *, moment: Moment, lease: Lease | None) -> Item 
         items = items_of(thread.message(found[0]))
         if items:
             # A message that did not come from the SDK may be several items: the others stay.
-            others = [Saying(message_of(item, Files())) for item in items[:-1]]
+            others = [NewMessage(message_of(item, Files())) for item in items[:-1]]
             thread.append(tx, where, others, moment=moment, lease=lease)
             return items[-1]
     return None
@@ -397,7 +397,7 @@ def _pop(tx: Tx, where: Thread, *, moment: Moment, lease: Lease | None) -> Item 
 def _replace_all(
     tx: Tx,
     where: Thread,
-    said: Sequence[Saying],
+    said: Sequence[NewMessage],
     *,
     files: Files,
     moment: Moment,
@@ -419,7 +419,7 @@ def _replace_suffix(
     where: Thread,
     rows: Sequence[_Row],
     start: int,
-    said: Sequence[Saying],
+    said: Sequence[NewMessage],
     *,
     files: Files,
     moment: Moment,
@@ -438,7 +438,7 @@ def _replace_suffix(
     kept = items_of(thread.message(first))[: -sum(row.entry.seq == first.seq for row in expected)]
     thread.take_back(tx, where, first, moment=moment, reason="compaction", lease=lease)
     files.keep(tx)
-    staying = [Saying(message_of(item, Files())) for item in kept]
+    staying = [NewMessage(message_of(item, Files())) for item in kept]
     thread.append(tx, where, [*staying, *said], moment=moment, lease=lease)
     return True
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sessionary.actions import facts, log, read, retract, routing, say, sessions
-from sessionary.actions.say import Saying
+from sessionary.actions import facts, log, new_message, read, retract, routing, sessions
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import NotFound
 from sessionary.integrations import thread
@@ -154,8 +154,8 @@ def _write_record(
     made = [(entry, message_of(entry, files)) for entry in new]
     files.keep(tx)
     for entry, said in made:
-        saying = Saying(said, idem=_idem(entry.id), usage=calls.get(entry.id))
-        say.say_in(tx, head.id, saying, profile=where.profile, moment=moment)
+        saying = NewMessage(said, idem=_idem(entry.id), usage=calls.get(entry.id))
+        new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
     if record.head_id != (new[-1].id if new else start):
         raise ConversationConflict(record.conversation_id)
     kept = _record.dump_python(record, mode="json")

@@ -9,8 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sessionary.actions import compact, log, read, retract, routing, say, sessions, turns, usage
-from sessionary.actions.say import Saying
+from sessionary.actions import (
+    compact,
+    log,
+    new_message,
+    read,
+    retract,
+    routing,
+    sessions,
+    turns,
+    usage,
+)
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
@@ -104,7 +114,7 @@ def opened(
 def append(
     tx: Tx,
     thread: Thread,
-    said: Sequence[Saying],
+    said: Sequence[NewMessage],
     *,
     moment: Moment,
     lease: Lease | None = None,
@@ -126,13 +136,16 @@ def append(
 def _say(
     tx: Tx,
     id: str,
-    said: Sequence[Saying],
+    said: Sequence[NewMessage],
     *,
     profile: str,
     moment: Moment,
     lease: Lease | None = None,
 ) -> list[log.Appended]:
-    return [say.say_in(tx, id, each, profile=profile, moment=moment, lease=lease) for each in said]
+    return [
+        new_message.append_to(tx, id, each, profile=profile, moment=moment, lease=lease)
+        for each in said
+    ]
 
 
 def begin_turn(

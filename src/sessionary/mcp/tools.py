@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.actions import listing, log, read, resolve, say, sessions, usage
+from sessionary.actions import listing, log, new_message, read, resolve, sessions, usage
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput
 from sessionary.formats.message_input import read_message
@@ -117,7 +117,7 @@ class Tools:
         done = await self.store.write(
             _append,
             session,
-            say.Saying(read_message(role, text).message, idem=idempotency_key),
+            new_message.NewMessage(read_message(role, text).message, idem=idempotency_key),
             profile=self.profile,
             moment=Moment(self.clock.now(), self.ids),
         )
@@ -190,9 +190,11 @@ def _number(cursor: str | None) -> int:
     return int(cursor)
 
 
-def _append(tx: Tx, ref: str, saying: say.Saying, *, profile: str, moment: Moment) -> log.Appended:
+def _append(
+    tx: Tx, ref: str, saying: new_message.NewMessage, *, profile: str, moment: Moment
+) -> log.Appended:
     head = resolve.resolve(tx, ref, profile=profile)
-    return say.say_in(tx, head.id, saying, profile=profile, moment=moment)
+    return new_message.append_to(tx, head.id, saying, profile=profile, moment=moment)
 
 
 def _rename(tx: Tx, ref: str, title: str, *, profile: str) -> SessionHead:

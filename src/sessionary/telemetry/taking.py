@@ -10,7 +10,7 @@ from itertools import groupby
 
 from sessionary.actions import facts, retract, routing, usage
 from sessionary.actions import sessions as session_actions
-from sessionary.actions.say import Saying
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError
 from sessionary.model import transcript
@@ -333,7 +333,9 @@ def _say_again(
             new = {id(each.message) for each in merging.new_of(heard, told)}
             again = [each for each in again if id(each[0]) in new]
         for body, _, at in again:
-            facts.say_after(tx, head.id, Saying(body, at=at), profile=head.profile, moment=moment)
+            facts.say_after(
+                tx, head.id, NewMessage(body, at=at), profile=head.profile, moment=moment
+            )
 
 
 def _told_early(tx: Tx, head: SessionHead) -> list[Told]:
@@ -377,7 +379,7 @@ def _add(
         idem = f"otel/{head.id}/{span.trace_id}/{span.span_id}/{digest}"
         # The key of an answer that was taken back is used up: with it, nothing would be added.
         is_keyed = each.side == OUT and (span.span_id, digest) not in taken_back
-        saying = Saying(said, at=at, idem=idem if is_keyed else None)
+        saying = NewMessage(said, at=at, idem=idem if is_keyed else None)
         facts.say_after(tx, head.id, saying, profile=head.profile, moment=moment)
         added.append(merging.line_of(said))
     return added

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions import deliver, log, receive, sweep, turns
-from sessionary.actions.say import Saying, say_here
+from sessionary.actions.new_message import NewMessage, append_to_source
 from sessionary.actions.turns import Begun, Claim, Ending, Reply
 from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
 from sessionary.model.arrival import ArrivalState
@@ -144,14 +144,14 @@ class InboxSuite(Suite):
         ids: dict[str, Any] = {"chat_id": "1", "user_id": "7"} | {field: f"e{marks}"}
         source = Source("telegram", **ids)
         what = {"chat_id": "chat id", "thread_id": "thread id", "user_id": "person id"}[field]
-        saying = Saying(message("user", "hello"))
+        saying = NewMessage(message("user", "hello"))
 
         with refused(BadInput, f"The {what} is too long", "2,001 characters", "bytes"):
             world.arrive(source, "hello")
         if field != "user_id":  # of a direct message the chat is enough
             given: dict[str, Any] = {"policy": ResetPolicy(), "when": world.moment()}
             with refused(BadInput, f"The {what} is too long"):
-                world.write(say_here, world.key(source), source, saying, **given)
+                world.write(append_to_source, world.key(source), source, saying, **given)
 
     def test_ids_of_hundreds_of_letters_are_taken(self, world: World) -> None:
         chat, thread = "\u00e9\u0301" * 200, "a" * 500

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from sessionary.actions import compact, read, retract, say, turns, uploads, usage
+from sessionary.actions import compact, new_message, read, retract, turns, uploads, usage
 from sessionary.actions import sessions as verbs
 from sessionary.actions.requests import Answer
 from sessionary.engine import asking
@@ -118,13 +118,13 @@ async def append(
     known = name(session_id, "session")
     body, raw = await read_body(request, NewMessage)
     written = message_of(body.role, body)
-    saying = say.Saying(written.message, idem=idem_of(request))
+    saying = new_message.NewMessage(written.message, idem=idem_of(request))
     moment = parts.moment()
 
     def act(tx: Tx, /) -> Answer:
         read.head(tx, known, profile=caller.profile)
         uploads.accept(tx, saying.message, written.files, profile=caller.profile, moment=moment)
-        done = say.say_in(tx, known, saying, profile=caller.profile, moment=moment)
+        done = new_message.append_to(tx, known, saying, profile=caller.profile, moment=moment)
         told = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
         return answer(told, 201, session_id=done.session_id)
 

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from sessionary.actions import feed, holds, listing, projects, read, say, uploads
+from sessionary.actions import feed, holds, listing, new_message, projects, read, uploads
 from sessionary.actions import sessions as verbs
 from sessionary.actions.orders import Order
 from sessionary.actions.requests import Answer
@@ -140,7 +140,9 @@ async def open_session(request: Request, parts: EngineContext, caller: Writer) -
 
     def act(tx: Tx, /) -> Answer:
         uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
-        done = say.say_new(tx, opening, say.Saying(said, idem=idem), moment=moment)
+        done = new_message.append_to_new(
+            tx, opening, new_message.NewMessage(said, idem=idem), moment=moment
+        )
         found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
         if body.project is not None:
             found = projects.move(tx, done.session_id, body.project, profile=caller.profile)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sessionary.actions import facts, purge, resolve, retract, sessions, titles
-from sessionary.actions.say import Saying
+from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment
 from sessionary.compat.hermes import lineage, messages, rows, tokens
 from sessionary.errors import Ambiguous, NotFound
@@ -71,7 +71,7 @@ def append(
     """Add messages; their numbers."""
     numbers = []
     for each in given:
-        saying = Saying(messages.to_message(each), at=messages.time_of(each))
+        saying = NewMessage(messages.to_message(each), at=messages.time_of(each))
         done = facts.say_after(tx, id, saying, profile=profile, moment=moment)
         numbers.append(entry_no(done.session_no, done.seq))
     return numbers

@@ -19,7 +19,7 @@ from sessionary.store.database import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class NewMessage:
     """A message with what belongs to it: when, under which idempotency key, at what cost, its files."""
 
     message: Message
@@ -29,8 +29,14 @@ class Saying:
     files: tuple[bytes, ...] = field(default=(), repr=False)
 
 
-def say_here(
-    tx: Tx, key: SessionKey, source: Source, saying: Saying, *, policy: ResetPolicy, moment: Moment
+def append_to_source(
+    tx: Tx,
+    key: SessionKey,
+    source: Source,
+    saying: NewMessage,
+    *,
+    policy: ResetPolicy,
+    moment: Moment,
 ) -> Appended:
     """Add a message to the conversation a source belongs to; it is found or opened by rules K and R."""
     earlier = _find_repeat(tx, saying, profile=key.profile)
@@ -39,22 +45,22 @@ def say_here(
     route = routing.route(tx, key, source, policy=policy, moment=moment)
     if key.is_shared:
         saying = replace(saying, message=transcript.among_several(saying.message))
-    return say_in(tx, route.session_id, saying, profile=key.profile, moment=moment)
+    return append_to(tx, route.session_id, saying, profile=key.profile, moment=moment)
 
 
-def say_new(tx: Tx, opening: Opening, saying: Saying, *, moment: Moment) -> Appended:
+def append_to_new(tx: Tx, opening: Opening, saying: NewMessage, *, moment: Moment) -> Appended:
     """Open a session with its first message."""
     earlier = _find_repeat(tx, saying, profile=opening.profile)
     if earlier is not None:
         return earlier
     id = sessions.open_session(tx, opening, moment=moment)
-    return say_in(tx, id, saying, profile=opening.profile, moment=moment)
+    return append_to(tx, id, saying, profile=opening.profile, moment=moment)
 
 
-def say_in(
+def append_to(
     tx: Tx,
     session_id: str,
-    saying: Saying,
+    saying: NewMessage,
     *,
     profile: str,
     moment: Moment,
@@ -81,7 +87,7 @@ def say_in(
     return done
 
 
-def _find_repeat(tx: Tx, saying: Saying, *, profile: str) -> Appended | None:
+def _find_repeat(tx: Tx, saying: NewMessage, *, profile: str) -> Appended | None:
     if saying.idem is None:
         return None
     return log.find_repeat(tx, saying.idem, profile=profile, said=saying.message)
