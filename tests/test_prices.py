@@ -41,19 +41,19 @@ def by_the_table(usage: Usage, at: datetime) -> int | None:
     "provider", ["anthropic", "openai", "google", "deepseek", "groq", "mistral"]
 )
 def test_every_model_costs_what_the_table_says(provider: str) -> None:
-    chance = random.Random(provider)
+    rng = random.Random(provider)
     models = next(each.models for each in get_snapshot().providers if each.id == provider)
     for model in models:
         for scale in (10, 3_000, 150_000, 400_000):
-            written = chance.randrange(scale)
+            written = rng.randrange(scale)
             usage = Usage(
                 model=model.id,
                 provider=provider,
-                input_tokens=chance.randrange(1, scale),
-                output_tokens=chance.randrange(scale),
-                cache_read_tokens=chance.randrange(scale),
+                input_tokens=rng.randrange(1, scale),
+                output_tokens=rng.randrange(scale),
+                cache_read_tokens=rng.randrange(scale),
                 cache_write_tokens=written,
-                cache_write_1h_tokens=chance.randrange(written + 1),
+                cache_write_1h_tokens=rng.randrange(written + 1),
             )
             found = cost_of(usage, at=NOON)
             assert (None if found is None else found.microusd) == by_the_table(usage, NOON), usage

@@ -52,9 +52,9 @@ class RandomIds:
         return encode_id(to_micros(at) // 1000, int.from_bytes(os.urandom(10)))
 
 
-def encode_id(milliseconds: int, chance: int) -> str:
+def encode_id(milliseconds: int, rng: int) -> str:
     """Print an id: lower-case base 32 without look-alikes, safe in URLs and file names."""
-    number = (milliseconds & ((1 << 50) - 1)) << 80 | chance
+    number = (milliseconds & ((1 << 50) - 1)) << 80 | rng
     return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 

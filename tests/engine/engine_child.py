@@ -90,7 +90,7 @@ async def _live(order: dict[str, Any]) -> None:
         adapters={"loopback": wire},
         deliverable=frozenset({"loopback"}),
         settings=settings,
-        chance=random.Random(order["name"]),
+        rng=random.Random(order["name"]),
     )
     engine = Engine(parts)
     await engine.start()

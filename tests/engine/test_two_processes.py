@@ -40,16 +40,16 @@ def test_every_arrival_is_answered_once_whoever_dies(
     """P1, P2, P4, P7, P8: 200 sessions, 2,000 arrivals, each sent twice and out of order."""
     store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     arrivals = [f"{number % CHATS}.{number // CHATS}" for number in range(ARRIVALS)]
-    chance = random.Random(7)
+    rng = random.Random(7)
     began = time.monotonic()
     with Nursery(tmp_path, "tests.engine.engine_child") as nursery:
-        twice = [chance.sample(arrivals, ARRIVALS) for _ in range(2)]
+        twice = [rng.sample(arrivals, ARRIVALS) for _ in range(2)]
         steady = nursery.bear(url, arrivals=twice[0])
         mortal: list[Child] = []
         for kill in range(KILLS):
             share = twice[1][kill :: KILLS + 1]
             mortal.append(nursery.bear(url, arrivals=share))
-            nursery.wait(chance.uniform(0.3, 1.2))
+            nursery.wait(rng.uniform(0.3, 1.2))
             nursery.bury(mortal[-1])
         # What the dead did not acknowledge is sent again, as a platform would.
         acknowledged = {line["ack"] for each in mortal for line in each.lines() if "ack" in line}

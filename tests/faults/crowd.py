@@ -43,14 +43,14 @@ class Crowd:
         return self.history.count(Outcome.OK)
 
     def _live(self, number: int) -> None:
-        chance = random.Random(f"{self._seed}/{number}")
+        rng = random.Random(f"{self._seed}/{number}")
         open_questions: list[tuple[str, str]] = []
         while not self._stopping.is_set():
-            if open_questions and chance.random() < 0.5:
+            if open_questions and rng.random() < 0.5:
                 token, place = open_questions.pop()
             else:
                 token = f"tok{number}q{next(self._counter)}"
-                place = f"chat-{chance.randrange(CHATS)}"
+                place = f"chat-{rng.randrange(CHATS)}"
             if self._send(token, place).outcome is Outcome.UNKNOWN:
                 open_questions.append((token, place))
                 time.sleep(0.1)

@@ -57,8 +57,8 @@ def _read(record: bytes) -> Iterator[Deed]:
 class Disk:
     """The files as a power cut leaves them."""
 
-    def __init__(self, done: Sequence[Deed], chance: random.Random) -> None:
-        self._chance = chance
+    def __init__(self, done: Sequence[Deed], rng: random.Random) -> None:
+        self._chance = rng
         self.files: dict[str, bytearray] = {}
         last_sync = {deed.path: at for at, deed in enumerate(done) if deed.what == "s"}
         for at, deed in enumerate(done):

@@ -46,12 +46,12 @@ def wait_for_outcomes(server: Served, crowd: Crowd) -> None:
     wait_until(all_ended, seconds=150)
 
 
-def torment(server: Served, crowd: Crowd, chance: random.Random, kills: int) -> None:
+def torment(server: Served, crowd: Crowd, rng: random.Random, kills: int) -> None:
     """Kill the server at any instant, as soon as it has answered a few people."""
     for _ in range(kills):
         wanted = crowd.answered + 10
         wait_until(lambda wanted=wanted: crowd.answered >= wanted)
-        time.sleep(chance.uniform(0, 0.2))
+        time.sleep(rng.uniform(0, 0.2))
         server.kill()
         server.start()
     wanted = crowd.answered + 10
@@ -62,18 +62,18 @@ def torment(server: Served, crowd: Crowd, chance: random.Random, kills: int) -> 
 def test_a_server_that_is_killed_keeps_every_promise(
     server: Served, kills: int, record_property: Callable[[str, object], None]
 ) -> None:
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     server.start()
     crowd = Crowd(server, seed=SEED)
     crowd.start()
     try:
-        torment(server, crowd, chance, kills)
+        torment(server, crowd, rng, kills)
     finally:
         crowd.stop()
     crowd.settle()
 
     wait_for_outcomes(server, crowd)
-    tokens = chance.sample(sorted(crowd.arrivals), 15)
+    tokens = rng.sample(sorted(crowd.arrivals), 15)
     broken = judge(crowd.history.attempts, server.read(tokens))
     code = server.stop()
     checked = server.command("verify", "--json")

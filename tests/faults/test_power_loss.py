@@ -39,10 +39,10 @@ def acknowledged(done: list[Deed]) -> set[str]:
     return set(notes.decode().split())
 
 
-def after_cut(home: Path, done: list[Deed], folder: Path, chance: random.Random) -> set[str]:
+def after_cut(home: Path, done: list[Deed], folder: Path, rng: random.Random) -> set[str]:
     """Cut the power, start again, and read what is there."""
     folder.mkdir()
-    Disk(done, chance).write(home, folder)
+    Disk(done, rng).write(home, folder)
     with sessionary.open(f"sqlite:///{folder / 'sessionary.db'}") as client:
         assert verify.verify(client.store).broken == ()
         found = [
@@ -60,12 +60,12 @@ def test_what_was_acknowledged_before_the_power_failed_is_there(
     record_property: Callable[[str, object], None],
 ) -> None:
     home, done = recorded
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     first = next(at for at, deed in enumerate(done) if deed.path.endswith("/acknowledged"))
     promised = lost = 0
     for cut in range(CUTS):
-        so_far = done[: chance.randrange(first + 1, len(done) + 1)]
-        found = after_cut(home, so_far, tmp_path / str(cut), chance)
+        so_far = done[: rng.randrange(first + 1, len(done) + 1)]
+        found = after_cut(home, so_far, tmp_path / str(cut), rng)
         promised += len(acknowledged(so_far))
         lost += len(acknowledged(so_far) - found)
     # Each reading has checked that nothing is there twice.
@@ -81,12 +81,12 @@ def test_without_its_syncs_the_same_store_would_lose(
 ) -> None:
     """The test above can fail: a disk that is never told to sync forgets."""
     home, done = recorded
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     unsynced = [deed for deed in done if deed.what != "s"]
     lost = False
     for cut in range(5):
         try:
-            found = after_cut(home, unsynced, tmp_path / str(cut), chance)
+            found = after_cut(home, unsynced, tmp_path / str(cut), rng)
         except (sessionary.SessionaryError, AssertionError):
             lost = True
         else:

@@ -35,12 +35,12 @@ def events(importer: Importer, place: Path) -> list[Event]:
 
 def survives(importer: Importer, place: Path, tmp_path: Path, *, times: int = 120) -> None:
     """Damage the files of a place in many ways: only `BadInput` may come of it."""
-    chance = random.Random(7)
+    rng = random.Random(7)
     for number in range(times):
         copy = tmp_path / f"hurt{number}"
         shutil.copytree(place, copy)
-        chosen = chance.choice([each for each in sorted(copy.rglob("*")) if each.is_file()])
-        chance.choice(_ways(chosen))(chosen, chance)
+        chosen = rng.choice([each for each in sorted(copy.rglob("*")) if each.is_file()])
+        rng.choice(_ways(chosen))(chosen, rng)
         with contextlib.suppress(BadInput):
             events(importer, copy)
         shutil.rmtree(copy)
@@ -73,30 +73,30 @@ def _ways(path: Path) -> list[Way]:
     return [_cut, _scribble]
 
 
-def _cut(path: Path, chance: random.Random) -> None:
+def _cut(path: Path, rng: random.Random) -> None:
     data = path.read_bytes()
-    path.write_bytes(data[: chance.randrange(len(data) + 1)])
+    path.write_bytes(data[: rng.randrange(len(data) + 1)])
 
 
-def _scribble(path: Path, chance: random.Random) -> None:
+def _scribble(path: Path, rng: random.Random) -> None:
     data = bytearray(path.read_bytes())
     for _ in range(min(20, len(data))):
-        data[chance.randrange(len(data))] = chance.randrange(256)
+        data[rng.randrange(len(data))] = rng.randrange(256)
     path.write_bytes(bytes(data))
 
 
-def _spoil_json(path: Path, chance: random.Random) -> None:
+def _spoil_json(path: Path, rng: random.Random) -> None:
     text = path.read_text()
     if path.suffix == ".json":
-        path.write_text(_spoilt(text, chance))
+        path.write_text(_spoilt(text, rng))
         return
     lines = text.splitlines()
-    at = chance.randrange(len(lines))
-    lines[at] = _spoilt(lines[at], chance)
+    at = rng.randrange(len(lines))
+    lines[at] = _spoilt(lines[at], rng)
     path.write_text("\n".join(lines) + "\n")
 
 
-def _spoil_cell(path: Path, chance: random.Random) -> None:
+def _spoil_cell(path: Path, rng: random.Random) -> None:
     base = sqlite3.connect(path)
     with base:
         tables = [
@@ -104,12 +104,12 @@ def _spoil_cell(path: Path, chance: random.Random) -> None:
             for (name,) in base.execute("SELECT name FROM sqlite_schema WHERE type='table'")
             if "_fts" not in name
         ]
-        table = chance.choice(tables)
+        table = rng.choice(tables)
         rows = base.execute(f'SELECT rowid, * FROM "{table}"').fetchall()
         columns = [row[1] for row in base.execute(f"PRAGMA table_info('{table}')")]
         if rows:
-            row, column = chance.choice(rows), chance.randrange(len(columns))
-            value = _spoilt_cell(row[column + 1], chance)
+            row, column = rng.choice(rows), rng.randrange(len(columns))
+            value = _spoilt_cell(row[column + 1], rng)
             # A number that is the row's own can be nothing else.
             with contextlib.suppress(sqlite3.IntegrityError):
                 base.execute(
@@ -119,14 +119,14 @@ def _spoil_cell(path: Path, chance: random.Random) -> None:
     base.close()
 
 
-def _spoilt_cell(value: Any, chance: random.Random) -> Any:
+def _spoilt_cell(value: Any, rng: random.Random) -> Any:
     try:
-        return _spoilt(value, chance)
+        return _spoilt(value, rng)
     except (ValueError, TypeError):
-        return chance.choice([None, -1, 1.5, "x", "\x00", b"\xff\xfe", "[]", '{"a":[1]}', 2**53])
+        return rng.choice([None, -1, 1.5, "x", "\x00", b"\xff\xfe", "[]", '{"a":[1]}', 2**53])
 
 
-def _spoilt(text: str, chance: random.Random) -> str:
+def _spoilt(text: str, rng: random.Random) -> str:
     """A JSON text with one of its values replaced."""
     document = json.loads(text)
     if not isinstance(document, dict | list):
@@ -134,8 +134,8 @@ def _spoilt(text: str, chance: random.Random) -> str:
     spots = list(_spots(document))
     if not spots:
         return "[]"
-    holder, key = chance.choice(spots)
-    holder[key] = chance.choice(VALUES)
+    holder, key = rng.choice(spots)
+    holder[key] = rng.choice(VALUES)
     return json.dumps(document)
 
 

@@ -124,12 +124,12 @@ def test_what_is_cut_off_is_told(name: str, tmp_path: Path) -> None:
 
 def test_damaged_files_leave_the_store_whole(name: str, archive: Archive, tmp_path: Path) -> None:
     importer = registry.importer(name)
-    chance = random.Random(11)
+    rng = random.Random(11)
 
     for number in range(8):
         place = corpus.sample(name, tmp_path / f"hurt{number}")
-        path = chance.choice(files_of(place))
-        chance.choice(rubbish._ways(path))(path, chance)
+        path = rng.choice(files_of(place))
+        rng.choice(rubbish._ways(path))(path, rng)
         with in_time():
             archive.take(importer, list(importer.find(place)))
 

@@ -238,7 +238,7 @@ async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) 
 
 @pytest.mark.parametrize("line", [b"{}", b"rubbish \\ud83d", b"[" * 100_000 + b"\\ud83d", b""])
 def test_other_lines_stay_as_they_are(line: bytes) -> None:
-    assert standard_input.speakable(line) == line
+    assert standard_input.storable_text(line) == line
 
 
 async def test_ctrl_c_ends_the_server_with_one_line(home: Path) -> None:

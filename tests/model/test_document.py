@@ -49,7 +49,7 @@ def test_a_document_is_one_line_that_any_column_and_any_reader_takes(value: obje
 
     assert "\n" not in text
     assert "\x00" not in text
-    assert document.speakable(text) == text
+    assert document.storable_text(text) == text
     assert json.loads(text) == document.decode(text)
 
 
@@ -66,13 +66,13 @@ def test_what_is_not_json_is_an_error(text: str) -> None:
 
 @given(ANY_TEXT | SURROGATES)
 def test_a_speakable_text_fits_any_column(text: str) -> None:
-    said = document.speakable(text)
+    said = document.storable_text(text)
 
     assert "\x00" not in said
     assert len(said) == len(text)
     assert said.encode().decode() == said
-    assert document.speakable(said) == said
+    assert document.storable_text(said) == said
 
 
 def test_an_ordinary_text_is_speakable_as_it_is() -> None:
-    assert document.speakable("Émile 🫠\n") == "Émile 🫠\n"
+    assert document.storable_text("Émile 🫠\n") == "Émile 🫠\n"

@@ -21,24 +21,24 @@ OR AND NOT role:user role:x source:web in:box before:2026 tool:shell "a b" " "" 
 """.split()  # noqa: SIM905
 
 
-def text(chance: random.Random) -> str:
+def text(rng: random.Random) -> str:
     """A message: words in any order, common ones more often."""
-    count = chance.choice((1, 2, 3, 4, 5, 8, 12, 20))
+    count = rng.choice((1, 2, 3, 4, 5, 8, 12, 20))
     glue = (" ", " ", " ", "  ", "\n", "\t", "")
     said = []
     for _ in range(count):
-        word = WORDS[min(chance.randrange(len(WORDS)), chance.randrange(len(WORDS)))]
-        said += [word, chance.choice(glue)]
+        word = WORDS[min(rng.randrange(len(WORDS)), rng.randrange(len(WORDS)))]
+        said += [word, rng.choice(glue)]
     return "".join(said)
 
 
-def query(chance: random.Random) -> str:
+def query(rng: random.Random) -> str:
     """Something to ask: words, phrases, beginnings, exclusions."""
     asked = []
-    for _ in range(chance.choice((1, 1, 2, 2, 3))):
-        word = chance.choice(WORDS)
-        form = chance.choice(("{}", "{}", "{}", '"{} {}"', "-{}", "{}*", "{} OR {}"))
-        asked.append(form.format(word, chance.choice(WORDS)))
+    for _ in range(rng.choice((1, 1, 2, 2, 3))):
+        word = rng.choice(WORDS)
+        form = rng.choice(("{}", "{}", "{}", '"{} {}"', "-{}", "{}*", "{} OR {}"))
+        asked.append(form.format(word, rng.choice(WORDS)))
     return " ".join(asked)
 
 

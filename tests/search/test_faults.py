@@ -113,11 +113,11 @@ def check_complete(path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_flipped_bytes_are_noticed_and_the_index_is_made_again(filled: Path, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     index = index_of(filled)
     data = bytearray(index.read_bytes())
-    for _ in range(chance.choice((1, 3, 40))):
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    for _ in range(rng.choice((1, 3, 40))):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     index.write_bytes(data)
 
     check_complete(filled)
@@ -245,7 +245,7 @@ def test_several_processes_may_find_the_damage_at_once(filled: Path) -> None:
 @pytest.mark.timeout(120)
 def test_an_indexer_may_be_killed_at_any_moment(filled: Path) -> None:
     url = f"sqlite:///{filled}"
-    chance = random.Random(5)
+    rng = random.Random(5)
     said = 0
     for name in range(4):
         with subprocess.Popen(
@@ -254,9 +254,9 @@ def test_an_indexer_may_be_killed_at_any_moment(filled: Path) -> None:
         ) as child:
             assert child.stdout is not None
             line = b""
-            for _ in range(chance.randrange(1, 8)):
+            for _ in range(rng.randrange(1, 8)):
                 line = child.stdout.readline()
-            timer = threading.Timer(chance.random() * 0.1, child.kill)
+            timer = threading.Timer(rng.random() * 0.1, child.kill)
             timer.start()
             rest = child.stdout.read().split()
             timer.join()

@@ -30,8 +30,8 @@ def test_a_phrase_is_found_behind_many_repeats(library: Library) -> None:
 def test_every_word_is_found_in_a_message_with_more_words_than_a_vector_holds(
     library: Library,
 ) -> None:
-    chance = random.Random(3)
-    words = [f"{chance.randrange(16**8):08x}" for _ in range(60_000)]
+    rng = random.Random(3)
+    words = [f"{rng.randrange(16**8):08x}" for _ in range(60_000)]
     library.said(" ".join(words), "something else")
 
     for at in (0, 1, 20_000, 40_000, 59_996):

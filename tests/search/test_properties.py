@@ -22,8 +22,8 @@ SOME_TEXT = st.one_of(
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    chance = random.Random(7)
-    found = dict.fromkeys(oracle.text(chance) for _ in range(MESSAGES))
+    rng = random.Random(7)
+    found = dict.fromkeys(oracle.text(rng) for _ in range(MESSAGES))
     return [each for each in found if each.strip()]
 
 
@@ -72,30 +72,30 @@ def test_every_text_is_a_query_that_can_be_shown_in_words(text: str) -> None:
 
 
 def test_any_three_words_of_any_message_find_it(shelf: Library, texts: list[str]) -> None:
-    chance = random.Random(8)
+    rng = random.Random(8)
     for text in texts:
         words = text.split()
-        at = chance.randrange(max(1, len(words) - 2))
+        at = rng.randrange(max(1, len(words) - 2))
         typed = " ".join(words[at : at + 3])
 
         assert _says_nothing(typed) or text in shelf.texts_of(typed), typed
 
 
 def test_any_quoted_words_of_any_message_find_it(shelf: Library, texts: list[str]) -> None:
-    chance = random.Random(9)
+    rng = random.Random(9)
     for text in texts:
         words = text.split()
-        first = chance.randrange(len(words))
-        last = chance.randrange(first, len(words)) + 1
+        first = rng.randrange(len(words))
+        last = rng.randrange(first, len(words)) + 1
         typed = f'"{" ".join(words[first:last])}"'
 
         assert _says_nothing(typed.strip('"')) or text in shelf.texts_of(typed), typed
 
 
 def test_an_index_finds_what_reading_every_text_finds(shelf: Library, texts: list[str]) -> None:
-    chance = random.Random(10)
+    rng = random.Random(10)
     for _ in range(300):
-        typed = oracle.query(chance)
+        typed = oracle.query(rng)
         if queries.parse(typed, now=oracle.NOW).filters != Filters():
             continue
         found = shelf.find(typed, all_hits=True, limit=200)
@@ -104,12 +104,12 @@ def test_an_index_finds_what_reading_every_text_finds(shelf: Library, texts: lis
 
 
 def test_strings_of_punctuation_are_answered_and_never_fail(shelf: Library) -> None:
-    chance = random.Random(11)
+    rng = random.Random(11)
     signs = (
         string.punctuation + ' \t\n\x00\x1b\'""**--' + "“”‘’«»…—·、。！？\u200b\u202e\ufffd\ud800"
     )
     for _ in range(10_000 if shelf.store.url.startswith("sqlite::") else 1_000):
-        typed = "".join(chance.choices(signs, k=chance.randrange(1, 12)))
+        typed = "".join(rng.choices(signs, k=rng.randrange(1, 12)))
 
         assert shelf.find(typed).words
 

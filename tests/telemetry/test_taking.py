@@ -89,9 +89,9 @@ def test_requests_that_overtake_each_other_lose_nothing(taking: Taking) -> None:
 def test_in_any_order_and_any_number_of_times_the_words_are_the_same(
     taking: Taking, seed: int
 ) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     spans = talk() * 2
-    chance.shuffle(spans)
+    rng.shuffle(spans)
     for first in range(0, len(spans), 2):
         feed(taking, *spans[first : first + 2])
 

@@ -46,7 +46,7 @@ class Generation:
 
     url: str
     nursery: Nursery
-    chance: random.Random
+    rng: random.Random
     children: list[Child] = field(default_factory=list)
     living: list[Child] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ class Generation:
         dead = [child for child in self.children if child not in self.living]
         lost_answers = self.history(dead[-1:]).unanswered_appends()
         child = self.nursery.bear(
-            self.url, threads=THREADS, seed=self.chance.randrange(2**30), retry=lost_answers
+            self.url, threads=THREADS, seed=self.rng.randrange(2**30), retry=lost_answers
         )
         self.children.append(child)
         self.living.append(child)
@@ -66,7 +66,7 @@ class Generation:
             self.nursery.wait(0.005)
 
     def kill_one(self) -> None:
-        child = self.chance.choice(self.living)
+        child = self.rng.choice(self.living)
         self.nursery.bury(child)
         self.living.remove(child)
 
@@ -105,10 +105,10 @@ def kill_again_and_again(generation: Generation, kills: int, tally: Tally) -> No
     while kills > 0:
         while len(generation.living) < AT_ONCE:
             generation.bear()
-        if generation.chance.random() < 0.7:
+        if generation.rng.random() < 0.7:
             generation.wait_for_answers()  # the rest may die while they open the store
-        both = generation.chance.random() < 0.3 and kills > 1
-        pause = generation.chance.choice((0.02, 0.1, 0.25)) * generation.chance.random()
+        both = generation.rng.random() < 0.3 and kills > 1
+        pause = generation.rng.choice((0.02, 0.1, 0.25)) * generation.rng.random()
         generation.nursery.wait(pause)
         for _ in range(2 if both else 1):
             generation.kill_one()
@@ -145,10 +145,10 @@ def go_on(generation: Generation) -> int:
 
 def run(urls: Iterator[str], folder: Path, *, generations: int, kills: int) -> Tally:
     tally = Tally()
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     with Nursery(folder) as nursery:
         for _ in range(generations):
-            generation = Generation(next(urls), nursery, chance)
+            generation = Generation(next(urls), nursery, rng)
             kill_again_and_again(generation, kills, tally)
             tally.interrupted += go_on(generation)
     return tally

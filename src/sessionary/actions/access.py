@@ -72,7 +72,7 @@ def permit(
         profile=profile,
         platform=platform,
         person_id=_id(person_id),
-        name=None if name is None else document.speakable(name),
+        name=None if name is None else document.storable_text(name),
         at=to_micros(moment.now),
         given_by=by,
     )
@@ -126,7 +126,7 @@ def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, momen
         profile=profile,
         platform=platform,
         person_id=_id(person.stable_id),
-        name=None if person.name is None else document.speakable(person.name),
+        name=None if person.name is None else document.storable_text(person.name),
         code_hash=_hash(code),
         at=now,
         expires_at=to_micros(moment.now + CODE_LIFE),
@@ -175,11 +175,11 @@ def pairings(
     ]
 
 
-def code_of(chance: int) -> str:
+def code_of(rng: int) -> str:
     """A pairing code from a random number."""
     letters = []
     for _ in range(CODE_LENGTH):
-        chance, place = divmod(chance, len(CODE_ALPHABET))
+        rng, place = divmod(rng, len(CODE_ALPHABET))
         letters.append(CODE_ALPHABET[place])
     return "".join(letters)
 
@@ -238,7 +238,7 @@ def set_home(tx: Tx, home: HomeChannel, *, profile: str, moment: Moment) -> None
         platform=home.platform,
         chat_id=_id(home.chat_id),
         thread_id=None if home.thread_id is None else _id(home.thread_id),
-        name=None if home.name is None else document.speakable(home.name),
+        name=None if home.name is None else document.storable_text(home.name),
         at=to_micros(moment.now),
     )
 
@@ -260,7 +260,7 @@ def check_person(text: str) -> str:
 
 
 def _id(text: str) -> str:
-    return document.speakable(text)
+    return document.storable_text(text)
 
 
 def _hash(code: str) -> str:

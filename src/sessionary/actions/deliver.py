@@ -165,7 +165,7 @@ def listing(
 
 def find(tx: Tx, ref: str, *, profile: str) -> Delivery:
     """A delivery by its id, or by a beginning that only one id has."""
-    wanted = document.speakable(ref)
+    wanted = document.storable_text(ref)
     found = deliveries.get(tx, wanted, profile=profile)
     if found is None and len(wanted) >= _SHORTEST_REF and _ID_LIKE.fullmatch(wanted):
         beyond = wanted + "\U0010ffff"

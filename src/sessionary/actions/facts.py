@@ -47,7 +47,7 @@ def open_under(
 
 def check_id(id: str) -> None:
     """Refuse an id that a column could not keep exactly."""
-    if not id or len(id) > MAX_ID or document.speakable(id) != id:
+    if not id or len(id) > MAX_ID or document.storable_text(id) != id:
         raise BadInput(f"A session's id is 1 to {MAX_ID} characters of plain text.")
 
 

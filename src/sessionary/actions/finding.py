@@ -16,7 +16,7 @@ from sessionary.model.search_text import AREAS, SAID, STEPS, searchable_text
 from sessionary.model.session import Segment, Shelf
 from sessionary.store import bodies, entries, sessions
 from sessionary.store.database import Row, Tx
-from sessionary.store.numbers import in_braces
+from sessionary.store.numbers import pg_array_literal
 from sessionary.store.packs import Unpacker
 
 CANDIDATES = 1000
@@ -121,7 +121,7 @@ class Finder:
 
     def matches(self, numbers: Sequence[int], scores: Mapping[int, float]) -> list[Match]:
         """What documents stand for, in their order, without those that are not to be shown."""
-        rows = {row[0]: row for row in self._tx.all("get_docs", numbers=in_braces(numbers))}
+        rows = {row[0]: row for row in self._tx.all("get_docs", numbers=pg_array_literal(numbers))}
         found = []
         for no in numbers:
             if no not in rows:

@@ -15,7 +15,7 @@ from sessionary.model.session import SessionHead
 from sessionary.store import bodies, sessions
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
-from sessionary.store.numbers import in_braces
+from sessionary.store.numbers import pg_array_literal
 from sessionary.store.packs import Unpacker
 
 # What stands for words that were there when they were taken into the index.
@@ -108,6 +108,8 @@ class _Making:
 def _around(tx: Tx, numbers: Sequence[int]) -> dict[int, dict[int, Row]]:
     """For each entry the role and the body of it and of what people and agents said near it."""
     found: dict[int, dict[int, Row]] = {number: {} for number in numbers}
-    for number, other, *said in tx.all("read_around", numbers=in_braces(numbers), distance=_NEAR):
+    for number, other, *said in tx.all(
+        "read_around", numbers=pg_array_literal(numbers), distance=_NEAR
+    ):
         found[number][other] = tuple(said)
     return found

@@ -80,7 +80,7 @@ def of_session(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
 
 
 def _reason(text: str) -> str:
-    name = document.speakable(" ".join(text.split()))
+    name = document.storable_text(" ".join(text.split()))
     if not name or len(name) > MAX_REASON:
         raise BadInput(f"A hold has a reason of 1 to {MAX_REASON} characters.")
     return name

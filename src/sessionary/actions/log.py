@@ -81,7 +81,7 @@ def _advance(
 ) -> Row | None:
     """Fold a message into its head and write it; what `advance` says of the session."""
     head = {
-        "id": document.speakable(session_id),
+        "id": document.storable_text(session_id),
         "profile": profile,
         "turn_id": "" if lease is None else lease.turn_id,
         # Only people and the agent are active; a tool's or the system's line is not.
@@ -161,7 +161,7 @@ def _parts_text(said: Message) -> str:
 
 def check_idem(idem: str) -> None:
     """Refuse a key that the record could not keep exactly."""
-    if not idem or len(idem) > MAX_IDEM or document.speakable(idem) != idem:
+    if not idem or len(idem) > MAX_IDEM or document.storable_text(idem) != idem:
         raise BadInput(f"An idempotency key is 1 to {MAX_IDEM} characters of plain text.")
 
 

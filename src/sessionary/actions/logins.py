@@ -88,7 +88,7 @@ def listing(tx: Tx, *, profile: str, now: datetime) -> list[Login]:
 
 def end(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Log a browser out; its streams are closed."""
-    known = document.speakable(id)
+    known = document.storable_text(id)
     if not tx.run("end_login", id=known, profile=profile, at=to_micros(moment.now)):
         raise NotFound(f"There is no login {id}.")
     tx.after_commit(AccessEnded(known))

@@ -10,7 +10,7 @@ from sessionary.store.database import Tx
 
 def missing(tx: Tx, session_id: str, *, profile: str) -> NotFound:
     """Nothing by that id in this profile; a purged session is said to be gone for good."""
-    row = tx.one("purged_at", id=document.speakable(session_id), profile=profile)
+    row = tx.one("purged_at", id=document.storable_text(session_id), profile=profile)
     if row is None:
         return NotFound(f"There is no session {session_id}.")
     day = from_micros(row[0]).date()

@@ -18,7 +18,7 @@ def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     """An exact id; a unique prefix of one; an exact title; a title's latest numbered continuation."""
     if not ref.strip():
         raise BadInput("Name a session: its id, the beginning of its id, or its title.")
-    ref = document.speakable(ref)
+    ref = document.storable_text(ref)
     head = sessions.get(tx, ref, profile=profile)
     if head is not None:
         return head
@@ -43,7 +43,7 @@ def _by_beginning(tx: Tx, ref: str, *, profile: str) -> str | None:
 
 def by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
     """The only id that begins so; None when there is none, and several are refused."""
-    ref = document.speakable(text)
+    ref = document.storable_text(text)
     rows = tx.all(
         "ids_by_prefix", profile=profile, first=ref, beyond=ref + "\U0010ffff", limit=_SHOWN
     )

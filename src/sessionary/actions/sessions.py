@@ -29,7 +29,7 @@ MAX_LABEL = 64
 
 def locked(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of a session that nobody else changes until this transaction ends."""
-    row = tx.one("lock_session", id=document.speakable(id), profile=profile)
+    row = tx.one("lock_session", id=document.storable_text(id), profile=profile)
     if row is None:
         raise refusals.missing(tx, id, profile=profile)
     return sessions.get_by_no(tx, row[0])
@@ -193,7 +193,7 @@ def rename(
 def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHead:
     """Set a session's labels."""
     head = locked(tx, id, profile=profile)
-    clean = {document.speakable(" ".join(each.split())) for each in labels} - {""}
+    clean = {document.storable_text(" ".join(each.split())) for each in labels} - {""}
     for each in clean:
         if len(each) > MAX_LABEL:
             raise BadInput(
@@ -227,13 +227,15 @@ def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
 def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
     """Give a reason not to reset a session before the given time."""
     head = locked(tx, id, profile=profile)
-    tx.run("insert_hold", no=head.no, name=document.speakable(name), expires_at=to_micros(until))
+    tx.run(
+        "insert_hold", no=head.no, name=document.storable_text(name), expires_at=to_micros(until)
+    )
 
 
 def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
     """Take a hold away."""
     head = locked(tx, id, profile=profile)
-    tx.run("delete_hold", no=head.no, name=document.speakable(name))
+    tx.run("delete_hold", no=head.no, name=document.storable_text(name))
 
 
 def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int | None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sessionary.model.session import SessionHead
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
-from sessionary.store.numbers import in_braces
+from sessionary.store.numbers import pg_array_literal
 
 _UNFINISHED = (TurnState.FAILED, TurnState.INTERRUPTED)
 
@@ -23,5 +23,5 @@ def standings(tx: Tx, heads: Sequence[SessionHead]) -> dict[str, Standing]:
     """How each of these sessions stands, by its id; one question for all of them."""
     if not heads:
         return {}
-    rows = tx.all("standings", numbers=in_braces(head.no for head in heads))
+    rows = tx.all("standings", numbers=pg_array_literal(head.no for head in heads))
     return {id: Standing(count, state in _UNFINISHED) for id, count, state in rows}

@@ -49,11 +49,11 @@ class AccessEnded:
     id: str
 
 
-def secret(chance: bytes) -> str:
+def secret(rng: bytes) -> str:
     """A token from 256 random bits; shown once, never kept."""
-    if len(chance) != SECRET_BYTES:
+    if len(rng) != SECRET_BYTES:
         raise BadInput(f"A token is made of {SECRET_BYTES} random bytes.")
-    return PREFIX + chance.hex()
+    return PREFIX + rng.hex()
 
 
 def digest(text: str) -> str:
@@ -63,7 +63,7 @@ def digest(text: str) -> str:
 
 def add(tx: Tx, token: str, *, profile: str, scope: Scope, moment: Moment, name: str = "") -> Token:
     """Let a program in that shows this token."""
-    clean = document.speakable(" ".join(name.split()))
+    clean = document.storable_text(" ".join(name.split()))
     if len(clean) > _MOST_NAME:
         raise BadInput(f"A token's name has at most {_MOST_NAME} characters.")
     made = Token(moment.new_id(), validate_profile(profile), clean, scope, moment.now)
@@ -103,7 +103,7 @@ def revoke(tx: Tx, ref: str, *, profile: str, moment: Moment) -> Token:
 
     `ref` is its id, or its name while one good token alone has it.
     """
-    known = _id_of(tx, document.speakable(ref), profile=profile)
+    known = _id_of(tx, document.storable_text(ref), profile=profile)
     tx.run("revoke_token", id=known, profile=profile, at=to_micros(moment.now))
     row = tx.one("get_token", id=known, profile=profile)
     if row is None:

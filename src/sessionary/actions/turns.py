@@ -315,7 +315,7 @@ def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
 
 def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
     """Ask the turn that runs in a session, in whatever process, to stop; say whether one runs."""
-    return bool(tx.run("ask_to_stop", session_no=session_no, reason=document.speakable(reason)))
+    return bool(tx.run("ask_to_stop", session_no=session_no, reason=document.storable_text(reason)))
 
 
 def stop_asked(tx: Tx, lease: Lease) -> str | None:

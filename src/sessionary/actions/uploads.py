@@ -51,5 +51,5 @@ def forget_old(tx: Tx, *, moment: Moment) -> int:
 
 
 def _is_own(tx: Tx, name: str, *, profile: str) -> bool:
-    known = document.speakable(name)
+    known = document.storable_text(name)
     return tx.one("profile_has_blob", hash=known, profile=profile) is not None

@@ -37,7 +37,7 @@ def set_running_total(
     # The session's id, not its number: a number means another session in another store.
     session_id = sessions.get_by_no(tx, session_no).id
     name = f"total/{session_id}/{used.model or ''}/{used.provider or ''}/{used.task or ''}"
-    name = document.speakable(name)
+    name = document.storable_text(name)
     tx.run("delete_call", profile=profile, call_id=name)
     ledger.insert(
         tx,

@@ -60,8 +60,8 @@ class _Story:
 class _SeededIds:
     """Ids that are the same for the same seed."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random) -> None:
+        self._chance = rng
 
     def new(self, at: datetime) -> str:
         return encode_id(to_micros(at) // 1000, self._chance.getrandbits(80))
@@ -74,7 +74,7 @@ def fill(client: Sessionary, *, count: int = SESSIONS, seed: int = SEED) -> Fill
             "This store holds sessions; the demo writes only into an empty one, and nothing was "
             "changed. Name another place: sessionary --home DIR demo"
         )
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     ids: Ids = _SeededIds(random.Random(seed))
     now = client.machine.clock.now()
     began = Moment(now - timedelta(days=_DAYS), ids)
@@ -85,7 +85,7 @@ def fill(client: Sessionary, *, count: int = SESSIONS, seed: int = SEED) -> Fill
     messages = 0
     taken: Counter[str] = Counter()
     for place in range(count):
-        story = _titled(_story(client, chance, place, count=count, now=now), taken)
+        story = _titled(_story(client, rng, place, count=count, now=now), taken)
         client.store.write(_write, story, ids=ids).result()
         messages += len(story.said)
     chat = Source("telegram", "204518", chat_name="Mei", chat_type="dm", user_id="204518", user_name="Mei")  # fmt: skip
@@ -127,35 +127,35 @@ def _write(tx: Tx, story: _Story, *, ids: Ids) -> None:
 
 
 def _story(
-    client: Sessionary, chance: random.Random, place: int, *, count: int, now: datetime
+    client: Sessionary, rng: random.Random, place: int, *, count: int, now: datetime
 ) -> _Story:
     # Newer days hold more: half of all sessions are of the last three weeks.
     age = _DAYS * (1 - (place + 1) / count) ** 2.2
-    at = now - timedelta(days=age, minutes=chance.randrange(5, 300))
+    at = now - timedelta(days=age, minutes=rng.randrange(5, 300))
     if place % 13 == 5:
-        return _job(client, chance, at)
-    subject = SUBJECTS[chance.randrange(len(SUBJECTS))]
-    thing, person = chance.choice(THINGS), chance.choice(PEOPLE)
-    platform, kind, _ = chance.choices(PLACES, [each[2] for each in PLACES])[0]
-    source = _source(platform, kind, person, chance)
+        return _job(client, rng, at)
+    subject = SUBJECTS[rng.randrange(len(SUBJECTS))]
+    thing, person = rng.choice(THINGS), rng.choice(PEOPLE)
+    platform, kind, _ = rng.choices(PLACES, [each[2] for each in PLACES])[0]
+    source = _source(platform, kind, person, rng)
     words = {"thing": thing, "Thing": thing[0].upper() + thing[1:], "person": person}
     opening = Opening(
-        client.profile, source, title=_filled(subject.title, words), model=chance.choice(MODELS)
+        client.profile, source, title=_filled(subject.title, words), model=rng.choice(MODELS)
     )
-    rounds = _LONG if place == count // 3 else chance.randrange(1, len(subject.asks) + 1)
-    said = tuple(_conversation(chance, subject, words, at, rounds=rounds, model=opening.model))
+    rounds = _LONG if place == count // 3 else rng.randrange(1, len(subject.asks) + 1)
+    said = tuple(_conversation(rng, subject, words, at, rounds=rounds, model=opening.model))
     is_bound = count - place < 24 and platform not in ("web", "terminal", "api")
     return _Story(
         opening,
         said,
         client.key(source) if is_bound else None,
-        chance.choice(PROJECTS)[0] if chance.random() < 0.25 else None,
+        rng.choice(PROJECTS)[0] if rng.random() < 0.25 else None,
         place in (count - 3, count - 40),
     )
 
 
-def _job(client: Sessionary, chance: random.Random, at: datetime) -> _Story:
-    title, prompt, answer = chance.choice(JOBS)
+def _job(client: Sessionary, rng: random.Random, at: datetime) -> _Story:
+    title, prompt, answer = rng.choice(JOBS)
     opening = Opening(client.profile, Source("schedule"), kind=Kind.JOB, title=title)
     said = (
         new_message.NewMessage(message("user", prompt), at=at),
@@ -164,18 +164,18 @@ def _job(client: Sessionary, chance: random.Random, at: datetime) -> _Story:
     return _Story(opening, said, None, None, pinned=False)
 
 
-def _source(platform: str, kind: str, person: str, chance: random.Random) -> Source:
+def _source(platform: str, kind: str, person: str, rng: random.Random) -> Source:
     if platform in ("terminal", "web", "api"):
         return Source(platform, user_id=person.lower(), user_name=person)
-    number = str(chance.randrange(10**8, 10**9))
-    name = f"#{chance.choice(('ops', 'web', 'general'))}" if kind != "dm" else person
+    number = str(rng.randrange(10**8, 10**9))
+    name = f"#{rng.choice(('ops', 'web', 'general'))}" if kind != "dm" else person
     return Source(
         platform, number, chat_name=name, chat_type=kind, user_id=number[::-1], user_name=person
     )
 
 
 def _conversation(
-    chance: random.Random,
+    rng: random.Random,
     subject: Subject,
     words: dict[str, str],
     at: datetime,
@@ -187,19 +187,19 @@ def _conversation(
         ask = subject.asks[place % len(subject.asks)]
         answer = subject.answers[place % len(subject.answers)]
         yield new_message.NewMessage(message("user", _filled(ask, words)), at=at)
-        for step, seconds in _steps(chance, subject, words, model, place):
+        for step, seconds in _steps(rng, subject, words, model, place):
             at += timedelta(seconds=seconds)
             yield new_message.NewMessage(step, at=at)
-        at += timedelta(seconds=chance.randrange(4, 40))
-        used = _used(chance, model, place)
+        at += timedelta(seconds=rng.randrange(4, 40))
+        used = _used(rng, model, place)
         yield new_message.NewMessage(
             message("assistant", _filled(answer, words), model=model), at, usage=used
         )
-        at += timedelta(minutes=chance.choice((1, 2, 4, 9, 75)))
+        at += timedelta(minutes=rng.choice((1, 2, 4, 9, 75)))
 
 
 def _steps(
-    chance: random.Random, subject: Subject, words: dict[str, str], model: str | None, place: int
+    rng: random.Random, subject: Subject, words: dict[str, str], model: str | None, place: int
 ) -> Iterator[tuple[Message, int]]:
     for number, (tool, arguments, output, fails) in enumerate(subject.tools):
         id = f"call-{place}-{number}"
@@ -207,16 +207,16 @@ def _steps(
         given = {name: _filled(value, words) for name, value in arguments.items()}
         call = {"type": "tool_call", "id": id, "name": tool, "arguments": given}
         parts: list[Any] = [call] if number else [thought, call]
-        yield message("assistant", parts, model=model), chance.randrange(2, 9)
+        yield message("assistant", parts, model=model), rng.randrange(2, 9)
         result = {"type": "tool_result", "call_id": id, "name": tool, "content": output}
         yield (
             message("tool", [result | ({"is_error": True} if fails else {})]),
-            chance.randrange(1, 6),
+            rng.randrange(1, 6),
         )
 
 
-def _used(chance: random.Random, model: str | None, place: int) -> Usage:
-    read, written = 900 + 700 * place + chance.randrange(800), chance.randrange(80, 700)
+def _used(rng: random.Random, model: str | None, place: int) -> Usage:
+    read, written = 900 + 700 * place + rng.randrange(800), rng.randrange(80, 700)
     cached = read // 2
     used = Usage(
         model=model,

@@ -105,28 +105,28 @@ class Language:
 
 def corpus(language: Language, messages: int) -> Iterator[Said]:
     """So many messages, session by session, some of the sessions side by side."""
-    chance = random.Random(SEED + 1)
+    rng = random.Random(SEED + 1)
     for number in range(messages):
         # Four conversations go on at a time, each for forty messages.
         session = number // (4 * _MESSAGES) * 4 + number % 4
         at = BEGAN + timedelta(seconds=45 * number)
         turn = number // 4 % _MESSAGES % 4
         if turn == 0:
-            yield Said(session, "user", _prompt(language, chance), at)
+            yield Said(session, "user", _prompt(language, rng), at)
         elif turn == 2:
-            length = min(_lengths(chance, 3.9, 1.3), LONGEST_OUTPUT // 7)
+            length = min(_lengths(rng, 3.9, 1.3), LONGEST_OUTPUT // 7)
             text = f"{language.name()}\n{language.say(length)}"[:LONGEST_OUTPUT]
-            yield Said(session, "tool", text, at, tool=chance.choice(("shell", "read", "search")))
+            yield Said(session, "tool", text, at, tool=rng.choice(("shell", "read", "search")))
         else:
-            text = language.say(_lengths(chance, 3.5, 0.9))
+            text = language.say(_lengths(rng, 3.5, 0.9))
             yield Said(session, "assistant", f"{text} {language.name()}", at)
 
 
-def _prompt(language: Language, chance: random.Random) -> str:
-    if chance.random() < 0.08:
-        return language.write(_lengths(chance, 3.0, 0.8))
-    return language.say(_lengths(chance, 2.5, 1.0))
+def _prompt(language: Language, rng: random.Random) -> str:
+    if rng.random() < 0.08:
+        return language.write(_lengths(rng, 3.0, 0.8))
+    return language.say(_lengths(rng, 2.5, 1.0))
 
 
-def _lengths(chance: random.Random, mean: float, spread: float) -> int:
-    return max(1, min(int(exp(chance.gauss(mean, spread))), LONGEST_OUTPUT // 4))
+def _lengths(rng: random.Random, mean: float, spread: float) -> int:
+    return max(1, min(int(exp(rng.gauss(mean, spread))), LONGEST_OUTPUT // 4))

@@ -117,15 +117,15 @@ def _more(indexed: Mapping[str, str], plain: Mapping[str, str], name: str) -> fl
 
 def simulate(cost: Costs, rate: float, *, seconds: float = SIMULATED_SECONDS) -> Load:
     """A process to which turns come at this rate, by chance, for so long."""
-    chance = random.Random(7)
+    rng = random.Random(7)
     step_cpu = (cost.cpu + cost.reading_cpu) / STEPS
     # What happens next, by time: a step of a turn that wants CPU.
     waiting: list[tuple[float, int, int, float]] = []
-    at, number = chance.expovariate(rate), 0
+    at, number = rng.expovariate(rate), 0
     while at < seconds:
         waiting.append((at, number, 1, 0.0))
         number += 1
-        at += chance.expovariate(rate)
+        at += rng.expovariate(rate)
     heapq.heapify(waiting)
     cpu_free, used, syncs = 0.0, 0.0, 0
     sync_began, sync_ends = -1.0, 0.0
@@ -144,7 +144,7 @@ def simulate(cost: Costs, rate: float, *, seconds: float = SIMULATED_SECONDS) ->
         if step == STEPS:
             added.append(late)
             continue
-        thinking = chance.expovariate(1 / THINKING_SECONDS) if step == 2 else 0.0
+        thinking = rng.expovariate(1 / THINKING_SECONDS) if step == 2 else 0.0
         heapq.heappush(waiting, (sync_ends + thinking, turn, step + 1, late))
     added.sort()
     counted = seconds - WARM_SECONDS

@@ -33,11 +33,11 @@ Work = tuple[str, Run]
 
 def on_sessions(place: Place, store: Store, count: int) -> Iterator[Work]:
     """What is measured while sessions grow: their numbers are those of `populate`."""
-    chance = random.Random(count)
+    rng = random.Random(count)
     clock = SystemClock()
 
     def one() -> int:
-        return chance.randrange(count)
+        return rng.randrange(count)
 
     def append() -> None:
         said = message("user", TEXT)
@@ -55,19 +55,19 @@ def on_sessions(place: Place, store: Store, count: int) -> Iterator[Work]:
 
 def on_messages(store: Store, count: int, language: Language) -> Iterator[Work]:
     """What is measured while messages grow, forty to a session: their ids are the corpus's."""
-    chance = random.Random(count)
+    rng = random.Random(count)
     clock = SystemClock()
     sessions = max(1, count // 40 - 4)
     medium, common = cycle(language.words[2_000:2_400:10]), cycle(language.words[:40])
 
     def append() -> None:
         said = message("user", TEXT)
-        id = populate.id_of(chance.randrange(sessions))
+        id = populate.id_of(rng.randrange(sessions))
         store.write(log.append, id, said, profile=populate.PROFILE, at=clock.now()).result()
 
     yield APPEND, repeat(append)
     yield LIST, repeat(lambda: _listed(store))
-    yield OPEN, repeat(lambda: _opened(store, populate.id_of(chance.randrange(sessions))))
+    yield OPEN, repeat(lambda: _opened(store, populate.id_of(rng.randrange(sessions))))
     yield SEARCH, repeat(lambda: _found(store, next(medium)))
     yield SEARCH_COMMON, repeat(lambda: _found(store, next(common)))
 

@@ -46,7 +46,7 @@ def scopes_of(source: Source) -> tuple[str, ...]:
     scopes = [] if person is None else [f"person:{source.platform}:{person.stable_id}"]
     named = (*scopes, *(() if channel is None else (f"channel:{channel}",)))
     # An id may hold what no column can.
-    return tuple(document.speakable(scope) for scope in named)
+    return tuple(document.storable_text(scope) for scope in named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class Intake:
         Its turn begins in the same transaction, where there is room and none is running.
         """
         key = self._parts.key(source)
-        code = access.code_of(self._parts.chance.getrandbits(64))
+        code = access.code_of(self._parts.rng.getrandbits(64))
         knock = Knock(source, said, idem, files, code)
         with self._turns.room_for(key) as may_begin:
             if not may_begin:

@@ -177,4 +177,4 @@ class Outbox:
 
     def _backoff(self, delivery: Delivery) -> float:
         longest = min(2.0 ** min(delivery.attempts, 20), self._parts.settings.longest_backoff)
-        return longest * self._parts.chance.uniform(0.5, 1.0)
+        return longest * self._parts.rng.uniform(0.5, 1.0)

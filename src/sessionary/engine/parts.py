@@ -35,7 +35,7 @@ class EngineContext:
     profile: str = "main"
     redact_people: bool = False
     bus: Bus = field(default_factory=Bus)
-    chance: random.Random = field(default_factory=random.SystemRandom)
+    rng: random.Random = field(default_factory=random.SystemRandom)
 
     def moment(self) -> Moment:
         """Now, and where fresh ids come from."""

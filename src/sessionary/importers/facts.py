@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessionary.clock import from_micros
 from sessionary.importers.base import Begin
-from sessionary.model.document import speakable
+from sessionary.model.document import storable_text
 from sessionary.model.record import ProjectFact, SessionLine
 from sessionary.model.session import TitleBy
 from sessionary.model.terminal import one_line
@@ -95,7 +95,7 @@ def _title(given: object) -> str | None:
 
 def _name(given: object) -> str | None:
     """A name as a column holds it."""
-    return speakable(given) if isinstance(given, str) else None
+    return storable_text(given) if isinstance(given, str) else None
 
 
 def _project(given: object) -> ProjectFact | None:

@@ -48,7 +48,7 @@ class _Endable(io.RawIOBase):
                 continue
             lines = b"".join([*self._begun, whole]).split(b"\n")
             self._begun = [rest] if rest else []
-            self._lines = b"\n".join(map(speakable, lines)) + newline
+            self._lines = b"\n".join(map(storable_text, lines)) + newline
             if not data:
                 break
         taken, self._lines = self._lines[: len(view)], self._lines[len(view) :]
@@ -60,7 +60,7 @@ class _Endable(io.RawIOBase):
         return b"" if ready & self._ends else os.read(self._given, CHUNK)
 
 
-def speakable(line: bytes) -> bytes:
+def storable_text(line: bytes) -> bytes:
     """A line of JSON with a sign for each half letter: the library would drop the line unanswered.
 
     Programs that count letters by halves cut texts in the middle of one.

@@ -41,7 +41,7 @@ def decode(text: str | bytes) -> Any:
         return json.loads(text)
 
 
-def speakable(text: str) -> str:
+def storable_text(text: str) -> str:
     """The text with what a database column cannot hold replaced visibly."""
     if not text.isascii():
         text = _SURROGATE.sub("\ufffd", text)

@@ -114,14 +114,14 @@ def _part(part: Part) -> str:
 
 
 def _quote(text: str, *, mark: str = "> ") -> str:
-    lines = _LINE_END.split(document.speakable(text))
+    lines = _LINE_END.split(document.storable_text(text))
     return "\n".join(f"{mark}{line}".rstrip() for line in lines)
 
 
 def _fence(text: str, language: str = "") -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{document.speakable(text)}\n{fence}"
+    return f"{fence}{language}\n{document.storable_text(text)}\n{fence}"
 
 
 def _code(name: str | None) -> str:

@@ -165,7 +165,7 @@ def _attachment(part: Attachment, pictures: Mapping[str, bytes]) -> str:
 
 
 def _folded(summary: str, text: str) -> str:
-    shown = escape(document.speakable(text))
+    shown = escape(document.storable_text(text))
     return (
         f"<details>\n<summary><bdi>{_line(summary)}</bdi></summary>\n"
         f'<pre dir="auto">{shown}</pre>\n</details>\n'
@@ -173,7 +173,7 @@ def _folded(summary: str, text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    text = document.speakable(text)
+    text = document.storable_text(text)
     if not text.strip():
         return ""
     if len(text) > MAX_RENDERED:

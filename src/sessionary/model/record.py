@@ -398,7 +398,7 @@ def _check(line: Line) -> None:
             if utc(line.ended_at) < utc(line.began_at):
                 raise BadInput(f"turn {line.id} ends before it begins")
         case UsageLine():
-            if not line.call_id or document.speakable(line.call_id) != line.call_id:
+            if not line.call_id or document.storable_text(line.call_id) != line.call_id:
                 raise BadInput("call_id must be plain text")
             usage_of(line)
         case BlobLine():

@@ -51,7 +51,7 @@ def keep_text(tx: Tx, text: str, *, entry_no: int) -> str:
 
 def exists(tx: Tx, name: str) -> bool:
     """Whether bytes with this hash are kept."""
-    return tx.one("has_blob", hash=document.speakable(name)) is not None
+    return tx.one("has_blob", hash=document.storable_text(name)) is not None
 
 
 def get(tx: Tx, name: str) -> bytes:

@@ -87,7 +87,7 @@ def name_session(tx: Tx, native_id: str, no: int, *, profile: str, tool: str) ->
 
 def _short(name: str) -> str:
     """A name as a column holds it; a long one is cut and told apart by its hash."""
-    plain = document.speakable(name)
+    plain = document.storable_text(name)
     if len(plain) <= MAX_NAME and plain == name:
         return plain
     return f"{plain[: MAX_NAME - 70]}…{transfer.hash_of_name(name)}"

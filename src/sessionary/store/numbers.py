@@ -3,6 +3,6 @@
 from collections.abc import Iterable
 
 
-def in_braces(numbers: Iterable[int]) -> str:
+def pg_array_literal(numbers: Iterable[int]) -> str:
     """Numbers in the form in which both databases take them: see `among_numbers`."""
     return f"{{{','.join(map(str, numbers))}}}"

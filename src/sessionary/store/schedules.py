@@ -23,7 +23,7 @@ def insert(tx: Tx, schedule: Schedule) -> None:
         zone=schedule.timing.zone.key,
         prompt=document.encode(schedule.prompt),
         agent=column(schedule.agent),
-        deliver_to=document.speakable(schedule.deliver_to),
+        deliver_to=document.storable_text(schedule.deliver_to),
         origin=None if origin is None else document.encode(origin.to_json()),
         grace_seconds=int(schedule.grace.total_seconds()),
         at=to_micros(schedule.created_at),

@@ -24,7 +24,7 @@ from sessionary.model.usage import UsageTotal
 from sessionary.store import blobs
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
-from sessionary.store.numbers import in_braces
+from sessionary.store.numbers import pg_array_literal
 
 FAR_FUTURE = 2**62
 _KINDS = {kind.value: kind for kind in Kind}
@@ -73,8 +73,8 @@ def insert(
         profile=opening.profile,
         key=opening.key,
         source=document.encode(source.to_json()),
-        platform=document.speakable(source.platform),
-        chat_type=document.speakable(source.chat_type),
+        platform=document.storable_text(source.platform),
+        chat_type=document.storable_text(source.chat_type),
         chat_id=column(source.chat_id),
         person_id=column(None if person is None else person.stable_id),
         kind=opening.kind,
@@ -109,7 +109,7 @@ def insert(
 
 def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
     """The head of a session of this profile; foreign looks like missing."""
-    row = tx.one("get_head", id=document.speakable(id), profile=profile)
+    row = tx.one("get_head", id=document.storable_text(id), profile=profile)
     return None if row is None else head(row)
 
 
@@ -121,7 +121,7 @@ def get_by_no(tx: Tx, no: int) -> SessionHead:
 def by_numbers(tx: Tx, numbers: Iterable[int]) -> dict[int, SessionHead]:
     """The heads of sessions that are known to be there, by number."""
     wanted = set(numbers)
-    rows = tx.all("get_heads_by_no", numbers=in_braces(wanted))
+    rows = tx.all("get_heads_by_no", numbers=pg_array_literal(wanted))
     found = {row[0]: head(row) for row in rows}
     for no in wanted - found.keys():
         known(None, no)
@@ -236,7 +236,7 @@ def moment(micros: int | None) -> datetime | None:
 
 def column(text: str | None) -> str | None:
     """A text in a form that a column can hold."""
-    return None if text is None else document.speakable(text)
+    return None if text is None else document.storable_text(text)
 
 
 def _optional_json(value: Any) -> str | None:

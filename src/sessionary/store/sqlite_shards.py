@@ -16,7 +16,7 @@ from sessionary.model.query import Query
 from sessionary.model.search_text import is_session, of_month, session_of
 from sessionary.store import sqlite_file, sqlite_match, stretches
 from sessionary.store.database import Row
-from sessionary.store.numbers import in_braces
+from sessionary.store.numbers import pg_array_literal
 from sessionary.store.sqlite_tx import SqliteTx
 from sessionary.store.stretches import BLOCK_BITS, Block, Stretch
 
@@ -136,7 +136,7 @@ class IndexTx(SqliteTx):
             return None
         words = {session_of(word): word for group in groups for word in group}
         found: dict[int, set[str]] = defaultdict(set)
-        for shard, no in super().all("places_of_sessions", numbers=in_braces(words)):
+        for shard, no in super().all("places_of_sessions", numbers=pg_array_literal(words)):
             found[shard].add(words[no])
         return found
 

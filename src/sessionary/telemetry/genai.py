@@ -84,7 +84,7 @@ def concerns(span: Span) -> bool:
 def conversation_of(span: Span) -> str | None:
     """The conversation that a span names."""
     found = span.attributes.get(CONVERSATION)
-    return document.speakable(str(found)) or None if found is not None else None
+    return document.storable_text(str(found)) or None if found is not None else None
 
 
 def tell(span: Span) -> Told:

@@ -146,7 +146,7 @@ class ChannelWorld:
             adapters=adapters,
             deliverable=frozenset(adapters),
             settings=quick_settings(doors=doors),
-            chance=random.Random(1),
+            rng=random.Random(1),
         )
         return replace(made, **self._parts)
 

@@ -67,7 +67,7 @@ class EngineWorld:
             adapters={self.adapter.platform: self.adapter},
             deliverable=frozenset({self.adapter.platform}),
             settings=self.settings,
-            chance=random.Random(1),
+            rng=random.Random(1),
         )
         return replace(made, **self._parts)
 

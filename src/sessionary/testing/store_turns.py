@@ -139,8 +139,8 @@ class InboxSuite(Suite):
         self, world: World, field: str
     ) -> None:
         """Combining marks: few letters to the eye, many bytes in an index. Alike on both databases."""
-        chance = random.Random(1)
-        marks = "".join(chr(chance.randrange(0x300, 0x34F)) for _ in range(2000))
+        rng = random.Random(1)
+        marks = "".join(chr(rng.randrange(0x300, 0x34F)) for _ in range(2000))
         ids: dict[str, Any] = {"chat_id": "1", "user_id": "7"} | {field: f"e{marks}"}
         source = Source("telegram", **ids)
         what = {"chat_id": "chat id", "thread_id": "thread id", "user_id": "person id"}[field]

@@ -103,7 +103,7 @@ async def list_tokens(parts: EngineContext, caller: Admin) -> Response:
 async def add_token(request: Request, parts: EngineContext, caller: Admin) -> Response:
     """Make a token; it is shown this once, and a repeated request makes another."""
     body, _ = await read_body(request, NewToken)
-    secret = tokens.secret(parts.chance(SECRET_BYTES))
+    secret = tokens.secret(parts.rng(SECRET_BYTES))
     made = await parts.store.write(
         tokens.add,
         secret,

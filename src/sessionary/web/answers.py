@@ -70,7 +70,7 @@ def idem_of(request: Request) -> str | None:
 
 def name(text: str, what: str) -> str:
     """An id or a name out of a path; what no record could hold is found nowhere."""
-    if len(text) > _LONGEST_NAME or document.speakable(text) != text:
+    if len(text) > _LONGEST_NAME or document.storable_text(text) != text:
         raise NotFound(f"There is no such {what}.")
     return text
 
@@ -79,4 +79,4 @@ def plain(text: str | None, most: int = 4000) -> str | None:
     """A short text of a wish; what no record could hold is replaced visibly."""
     if text is not None and len(text) > most:
         raise BadInput(f"Too long: {text[:20]!a}… has {len(text):,} characters; {most:,} at most.")
-    return None if text is None else document.speakable(text)
+    return None if text is None else document.storable_text(text)

@@ -33,7 +33,7 @@ _KEPT_HEADERS = ("retry-after", "connection")
 
 async def offer_link(parts: WebContext, address: str) -> str:
     """A link that lets one browser in, once, within a minute."""
-    code = parts.chance(SECRET_BYTES).hex()
+    code = parts.rng(SECRET_BYTES).hex()
     await parts.store.write(logins.offer_link, code, profile=parts.profile, moment=parts.moment())
     return f"{address}/login?code={code}"
 
@@ -48,7 +48,7 @@ async def enter_by_link(
     """Use a link up, or ask for the password."""
     if not code:
         return HTMLResponse(login_page(place=place))
-    cookie = parts.chance(SECRET_BYTES).hex()
+    cookie = parts.rng(SECRET_BYTES).hex()
     found = await parts.store.write(logins.enter_by_link, code[:200], cookie, moment=parts.moment())
     if found is None:
         said = (
@@ -142,7 +142,7 @@ async def set_password(request: Request, parts: EngineContext, caller: Admin) ->
         await _check(request, parts, body.old or "", kept, profile=caller.profile, caller=caller)
     hashed = None
     if body.new is not None:
-        salt = parts.chance(SALT_BYTES)
+        salt = parts.rng(SALT_BYTES)
         hashed = await asyncio.to_thread(logins.hash_password, body.new, salt)
     but = caller.id if caller.is_browser else ""
     await parts.store.write(
@@ -170,7 +170,7 @@ async def _enter(request: Request, parts: WebContext, password: str) -> tuple[st
             "on its machine: sessionary password link",
         )
     await _check(request, parts, password, kept, profile=parts.profile)
-    cookie = parts.chance(SECRET_BYTES).hex()
+    cookie = parts.rng(SECRET_BYTES).hex()
     found = await parts.store.write(
         logins.enter, cookie, profile=parts.profile, moment=parts.moment()
     )

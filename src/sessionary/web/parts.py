@@ -99,7 +99,7 @@ class WebContext:
     policies: Policies = field(default_factory=Policies)
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=RandomIds)
-    chance: Callable[[int], bytes] = os.urandom
+    rng: Callable[[int], bytes] = os.urandom
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     challenges: Mapping[str, Challenge] = field(default_factory=dict)
     traces: Traces | None = None

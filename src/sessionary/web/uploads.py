@@ -41,7 +41,7 @@ async def upload(
     limit = parts.settings.limits.upload_bytes
     if len(data) > limit:
         raise Refusal(413, f"A file has {limit:,} bytes at most.")
-    called = one_line(document.speakable(file_name), LONGEST_NAME) or None
+    called = one_line(document.storable_text(file_name), LONGEST_NAME) or None
     kind = media.media_type_of(data, request.headers.get("content-type", ""))
     moment = parts.moment()
 
@@ -70,6 +70,6 @@ async def attachment(
 
 def _kept_as(file_name: str) -> str:
     """A download under a name that leads nowhere."""
-    called = one_line(document.speakable(file_name), LONGEST_NAME)
+    called = one_line(document.storable_text(file_name), LONGEST_NAME)
     called = called.replace("/", "_").replace("\\", "_").lstrip(".")
     return f"attachment; filename*=UTF-8''{quote(called, safe='')}" if called else "attachment"

@@ -68,4 +68,4 @@ def nonce(delivery_id: str, index: int) -> str:
 
 
 def _sayable(text: str) -> str:
-    return "".join(char for char in document.speakable(text) if char >= " " or char in "\n\t")
+    return "".join(char for char in document.storable_text(text) if char >= " " or char in "\n\t")

@@ -86,7 +86,9 @@ def message_id(delivery_id: str, address: str) -> str:
 
 
 def _words(text: str, *, has_files: bool) -> str:
-    sayable = "".join(char for char in document.speakable(text) if char >= " " or char in "\n\t")
+    sayable = "".join(
+        char for char in document.storable_text(text) if char >= " " or char in "\n\t"
+    )
     return sayable if sayable.strip() or has_files else NOTHING
 
 

@@ -50,7 +50,9 @@ def posts(delivery: Delivery) -> list[Post]:
 
 def pieces_of(text: str) -> list[str]:
     """A text in pieces that are short enough and not empty."""
-    sayable = "".join(char for char in document.speakable(text) if char >= " " or char in "\n\t")
+    sayable = "".join(
+        char for char in document.storable_text(text) if char >= " " or char in "\n\t"
+    )
     return split_text(sayable, LONGEST_BYTES, measure=_bytes) or [NOTHING]
 
 

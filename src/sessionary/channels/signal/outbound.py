@@ -50,7 +50,9 @@ def recipient(channel: Channel) -> dict[str, Any]:
 
 def texts(delivery: Delivery) -> list[str]:
     """The words of a delivery, cut into messages; empty when it has only files."""
-    said = "".join(char for char in document.speakable(text_of(delivery.parts)) if _is_shown(char))
+    said = "".join(
+        char for char in document.storable_text(text_of(delivery.parts)) if _is_shown(char)
+    )
     pieces = split_text(said, LONGEST, measure=utf16_units)
     return pieces or ([] if files_of(delivery.parts) else [NOTHING])
 

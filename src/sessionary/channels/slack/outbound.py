@@ -92,7 +92,7 @@ def _cut(text: str, longest: int) -> list[Post]:
 
 
 def _sayable(text: str) -> str:
-    return "".join(char for char in document.speakable(text) if char >= " " or char in "\n\t")
+    return "".join(char for char in document.storable_text(text) if char >= " " or char in "\n\t")
 
 
 def mrkdwn(text: str) -> str:

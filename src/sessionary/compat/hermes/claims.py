@@ -56,7 +56,7 @@ def request_handoff(tx: Tx, id: str, platform: str, *, profile: str) -> bool:
 
 def handoff(tx: Tx, id: str) -> Json | None:
     """How far the handoff of a session has come."""
-    row = tx.one("get_meta", name=f"{HANDOFF}{document.speakable(id)}")
+    row = tx.one("get_meta", name=f"{HANDOFF}{document.storable_text(id)}")
     return None if row is None else dict(document.decode(row[0]))
 
 
@@ -87,14 +87,14 @@ def pending_handoffs(tx: Tx, *, profile: str) -> list[Json]:
 
 def note(tx: Tx, key: str) -> str | None:
     """What a program has noted under a key."""
-    row = tx.one("get_meta", name=f"{NOTE}{document.speakable(key)}")
+    row = tx.one("get_meta", name=f"{NOTE}{document.storable_text(key)}")
     return None if row is None else str(row[0])
 
 
 def set_note(tx: Tx, key: str, value: str) -> None:
     """Note something under a key."""
-    name = f"{NOTE}{document.speakable(key)}"
-    tx.run("set_meta", name=name, value=document.speakable(str(value)))
+    name = f"{NOTE}{document.storable_text(key)}"
+    tx.run("set_meta", name=name, value=document.storable_text(str(value)))
 
 
 def claim_interval(tx: Tx, *, hours: float, moment: Moment) -> bool:
@@ -121,4 +121,4 @@ def _locks(tx: Tx, head: SessionHead) -> list[tuple[str, int]]:
 
 
 def _put(tx: Tx, id: str, state: Json) -> None:
-    tx.run("set_meta", name=f"{HANDOFF}{document.speakable(id)}", value=document.encode(state))
+    tx.run("set_meta", name=f"{HANDOFF}{document.storable_text(id)}", value=document.encode(state))
