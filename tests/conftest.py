@@ -10,16 +10,16 @@ import pytest
 
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store.opening import open_store
-from sessionary.testing.child import ServerUnavailable
-from sessionary.testing.dovecot import Dovecot
-from sessionary.testing.postgres import (
+from tests.support.child import ServerUnavailable
+from tests.support.dovecot import Dovecot
+from tests.support.postgres import (
     PostgresServer,
     PostgresUnavailable,
     Server,
     start_own_server,
     start_server,
 )
-from sessionary.testing.synapse import Synapse
+from tests.support.synapse import Synapse
 
 pytest_plugins = ["pytester"]
 

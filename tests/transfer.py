@@ -11,7 +11,7 @@ from sessionary.model.place import Person, Source
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.store import blobs
 from sessionary.store.database import Store, Tx
-from sessionary.testing.world import World
+from tests.support.world import World
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 HOSTILE = "lone \ud800, nothing \x00, bidi \u202e, line \u2028, end \uffff, \U0001f600"

@@ -38,8 +38,6 @@ __all__ = [
     "Conflict",
     "Entry",
     "File",
-    "SessionaryError",
-    "Sessionary",
     "Message",
     "NotAllowed",
     "NotFound",
@@ -48,6 +46,8 @@ __all__ = [
     "RunningTurn",
     "Session",
     "SessionHead",
+    "Sessionary",
+    "SessionaryError",
     "Source",
     "StoreUnavailable",
     "TurnLost",
@@ -78,7 +78,7 @@ _HOMES = {
     "sessionary.model.usage": ("Usage",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_CALLED_THERE = {"open": "open_house"}
+_CALLED_THERE = {"open": "connect"}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,8 +15,8 @@ from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
-from sessionary.testing.postgres import Server
-from sessionary.testing.world import World
+from tests.support.postgres import Server
+from tests.support.world import World
 from tests.transfer import PICTURE, attach, exported, fill, imported
 
 Fresh = Callable[[], Store]

@@ -15,7 +15,7 @@ from sessionary.model import record
 from sessionary.model.place import Source
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
-from sessionary.testing.world import ANN, World
+from tests.support.world import ANN, World
 from tests.transfer import exported, fill, imported
 
 Fresh = Callable[[], Store]

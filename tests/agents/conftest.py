@@ -11,8 +11,8 @@ from sessionary.agents.model_options import ModelOptions
 from sessionary.config.secret import Secret
 from sessionary.engine.ports import Runner
 from sessionary.testing.clock import FakeClock
-from sessionary.testing.model_server import ModelServer
 from tests.agents.asking import KEY, MakeRunner
+from tests.support.model_server import ModelServer
 
 
 @pytest.fixture

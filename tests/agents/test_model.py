@@ -12,7 +12,6 @@ from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, T
 from sessionary.model.transcript import context
 from sessionary.model.usage import CostStatus
 from sessionary.testing.clock import START
-from sessionary.testing.model_server import Call, ModelServer, Reply, Tokens
 from sessionary.testing.runner_suite import (
     PROMPT_SECONDS,
     RunnerSuite,
@@ -23,6 +22,7 @@ from sessionary.testing.runner_suite import (
     turn_request,
 )
 from tests.agents.asking import KEY, MakeRunner, failure
+from tests.support.model_server import Call, ModelServer, Reply, Tokens
 
 
 class TestModel(RunnerSuite, SlowRunnerSuite):

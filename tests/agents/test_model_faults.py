@@ -10,9 +10,9 @@ from sessionary.config.secret import Secret
 from sessionary.engine.ports import Event, Runner
 from sessionary.errors import AgentFailed, BadInput, NotAllowed, RetryLater
 from sessionary.model.entry import Role
-from sessionary.testing.model_server import Call, ModelServer, Refusal, Reply
 from sessionary.testing.runner_suite import events_of, steps_of, streamed, turn_request
 from tests.agents.asking import KEY, MakeRunner, failure, watched
+from tests.support.model_server import Call, ModelServer, Refusal, Reply
 
 
 async def test_too_many_requests_are_asked_again_as_the_provider_says(

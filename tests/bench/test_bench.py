@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.bench import command, slow_disk
-from sessionary.bench.measure import SCALES as SCALE_BY_NAME
-from sessionary.bench.measure import Case, Contestant, Goal, Results, Sample, measure, rows
+from benchmarks import command, slow_disk
+from benchmarks.measure import SCALES as SCALE_BY_NAME
+from benchmarks.measure import Case, Contestant, Goal, Results, Sample, measure, rows
 from sessionary.errors import BadInput
 
 
@@ -45,7 +45,7 @@ def test_the_slow_disk_makes_sqlite_wait(tmp_path: Path) -> None:
     library = slow_disk.build(tmp_path)
     assert library is not None
     program = (
-        "import sys; from pathlib import Path; from sessionary.bench.raw import RawLog;"
+        "import sys; from pathlib import Path; from benchmarks.raw import RawLog;"
         "raw = RawLog(Path(sys.argv[1]), sessions=1);"
         "[raw.append(1) for _ in range(50)]"
     )

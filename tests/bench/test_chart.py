@@ -5,10 +5,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from sessionary.bench import chart
-from sessionary.bench.chart import Bar
-from sessionary.bench.goals import at_least, at_most, shown
-from sessionary.bench.measure import Results, Sample
+from benchmarks import chart
+from benchmarks.chart import Bar
+from benchmarks.goals import at_least, at_most, shown
+from benchmarks.measure import Results, Sample
 
 SVG = "{http://www.w3.org/2000/svg}"
 GOT = Results({"ours": [Sample(300, 1.0, [0.004])], "floor": [Sample(700, 1.0, [0.001])]})

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.bench import fleet, growth
-from sessionary.bench.fleet import FSYNC_SECONDS, MOST_BUSY, STEPS, Costs
+from benchmarks import fleet, growth
+from benchmarks.fleet import FSYNC_SECONDS, MOST_BUSY, STEPS, Costs
 
 COST = Costs("SQLite", 0.002, 0.0, 0.001, 0.0, 20_000, 3_000)
 

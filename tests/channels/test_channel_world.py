@@ -2,7 +2,7 @@
 
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld
-from sessionary.testing.fake_telegram import FakeTelegram
+from tests.support.fake_telegram import FakeTelegram
 
 
 async def test_a_restarted_process_makes_no_id_again_and_does_not_go_back_in_time(

@@ -31,7 +31,8 @@ from sessionary.testing.channel_world import (
     taking_in,
     until,
 )
-from sessionary.testing.fake_discord import (
+from sessionary.testing.growing_suite import GrowingSuite
+from tests.support.fake_discord import (
     ADA,
     BOT,
     BOT_ROLE,
@@ -41,7 +42,6 @@ from sessionary.testing.fake_discord import (
     TOKEN,
     FakeDiscord,
 )
-from sessionary.testing.growing_suite import GrowingSuite
 
 PLACE = Channel("discord", GENERAL)
 

@@ -13,8 +13,8 @@ from sessionary.channels.discord.client import LONGEST_AWAY, discord
 from sessionary.model.entry import Role
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld
-from sessionary.testing.fake_discord import BOT, BOT_ROLE, GENERAL, THREAD
 from tests.channels.test_discord import DiscordPlatform, point_at
+from tests.support.fake_discord import BOT, BOT_ROLE, GENERAL, THREAD
 
 
 @pytest.fixture

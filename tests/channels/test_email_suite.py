@@ -8,8 +8,8 @@ from sessionary.channels import email as channel
 from sessionary.errors import BadInput, NotAllowed, Unreachable
 from sessionary.testing.adapter_suite import AdapterSuite
 from sessionary.testing.channel_world import Door, delivery_to, taking_in, until
-from sessionary.testing.dovecot import Dovecot
-from sessionary.testing.mailbox import MailPlatform
+from tests.support.dovecot import Dovecot
+from tests.support.mailbox import MailPlatform
 
 
 @pytest.fixture

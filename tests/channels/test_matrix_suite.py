@@ -12,8 +12,8 @@ from sessionary.model.part import Attachment
 from sessionary.model.place import Channel
 from sessionary.testing.adapter_suite import AdapterSuite
 from sessionary.testing.channel_world import Door, delivery_to, taking_in, until
-from sessionary.testing.homeserver import MatrixPlatform
-from sessionary.testing.synapse import Synapse
+from tests.support.homeserver import MatrixPlatform
+from tests.support.synapse import Synapse
 
 
 @pytest.fixture

@@ -16,18 +16,18 @@ import aiohttp
 import pytest
 
 from sessionary.testing.channel_world import until
-from sessionary.testing.dovecot import Dovecot
-from sessionary.testing.fake_discord import FakeDiscord
-from sessionary.testing.fake_program import FakeProgram
-from sessionary.testing.fake_signal import FakeSignal
-from sessionary.testing.fake_slack import SIGNING_SECRET, FakeSlack
-from sessionary.testing.fake_telegram import FakeTelegram, as_body
-from sessionary.testing.fake_whatsapp import FakeWhatsApp
-from sessionary.testing.homeserver import MatrixPlatform
-from sessionary.testing.mailbox import MailPlatform
-from sessionary.testing.synapse import Synapse
 from tests.load import places
 from tests.load.places import Place
+from tests.support.dovecot import Dovecot
+from tests.support.fake_discord import FakeDiscord
+from tests.support.fake_program import FakeProgram
+from tests.support.fake_signal import FakeSignal
+from tests.support.fake_slack import SIGNING_SECRET, FakeSlack
+from tests.support.fake_telegram import FakeTelegram, as_body
+from tests.support.fake_whatsapp import FakeWhatsApp
+from tests.support.homeserver import MatrixPlatform
+from tests.support.mailbox import MailPlatform
+from tests.support.synapse import Synapse
 
 PAGES = Path(__file__).parents[2] / "docs" / "channels"
 NAMES = sorted(path.stem for path in PAGES.glob("*.md"))

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sessionary.testing.adapter_suite import AdapterSuite
-from sessionary.testing.fake_signal import FakeSignal
+from tests.support.fake_signal import FakeSignal
 
 
 class TestSignalOverTcp(AdapterSuite):

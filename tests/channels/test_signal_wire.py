@@ -28,7 +28,7 @@ from sessionary.model.part import Attachment, Text
 from sessionary.model.place import Channel, Source
 from sessionary.store.database import Store, Tx
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
-from sessionary.testing.fake_signal import (
+from tests.support.fake_signal import (
     ACCOUNT,
     GROUP,
     OUR_MENTION,

@@ -37,7 +37,8 @@ from sessionary.testing.channel_world import (
     taking_in,
     until,
 )
-from sessionary.testing.fake_slack import (
+from sessionary.testing.growing_suite import GrowingSuite
+from tests.support.fake_slack import (
     ADA,
     APP_TOKEN,
     ARCHIVED,
@@ -47,7 +48,6 @@ from sessionary.testing.fake_slack import (
     TOKEN,
     FakeSlack,
 )
-from sessionary.testing.growing_suite import GrowingSuite
 
 PLACE = Channel("slack", GENERAL)
 # A connection without an answer for four times as long is given up, and what came on it comes again.

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite
-from sessionary.testing.fake_telegram import FakeTelegram, PostingTelegram
+from tests.support.fake_telegram import FakeTelegram, PostingTelegram
 
 
 class TestTelegram(AdapterSuite):

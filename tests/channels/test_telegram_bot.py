@@ -19,7 +19,7 @@ from sessionary.model.part import Attachment
 from sessionary.model.place import Channel
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
-from sessionary.testing.fake_telegram import TOKEN, FakeTelegram, PostingTelegram
+from tests.support.fake_telegram import TOKEN, FakeTelegram, PostingTelegram
 
 GROUP = {"id": -100, "type": "supergroup", "title": "The team"}
 MENTION = [{"type": "mention", "offset": 0, "length": 10}]

@@ -10,8 +10,8 @@ from sessionary.agents.titles import Titler
 from sessionary.engine.settings import Door
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, quick_settings
-from sessionary.testing.fake_telegram import FakeTelegram
 from sessionary.testing.growing_suite import GrowingSuite, SlowRunner
+from tests.support.fake_telegram import FakeTelegram
 
 
 def quick(store: Store, fake: FakeTelegram, runner: SlowRunner) -> ChannelWorld:

@@ -7,7 +7,7 @@ from hypothesis import strategies
 from sessionary.channels.split import utf16_units
 from sessionary.channels.telegram import markdown, outbound
 from sessionary.model.part import Attachment, Part, Reasoning, Text
-from sessionary.testing import fake_telegram_text as telegram
+from tests.support import fake_telegram_text as telegram
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite
-from sessionary.testing.fake_program import FakeProgram
+from tests.support.fake_program import FakeProgram
 
 
 class TestWebhook(AdapterSuite, SignedSuite):

@@ -13,7 +13,7 @@ from sessionary.channels.webhook.template import Template
 from sessionary.config.secret import Secret
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.testing.channel_world import Door, delivery_to, taking_in
-from sessionary.testing.fake_program import FakeProgram
+from tests.support.fake_program import FakeProgram
 
 SETTINGS = WebhookSettings(Secret("s"))
 NOW = 1_772_442_000.0

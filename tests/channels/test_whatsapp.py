@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite
-from sessionary.testing.fake_whatsapp import FakeWhatsApp
+from tests.support.fake_whatsapp import FakeWhatsApp
 
 
 @pytest.fixture

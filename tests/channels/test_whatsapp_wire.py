@@ -24,7 +24,9 @@ from sessionary.store import deliveries
 from sessionary.store.database import Store, Tx
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
 from sessionary.testing.clock import START, SequentialIds
-from sessionary.testing.fake_whatsapp import (
+from sessionary.web.app import create_app
+from sessionary.web.parts import WebContext
+from tests.support.fake_whatsapp import (
     APP_SECRET,
     KNOWN,
     NUMBER,
@@ -36,9 +38,7 @@ from sessionary.testing.fake_whatsapp import (
     payload,
     signed,
 )
-from sessionary.testing.http_server import Response
-from sessionary.web.app import create_app
-from sessionary.web.parts import WebContext
+from tests.support.http_server import Response
 
 HOOK = "http://localhost/api/v1/channels/whatsapp/webhook"
 

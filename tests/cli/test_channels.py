@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.testing.fake_telegram import TOKEN, FakeTelegram
 from tests.cli.conftest import Program
+from tests.support.fake_telegram import TOKEN, FakeTelegram
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """The tree of commands: each has help with an example, and speaks JSON."""
 
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import click
@@ -18,20 +16,9 @@ from sessionary.model.part import Text
 from sessionary.model.place import Channel, Person
 from sessionary.model.surroundings import HomeChannel
 from tests.cli.conftest import Program
+from tools import cli_page
 
-DOCS = Path(__file__).parents[2] / "docs" / "cli.py"
-
-
-def _docs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_cli", DOCS)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-LEAVES = dict(_docs().leaves())
+LEAVES = dict(cli_page.leaves())
 GROUPS = ["sessionary", *sorted({path.rpartition(" ")[0] for path in LEAVES} - {"sessionary"})]
 
 # What makes each command do its work in a store with a session «Capitals» and a project «Places».
@@ -109,7 +96,6 @@ WORK = {
     "sessionary migrate": ["--to", "COPY"],
     "sessionary move-home": ["FORMER", "--home", "OTHER"],
     "sessionary stats": [],
-    "sessionary bench": ["open", "--scale", "tiny"],
     "sessionary completion": ["bash"],
 }
 
@@ -144,15 +130,15 @@ def test_a_group_says_of_each_command_what_the_command_says_itself(
 
 
 def test_the_page_about_the_command_line_is_what_the_commands_say() -> None:
-    page = DOCS.with_suffix(".md").read_text(encoding="utf-8")
+    page = cli_page.PAGE.read_text(encoding="utf-8")
 
-    assert page == _docs().page(), "make it again: .venv/bin/python docs/cli.py"
+    assert page == cli_page.page(), "make it again: .venv/bin/python -m tools.cli_page"
 
 
 def test_the_manual_page_is_what_the_commands_say() -> None:
-    page = DOCS.with_name("sessionary.1").read_text(encoding="utf-8")
+    page = cli_page.PAGE.with_name("sessionary.1").read_text(encoding="utf-8")
 
-    assert page == _docs().man_page(), "make it again: .venv/bin/python docs/cli.py"
+    assert page == cli_page.man_page(), "make it again: .venv/bin/python -m tools.cli_page"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
-from sessionary.testing.engine_world import EngineWorld
+from tests.support.engine_world import EngineWorld
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -20,9 +20,9 @@ from sessionary.model.part import text_of
 from sessionary.model.place import Source
 from sessionary.model.usage import Usage
 from sessionary.store.opening import open_store
-from sessionary.testing.engine_world import assembled
 from sessionary.testing.loopback import LoopbackAdapter
 from sessionary.testing.scripted import ScriptedRunner, scripted_agent
+from tests.support.engine_world import assembled
 from tests.walks.writing_child import nurse
 
 SETTINGS = Settings(

@@ -12,7 +12,7 @@ from sessionary.model.entry import message
 from sessionary.model.place import Person
 from sessionary.store.database import Store
 from sessionary.testing.clock import FakeClock, SequentialIds, moment_of
-from sessionary.testing.engine_world import QUICK, EngineWorld
+from tests.support.engine_world import QUICK, EngineWorld
 
 CODE = access.code_of(12345)
 PAIRING = Door(strangers=Strangers.PAIR)

@@ -16,8 +16,8 @@ from sessionary.model.key import key_for
 from sessionary.model.place import Source
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store
-from sessionary.testing.engine_world import QUICK, EngineWorld
 from sessionary.testing.scripted import ScriptedRunner
+from tests.support.engine_world import QUICK, EngineWorld
 
 # Nobody looks by itself: what runs was begun with its message, or after another turn's end.
 ALONE: Settings = replace(QUICK, poll_seconds=60, sweep_seconds=600)

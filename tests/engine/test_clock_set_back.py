@@ -5,8 +5,8 @@ from datetime import timedelta
 from sessionary.errors import RetryLater
 from sessionary.model.delivery import Delivery
 from sessionary.model.turn import TurnState
-from sessionary.testing.engine_world import EngineWorld
 from tests.engine.test_finalizers import dying_turn
+from tests.support.engine_world import EngineWorld
 
 
 async def test_what_waits_to_be_sent_goes_out(world: EngineWorld) -> None:

@@ -12,10 +12,10 @@ from sessionary.engine.commands import REGISTRY
 from sessionary.model.session import Lineage
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store
-from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
-from sessionary.testing.mortal import Fate
 from sessionary.testing.scripted import scripted_agent
-from sessionary.testing.unruly import UnrulyRunner
+from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
+from tests.support.mortal import Fate
+from tests.support.unruly import UnrulyRunner
 
 
 def _die(fate: Fate) -> None:

@@ -14,8 +14,8 @@ from sessionary.model.key import key_for
 from sessionary.model.reset import ResetPolicy
 from sessionary.store.database import Store
 from sessionary.testing.clock import moment_of
-from sessionary.testing.engine_world import QUICK, EngineWorld
 from tests.engine import finalizers
+from tests.support.engine_world import QUICK, EngineWorld
 
 
 @pytest.fixture(autouse=True)

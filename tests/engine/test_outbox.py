@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sessionary.errors import NotAllowed, RetryLater
 from sessionary.model.delivery import Delivery
-from sessionary.testing.engine_world import EngineWorld
+from tests.support.engine_world import EngineWorld
 
 OUTAGE = timedelta(minutes=10)
 

@@ -15,8 +15,8 @@ from sessionary.model.schedule import Timing
 from sessionary.model.session import EndReason
 from sessionary.store.database import Store
 from sessionary.testing.clock import moment_of
-from sessionary.testing.engine_world import EngineWorld
-from sessionary.testing.mortal import Fate
+from tests.support.engine_world import EngineWorld
+from tests.support.mortal import Fate
 
 BERLIN = ZoneInfo("Europe/Berlin")
 IDLE = ResetPolicy(mode=ResetMode.IDLE, idle=timedelta(minutes=60))

@@ -17,8 +17,8 @@ from sessionary.errors import BadInput
 from sessionary.model.entry import Message, message
 from sessionary.model.turn import Turn, TurnState
 from sessionary.store.database import Store
-from sessionary.testing.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
-from sessionary.testing.unruly import UnrulyRunner
+from tests.support.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
+from tests.support.unruly import UnrulyRunner
 
 AFTERWARDS = "Your message is kept. Send /retry to try again."
 

@@ -23,9 +23,9 @@ from sessionary.model.session import Kind, Shelf
 from sessionary.model.surroundings import HomeChannel
 from sessionary.store.database import Store
 from sessionary.testing.clock import moment_of
-from sessionary.testing.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
-from sessionary.testing.mortal import Fate
-from sessionary.testing.unruly import UnrulyRunner
+from tests.support.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
+from tests.support.mortal import Fate
+from tests.support.unruly import UnrulyRunner
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

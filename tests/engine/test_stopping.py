@@ -15,7 +15,7 @@ from sessionary.model.part import Text
 from sessionary.model.schedule import RunState, Timing
 from sessionary.store.database import Tx
 from sessionary.testing.clock import moment_of
-from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
+from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
 
 
 class Held:

@@ -10,8 +10,8 @@ from sessionary.actions import deliver
 from sessionary.engine import budgets
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store, Tx
-from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
 from tests.engine.away import AwayStore
+from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
 
 ANSWERED = ["hello", "", "", "re: hello"]
 

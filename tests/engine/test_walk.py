@@ -8,8 +8,8 @@ from sessionary.errors import RetryLater, Unreachable
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Text
 from sessionary.testing.clock import moment_of
-from sessionary.testing.engine_world import PATIENCE_SECONDS, EngineWorld
-from sessionary.testing.mortal import Died, Fate
+from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
+from tests.support.mortal import Died, Fate
 
 ANSWERED = ["hello", "", "", "re: hello"]
 

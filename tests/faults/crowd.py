@@ -5,8 +5,8 @@ import random
 import threading
 import time
 
-from sessionary.testing.history import Attempt, History, Outcome
 from tests.faults.serving import Gone, Served
+from tests.support.history import Attempt, History, Outcome
 
 CHATS = 10
 

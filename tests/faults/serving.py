@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sessionary.testing.history import Line, Reading
+from tests.support.history import Line, Reading
 
 CONFIGURATION = """
 [agents.echo]

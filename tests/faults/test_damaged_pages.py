@@ -23,10 +23,10 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Damaged
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
-from sessionary.testing.world import World
 from tests.cli.conftest import Program
 from tests.cli.test_serve import serving as serving_process
 from tests.store.raw import execute
+from tests.support.world import World
 from tests.web.conftest import API, served
 
 SECRET = tokens.secret(bytes(tokens.SECRET_BYTES))

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import sessionary
 from sessionary.actions import verify
-from sessionary.testing.history import History, Line, Outcome, Reading, judge
-from sessionary.testing.postgres import PostgresServer
-from sessionary.testing.standby import Standby
+from tests.support.history import History, Line, Outcome, Reading, judge
+from tests.support.postgres import PostgresServer
+from tests.support.standby import Standby
 
 WRITERS = 3
 

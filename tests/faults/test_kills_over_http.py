@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.testing.history import Outcome, judge
-from sessionary.testing.postgres import Server
 from tests.faults.crowd import Crowd
 from tests.faults.serving import Served, wait_until
+from tests.support.history import Outcome, judge
+from tests.support.postgres import Server
 
 SEED = 20260302
 

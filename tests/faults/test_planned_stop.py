@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.testing.postgres import PostgresServer
 from tests.faults.serving import Gone, Served
+from tests.support.postgres import PostgresServer
 
 PROMISED_SECONDS = 20
 SLOW_AGENT = """

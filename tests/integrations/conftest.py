@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from sessionary.client.client import Sessionary, connect
-from sessionary.testing.child import ServerUnavailable
-from sessionary.testing.environment import installed
-from sessionary.testing.model_server import ModelServer
-from sessionary.testing.postgres import Server
 from tests.emptying import empty
 from tests.integrations.driving import ROOT, Urls, weather_model
+from tests.support.child import ServerUnavailable
+from tests.support.environment import installed
+from tests.support.model_server import ModelServer
+from tests.support.postgres import Server
 
 KINDS = ("sqlite", "postgres")
 

@@ -13,8 +13,8 @@ from typing import Any
 from sessionary.actions import verify
 from sessionary.client.client import Sessionary, connect
 from sessionary.model.entry import Message
-from sessionary.testing.model_script import Answer, Call, Reply
-from sessionary.testing.model_server import Ask, ModelServer
+from tests.support.model_script import Answer, Call, Reply
+from tests.support.model_server import Ask, ModelServer
 
 ROOT = Path(__file__).parents[2]
 MODEL = "gpt-4o-mini"

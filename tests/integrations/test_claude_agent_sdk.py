@@ -18,8 +18,8 @@ from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment, Reasoning, ToolResult
 from sessionary.model.session import Lineage, Shelf
-from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import Urls, broken, kept, tell_kill_and_continue
+from tests.support.model_server import ModelServer
 
 PROJECT = "-home-ada-code"
 ID = str(uuid.UUID(int=7))

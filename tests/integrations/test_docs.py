@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sessionary.client.client import connect
-from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import ROOT, environ
+from tests.support.model_server import ModelServer
 
 PAGE = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n+```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))

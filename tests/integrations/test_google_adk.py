@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sessionary.client.client import connect
-from sessionary.testing.model_server import ModelServer
-from sessionary.testing.postgres import Server
 from tests.integrations.driving import ROOT, Urls, environ, kept, tell_kill_and_continue
+from tests.support.model_server import ModelServer
+from tests.support.postgres import Server
 
 CHECKS = re.findall(
     r"^async def (check_\w+)",

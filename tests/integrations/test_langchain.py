@@ -22,8 +22,8 @@ from sessionary.errors import StoreUnavailable
 from sessionary.integrations.langchain import SessionaryChatMessageHistory
 from sessionary.integrations.langchain_messages import usage_of
 from sessionary.integrations.langgraph import SessionaryRecorder
-from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
+from tests.support.model_server import ModelServer
 
 USED: Any = {
     "input_tokens": 100,

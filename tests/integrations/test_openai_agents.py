@@ -31,9 +31,9 @@ from sessionary.model.entry import Message
 from sessionary.model.part import Attachment
 from sessionary.model.place import Person
 from sessionary.store import blobs
-from sessionary.testing.http_server import HttpServer, Request, Response, json_response
-from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
+from tests.support.http_server import HttpServer, Request, Response, json_response
+from tests.support.model_server import ModelServer
 
 # As the Responses interface has them; the odd numbers and orders are meant.
 ITEMS: list[Any] = [

@@ -32,8 +32,8 @@ from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.pydantic_ai import SessionaryConversationStore
 from sessionary.model.entry import Message
 from sessionary.model.session import Lineage, Shelf
-from sessionary.testing.model_server import ModelServer
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
+from tests.support.model_server import ModelServer
 
 EVERYTHING: list[ModelMessage] = [
     ModelRequest(

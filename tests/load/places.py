@@ -8,15 +8,15 @@ from urllib.parse import quote
 
 import aiohttp
 
-from sessionary.testing import fake_discord, fake_signal, fake_slack, fake_telegram, fake_whatsapp
-from sessionary.testing.fake_discord import FakeDiscord
-from sessionary.testing.fake_program import SECRET, FakeProgram
-from sessionary.testing.fake_signal import FakeSignal
-from sessionary.testing.fake_slack import FakeSlack
-from sessionary.testing.fake_telegram import FakeTelegram
-from sessionary.testing.fake_whatsapp import FakeWhatsApp
-from sessionary.testing.homeserver import MatrixPlatform
-from sessionary.testing.mailbox import DOMAIN, MailPlatform
+from tests.support import fake_discord, fake_signal, fake_slack, fake_telegram, fake_whatsapp
+from tests.support.fake_discord import FakeDiscord
+from tests.support.fake_program import SECRET, FakeProgram
+from tests.support.fake_signal import FakeSignal
+from tests.support.fake_slack import FakeSlack
+from tests.support.fake_telegram import FakeTelegram
+from tests.support.fake_whatsapp import FakeWhatsApp
+from tests.support.homeserver import MatrixPlatform
+from tests.support.mailbox import DOMAIN, MailPlatform
 
 Heard = tuple[str, str]
 _NOT_TAKEN = 503

@@ -20,18 +20,18 @@ from sessionary.client.client import connect
 from sessionary.model.entry import Message
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store
-from sessionary.testing.dovecot import Dovecot
-from sessionary.testing.fake_discord import FakeDiscord
-from sessionary.testing.fake_program import FakeProgram
-from sessionary.testing.fake_signal import FakeSignal
-from sessionary.testing.fake_slack import FakeSlack
-from sessionary.testing.fake_telegram import FakeTelegram
-from sessionary.testing.fake_whatsapp import FakeWhatsApp
-from sessionary.testing.homeserver import MatrixPlatform
-from sessionary.testing.mailbox import MailPlatform
-from sessionary.testing.synapse import Synapse
 from tests.load import places
 from tests.load.places import HouseDoor, Matrix, Place
+from tests.support.dovecot import Dovecot
+from tests.support.fake_discord import FakeDiscord
+from tests.support.fake_program import FakeProgram
+from tests.support.fake_signal import FakeSignal
+from tests.support.fake_slack import FakeSlack
+from tests.support.fake_telegram import FakeTelegram
+from tests.support.fake_whatsapp import FakeWhatsApp
+from tests.support.homeserver import MatrixPlatform
+from tests.support.mailbox import MailPlatform
+from tests.support.synapse import Synapse
 
 EACH = 10
 PEOPLE = 500

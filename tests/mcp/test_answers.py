@@ -26,8 +26,8 @@ from sessionary.model.part import Text, ToolCall, ToolResult
 from sessionary.model.place import Source
 from sessionary.model.tokens import estimate
 from sessionary.model.usage import Usage
-from sessionary.testing.child import free_port
 from tests.mcp.test_server import asked
+from tests.support.child import free_port
 
 # A program on a busy machine; nothing waits for so long.
 PATIENCE_SECONDS = 60

@@ -65,7 +65,7 @@ def test_what_is_not_json_is_an_error(text: str) -> None:
 
 
 @given(ANY_TEXT | SURROGATES)
-def test_a_speakable_text_fits_any_column(text: str) -> None:
+def test_a_storable_text_fits_any_column(text: str) -> None:
     said = document.storable_text(text)
 
     assert "\x00" not in said
@@ -74,5 +74,5 @@ def test_a_speakable_text_fits_any_column(text: str) -> None:
     assert document.storable_text(said) == said
 
 
-def test_an_ordinary_text_is_speakable_as_it_is() -> None:
+def test_an_ordinary_text_is_storable_as_it_is() -> None:
     assert document.storable_text("Émile 🫠\n") == "Émile 🫠\n"

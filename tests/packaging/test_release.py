@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import sessionary
-from sessionary.testing.environment import installed
 from tests.conftest import TOOLS
 from tests.project.code import ROOT
+from tests.support.environment import installed
 
 # Python runs this at its start. Whoever is asked for that is not this machine is written down.
 WATCH = """

@@ -18,7 +18,7 @@ MAY_IMPORT_LATE: dict[str, set[str]] = {
     "sessionary.app.mcp": {"sessionary.app"},
     "sessionary.model.page": {"markdown_it"},
     "sessionary.telemetry.taking": {"sessionary"},
-    "sessionary.testing.postgres": {"psycopg"},
+    "tests.support.postgres": {"psycopg"},
 }
 
 # The three places that may swallow any exception, because they record and log it: a turn, a

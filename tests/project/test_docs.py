@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from docs import schema
 
 from sessionary import errors
 from sessionary.clock import RandomIds, SystemClock
@@ -18,6 +17,7 @@ from sessionary.store.database import Tx
 from sessionary.store.opening import open_store
 from tests.project.code import PACKAGE, ROOT
 from tests.project.test_repository import NAMED, is_there
+from tools import schema_page
 
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
@@ -89,12 +89,12 @@ def test_the_glossary_says_where_each_word_lives() -> None:
 
 
 def test_the_schema_page_is_what_the_migrations_say() -> None:
-    assert read("schema.md") == schema.page(read("schema.md")), "run ./dev schema"
+    assert read("schema.md") == schema_page.page(read("schema.md")), "run ./dev schema"
 
 
 def test_the_schema_page_reads_migrations_as_sqlite_does() -> None:
     store = open_store("sqlite::memory:", create=True, clock=SystemClock(), ids=RandomIds())
-    read_by_us = schema.tables([step.text for step in migrate.known("sqlite")])
+    read_by_us = schema_page.tables([step.text for step in migrate.known("sqlite")])
 
     def columns(tx: Tx) -> dict[str, list[str]]:
         return {name: _columns_of(tx, name) for name in read_by_us}
@@ -112,8 +112,8 @@ def _columns_of(tx: Tx, table: str) -> list[str]:
 
 @pytest.mark.parametrize("text", ["DROP TABLE sessions;", "CREATE TABLE t (\n    !\n);"])
 def test_the_schema_page_stops_at_what_it_cannot_show(text: str) -> None:
-    with pytest.raises(ValueError, match=r"docs/schema\.py cannot"):
-        schema.tables([text])
+    with pytest.raises(ValueError, match=r"schema_page\.py cannot"):
+        schema_page.tables([text])
 
 
 @pytest.mark.parametrize("state", [*ArrivalState, *TurnState, *DeliveryState])

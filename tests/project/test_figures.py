@@ -4,13 +4,13 @@ import csv
 from types import ModuleType
 
 import pytest
-from docs import benchmarks, scale
 
-from sessionary.bench.command import NAMES
+from benchmarks.command import NAMES
 from tests.project.code import ROOT
+from tools import benchmarks_page, scale_page
 
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = pytest.mark.parametrize("made", [benchmarks, scale], ids=["benchmarks", "scale"])
+PAGES = pytest.mark.parametrize("made", [benchmarks_page, scale_page], ids=["benchmarks", "scale"])
 
 
 @PAGES

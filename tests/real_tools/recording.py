@@ -16,9 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sessionary.testing.model_server import Answer, Ask, ModelServer, Reply, Tokens
 from tests.real_tools.comparing import Talk
 from tests.real_tools.tools import HOME, PROJECT, TOOLS, Start, Tool
+from tests.support.model_server import Answer, Ask, ModelServer, Reply, Tokens
 
 START_SECONDS = 180
 NOTES = "flour\nwater\n"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sessionary.testing.model_server import Ask, Call, Reply, Tokens
+from tests.support.model_server import Ask, Call, Reply, Tokens
 
 Json = dict[str, Any]
 HOME = Path("/home/ann")

@@ -10,8 +10,6 @@ from sessionary.actions.hits import Hit
 from sessionary.actions.search import Found, Wish, search
 from sessionary.model.entry import message
 from sessionary.store.database import Store
-from sessionary.testing.postgres import Server
-from sessionary.testing.world import World
 from tests.store.conftest import (  # noqa: F401
     KINDS,
     _url,
@@ -20,6 +18,8 @@ from tests.store.conftest import (  # noqa: F401
     opened,
     store,
 )
+from tests.support.postgres import Server
+from tests.support.world import World
 
 __all__ = ["KINDS", "Library", "Maker", "opened"]
 

@@ -2,9 +2,9 @@
 
 import sys
 
-from sessionary.testing.world import World
 from tests.search.conftest import Library
 from tests.store.conftest import opened
+from tests.support.world import World
 
 
 def main(url: str, name: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.register_assert_rewrite(
-    "sessionary.testing.suite",
+    "tests.support.suite",
     *(
         f"sessionary.testing.store_{subject}"
         for subject in ("folds", "lists", "log", "outbox", "routing", "sessions", "turns")
@@ -17,9 +17,9 @@ pytest.register_assert_rewrite(
 from sessionary.clock import RandomIds, SystemClock  # noqa: E402
 from sessionary.store.database import Store  # noqa: E402
 from sessionary.store.opening import open_store  # noqa: E402
-from sessionary.testing.postgres import Server  # noqa: E402
-from sessionary.testing.world import World  # noqa: E402
 from tests.emptying import empty  # noqa: E402
+from tests.support.postgres import Server  # noqa: E402
+from tests.support.world import World  # noqa: E402
 
 KINDS = ("sqlite-memory", "sqlite-file", "postgres")
 

@@ -33,7 +33,7 @@ from sessionary.model.surroundings import HomeChannel
 from sessionary.model.usage import Usage
 from sessionary.store import deliveries
 from sessionary.store.database import Tx
-from sessionary.testing.world import World
+from tests.support.world import World
 
 SOURCES = (
     Source("telegram", "1", user_id="ann"),

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from sessionary.actions import verify
 from sessionary.errors import SessionaryError
-from sessionary.testing.world import World
+from tests.support.world import World
 
 T = TypeVar("T")
 ROUNDS = 8

@@ -26,7 +26,7 @@ from sessionary.store.backup import BackupReport, backup, inspect
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
 from sessionary.store.restore import RestoreReport, restore
-from sessionary.testing.world import World
+from tests.support.world import World
 from tests.transfer import exported, fill
 
 CLOCK, IDS = SystemClock(), RandomIds()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from sessionary.testing.store_suite import StoreSuite
+from tests.support.store_suite import StoreSuite
 
 
 class TestStore(StoreSuite): ...

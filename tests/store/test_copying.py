@@ -14,8 +14,8 @@ from sessionary.errors import Conflict, StoreUnavailable
 from sessionary.store import copying, identity
 from sessionary.store.database import Row, Store
 from sessionary.store.opening import open_store
-from sessionary.testing.world import World
 from tests.store import copy_sql
+from tests.support.world import World
 from tests.transfer import exported, fill, imported
 
 

@@ -10,9 +10,9 @@ from sessionary.actions.orders import Order
 from sessionary.actions.verify import Broken
 from sessionary.errors import Damaged
 from sessionary.store.database import Store
-from sessionary.testing.world import ANN, World
 from tests.store.conftest import Opener
 from tests.store.raw import execute
+from tests.support.world import ANN, World
 from tests.transfer import exported, imported
 
 REFUSED = (apsw.ConstraintError, psycopg.errors.RaiseException)

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessionary.actions import verify
-from sessionary.testing.world import World
 from tests.store.conftest import opened
 from tests.store.deeds import DEEDS, Story, do, plain
+from tests.support.world import World
 
 MOMENTS = st.tuples(st.sampled_from(range(len(DEEDS))), st.integers(0, 11), st.integers(0, 11))
 

@@ -25,7 +25,7 @@ from sessionary.model.part import Attachment, Text
 from sessionary.model.place import Person, Source
 from sessionary.store import blobs, copying
 from sessionary.store.database import Store
-from sessionary.testing.world import ANN, World
+from tests.support.world import ANN, World
 
 GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
 EVA, BEN = Person("ann", name="Ann"), Person("ben", name="Ben")

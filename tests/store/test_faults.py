@@ -22,16 +22,16 @@ from sessionary.store.database import Store, Tx
 from sessionary.store.opening import open_store
 from sessionary.store.postgres import PostgresStore
 from sessionary.store.sqlite import SqliteStore
-from sessionary.testing.postgres import PostgresServer
-from sessionary.testing.world import World
 from tests.store.conftest import opened
+from tests.support.postgres import PostgresServer
+from tests.support.world import World
 
 FILL = """
 import json, resource, sys
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import SessionaryError
 from sessionary.store.opening import open_store
-from sessionary.testing.world import World
+from tests.support.world import World
 
 world = World(open_store(sys.argv[1], create=True, clock=SystemClock(), ids=RandomIds()))
 session = world.session("first")

@@ -6,9 +6,9 @@ from sessionary.actions import access, exporting, importing, usage, verify
 from sessionary.model.usage import MAX_COST_MICROUSD, MAX_TOKENS, TOKEN_FIELDS, Usage
 from sessionary.store import ledger
 from sessionary.store.database import Store
-from sessionary.testing.world import World
 from tests.store.conftest import Opener, opened
 from tests.store.raw import execute
+from tests.support.world import World
 
 LARGEST = 2**53 - 1
 CALLS = 1200

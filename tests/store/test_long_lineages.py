@@ -13,7 +13,7 @@ from sessionary.model.session import Lineage, Opening, Shelf
 from sessionary.store import sessions
 from sessionary.store.database import Store, Tx
 from sessionary.store.sessions import Inheritance
-from sessionary.testing.world import ANN, World
+from tests.support.world import ANN, World
 
 LENGTH = sys.getrecursionlimit() + 100
 

@@ -16,10 +16,10 @@ from sessionary.errors import BadInput, Damaged, NotFound, SessionaryError, Stor
 from sessionary.store import identity, migrate
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
-from sessionary.testing.postgres import Server
-from sessionary.testing.world import World
 from tests.store.conftest import Opener, opened
 from tests.store.raw import execute
+from tests.support.postgres import Server
+from tests.support.world import World
 
 # On SQLite the index of the search is a file of its own.
 SEARCH_TABLES = {"search_docs", "search_state", "search_taken", "search_titles"}
@@ -302,7 +302,7 @@ import os, sys
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import SessionaryError
 from sessionary.store.opening import open_store
-from sessionary.testing.world import World
+from tests.support.world import World
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)

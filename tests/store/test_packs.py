@@ -12,7 +12,7 @@ from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
 from sessionary.store import blobs
 from sessionary.store.database import Row, Store, Tx
-from sessionary.testing.world import ANN, World
+from tests.support.world import ANN, World
 from tests.transfer import HOSTILE, exported
 
 LARGE = "a large text with a wombat " * 3000

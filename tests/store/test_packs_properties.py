@@ -16,9 +16,9 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.store import copying
 from sessionary.store.database import Store, Tx
 from sessionary.store.opening import open_store
-from sessionary.testing.world import ANN, World
 from tests.store.conftest import opened
 from tests.store.deeds import DEEDS, Story, do, plain
+from tests.support.world import ANN, World
 from tests.transfer import exported
 
 MOMENTS = st.tuples(st.sampled_from(range(len(DEEDS))), st.integers(0, 11), st.integers(0, 11))

@@ -6,15 +6,15 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from benchmarks import populate
 from sessionary.actions import verify
-from sessionary.bench import populate
 from sessionary.store.database import Store
-from sessionary.testing.postgres import Server
-from sessionary.testing.store_lists import PurgeSuite
-from sessionary.testing.store_log import LogSuite
 from tests.emptying import empty
 from tests.project.code import ROOT
 from tests.store.conftest import opened
+from tests.support.postgres import Server
+from tests.support.store_lists import PurgeSuite
+from tests.support.store_log import LogSuite
 
 SCRIPT = (ROOT / "deploy" / "partition.sql").read_text(encoding="utf-8")
 # Two sessions in each: what is a year elsewhere is a test here.

@@ -14,8 +14,8 @@ from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import EndReason
 from sessionary.store import queries
 from sessionary.store.database import Store, Tx
-from sessionary.testing.world import World
 from tests.store.conftest import opened
+from tests.support.world import World
 
 OPEN = {
     ("discord", "channel"),

@@ -14,9 +14,9 @@ from sessionary.errors import BadInput, StoreUnavailable
 from sessionary.store import postgres_writer
 from sessionary.store.database import Store, Tx
 from sessionary.store.postgres_writer import LANES
-from sessionary.testing.world import World
 from tests.store.conftest import opened
 from tests.store.test_faults import ENDS_AT_COMMIT
+from tests.support.world import World
 
 T = TypeVar("T")
 NUMBER_OF_THE_TRANSACTION = "SELECT pg_current_xact_id()::text"

@@ -24,8 +24,8 @@ from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.schedule import RunState, Timing
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Tx
-from sessionary.testing.world import ANN, BOB, LEASE_SECONDS, World
 from tests.store.racing import ROUNDS, at_once, clean
+from tests.support.world import ANN, BOB, LEASE_SECONDS, World
 
 
 def switch(world: World, target: SessionHead) -> SessionHead:

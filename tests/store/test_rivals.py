@@ -25,8 +25,8 @@ from sessionary.model.surroundings import HomeChannel
 from sessionary.model.usage import Usage
 from sessionary.store import ledger
 from sessionary.store.database import Tx
-from sessionary.testing.world import World
 from tests.store.racing import ROUNDS, at_once, clean
+from tests.support.world import World
 
 
 def test_one_of_two_who_want_a_title_gets_it(worlds: list[World]) -> None:

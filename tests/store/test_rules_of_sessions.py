@@ -4,7 +4,7 @@ import pytest
 
 from sessionary.errors import Conflict
 from sessionary.store.database import Store, Tx
-from sessionary.testing.world import World
+from tests.support.world import World
 
 BROKEN = (
     "kind = 'talk'",

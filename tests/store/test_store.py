@@ -19,8 +19,8 @@ from sessionary.store import sqlite_writer
 from sessionary.store.database import RaceLost, Store, Tx
 from sessionary.store.pending import Pending
 from sessionary.store.postgres_writer import LANES
-from sessionary.testing.world import World
 from tests.store.conftest import Opener, opened
+from tests.support.world import World
 
 
 @pytest.fixture

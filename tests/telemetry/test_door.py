@@ -24,8 +24,8 @@ from sessionary.actions.tokens import Scope
 from sessionary.store import entries
 from sessionary.store.database import Store
 from sessionary.telemetry import wire
-from sessionary.testing.model_server import Call, ModelServer, Reply, Tokens
 from tests.store.conftest import opened
+from tests.support.model_server import Call, ModelServer, Reply, Tokens
 from tests.telemetry.conftest import Taking, span
 from tests.telemetry.test_wire import as_json
 from tests.web.conftest import Served, served

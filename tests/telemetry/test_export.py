@@ -24,9 +24,9 @@ from sessionary.model.place import Source
 from sessionary.model.session import SessionHead
 from sessionary.telemetry import genai, wire
 from sessionary.telemetry.span import Span
-from sessionary.testing.http_server import HttpServer, Request, Response
 from sessionary.testing.loopback import LoopbackAdapter
 from tests.project.code import ROOT
+from tests.support.http_server import HttpServer, Request, Response
 
 EXAMPLE = ROOT / "sessionary.example.toml"
 
@@ -56,10 +56,10 @@ def test_the_example_says_the_defaults(tmp_path: Path) -> None:
 def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
     program = (
         "import sys, sessionary, sessionary.app.serving, sessionary.app.telemetry as t\n"
-        "from sessionary.client.client import open_house\n"
-        "house = open_house()\n"
-        "assert t.open_export(house) is None\n"
-        "house.close()\n"
+        "from sessionary.client.client import connect\n"
+        "client = connect()\n"
+        "assert t.open_export(client) is None\n"
+        "client.close()\n"
         "ours = ('opentelemetry.sdk', 'opentelemetry.exporter', 'sessionary.telemetry.watching')\n"
         "print([name for name in sys.modules if name.startswith(ours)])\n"
     )

@@ -15,9 +15,9 @@ from sessionary.actions.tokens import Scope
 from sessionary.model.key import key_for
 from sessionary.model.place import Source
 from sessionary.model.session import SessionHead
-from sessionary.testing.child import ServerUnavailable
-from sessionary.testing.environment import installed
-from sessionary.testing.model_server import Call, ModelServer, Reply, Tokens
+from tests.support.child import ServerUnavailable
+from tests.support.environment import installed
+from tests.support.model_server import Call, ModelServer, Reply, Tokens
 from tests.telemetry.conftest import Taking
 from tests.telemetry.test_door import door, store  # noqa: F401
 from tests.web.conftest import Served

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sessionary.testing.history import Attempt, Broken, History, Line, Outcome, Reading, judge
+from tests.support.history import Attempt, Broken, History, Line, Outcome, Reading, judge
 
 
 def good() -> tuple[list[Attempt], Reading]:

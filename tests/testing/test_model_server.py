@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from sessionary.testing.model_server import Call, ModelServer, Refusal, Reply, Tokens
+from tests.support.model_server import Call, ModelServer, Refusal, Reply, Tokens
 
 ASKED: Any = [{"role": "user", "content": "hello"}]
 ANSWER = Reply(

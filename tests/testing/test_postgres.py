@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from sessionary.testing import postgres as postgres_module
-from sessionary.testing.postgres import (
+from tests.support import postgres as postgres_module
+from tests.support.postgres import (
     GivenServer,
     PostgresServer,
     PostgresUnavailable,
@@ -124,7 +124,7 @@ def test_a_stopped_server_leaves_nothing_behind() -> None:
 def test_a_test_run_that_is_killed_leaves_nothing_behind(how: signal.Signals) -> None:
     program = (
         "import signal, time\n"
-        "from sessionary.testing.postgres import start_own_server\n"
+        "from tests.support.postgres import start_own_server\n"
         # A shell starts what runs in its background with this signal ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "server = start_own_server()\n"
@@ -199,6 +199,6 @@ def test_programs_that_do_not_work_give_way_to_the_next(
 
 
 def test_importing_the_module_does_not_import_the_driver() -> None:
-    program = "import sys, sessionary.testing.postgres; sys.exit('psycopg' in sys.modules)"
+    program = "import sys, tests.support.postgres; sys.exit('psycopg' in sys.modules)"
 
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -14,7 +14,7 @@ from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
-from sessionary.testing.postgres import Server
+from tests.support.postgres import Server
 from tests.walks.history import History, Verdict, judge, read_all
 from tests.walks.nursery import Child, Nursery
 from tests.walks.writing_child import CHATS, NEVER, PROFILE, key_of, source_of

@@ -16,9 +16,9 @@ from sessionary.engine.engine import Engine
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 from sessionary.store.opening import open_store
-from sessionary.testing.engine_world import EngineWorld
 from sessionary.web.parts import Limits, WebContext, WebSettings
 from sessionary.web.server import Ready, serve
+from tests.support.engine_world import EngineWorld
 
 API = "/api/v1"
 QUICK = Limits(check_seconds=0.1, keep_alive_seconds=0.3, stream_stall_seconds=0.5)

@@ -1,4 +1,4 @@
-"""Saying something outside a turn: where a source's conversation is, in a named session, or in a new one."""
+"""Append a message outside a turn: to a source's conversation, to a named session, or to a new one."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime

@@ -45,7 +45,6 @@ COMMANDS = {
     "move-home": ("move_home:move_home", "Move a home of the program's former name."),
     "stats": ("upkeep:stats", "Count what is in the store."),
     "demo": ("demo:demo", "Fill an empty store to look around in."),
-    "bench": ("bench:bench", "Print the benchmark table."),
     "completion": ("completion:completion", "Print the completion script of a shell."),
 }
 

@@ -17,8 +17,8 @@ from sessionary.model.entry import Compaction, Entry, Message, Retraction
 from sessionary.model.markdown import (
     attachment_label,
     facts_of,
+    format_time,
     heading_of,
-    moment,
     printed,
     title_of,
 )
@@ -131,7 +131,7 @@ def _is_picture(part: Attachment) -> bool:
 
 
 def _section(kind: str, heading: str, at: datetime, shown: str) -> str:
-    time = f'<time datetime="{at.isoformat()}">{moment(at)}</time>'
+    time = f'<time datetime="{at.isoformat()}">{format_time(at)}</time>'
     return (
         f'<section class="{escape(kind)}">\n<h2><bdi>{_line(heading)}</bdi> · {time}</h2>\n'
         f"{shown}</section>\n"

@@ -185,7 +185,7 @@ def last_entry(tx: Tx, no: int, *, base_seq: int) -> int:
 
 
 def hash_of_name(name: str) -> str:
-    """What stands for a name that is too long or not speakable."""
+    """What stands for a name that is too long or not storable."""
     return blobs.hash_of_text(name)
 
 

@@ -1,0 +1,34 @@
+"""`./dev bench`: print the benchmark table."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from benchmarks import command, growth
+from sessionary.errors import SessionaryError
+
+
+@click.command("bench")
+@click.argument("names", nargs=-1, metavar="[NAME]…")
+@click.option("--quick", "scale", flag_value="quick", help="Less than a minute.")
+@click.option("--full", "scale", flag_value="full", help="Up to 1,000,000 sessions.")
+@click.option("--scale", "scale", default="normal", hidden=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to a file.")
+def main(names: tuple[str, ...], *, scale: str, output: Path | None) -> None:
+    """Print the benchmark table, beside raw SQLite and the disk's own rate.
+
+    Without names all benchmarks run, each on stores of its own. `growth`, by its name alone,
+    measures each operation in stores of growing size.
+    """
+    try:
+        if names == ("growth",):
+            growth.main(scale=scale, output=output, say=click.echo)
+        else:
+            command.main(names, scale=scale, output=output, say=click.echo)
+    except SessionaryError as error:
+        sys.exit(f"bench: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Where growth is measured: a file of SQLite, a server of PostgreSQL, and what each of them uses."""
+
+import importlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.texts import sql
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store import sqlite_file
+from sessionary.store.database import Store
+from sessionary.store.opening import open_store
+
+SQLITE, POSTGRES = "SQLite", "PostgreSQL"
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What was used so far: seconds of CPU here and in a server, bytes handed to the disk."""
+
+    cpu: float
+    server_cpu: float
+    written: int
+
+
+class Place(Protocol):
+    """A database that can be opened anew and that says what it uses."""
+
+    name: str
+    url: str
+
+    def used(self) -> Used:
+        """Everything so far."""
+
+    def size(self) -> tuple[int, int]:
+        """Bytes of the record, and of its index."""
+
+
+def opened(place: Place) -> Store:
+    """The store of a place, made if it is not there."""
+    return open_store(place.url, create=True, clock=SystemClock(), ids=RandomIds())
+
+
+class FilePlace:
+    """A file of SQLite."""
+
+    name = SQLITE
+
+    def __init__(self, path: Path) -> None:
+        self.url = f"sqlite:///{path}"
+        self._path = path
+
+    def used(self) -> Used:
+        """Of this process: it is the database, too."""
+        return Used(time.process_time(), 0.0, _written("self"))
+
+    def size(self) -> tuple[int, int]:
+        """All pages, those that wait to be folded in among them."""
+        return _pages(self._path), _pages(Path(f"{self._path}-search"))
+
+
+class ServerPlace:
+    """A database of a PostgreSQL that runs for this measurement alone."""
+
+    name = POSTGRES
+
+    def __init__(self, server: Any, psycopg: Any) -> None:
+        self.url: str = server.create_database()
+        self._pid: int = server.pid
+        self._ask: Any = psycopg.connect(self.url, autocommit=True)
+
+    def used(self) -> Used:
+        """Of this process and of the server's; written is what went to its log."""
+        (written,) = self._ask.execute(sql()["server_written"]).fetchone()
+        return Used(time.process_time(), _cpu_of_family(self._pid), int(written))
+
+    def size(self) -> tuple[int, int]:
+        """All tables, and those of the index."""
+        whole, index = self._ask.execute(sql()["server_size"]).fetchone()
+        return int(whole) - int(index), int(index)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._ask.close()
+
+
+@contextmanager
+def postgres() -> Iterator[ServerPlace]:
+    """A server of our own, as durable as one in use."""
+    # Both are loaded here only: the one is for tests, the other an extra.
+    testing = importlib.import_module("tests.support.postgres")
+    psycopg = importlib.import_module("psycopg")
+    server = testing.start_own_server(durable=True)
+    try:
+        place = ServerPlace(server, psycopg)
+        yield place
+        place.close()
+    finally:
+        server.stop()
+
+
+def _pages(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with closing(sqlite_file.connect_reader(str(path))) as connection:
+        rows: Any = connection.execute(sql()["file_size"]).fetchall()
+        return int(rows[0][0])
+
+
+def _written(process: str) -> int:
+    """What a process has handed to the disk; nothing where the kernel does not say."""
+    file = Path("/proc") / process / "io"
+    if not file.exists():
+        return 0
+    values = dict(line.split(": ") for line in file.read_text().splitlines())
+    return int(values["write_bytes"])
+
+
+def _cpu_of_family(pid: int) -> float:
+    """Seconds of CPU of a process, its children, and those that have ended."""
+    ticks = 0
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            fields = (folder / "stat").read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        if int(folder.name) == pid:
+            ticks += sum(map(int, fields[11:15]))
+        elif int(fields[1]) == pid:
+            ticks += sum(map(int, fields[11:13]))
+    return ticks / _TICKS

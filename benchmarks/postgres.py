@@ -1,0 +1,118 @@
+"""PostgreSQL: appends on sixteen connections beside a bare insert loop, searches beside SQLite's."""
+
+import importlib
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from benchmarks import populate, search, search_store
+from benchmarks.append import OURS, Product, in_threads
+from benchmarks.corpus import Language, corpus
+from benchmarks.goals import at_least, at_most
+from benchmarks.measure import Case, Contestant, Sample, Scale
+from benchmarks.raw import BODY
+from benchmarks.texts import sql
+from sessionary.clock import RandomIds, SystemClock
+from sessionary.store.opening import open_store
+
+CONNECTIONS = 16
+FLOOR = "a bare insert loop"
+ON_SQLITE = "sessionary, on SQLite"
+LEAST = 400
+
+
+def cases(folder: Path, scale: Scale) -> Iterator[Case]:
+    """Sixteen writers on a server of our own; then searches, beside those on SQLite."""
+    # Both are loaded here only: the one is for tests, the other an extra.
+    testing = importlib.import_module("tests.support.postgres")
+    psycopg = importlib.import_module("psycopg")
+    with ExitStack() as stack:
+        server = stack.enter_context(closing_server(testing.start_own_server(durable=True)))
+        url = server.create_database()
+        store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+        stack.enter_context(closing(store))
+        ours = Product(store, store.write(populate.open_plain, CONNECTIONS).result())
+        bare = Bare(psycopg, url)
+        stack.enter_context(closing(bare))
+        for count in (CONNECTIONS, 1):
+            yield Case(
+                f"append, {count} connections" if count > 1 else "append, 1 connection",
+                (
+                    Contestant(OURS, "product", ours.threads(count)),
+                    Contestant(FLOOR, "floor", bare.threads(count)),
+                ),
+                (at_least(0.6, "of the floor", lambda got: got.ratio(OURS, FLOOR)),),
+            )
+        yield from _searches(stack, server.create_database(), folder, max(LEAST, scale.messages))
+
+
+def _searches(stack: ExitStack, url: str, folder: Path, count: int) -> Iterator[Case]:
+    """The same words in the same messages."""
+    language = Language()
+    there = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    stack.enter_context(closing(there))
+    # A language goes on where it stopped: for the same messages, each begins with its own.
+    search_store.fill(there, corpus(Language(), count))
+    here = populate.opened(search_store.build(folder, Language(), count))
+    stack.enter_context(closing(here))
+    for store in (there, here):
+        store.catch_up(None).result()
+    for name, words in (
+        ("medium", language.words[2_000:2_400:10]),
+        ("common", language.words[:40]),
+    ):
+        yield Case(
+            f"search a {name} word, {count:,} messages",
+            (
+                Contestant(OURS, "product", search.asking(words, there)),
+                Contestant(ON_SQLITE, "floor", search.asking(words, here)),
+            ),
+            (at_most(3, "times SQLite's", lambda got: got.ratio(OURS, ON_SQLITE, "p50")),),
+            by="p50",
+        )
+
+
+class Bare:
+    """One connection per thread, one insert and one commit at a time."""
+
+    def __init__(self, psycopg: Any, url: str) -> None:
+        self._made: list[Any] = [psycopg.connect(url) for _ in range(CONNECTIONS)]
+        self._guard = threading.Lock()
+        self._made[0].execute(sql()["bare_table"])
+        self._made[0].commit()
+
+    def threads(self, count: int) -> Any:
+        """So many threads."""
+
+        def run(seconds: float) -> Sample:
+            return in_threads(self._append, count, seconds)
+
+        return run
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        for connection in self._made:
+            connection.close()
+
+    def _append(self, number: int) -> None:
+        connection = self._made[number]
+        connection.execute(sql()["bare_insert"], (number, BODY))
+        connection.commit()
+
+
+def closing_server(server: Any) -> Any:
+    """The server for the length of a block."""
+    return closing(_Stoppable(server))
+
+
+class _Stoppable:
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    def create_database(self) -> str:
+        return str(self._server.create_database())
+
+    def close(self) -> None:
+        self._server.stop()

@@ -1,0 +1,104 @@
+"""Stores with the corpus in them: ours, and the one that is known, re-created."""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import apsw
+
+from benchmarks import populate
+from benchmarks.corpus import BEGAN, PLATFORMS, Language, Said, corpus
+from benchmarks.texts import sql
+from sessionary.actions import log, projects
+from sessionary.clock import Moment, RandomIds
+from sessionary.model.entry import Message, Role, message
+from sessionary.model.part import ToolResult
+from sessionary.model.place import Source
+from sessionary.model.session import Opening
+from sessionary.store import sessions as table
+from sessionary.store.database import Store, Tx
+
+PROJECT, SMALL_PROJECT = "Alpha", "Beta"
+_CHUNK = 2_000
+
+
+def build(folder: Path, language: Language, count: int) -> Path:
+    """A store with so many messages; it is kept beside the folder, for the next round too."""
+    path = folder.parent / f"search-{count}.db"
+    if not path.exists():
+        store = populate.opened(path)
+        fill(store, corpus(language, count))
+        store.close()
+    return path
+
+
+def fill(store: Store, messages: Iterable[Said]) -> None:
+    """Say it all."""
+    Filling(store).say(messages)
+
+
+class Filling:
+    """A store that is filled a piece at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: set[int] = set()
+        moment = Moment(BEGAN, RandomIds())
+        for name in (PROJECT, SMALL_PROJECT):
+            store.write(projects.add, name, profile=populate.PROFILE, moment=moment).result()
+
+    def say(self, messages: Iterable[Said]) -> None:
+        """The next messages of the corpus."""
+        for chunk in chunks(messages):
+            self._store.write(_say, chunk, self._known).result()
+            self._known.update(said.session for said in chunk)
+
+
+def build_known(folder: Path, language: Language, count: int) -> Path:
+    """The same messages as they are known to be kept: FTS5 over a table, the tokenizer's default."""
+    path = folder.parent / f"search-known-{count}.db"
+    if not path.exists():
+        connection = apsw.Connection(str(path))
+        connection.execute(sql()["known_search_tables"]).fetchall()
+        for chunk in chunks(corpus(language, count)):
+            rows = [(str(said.session), said.role, said.text) for said in chunk]
+            connection.execute("BEGIN")
+            connection.executemany(sql()["known_search_message"], rows)
+            connection.execute("COMMIT")
+        connection.close()
+    return path
+
+
+def chunks(messages: Iterable[Said]) -> Iterator[list[Said]]:
+    """The messages, so many at a time."""
+    rest = iter(messages)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk
+
+
+def as_message(said: Said) -> Message:
+    """A message of the corpus as the log takes it."""
+    if said.tool is None:
+        return message(said.role, said.text)
+    return Message(Role.TOOL, (ToolResult("call", said.text, said.tool),))
+
+
+def text_bytes(messages: Iterable[Said]) -> int:
+    """How long the texts are, as JSON has them."""
+    return sum(len(json.dumps(said.text, ensure_ascii=False).encode()) for said in messages)
+
+
+def _say(tx: Tx, chunk: list[Said], known: set[int]) -> None:
+    opened = set(known)
+    for said in chunk:
+        id = populate.id_of(said.session)
+        if said.session not in opened:
+            opened.add(said.session)
+            source = Source(PLATFORMS[said.session % len(PLATFORMS)], f"chat{said.session}")
+            opening = Opening(populate.PROFILE, source, title=f"Talk {said.session}")
+            table.insert(tx, id, opening, at=said.at)
+            if said.session % 50 == 7 or said.session % 5_000 == 8:
+                name = SMALL_PROJECT if said.session % 5_000 == 8 else PROJECT
+                projects.move(tx, id, name, profile=populate.PROFILE)
+        log.append(tx, id, as_message(said), profile=populate.PROFILE, at=said.at)

@@ -1,0 +1,183 @@
+"""An engine in a test: a real store, a fake clock, a scripted agent, a loopback channel."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from sessionary.actions import listing, read, routing, stats, turns
+from sessionary.engine.engine import Engine
+from sessionary.engine.intake import Received
+from sessionary.engine.parts import EngineContext
+from sessionary.engine.ports import Runner
+from sessionary.engine.settings import Door, Settings
+from sessionary.model.delivery import Delivery, DeliveryState
+from sessionary.model.entry import Message, message
+from sessionary.model.key import key_for
+from sessionary.model.place import Source
+from sessionary.model.session import SessionHead, Shelf
+from sessionary.model.surroundings import Surroundings, render
+from sessionary.model.turn import Turn
+from sessionary.store import deliveries
+from sessionary.store.database import Store
+from sessionary.testing.clock import FakeClock, SequentialIds
+from sessionary.testing.loopback import LoopbackAdapter
+from sessionary.testing.scripted import ScriptedRunner, scripted_agent
+from tests.support.mortal import Fate, MortalStore
+
+QUICK = Settings(
+    lease_seconds=30,
+    poll_seconds=0.02,
+    sweep_seconds=0.02,
+    confirm_seconds=0.03,
+    doors={"loopback": Door(everyone=True)},
+)
+# No test waits so long on a machine that does only this; one under load may.
+PATIENCE_SECONDS = 60.0
+_AFTER_ALL = 2**62
+
+
+class EngineWorld:
+    """Starts engines on one store, one after the other or several at once."""
+
+    def __init__(self, store: Store, *, settings: Settings = QUICK, **parts: Any) -> None:
+        self.store = store
+        self.clock = FakeClock()
+        self.ids = SequentialIds()
+        self.adapter = LoopbackAdapter()
+        self.runner = ScriptedRunner()
+        self.settings = settings
+        self._parts = parts
+        self._engines = 0
+        self._asked = 0
+
+    def parts(self, fate: Fate | None = None, *, runner: Runner | None = None) -> EngineContext:
+        """The parts of another process on the same store."""
+        self._engines += 1
+        agent = scripted_agent(runner or self.runner)
+        made = EngineContext(
+            store=self.store if fate is None else MortalStore(self.store, fate),
+            clock=self.clock,
+            ids=self.ids,
+            holder=f"engine-{self._engines}",
+            agent_for=lambda _, __: agent,
+            system_prompt=assembled,
+            priced=lambda used: used,
+            adapters={self.adapter.platform: self.adapter},
+            deliverable=frozenset({self.adapter.platform}),
+            settings=self.settings,
+            rng=random.Random(1),
+        )
+        return replace(made, **self._parts)
+
+    def use(self, **parts: Any) -> None:
+        """Make engines with other parts from now on."""
+        self._parts |= parts
+
+    async def started(self, fate: Fate | None = None, *, runner: Runner | None = None) -> Engine:
+        """An engine that runs. A mortal one looks around rarely: its steps are the walk's."""
+        parts = self.parts(fate, runner=runner)
+        if fate is not None:
+            rarely = replace(self.settings, poll_seconds=30, sweep_seconds=300)
+            parts = replace(parts, settings=rarely)
+        engine = Engine(parts)
+        await engine.start()
+        return engine
+
+    def source(self, chat: str = "1", number: str = "1", **fields: Any) -> Source:
+        """Where a test's message comes from."""
+        given = {"platform": "loopback", "user_id": "u", "user_name": "Ada", **fields}
+        return Source(chat_id=chat, platform_message_id=number, **given)
+
+    async def says(
+        self, engine: Engine, text: str, *, chat: str = "1", number: str = "1", **fields: Any
+    ) -> Received:
+        """A person writes."""
+        return await engine.receive(self.source(chat, number, **fields), message("user", text))
+
+    async def asks(self, engine: Engine, text: str, *, chat: str = "1", **fields: Any) -> list[str]:
+        """A person writes something new and waits until all is quiet; what the chat was sent."""
+        self._asked += 1
+        before = len(self.adapter.texts(f"loopback:{chat}"))
+        await self.says(engine, text, chat=chat, number=f"asked-{self._asked}", **fields)
+        await self.settle(engine)
+        return self.adapter.texts(f"loopback:{chat}")[before:]
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not is_so():  # noqa: ASYNC110 - no one rings for everything
+                await asyncio.sleep(0.003)
+
+    async def eventually(self, is_so: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until something that must be awaited, such as a question to the store, is so."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await is_so():  # noqa: ASYNC110 - no one rings for everything
+                await asyncio.sleep(0.003)
+
+    async def until_outbox_rests(self) -> None:
+        """Wait until nothing is being sent and nothing is due: only a later time changes that.
+
+        A test that moves the clock sooner competes with the outbox, which reads the clock when it
+        notes the outcome of a sending.
+        """
+        await self.eventually(self._outbox_rests)
+
+    async def settle(self, engine: Engine | None = None) -> None:
+        """Wait until nothing waits and nothing runs."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await self._is_quiet(engine):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def head(self, chat: str = "1", **fields: Any) -> SessionHead:
+        """The session that a chat is on."""
+        head = await self.store.read(routing.current, key_for(self.source(chat, **fields)))
+        assert head is not None, f"no session for chat {chat}"
+        return head
+
+    async def texts(self, chat: str = "1", **fields: Any) -> list[str]:
+        """What people read in a chat's current session."""
+        return await self.texts_of((await self.head(chat, **fields)).id)
+
+    async def messages(self, session_id: str) -> list[Message]:
+        """The messages that people see in a session."""
+        entries = await self.store.read(read.transcript_of, session_id, profile="main")
+        return [entry.body for entry in entries if isinstance(entry.body, Message)]
+
+    async def texts_of(self, session_id: str) -> list[str]:
+        """What people read in a session."""
+        return [said.text for said in await self.messages(session_id)]
+
+    async def turns(self, chat: str = "1") -> list[Turn]:
+        """The turns of a chat's current session."""
+        return list(await self.store.read(turns.of_session, (await self.head(chat)).no))
+
+    async def sessions(self, shelf: Shelf = Shelf.CHATS) -> list[SessionHead]:
+        """All sessions of a shelf, the latest first."""
+        page = await self.store.read(listing.listing, listing.Filters(shelf=shelf), profile="main")
+        return list(page.items)
+
+    async def deliveries(self) -> list[Delivery]:
+        """The rows of the outbox: what was sent, waits or was given up."""
+        return list(
+            await self.store.read(deliveries.listing, profile="main", before=_AFTER_ALL, limit=100)
+        )
+
+    async def _outbox_rests(self) -> bool:
+        found = await self.deliveries()
+        return not any(
+            each.state is DeliveryState.SENDING
+            or (each.state is DeliveryState.WAITING and each.not_before <= self.clock.now())
+            for each in found
+        )
+
+    async def _is_quiet(self, engine: Engine | None) -> bool:
+        found = await self.store.read(stats.backlog)
+        idle = engine is None or engine.turns.turns + engine.scheduler.runs == 0
+        return idle and not (found.waiting_arrivals or found.open_deliveries or found.running_turns)
+
+
+def assembled(_: str | None, surroundings: Surroundings) -> str:
+    """A system prompt of the surroundings alone."""
+    return render(surroundings)

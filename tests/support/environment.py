@@ -1,0 +1,62 @@
+"""Environments of their own for what cannot stand beside our other packages; made on first use."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.child import ServerUnavailable
+
+if os.name == "posix":
+    import fcntl
+
+INSTALL_SECONDS = 600
+
+
+def installed(tools: Path, name: str, wanted: Sequence[str]) -> Path:
+    """The interpreter of the environment of this name, with everything in it that is wanted."""
+    environment = tools.resolve() / name
+    python = environment / "bin" / "python"
+    tools.mkdir(exist_ok=True)
+    with (tools / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = environment / "sessionary-done"
+        if not done.exists() or done.read_text() != "\n".join(wanted):
+            _install(tools / "bin" / "uv", environment, python, wanted)
+            done.write_text("\n".join(wanted))
+    return python
+
+
+def _install(uv: Path, environment: Path, python: Path, wanted: Sequence[str]) -> None:
+    if uv.exists():
+        _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, environment], wanted)
+        install: list[str | Path] = [
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--compile-bytecode",
+            "--python",
+            python,
+        ]
+    else:
+        _run([sys.executable, "-m", "venv", "--clear", environment], wanted)
+        install = [python, "-m", "pip", "install", "--quiet"]
+    _run([*install, *wanted], wanted)
+
+
+def _run(command: Sequence[str | Path], wanted: Sequence[str]) -> None:
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=INSTALL_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = (done.stdout.strip().splitlines() or ["it said nothing"])[-1][:300]
+        what = ", ".join(wanted)
+        raise ServerUnavailable(f"the tests need {what}, which could not be installed: {said}")

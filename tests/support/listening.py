@@ -1,0 +1,71 @@
+"""A server on loopback for fakes: it can go away and come back on the same port."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+from tests.support.child import free_port
+
+LINE_LIMIT = 64 * 1024
+Talking = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Listening:
+    """Serves on a free port of loopback; offline it refuses connections, online it is back.
+
+    `talk` has one connection until it returns, fails or is cancelled; then that is closed.
+    """
+
+    def __init__(self, talk: Talking, *, line_limit: int = LINE_LIMIT) -> None:
+        self.port = 0
+        self._talk = talk
+        self._line_limit = line_limit
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.go_online()
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self.go_offline()
+
+    async def go_online(self) -> None:
+        """Listen, on the same port as before."""
+        self.port = self.port or free_port()
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, limit=self._line_limit
+        )
+
+    async def go_offline(self) -> None:
+        """Refuse connections and drop the open ones."""
+        if self._server is None:
+            return
+        self._server.close()
+        await self.cut()
+        await self._server.wait_closed()
+        self._server = None
+
+    async def cut(self) -> None:
+        """Drop the open connections."""
+        tasks = list(self._open)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            await self._talk(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        except asyncio.CancelledError:
+            # Our own end; asyncio would report the task as failed.
+            writer.transport.abort()
+        finally:
+            self._open.discard(task)
+            with contextlib.suppress(ConnectionError):
+                writer.close()

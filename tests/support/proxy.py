@@ -1,0 +1,55 @@
+"""A way to a server that can be blocked, for tests of what happens when the network is gone."""
+
+import asyncio
+import contextlib
+
+from tests.support.child import free_port
+
+_AT_ONCE = 64 * 1024
+
+
+class Proxy:
+    """Listens on a port of loopback and passes everything on, until it is told to go."""
+
+    def __init__(self, target: int) -> None:
+        self.port = 0
+        self.passed = 0
+        self._target = target
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def open(self) -> None:
+        """Let people through; after a time out of reach on the same port as before."""
+        self.port = self.port or free_port()
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
+
+    async def close(self) -> None:
+        """Cut every connection, and let nobody through."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
+        try:
+            onward, back = await asyncio.open_connection("127.0.0.1", self._target)
+            self._open.add(back)
+            back_again = self._pour(onward, writer, counted=True)
+            await asyncio.gather(self._pour(reader, back), back_again)
+            self._open.discard(back)
+        except OSError:
+            writer.transport.abort()
+        finally:
+            self._open.discard(writer)
+
+    async def _pour(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool = False
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_AT_ONCE):
+                self.passed += len(data) if counted else 0
+                writer.write(data)
+                await writer.drain()
+        writer.close()

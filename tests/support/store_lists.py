@@ -1,0 +1,480 @@
+"""Lists of sessions (rule D-10), and purging (rules D-8, D-11, I14)."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sessionary.actions import (
+    counting,
+    deliver,
+    projects,
+    purge,
+    read,
+    retract,
+    sessions,
+    stats,
+    sweep,
+    usage,
+    verify,
+)
+from sessionary.actions.listing import Filters, Hidden, Page, listing
+from sessionary.actions.orders import Order
+from sessionary.errors import BadInput, Conflict, NotFound, Purged
+from sessionary.model.part import Text
+from sessionary.model.place import ChatType, Source
+from sessionary.model.session import Kind, Shelf
+from sessionary.model.usage import CostStatus, Usage
+from sessionary.store import deliveries, ledger
+from sessionary.store.database import Tx
+from tests.support.store_turns import HERE
+from tests.support.suite import Suite, refused
+from tests.support.world import World
+
+GROUP = Source("telegram", "g", chat_type=ChatType.GROUP)
+LARGE = "x" * 50_000
+
+
+def page(world: World, *, limit: int = 50, cursor: str | None = None, **narrowed: Any) -> Page:
+    """One page of a list."""
+    filters = replace(Filters(), **narrowed)
+    return world.read(listing, filters, profile="main", limit=limit, cursor=cursor)
+
+
+def ids(world: World, **narrowed: Any) -> list[str]:
+    """The ids of a list."""
+    return [head.id for head in page(world, **narrowed).items]
+
+
+def pages(world: World, limit: int, **narrowed: Any) -> list[str]:
+    """The ids of a list, a page at a time."""
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        this = page(world, limit=limit, cursor=cursor, **narrowed)
+        found += [head.id for head in this.items]
+        if this.next is None:
+            return found
+        cursor = this.next
+
+
+def spent(world: World, id: str, cost: int) -> None:
+    """Note a model call of a session that cost so much."""
+    used = Usage(model="m", cost_microusd=cost, cost_status=CostStatus.REPORTED)
+    no = world.read(read.head, id, profile="main").no
+    world.write(usage.record, no, used, profile="main", moment=world.moment())
+
+
+class ListSuite(Suite):
+    """Newest activity first, a page at a time."""
+
+    def test_the_newest_activity_comes_first(self, world: World) -> None:
+        """D-10."""
+        first, second, third = (world.session(text) for text in "abc")
+
+        world.say(first, "news")
+
+        assert ids(world) == [first, third, second]
+
+    def test_filters_narrow_a_list(self, world: World) -> None:
+        """D-10."""
+        chat = world.session("about Cats", model="m")
+        group = world.session("dogs", source=GROUP)
+        slack = world.session("birds", source=Source("slack", "C"))
+        imported = world.session("fish", kind=Kind.IMPORT)
+        world.write(sessions.end, group, profile="main", moment=world.moment())
+        world.write(sessions.rename, slack, "Straße", profile="main")
+        world.write(projects.add, "P", profile="main", moment=world.moment())
+        world.write(projects.move, chat, "P", profile="main")
+        world.write(sessions.pin, group, profile="main", pinned=True)
+        middle = world.head(slack).last_active_at
+
+        assert ids(world) == [imported, slack, group, chat]
+        assert ids(world, platform="slack") == [slack]
+        assert ids(world, kind=Kind.IMPORT) == [imported]
+        assert ids(world, model="m") == ids(world, project="P") == [chat]
+        assert ids(world, is_open=False) == ids(world, pinned=True) == [group]
+        assert ids(world, is_open=True, platform="telegram") == [imported, chat]
+        assert ids(world, text="cATS") == [chat]
+        assert ids(world, text="strasse") == [slack]
+        assert ids(world, since=middle) == [imported, slack]
+        assert ids(world, until=middle) == [group, chat]
+        assert ids(world, project="P", platform="slack") == []
+        with refused(NotFound, "'Q'"):
+            page(world, project="Q")
+
+    @pytest.mark.parametrize("odd", ["\ud800", "a\x00b", "%", "'"])
+    def test_any_text_is_a_legal_filter(self, world: World, odd: str) -> None:
+        world.session("a")
+
+        assert ids(world, text=odd) == ids(world, platform=odd) == ids(world, model=odd) == []
+
+    def test_automation_is_listed_apart_with_the_number_not_shown(self, world: World) -> None:
+        """D-10."""
+        chat = world.session("a")
+        jobs = [world.session("x", kind=kind) for kind in (Kind.JOB, Kind.SUBAGENT)]
+
+        shown = page(world)
+
+        assert ([head.id for head in shown.items], shown.hidden) == ([chat], Hidden(automation=2))
+        assert ids(world, shelf=Shelf.AUTOMATION) == jobs[::-1]
+
+    def test_archived_sessions_count_as_not_shown_and_trashed_ones_do_not(
+        self, world: World
+    ) -> None:
+        """D-10."""
+        _, archived, trashed = (world.session(text) for text in "abc")
+        world.session("job", kind=Kind.JOB)
+        world.write(sessions.archive, archived, profile="main", archived=True)
+        world.write(sessions.trash, trashed, profile="main", moment=world.moment())
+
+        assert page(world).hidden == Hidden(automation=1, archived=1)
+        assert page(world, and_automation=True).hidden == Hidden(archived=1)
+        assert page(world, shelf=Shelf.ARCHIVE).hidden == Hidden()
+
+    def test_the_count_of_what_is_not_shown_respects_the_filters(self, world: World) -> None:
+        """D-10."""
+        world.write(projects.add, "P", profile="main", moment=world.moment())
+        slack = world.session("cats", source=Source("slack", "C"), kind=Kind.JOB, model="m")
+        archived = world.session("dogs", labels=("pets",))
+        world.write(sessions.archive, archived, profile="main", archived=True)
+        world.write(projects.move, archived, "P", profile="main")
+        world.write(sessions.pin, slack, profile="main", pinned=True)
+        world.session("other", kind=Kind.JOB)
+        middle = world.head(archived).last_active_at
+        one_job, one_archived = Hidden(automation=1), Hidden(archived=1)
+
+        assert page(world).hidden == Hidden(automation=2, archived=1)
+        for narrowed, expected in (
+            ({"platform": "slack"}, one_job),
+            ({"platforms": ("slack", "discord")}, one_job),
+            ({"model": "m"}, one_job),
+            ({"pinned": True}, one_job),
+            ({"kind": Kind.CHAT}, one_archived),
+            ({"project": "P"}, one_archived),
+            ({"label": "pets"}, one_archived),
+            ({"text": "DOG"}, one_archived),
+            ({"since": middle, "is_open": True}, Hidden(automation=1, archived=1)),
+            ({"until": middle}, one_job),
+            ({"read_only": True}, Hidden()),
+        ):
+            assert page(world, **narrowed).hidden == expected, narrowed
+
+    def test_the_models_of_a_profile_are_named_whatever_shelf_their_sessions_stand_on(
+        self, world: World
+    ) -> None:
+        """D-10."""
+        world.session("a", model="small")
+        world.session("b", model="large", kind=Kind.JOB)
+        world.session("c", model="large")
+        world.session("d")
+        purged = world.session("e", model="old")
+        world.purge(purged)
+
+        assert world.read(counting.models, profile="main") == ["large", "small"]
+        assert world.read(counting.models, profile="other") == []
+
+    def test_each_shelf_has_its_own_list(self, world: World) -> None:
+        """D-10, D-11."""
+        kept, away, trashed = (world.session(text) for text in "abc")
+        world.write(sessions.archive, away, profile="main", archived=True)
+        world.write(sessions.trash, trashed, profile="main", moment=world.moment())
+
+        assert ids(world) == [kept]
+        assert ids(world, shelf=Shelf.ARCHIVE) == [away]
+        assert ids(world, shelf=Shelf.TRASH) == [trashed]
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
+    def test_pages_together_are_the_list(self, world: World, limit: int) -> None:
+        """D-10: by cursor."""
+        made = [world.session(str(n)) for n in range(7)]
+        world.clock.tick(-100)
+
+        assert pages(world, limit) == made[::-1]
+        assert pages(world, limit, platform="telegram") == made[::-1]
+        assert pages(world, limit, text="3") == [made[3]]
+
+    def test_sessions_of_one_moment_are_all_listed(self, world: World) -> None:
+        """I17: nothing is ordered by time alone."""
+        made = []
+        for number in range(6):
+            world.clock.tick(-1)
+            made.append(world.session(str(number)))
+
+        assert len({world.head(each).last_active_at for each in made}) == 1
+        assert pages(world, 2) == made[::-1]
+
+    def test_a_page_stays_right_while_new_sessions_arrive(self, world: World) -> None:
+        """D-10."""
+        made = [world.session(str(n)) for n in range(6)]
+
+        first = page(world, limit=2)
+        world.session("new")
+        second = page(world, limit=2, cursor=first.next)
+        world.session("newer")
+        third = page(world, limit=2, cursor=second.next)
+
+        seen = [head.id for each in (first, second, third) for head in each.items]
+        assert seen == made[::-1]
+        assert third.next is None
+
+    @pytest.mark.parametrize("limit", [1, 2, 50])
+    def test_a_list_has_other_orders_page_by_page(self, world: World, limit: int) -> None:
+        """D-10."""
+        names = {"b": "bee", "A": "Ant", "z": "Zoo", "ä": "ähm", "no title": None}
+        made = {text: world.session(text) for text in names}
+        for text, title in names.items():
+            if title is not None:
+                world.write(sessions.rename, made[text], title, profile="main")
+        for text, cost in {"z": 30, "b": 500, "A": 30}.items():
+            spent(world, made[text], cost)
+        world.say(made["b"], "activity changes nothing else")
+
+        def texts(order: Order) -> list[str]:
+            wanted = pages(world, limit, order=order)
+            return [next(text for text in made if made[text] == id) for id in wanted]
+
+        assert texts(Order.CREATED) == ["no title", "ä", "z", "A", "b"]
+        assert texts(Order.TITLE) == ["A", "b", "no title", "z", "ä"]
+        assert texts(Order.COST) == ["b", "z", "A", "no title", "ä"]
+
+    @pytest.mark.parametrize("order", [Order.CREATED, Order.TITLE, Order.COST])
+    def test_filters_narrow_a_list_in_any_order(self, world: World, order: Order) -> None:
+        """D-10."""
+        chat = world.session("about Cats", model="m")
+        group = world.session("dogs", source=Source("slack", "C"))
+        job = world.session("work", kind=Kind.JOB)
+        world.write(sessions.end, group, profile="main", moment=world.moment())
+        world.write(projects.add, "P", profile="main", moment=world.moment())
+        world.write(projects.move, chat, "P", profile="main")
+        later = world.read(read.head, group, profile="main").last_active_at
+
+        assert ids(world, order=order, platform="slack") == [group]
+        assert ids(world, order=order, platforms=("matrix", "slack")) == [group]
+        assert ids(world, order=order, project="P") == [chat]
+        assert ids(world, order=order, model="m") == [chat]
+        assert ids(world, order=order, is_open=True) == [chat]
+        assert ids(world, order=order, is_open=False) == [group]
+        assert ids(world, order=order, text="cats") == [chat]
+        assert ids(world, order=order, since=later) == [group]
+        assert ids(world, order=order, until=later) == [chat]
+        assert set(ids(world, order=order, and_automation=True)) == {chat, group, job}
+        assert ids(world, order=order, shelf=Shelf.AUTOMATION, kind=Kind.JOB) == [job]
+        with refused(NotFound, "no project"):
+            page(world, order=order, project="Q")
+        with refused(BadInput, "by activity"):
+            page(world, order=order, pinned=True)
+
+    def test_a_cursor_of_another_order_is_refused(self, world: World) -> None:
+        made = [world.session(text) for text in "abc"]
+        by_title = page(world, limit=1, order=Order.TITLE).next
+        by_cost = page(world, limit=1, order=Order.COST).next
+
+        assert made
+        with refused(BadInput, "another order"):
+            page(world, cursor=by_title, order=Order.CREATED)
+        with refused(BadInput, "another order"):
+            page(world, cursor=by_cost, order=Order.TITLE)
+
+    @pytest.mark.parametrize("cursor", ["x", "!!", "OTk5", "\ud800", "9" * 80])
+    def test_a_cursor_that_is_not_ours_is_refused(self, world: World, cursor: str) -> None:
+        with refused(BadInput, "cursor"):
+            page(world, cursor=cursor)
+
+    def test_a_list_never_crosses_profiles(self, world: World) -> None:
+        """K-6, P17."""
+        other = World(world.store, profile="work")
+        mine, theirs = world.session("a"), other.session("b")
+
+        found = other.read(listing, Filters(), profile="work")
+
+        assert ids(world) == [mine]
+        assert [head.id for head in found.items] == [theirs]
+        assert found.hidden == Hidden()
+
+
+class PurgeSuite(Suite):
+    """The only deletion; what others continue from is kept for them."""
+
+    def test_a_purged_session_is_gone_but_for_its_cost(self, world: World) -> None:
+        """D-11."""
+        session = world.talk(LARGE)
+        head = world.head(session)
+        world.write(sessions.rename, session, "secret", profile="main")
+        world.write(_use, head.no, world)
+
+        purged = world.purge(session)
+
+        assert (purged.entries, purged.kept_for_others) == (2, 0)
+        with refused(Purged, session):
+            world.head(session)
+        assert ids(world) == ids(world, shelf=Shelf.TRASH) == []
+        assert world.read(_blob_count) == 0
+        assert world.read(_cost, head.no) == 9
+        again = world.session("b", title="secret")
+        assert world.head(again).title == "secret"
+        assert verify.verify(world.store).broken == ()
+
+    def test_a_purged_session_s_key_opens_another(self, world: World) -> None:
+        """D-11, I8."""
+        session = world.talk("a")
+
+        world.purge(session)
+
+        assert world.talk("b") != session
+
+    def test_a_purge_takes_what_was_to_be_sent(self, world: World) -> None:
+        """D-11: nothing is sent empty."""
+        session = world.session("a")
+        no = world.head(session).no
+        sent = world.write(_enqueue, no, world)
+
+        world.purge(session)
+
+        kept = world.read(deliveries.get, sent, profile="main")
+        assert kept is not None
+        assert (kept.state, kept.parts, kept.session_id) == ("abandoned", (), None)
+
+    def test_forks_keep_what_they_need_of_a_purged_session(self, world: World) -> None:
+        """D-8, D-11."""
+        parent = world.session(LARGE, "2", "3", "4")
+        fork = world.fork(parent, 2)
+        world.say(fork.id, "own")
+
+        purged = world.purge(parent)
+
+        assert (purged.entries, purged.kept_for_others) == (2, 2)
+        assert world.texts(fork.id) == [LARGE, "2", "own"]
+        assert world.head(fork.id).parent_id == parent
+        assert verify.verify(world.store).broken == ()
+
+    def test_what_was_kept_for_forks_goes_with_the_last_of_them(self, world: World) -> None:
+        """D-11, I14."""
+        parent = world.session(LARGE, "2", "3")
+        forks = [world.fork(parent, seq).id for seq in (1, 2)]
+        deep = world.fork(forks[1], 1).id
+        no = world.head(parent).no
+
+        left = []
+        for session in (parent, forks[1], forks[0], deep):
+            world.purge(session)
+            left.append(world.read(purge.size, no)[0])
+
+        assert left == [2, 1, 1, 0]
+        assert world.read(_blob_count) == 0
+        assert verify.verify(world.store).broken == ()
+
+    def test_a_fork_below_a_purged_fork_needs_no_more_than_it_reads(self, world: World) -> None:
+        """D-11."""
+        parent = world.session("1", "2", "3", "4")
+        middle = world.fork(parent, 4).id
+        world.say(middle, "m")
+        low = world.fork(middle, 2).id
+        no, middle_no = world.head(parent).no, world.head(middle).no
+
+        world.purge(middle)
+        world.purge(parent)
+
+        assert world.texts(low) == ["1", "2"]
+        assert world.read(purge.size, no)[0] == 2
+        assert world.read(purge.size, middle_no)[0] == 0
+
+    def test_a_session_that_was_reset_keeps_nothing_of_the_old_one(self, world: World) -> None:
+        """D-12: lineage without inheritance."""
+        old = world.talk("a")
+        world.write(sessions.end, old, profile="main", moment=world.moment())
+        new = world.talk("b")
+
+        purged = world.purge(old)
+
+        assert purged.entries == 2
+        assert world.texts(new) == ["b", "hi!"]
+        assert world.head(new).parent_id == old
+
+    def test_blobs_are_kept_as_long_as_someone_needs_them(self, world: World) -> None:
+        """D-11."""
+        first, second = world.session(LARGE), world.session(LARGE, system_prompt="p" * 9)
+
+        world.purge(first)
+        kept = world.read(_blob_count)
+        world.purge(second)
+
+        assert (kept, world.read(_blob_count)) == (2, 0)
+
+    def test_the_trash_is_emptied_after_thirty_days(self, world: World) -> None:
+        """D-11."""
+        old, new = world.session("a"), world.session("b")
+        world.write(sessions.trash, old, profile="main", moment=world.moment())
+        world.clock.tick(days=20)
+        world.write(sessions.trash, new, profile="main", moment=world.moment())
+        world.clock.tick(days=10)
+
+        emptied = world.write(sweep.empty_trash, moment=world.moment())
+
+        assert emptied == [old]
+        assert ids(world, shelf=Shelf.TRASH) == [new]
+
+    def test_prune_takes_what_ended_long_ago_and_nothing_open(self, world: World) -> None:
+        """D-11: by source; a dry run says counts and bytes."""
+        ended = world.session("a", "b")
+        pinned, slack = world.session("c"), world.session("d", source=Source("slack", "C"))
+        world.session("open")
+        for session in (ended, pinned, slack):
+            world.write(sessions.end, session, profile="main", moment=world.moment())
+        world.write(sessions.pin, pinned, profile="main", pinned=True)
+        world.clock.tick(days=91)
+        young = world.session("young")
+        world.write(sessions.end, young, profile="main", moment=world.moment())
+        before = world.clock.now() - timedelta(days=90)
+
+        found = world.read(purge.prunable, profile="main", before=before)
+        on_slack = world.read(purge.prunable, profile="main", before=before, platform="slack")
+
+        assert [each for _, each in found] == [ended, slack]
+        assert [each for _, each in on_slack] == [slack]
+        count, size = world.read(purge.size, found[0][0])
+        assert (count, size > 0) == (2, True)
+
+    def test_a_purged_session_cannot_be_touched(self, world: World) -> None:
+        """D-11."""
+        session = world.session("a")
+        world.purge(session)
+
+        for act in (
+            lambda: world.purge(session),
+            lambda: world.fork(session),
+            lambda: world.write(sessions.reopen, session, profile="main"),
+            lambda: world.write(sessions.restore, session, profile="main"),
+            lambda: world.say(session, "x"),
+            lambda: world.read(read.log_of, session, profile="main"),
+            lambda: world.write(
+                retract.undo, session, profile="main", rounds=1, at=world.clock.now()
+            ),
+        ):
+            with pytest.raises(NotFound, match=session):
+                act()
+
+    def test_a_running_session_is_not_purged(self, world: World) -> None:
+        session = world.session("a")
+        world.begin_in(session)
+
+        with refused(Conflict, "turn is running", unchanged=world):
+            world.purge(session)
+
+
+def _use(tx: Tx, no: int, world: World) -> None:
+    usage.record(tx, no, Usage("m", 1, cost_microusd=9), profile="main", moment=world.moment())
+
+
+def _cost(tx: Tx, no: int) -> int | None:
+    return ledger.total_of_session(tx, no).cost_microusd
+
+
+def _enqueue(tx: Tx, no: int, world: World) -> str:
+    parts = (Text("secret"),)
+    return deliver.enqueue(tx, HERE, parts, profile="main", moment=world.moment(), session_no=no)
+
+
+def _blob_count(tx: Tx) -> int:
+    return stats.stats(tx).blobs

@@ -1,0 +1,493 @@
+"""What people do with sessions: names, shelves, trash, projects (D-2 to D-5, D-11, W-3, W-5)."""
+
+from datetime import timedelta
+
+import pytest
+
+from sessionary.actions import projects, read, resolve, routing, sessions, titles
+from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, Purged
+from sessionary.model.place import Source
+from sessionary.model.session import EndReason, Kind, Opening, Shelf, TitleBy
+from sessionary.store.database import Tx
+from sessionary.store.sessions import Details, details
+from tests.support.suite import Suite, refused
+from tests.support.world import ANN, BOB, World
+
+
+def rename(world: World, session: str, text: str, by: TitleBy = TitleBy.PERSON) -> str | None:
+    """Give a session a title."""
+    return world.write(sessions.rename, session, text, profile="main", by=by).title
+
+
+def name_automatically(world: World, session: str, text: str) -> str | None:
+    """Let the agent name a session."""
+
+    def named(tx: Tx) -> str | None:
+        return titles.name_automatically(tx, read.head(tx, session, profile="main"), text)
+
+    return world.write(named)
+
+
+def _subagent(world: World, parent: str) -> str:
+    """Open a subagent's session under another one; its id."""
+    opening = Opening("main", ANN)
+    child = world.write(sessions.open_for, parent, opening, moment=world.moment())
+    world.say(child, "find out")
+    return child
+
+
+class TitleSuite(Suite):
+    """Titles, and finding a session by what a person typed."""
+
+    def test_a_title_is_cleaned(self, world: World) -> None:
+        """D-5."""
+        session = world.session("a")
+
+        assert rename(world, session, " a\u200b \x00b\t\u202e c\n") == "a b c"
+        assert rename(world, session, " \u200b ") is None
+
+    def test_a_title_that_is_too_long_is_refused_with_the_count(self, world: World) -> None:
+        """D-5."""
+        session = world.session("a")
+
+        with refused(BadInput, "101", unchanged=world):
+            rename(world, session, "x" * 101)
+
+    def test_a_clash_of_titles_names_the_holder(self, world: World) -> None:
+        """D-5."""
+        holder, other = world.session("a"), world.session("b")
+        rename(world, holder, "plan")
+
+        with refused(Conflict, "'plan'", holder, unchanged=world):
+            rename(world, other, " plan ")
+
+    def test_a_session_opens_with_a_clean_title_that_is_free(self, world: World) -> None:
+        """D-5."""
+        session = world.session("a", title=" my\tplan ", title_by=TitleBy.PERSON)
+
+        assert world.head(session).title == "my plan"
+        with refused(Conflict, session, unchanged=world):
+            world.session("b", title="my plan", title_by=TitleBy.PERSON)
+
+    def test_titles_are_unique_within_a_profile_only(self, world: World) -> None:
+        """D-5, K-6."""
+        other = World(world.store, profile="work")
+        mine, theirs = world.session("a"), other.session("b")
+        rename(world, mine, "plan")
+
+        other.write(sessions.rename, theirs, "plan", profile="work")
+
+        assert other.head(theirs).title == "plan"
+
+    def test_a_person_s_title_is_never_overwritten_by_the_agent(self, world: World) -> None:
+        """D-5."""
+        session = world.session("a")
+        rename(world, session, "mine")
+
+        assert rename(world, session, "yours", by=TitleBy.AGENT) == "mine"
+        assert name_automatically(world, session, "yours") == "mine"
+
+    def test_an_automatic_title_never_fails(self, world: World) -> None:
+        """D-5: numbered, shortened to fit."""
+        long = "x" * 100
+        given = [name_automatically(world, world.session("a"), text) for text in ("plan", long) * 3]
+
+        assert given[::2] == ["plan", "plan #2", "plan #3"]
+        assert given[1::2] == [long, "x" * 97 + " #2", "x" * 97 + " #3"]
+
+    def test_the_next_title_is_above_every_number(self, world: World) -> None:
+        """D-5."""
+        for title in ("plan", "plan #2", "plan #7", "plan #8 later"):
+            rename(world, world.session("a"), title)
+
+        assert name_automatically(world, world.session("b"), "plan #2") == "plan #8"
+
+    def test_who_uses_up_the_numbers_keeps_nobody_from_a_title(self, world: World) -> None:
+        """D-5."""
+        for title in ("plan", "plan #999999999", "plan #0000001 b", "plan #99999999x"):
+            rename(world, world.session("a"), title)
+        given = [name_automatically(world, world.session("b"), "plan") for _ in range(3)]
+
+        assert given == ["plan #1000000000", "plan #1000000001", "plan #1000000003"]
+
+    def test_a_session_is_found_by_id_prefix_and_title(self, world: World) -> None:
+        """D-4."""
+        session = world.session("a")
+        rename(world, session, "Plan B")
+        by = {session, session[:20], "Plan B"}
+
+        assert {world.read(resolve.resolve, ref, profile="main").id for ref in by} == {session}
+
+    def test_a_title_means_its_latest_numbered_continuation(self, world: World) -> None:
+        """D-4: digits only."""
+        sessions_by_title = {t: world.session("a") for t in ("bug #2", "bug #10", "bug #12 crash")}
+        for title, session in sessions_by_title.items():
+            rename(world, session, title)
+
+        assert world.read(resolve.resolve, "bug", profile="main").title == "bug #10"
+
+    def test_a_title_that_ends_in_a_number_has_continuations_too(self, world: World) -> None:
+        """D-4."""
+        for title in ("bug #2 #1", "bug #2 #4", "bug #9"):
+            rename(world, world.session("a"), title)
+
+        assert world.read(resolve.resolve, "bug #2", profile="main").title == "bug #2 #4"
+
+    def test_an_exact_title_wins_over_its_continuations(self, world: World) -> None:
+        """D-4."""
+        for title in ("bug", "bug #2"):
+            rename(world, world.session("a"), title)
+
+        assert world.read(resolve.resolve, "bug", profile="main").title == "bug"
+
+    def test_an_ambiguous_prefix_names_the_candidates(self, world: World) -> None:
+        """D-4."""
+        ids = [world.session(str(n)) for n in range(3)]
+        rename(world, ids[0], "one")
+
+        with pytest.raises(Ambiguous, match=r"\(one\)") as caught:
+            world.read(resolve.resolve, ids[0][:4], profile="main")
+
+        assert caught.value.candidates == tuple(ids)
+
+    @pytest.mark.parametrize("ref", ["nope", "\x00", "\ud800", "%", "_", "' OR 1=1 --", "01KJ"])
+    def test_what_is_not_there_is_not_found(self, world: World, ref: str) -> None:
+        """D-4: case matters in ids."""
+        world.session("a")
+
+        with refused(NotFound, "No session is called", unchanged=world):
+            world.read(resolve.resolve, ref, profile="main")
+
+    def test_a_foreign_session_looks_missing(self, world: World) -> None:
+        """P17."""
+        session = world.session("a")
+        rename(world, session, "secret")
+
+        for ref in (session, session[:10], "secret"):
+            with refused(NotFound):
+                world.read(resolve.resolve, ref, profile="other")
+
+    def test_nothing_is_no_name(self, world: World) -> None:
+        with refused(BadInput):
+            world.read(resolve.resolve, "  ", profile="main")
+
+
+class SessionSuite(Suite):
+    """Shelves, trash, drafts, projects."""
+
+    def test_a_session_keeps_what_it_was_opened_with(self, world: World) -> None:
+        """D-2."""
+        opening = {
+            "model": "m",
+            "settings": {"temperature": 0.5},
+            "system_prompt": "Be \ud800 brief.\x00",
+            "workspace": {"path": "/w", "branch": "main"},
+            "labels": ("x",),
+            "extra": {"any": ["thing"]},
+        }
+        session = world.session("a", source=ANN, kind=Kind.JOB, **opening)
+
+        head = world.head(session)
+        more = world.read(_details, head.no)
+        prompt = world.read(read.system_prompt, head)
+
+        assert (head.model, head.labels, head.kind, head.source) == ("m", ("x",), Kind.JOB, ANN)
+        assert (more.settings, more.workspace) == (opening["settings"], opening["workspace"])
+        assert (more.extra, prompt) == (opening["extra"], opening["system_prompt"])
+
+    def test_an_id_is_taken_once(self, world: World) -> None:
+        """D-1."""
+        session = world.session("a")
+        opening = Opening("main", ANN)
+
+        with refused(Conflict, session, unchanged=world):
+            world.write(sessions.open_session, opening, moment=world.moment(), id=session)
+
+    def test_a_source_with_any_unicode_comes_back(self, world: World) -> None:
+        """S-3."""
+        source = Source(
+            "new platform\x00", "\ud800", user_id="7\x00", user_name="é", extra={"x": [1, None]}
+        )
+
+        session = world.talk("a", source=source)
+
+        assert world.head(session).source == source
+        assert world.talk("b", source=source) == session
+
+    def test_reopening_clears_the_end(self, world: World) -> None:
+        """D-3."""
+        session = world.talk("a")
+        world.write(sessions.end, session, profile="main", moment=world.moment())
+
+        head = world.write(sessions.reopen, session, profile="main")
+
+        assert (head.is_open, head.end_reason, head.ended_at) == (True, None, None)
+        assert world.talk("b") == session
+
+    def test_a_reopened_session_does_not_take_its_key_from_another(self, world: World) -> None:
+        """I8."""
+        old = world.talk("a")
+        world.write(routing.reset, world.key(ANN), moment=world.moment())
+        new = world.talk("b")
+
+        head = world.write(sessions.reopen, old, profile="main")
+
+        assert (head.is_open, head.key) == (True, None)
+        assert world.talk("c") == new
+        assert world.say(old, "by name").seq == 3
+
+    def test_a_reopened_session_with_the_key_but_not_the_binding_lets_go(
+        self, world: World
+    ) -> None:
+        """I8."""
+        old = world.talk("a")
+        world.write(routing.reset, world.key(ANN), moment=world.moment())
+        new = world.talk("b")
+        world.write(routing.reset, world.key(ANN), moment=world.moment())
+        world.write(sessions.reopen, old, profile="main")
+
+        third = world.talk("c")
+
+        assert len({old, new, third}) == 3
+        assert world.head(old).is_open
+        assert world.head(old).key is None
+
+    def test_the_trash_gives_back_what_it_took(self, world: World) -> None:
+        """D-11: undo."""
+        session = world.talk("a")
+        before = world.head(session)
+
+        trashed = world.write(sessions.trash, session, profile="main", moment=world.moment())
+        back = world.write(sessions.restore, session, profile="main")
+
+        assert (trashed.shelf, trashed.end_reason) == (Shelf.TRASH, EndReason.TRASH)
+        assert back == before
+        assert world.talk("b") == session
+
+    def test_the_trash_does_not_reopen_what_had_ended(self, world: World) -> None:
+        """D-3, D-11."""
+        session = world.session("a")
+        world.write(sessions.end, session, profile="main", moment=world.moment(), reason="done")
+        before = world.head(session)
+
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
+
+        assert world.write(sessions.restore, session, profile="main") == before
+
+    def test_what_comes_back_from_the_trash_leaves_the_key_with_its_holder(
+        self, world: World
+    ) -> None:
+        """I8."""
+        session = world.talk("a")
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
+        new = world.talk("b")
+
+        head = world.write(sessions.restore, session, profile="main")
+
+        assert (head.is_open, head.key) == (True, None)
+        assert world.talk("c") == new
+
+    def test_subagents_go_to_the_trash_with_their_parent_and_come_back_with_it(
+        self, world: World
+    ) -> None:
+        """D-11: subagents of subagents too; nothing else about them changes."""
+        parent = world.session("a")
+        child = _subagent(world, parent)
+        grandchild = _subagent(world, child)
+        family = (parent, child, grandchild)
+        before = [world.head(id) for id in family]
+
+        world.write(sessions.trash, parent, profile="main", moment=world.moment())
+        trashed = [world.head(id).shelf for id in family]
+        world.write(sessions.restore, parent, profile="main")
+
+        assert trashed == [Shelf.TRASH] * 3
+        assert [world.head(id) for id in family] == before
+
+    def test_forks_and_continuations_stay_when_their_parent_is_trashed(self, world: World) -> None:
+        """D-11."""
+        parent = world.session("a", "b")
+        fork = world.fork(parent).id
+
+        world.write(sessions.trash, parent, profile="main", moment=world.moment())
+
+        assert world.head(fork).shelf is Shelf.CHATS
+        assert world.texts(fork) == ["a", "b"]
+
+    def test_a_subagent_that_was_trashed_by_itself_stays_in_the_trash(self, world: World) -> None:
+        """D-11: the parent brings back only what went with it."""
+        parent = world.session("a")
+        own, with_parent = _subagent(world, parent), _subagent(world, parent)
+        world.write(sessions.trash, own, profile="main", moment=world.moment())
+        world.clock.tick()
+        world.write(sessions.trash, parent, profile="main", moment=world.moment())
+
+        world.write(sessions.restore, parent, profile="main")
+
+        assert world.head(own).shelf is Shelf.TRASH
+        assert world.head(with_parent).shelf is Shelf.AUTOMATION
+
+    def test_a_session_whose_subagent_is_at_work_is_not_trashed(self, world: World) -> None:
+        """D-11."""
+        parent = world.session("a")
+        child = _subagent(world, parent)
+        world.begin_in(child, "go on")
+
+        with refused(Conflict, child, unchanged=world):
+            world.write(sessions.trash, parent, profile="main", moment=world.moment())
+
+    def test_reopening_a_session_in_the_trash_brings_its_subagents_back(self, world: World) -> None:
+        """D-3, D-11."""
+        parent = world.session("a")
+        child = _subagent(world, parent)
+        world.write(sessions.trash, parent, profile="main", moment=world.moment())
+
+        world.write(sessions.reopen, parent, profile="main")
+
+        assert world.head(parent).shelf is Shelf.CHATS
+        assert world.head(child).shelf is Shelf.AUTOMATION
+
+    def test_whoever_asks_for_a_purged_session_hears_that_it_is_gone_for_good(
+        self, world: World
+    ) -> None:
+        """D-11."""
+        session = world.session("a")
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
+        world.purge(session)
+
+        with refused(Purged, session, "purged", "gone for good", unchanged=world):
+            world.write(sessions.restore, session, profile="main")
+        with refused(Purged, "gone for good"):
+            world.head(session)
+        with refused(Purged, "gone for good"):
+            world.read(resolve.resolve, session, profile="main")
+        with refused(NotFound, f"There is no session {session}."):
+            world.read(read.head, session, profile="other")
+
+    def test_an_archived_session_goes_on(self, world: World) -> None:
+        session = world.talk("a")
+
+        away = world.write(sessions.archive, session, profile="main", archived=True)
+        world.talk("b")
+        back = world.write(sessions.archive, session, profile="main", archived=False)
+
+        assert (away.shelf, back.shelf) == (Shelf.ARCHIVE, Shelf.CHATS)
+        assert back.message_count == 4
+
+    def test_the_trash_remembers_the_archive(self, world: World) -> None:
+        session = world.session("a")
+        world.write(sessions.archive, session, profile="main", archived=True)
+        world.write(sessions.trash, session, profile="main", moment=world.moment())
+
+        assert world.write(sessions.restore, session, profile="main").shelf is Shelf.ARCHIVE
+
+    def test_a_draft_is_its_own_field(self, world: World) -> None:
+        """W-3."""
+        session = world.session("a")
+        no = world.head(session).no
+
+        drafts = []
+        for text in ("half a th\ud800ought\x00", "longer", ""):
+            world.write(sessions.set_draft, session, text, profile="main", moment=world.moment())
+            drafts.append(world.read(_details, no).draft)
+
+        assert drafts == ["half a th\ud800ought\x00", "longer", None]
+        with refused(BadInput, "1,000,001", unchanged=world):
+            world.write(
+                sessions.set_draft, session, "x" * 1_000_001, profile="main", moment=world.moment()
+            )
+
+    def test_what_was_read_only_grows(self, world: World) -> None:
+        """D-2: last read position."""
+        session = world.session("a", "b", "c", "d")
+
+        seen = []
+        for through in (2, 1, 99, -5):
+            world.write(sessions.mark_read, session, through, profile="main")
+            seen.append((world.head(session).read_through, world.head(session).unread))
+
+        assert seen == [(2, True), (2, True), (4, False), (4, False)]
+
+    def test_labels_are_a_set_of_short_texts(self, world: World) -> None:
+        """D-2."""
+        session = world.session("a")
+
+        head = world.write(sessions.label, session, ["b", " a  x ", "b", ""], profile="main")
+
+        assert head.labels == ("a x", "b")
+        with refused(BadInput, "65", unchanged=world):
+            world.write(sessions.label, session, ["x" * 65], profile="main")
+
+    def test_a_project_can_go_without_its_sessions(self, world: World) -> None:
+        """W-5."""
+        session = world.session("a")
+        world.write(projects.add, "Work", profile="main", moment=world.moment(), colour="#a0B1c2")
+        world.write(projects.move, session, "Work", profile="main")
+        inside = world.head(session).project
+        listed = world.read(projects.listing, profile="main")
+
+        world.write(projects.remove, "Work", profile="main")
+
+        assert inside == "Work"
+        assert [(each.name, each.sessions) for each in listed] == [("Work", 1)]
+        assert world.head(session).project is None
+        assert world.read(projects.listing, profile="main") == []
+
+    def test_a_project_s_name_is_taken_once(self, world: World) -> None:
+        """W-5."""
+        for name in ("A", "B"):
+            world.write(projects.add, name, profile="main", moment=world.moment())
+
+        with refused(Conflict, "'B'", unchanged=world):
+            world.write(projects.change, "A", profile="main", new_name=" B ")
+        with refused(Conflict, "'A'"):
+            world.write(projects.add, "A", profile="main", moment=world.moment())
+        with refused(BadInput, "colour"):
+            world.write(projects.add, "C", profile="main", moment=world.moment(), colour="red")
+        with refused(NotFound, "'C'"):
+            world.read(projects.get, "C", profile="main")
+        assert world.write(projects.change, "A", profile="main", new_name="A").name == "A"
+
+    def test_a_project_of_another_profile_looks_missing(self, world: World) -> None:
+        """P17."""
+        session = world.session("a")
+        world.write(projects.add, "A", profile="work", moment=world.moment())
+
+        with refused(NotFound, "'A'", unchanged=world):
+            world.write(projects.move, session, "A", profile="main")
+
+    def test_sessions_of_others_are_left_alone(self, world: World) -> None:
+        """P17: foreign looks exactly like missing."""
+        session = world.session("a")
+        until = world.clock.now() + timedelta(days=1)
+        moment = world.moment()
+
+        for act in (
+            lambda: world.write(sessions.pin, session, profile="x", pinned=True),
+            lambda: world.write(sessions.archive, session, profile="x", archived=True),
+            lambda: world.write(sessions.trash, session, profile="x", moment=moment),
+            lambda: world.write(sessions.rename, session, "t", profile="x"),
+            lambda: world.write(sessions.fork, session, profile="x", moment=moment),
+            lambda: world.write(sessions.hold, session, "h", profile="x", until=until),
+            lambda: world.write(sessions.label, session, ["l"], profile="x"),
+            lambda: world.read(read.window, session, profile="x"),
+            lambda: world.read(read.context, session, profile="x"),
+        ):
+            with refused(NotFound, f"There is no session {session}.", unchanged=world):
+                act()
+
+    def test_bob_s_session_is_not_ann_s(self, world: World) -> None:
+        """I9."""
+        world.talk("a")
+        world.talk("b", source=BOB)
+
+        ann, bob = world.current(ANN), world.current(BOB)
+
+        assert ann is not None
+        assert bob is not None
+        assert {world.texts(ann.id)[0], world.texts(bob.id)[0]} == {"a", "b"}
+        assert ann.id != bob.id
+
+
+def _details(tx: Tx, no: int) -> Details:
+    return details(tx, no)

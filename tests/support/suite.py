@@ -1,0 +1,35 @@
+"""What every suite of tests for a store stands on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sessionary.errors import SessionaryError
+from sessionary.store.database import Store
+from tests.support.world import World
+
+
+class Suite:
+    """Tests of a store. Whoever runs them gives the fixture `store`: open, migrated, empty."""
+
+    @pytest.fixture
+    def world(self, store: Store) -> World:
+        return World(store)
+
+
+@contextmanager
+def refused(
+    error: type[SessionaryError], *words: str, unchanged: World | None = None
+) -> Iterator[None]:
+    """Expect an honest refusal: the right error, these words, nothing written."""
+    before = None if unchanged is None else unchanged.everything()
+    with pytest.raises(error) as caught:
+        yield
+    assert type(caught.value) is error
+    assert caught.value.committed == "no"
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+    if unchanged is not None:
+        assert unchanged.everything() == before

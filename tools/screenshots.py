@@ -1,0 +1,141 @@
+"""Makes the pictures of docs/images again: `.venv/bin/python -m tools.screenshots` (needs Chromium)."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from sessionary.app import demo
+from sessionary.client.client import connect
+from tests.browser.conftest import FLAGS, PHONE, Served, served
+from tests.browser.test_import import record
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+WINDOW = {"width": 1280, "height": 800}
+WIDE = {"width": 1440, "height": 860}
+THEMES = ("light", "dark")
+SESSION = "Why the weekly report takes 40 minutes"
+# What each page is known by when it is ready.
+PAGES = {
+    "search": ("/search?q=disk", ".hit"),
+    "live": ("/live", ".bindings li"),
+    "usage": ("/usage", ".chart"),
+    "import": ("/import", ".bindings li"),
+    "settings": ("/settings", ".setting"),
+}
+RESETS = '[reset]\nmode = "both"\nidle_minutes = 1440\n'
+
+
+class Visitor:
+    """A browser that is logged in and takes pictures."""
+
+    def __init__(self, browser: Browser, server: Served) -> None:
+        self._browser = browser
+        self._server = server
+        context = browser.new_context()
+        context.new_page().goto(server.login_link)
+        self._state = context.storage_state()
+        context.close()
+
+    @contextmanager
+    def page(self, theme: str, window: dict[str, int], **more: Any) -> Iterator[Page]:
+        """A page of the server, in a theme, in a window of a size."""
+        context = self._browser.new_context(
+            viewport=window,  # type: ignore[arg-type]
+            color_scheme=theme,  # type: ignore[arg-type]
+            storage_state=self._state,
+            reduced_motion="reduce",
+            **more,
+        )
+        page = context.new_page()
+        page.goto(self._server.address)
+        yield page
+        context.close()
+
+    def go(self, page: Page, path: str, ready: str) -> None:
+        """Open a page and wait until it is all there."""
+        page.goto(self._server.address + path)
+        page.locator(ready).first.wait_for()
+        expect(
+            page.get_by_text("live", exact=True).or_(page.locator(".dot.green"))
+        ).not_to_have_count(0)
+
+
+def main() -> None:
+    """Fill a store, serve it, and look at it in both themes and on a phone."""
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        home, person = Path(folder) / "home", Path(folder) / "person"
+        home.mkdir()
+        (home / "sessionary.toml").write_text(RESETS)
+        record(person)
+        with connect(home=str(home), create=True) as client:
+            demo.fill(client)
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        with served(home, user_home=person) as server:
+            visitor = Visitor(browser, server)
+            for theme in THEMES:
+                with visitor.page(theme, WINDOW) as page:
+                    take(visitor, page, theme)
+                with visitor.page(theme, WIDE) as page:
+                    take_details(page, theme)
+                with visitor.page(theme, PHONE, has_touch=True) as page:
+                    take_phone(visitor, page, theme)
+        with served(Path(folder) / "empty", user_home=person) as server:
+            visitor = Visitor(browser, server)
+            for theme in THEMES:
+                with visitor.page(theme, WINDOW) as page:
+                    page.get_by_text("of another tool").wait_for()
+                    page.screenshot(path=IMAGES / f"empty-{theme}.png")
+        browser.close()
+
+
+def open_session(page: Page) -> None:
+    """Open the session that has a little of everything."""
+    page.locator(".item", has_text=SESSION).first.click()
+    page.locator(".message").first.wait_for()
+    page.locator(".message img").first.wait_for()
+
+
+def take(visitor: Visitor, page: Page, theme: str) -> None:
+    """Every page in one theme."""
+    open_session(page)
+    page.screenshot(path=IMAGES / f"workbench-{theme}.png")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("retention rule")
+    page.locator(".option .snippet").first.wait_for()
+    page.screenshot(path=IMAGES / f"palette-{theme}.png")
+    for name, (path, ready) in PAGES.items():
+        visitor.go(page, path, ready)
+        page.screenshot(path=IMAGES / f"{name}-{theme}.png")
+
+
+def take_details(page: Page, theme: str) -> None:
+    """A session with its work unfolded and its details beside it."""
+    open_session(page)
+    page.locator(".log").focus()
+    page.keyboard.press("i")
+    page.locator(".legend").wait_for()
+    page.locator(".work .fold").first.click()
+    page.locator(".step .fold", has_text="Edited").click()
+    page.locator(".diff-line.added").first.scroll_into_view_if_needed()
+    page.screenshot(path=IMAGES / f"details-{theme}.png")
+
+
+def take_phone(visitor: Visitor, page: Page, theme: str) -> None:
+    """The list, a session and every page on a phone."""
+    page.locator(".item").first.wait_for()
+    page.screenshot(path=IMAGES / f"phone-list-{theme}.png")
+    page.locator(".item", has_text=SESSION).first.tap()
+    page.locator(".message img").first.wait_for()
+    page.screenshot(path=IMAGES / f"phone-session-{theme}.png")
+    for name, (path, ready) in PAGES.items():
+        visitor.go(page, path, ready)
+        page.screenshot(path=IMAGES / f"phone-{name}-{theme}.png")
+
+
+if __name__ == "__main__":
+    main()
