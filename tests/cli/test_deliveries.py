@@ -13,7 +13,7 @@ from tests.cli.conftest import Program
 
 def abandoned(sessionary: Program, text: str = "hello", chat: str = "gone") -> str:
     with connect(home=str(sessionary.home), create=True) as client:
-        given: dict[str, Any] = {"profile": client.profile, "when": client.moment()}
+        given: dict[str, Any] = {"profile": client.profile, "moment": client.moment()}
         id = client.writing(
             deliver.enqueue, Channel("telegram", chat), (Text(text),), **given
         ).result()

@@ -173,7 +173,7 @@ def _asks_with_a_code(home: Path) -> str:
 def _delivery(home: Path) -> str:
     """Something waits in the outbox, and there is another channel for it; its id."""
     with connect(home=str(home)) as client:
-        given: dict[str, Any] = {"profile": "main", "when": client.moment()}
+        given: dict[str, Any] = {"profile": "main", "moment": client.moment()}
         client.writing(access.set_home, HomeChannel("webhook", "home"), **given).result()
         words = (Text("hello"),)
         return client.writing(deliver.enqueue, Channel("webhook", "1"), words, **given).result()

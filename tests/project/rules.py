@@ -18,7 +18,6 @@ MAY_IMPORT_LATE: dict[str, set[str]] = {
     "sessionary.app.mcp": {"sessionary.app"},
     "sessionary.model.page": {"markdown_it"},
     "sessionary.telemetry.taking": {"sessionary"},
-    "tests.support.postgres": {"psycopg"},
 }
 
 # The three places that may swallow any exception, because they record and log it: a turn, a

@@ -106,8 +106,8 @@ def test_every_file_that_the_walk_names_exists() -> None:
 
 
 def test_the_walk_may_name_a_file_a_module_or_a_function() -> None:
-    text = "`src/sessionary/__init__.py`, `testing/postgres`, `testing/postgres.start_server`"
+    text = "`src/sessionary/__init__.py`, `testing/clock`, `testing/clock.FakeClock`"
 
     assert [is_there(name) for name in NAMED.findall(text)] == [True, True, True]
     assert not is_there("testing/nothing")
-    assert not is_there("testing/postgres.nothing")
+    assert not is_there("testing/clock.nothing")

@@ -301,7 +301,7 @@ def settle(s: Story, a: int, b: int) -> Any:
             s.world.write(access.set_home, home, profile="main", moment=moment)
             given: dict[str, Any] = {
                 "profile": "main",
-                "when": moment,
+                "moment": moment,
                 "platforms": {channel.platform},
             }
             done = s.world.write(deliver.redirect, name, channel, **given)

@@ -227,7 +227,7 @@ def test_two_senders_never_claim_the_same_delivery(worlds: list[World]) -> None:
 
 
 def elsewhere(world: World, id: str) -> str:
-    given: dict[str, Any] = {"profile": "main", "when": world.moment(), "platforms": ("slack",)}
+    given: dict[str, Any] = {"profile": "main", "moment": world.moment(), "platforms": ("slack",)}
     return world.write(deliver.redirect, id, Channel("slack", "home", world.name), **given).id
 
 

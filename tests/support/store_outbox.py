@@ -51,7 +51,7 @@ def redirect(
     world: World, id: str, *, profile: str = "main", platforms: Collection[str] = ("telegram",)
 ) -> Delivery:
     """Send a delivery to Bob's chat instead."""
-    given: dict[str, Any] = {"profile": profile, "when": world.moment(), "platforms": platforms}
+    given: dict[str, Any] = {"profile": profile, "moment": world.moment(), "platforms": platforms}
     return world.write(deliver.redirect, id, BOB, **given)
 
 
@@ -247,7 +247,7 @@ class OutboxSuite(Suite):
     def test_what_a_purged_session_said_cannot_be_sent_again(self, world: World) -> None:
         session = world.session("a")
         no = world.head(session).no
-        given: dict[str, Any] = {"profile": "main", "when": world.moment()}
+        given: dict[str, Any] = {"profile": "main", "moment": world.moment()}
         delivery = world.write(deliver.enqueue, ANN, (Text("1"),), session_no=no, **given)
         world.write(purge.purge, session, **given)
 

@@ -127,14 +127,14 @@ class RoutingSuite(Suite):
         session = world.talk("a", policy=IDLE)
         later = world.clock.now() + timedelta(days=9)
         world.write(sessions.hold, session, "hermes/compression/x", profile="main", until=later)
-        given: dict[str, Any] = {"profile": "main", "when": world.moment()}
+        given: dict[str, Any] = {"profile": "main", "moment": world.moment()}
         world.write(holds.hold, session, "build", until=later, **given)
         made = world.write(holds.hold, session, "build", **given)
         world.write(holds.hold, session, "audit", until=later, **given)
         world.write(holds.hold, session, "short", until=later - timedelta(days=8), **given)
         world.clock.tick(days=3)
         found = world.read(holds.of_session, world.head(session), now=world.clock.now())
-        given["when"] = world.moment()
+        given["moment"] = world.moment()
         with refused(NotFound, "not held by 'short'", unchanged=world):
             world.write(holds.release, session, "short", **given)
         one = world.write(holds.release, session, "audit", **given)

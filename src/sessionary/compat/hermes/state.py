@@ -398,7 +398,7 @@ class SessionDB:
 
     def _write(self, action: Any, *args: Any, timed: bool = False, **kwargs: Any) -> Any:
         if timed:
-            kwargs["when"] = self._opened.moment()
+            kwargs["moment"] = self._opened.moment()
         return self._opened.write(action, *args, profile=self._profile, **kwargs)
 
     def _about(self, session_id: str, told: Callable[[Tx, SessionHead], T]) -> T | None:

@@ -1,4 +1,4 @@
-"""A room imports only rooms below it: the contract in pyproject.toml, checked by import-linter."""
+"""A layer imports only layers below it: the contract in pyproject.toml, checked by import-linter."""
 
 import os
 import subprocess
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tests.project.code import PACKAGE, ROOT
 
-ROOMS = [
+LAYERS = [
     {"testing"},
     {"__main__"},
     {"cli"},
-    {"bench"},
     {"app"},
+    {"client"},
     {"web", "mcp", "channels", "agents", "importers", "integrations", "compat", "telemetry"},
     {"formats"},
     {"engine"},
@@ -36,47 +36,47 @@ def lint(source: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def house_with(tmp_path: Path, **files: str) -> Path:
-    """A small package with the name of ours, made of `room="its text"`."""
+def package_with(tmp_path: Path, **files: str) -> Path:
+    """A small package with the name of ours, made of `layer="its text"`."""
     package = tmp_path / "sessionary"
     package.mkdir()
     (package / "__init__.py").touch()
-    for room, text in files.items():
-        (package / f"{room}.py").write_text(text)
+    for layer, text in files.items():
+        (package / f"{layer}.py").write_text(text)
     return tmp_path
 
 
-def test_a_room_imports_only_rooms_below_it() -> None:
+def test_a_layer_imports_only_layers_below_it() -> None:
     checked = lint(PACKAGE.parent)
 
     assert checked.returncode == 0, checked.stdout
 
 
 def test_an_import_upwards_is_seen(tmp_path: Path) -> None:
-    client = house_with(tmp_path, model="import sessionary.store", store="")
+    source = package_with(tmp_path, model="import sessionary.store", store="")
 
-    assert "sessionary.model is not allowed to import sessionary.store" in lint(client).stdout
+    assert "sessionary.model is not allowed to import sessionary.store" in lint(source).stdout
 
 
 def test_an_edge_that_imports_another_is_seen(tmp_path: Path) -> None:
-    client = house_with(tmp_path, web="import sessionary.mcp", mcp="")
+    source = package_with(tmp_path, web="import sessionary.mcp", mcp="")
 
-    assert "sessionary.web is not allowed to import sessionary.mcp" in lint(client).stdout
+    assert "sessionary.web is not allowed to import sessionary.mcp" in lint(source).stdout
 
 
 def test_a_leaf_that_imports_a_room_is_seen(tmp_path: Path) -> None:
-    client = house_with(tmp_path, errors="import sessionary.model", model="")
+    source = package_with(tmp_path, errors="import sessionary.model", model="")
 
-    assert "sessionary.errors is not allowed to import sessionary.model" in lint(client).stdout
+    assert "sessionary.errors is not allowed to import sessionary.model" in lint(source).stdout
 
 
 def test_a_part_of_the_package_that_is_no_room_is_seen(tmp_path: Path) -> None:
-    client = house_with(tmp_path, attic="")
+    source = package_with(tmp_path, attic="")
 
-    assert lint(client).returncode != 0
+    assert lint(source).returncode != 0
 
 
-def test_the_contract_has_the_rooms_of_the_house_in_their_order() -> None:
+def test_the_contract_has_the_layers_in_their_order() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = project["tool"]["importlinter"]["contracts"]
 
@@ -85,4 +85,4 @@ def test_the_contract_has_the_rooms_of_the_house_in_their_order() -> None:
         for layer in contract["layers"]
     ]
 
-    assert layers == ROOMS
+    assert layers == LAYERS
