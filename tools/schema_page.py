@@ -1,4 +1,4 @@
-"""Makes docs/schema.md from the migrations of both databases: `./dev schema`.
+"""Makes docs/internals/schema.md from the migrations of both databases: `./dev schema`.
 
 What stands above the mark in that file is written by hand and kept; the rest is made here.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sessionary.store import migrate, queries
 
-PAGE = Path(__file__).parents[1] / "docs" / "schema.md"
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "schema.md"
 MARK = "<!-- Everything below is made by ./dev schema from the migrations. -->\n"
 
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+) \(\n(.*)\n\).*;", re.DOTALL)

@@ -13,7 +13,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 def test_the_commands_of_the_readme_work_one_after_the_other(sessionary: Program) -> None:
     text = README.read_text(encoding="utf-8")
-    block = text.partition("## From the command line")[2].partition("```sh\n")[2]
+    block = text.partition("## The first five minutes")[2].partition("```sh\n")[2]
     commands = [
         shlex.split(line, comments=True)[1:]
         for line in block.partition("```")[0].splitlines()

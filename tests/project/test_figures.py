@@ -17,7 +17,7 @@ PAGES = pytest.mark.parametrize("made", [benchmarks_page, scale_page], ids=["ben
 def test_the_page_is_what_the_results_say(made: ModuleType) -> None:
     written = made.PAGE.read_text(encoding="utf-8")
 
-    assert written == made.page(written), f"run .venv/bin/python docs/{made.PAGE.stem}.py"
+    assert written == made.page(written), f"run .venv/bin/python -m {made.__name__}"
 
 
 @PAGES

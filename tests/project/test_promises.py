@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.project.code import PACKAGE, ROOT
 
-PAGE = ROOT / "docs" / "faults.md"
+PAGE = ROOT / "docs" / "internals" / "faults.md"
 ROW = re.compile(r"^\| ([PSF]\d+) \| .* \| (.*) \|$", re.MULTILINE)
 NAMED = re.compile(r"`([\w/]+)::(test_\w+)`")
 MEASURED = {"F20"}

@@ -78,7 +78,7 @@ def test_the_lock_pins_every_requirement_of_the_project_with_hashes() -> None:
     assert pinned == set(re.findall(r"^([a-z0-9-]+)==", lock, flags=re.MULTILINE))
 
 
-WALK = ROOT / "docs" / "walk.md"
+WALK = ROOT / "docs" / "internals" / "walk.md"
 NAMED = re.compile(r"`((?:[\w.-]+/)+[\w-]+(?:\.\w+)?)`")
 
 

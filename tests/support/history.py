@@ -3,7 +3,7 @@
 Whoever writes to a store notes each attempt: what was asked, when, and what the answer was. Each
 attempt carries a token that no other text has. Afterwards everything is read back through a public
 interface, and `judge` names every invariant that broke. The names are those of the list in
-docs/faults.md.
+docs/internals/faults.md.
 """
 
 import threading
