@@ -1,16 +1,13 @@
-"""The source of Sessionary as values that the rules can look at."""
+"""The source files of Sessionary, parsed for the rules."""
 
 import ast
 import functools
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "sessionary"
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
@@ -24,31 +21,6 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
-    @property
-    def line_count(self) -> int:
-        return len(self.text.splitlines())
-
-    def functions(self) -> Iterator[Function]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
-
-    def qualified(self) -> list[tuple[str, ast.AST]]:
-        """Every node with the name of the class and function around it, as `Class.method`."""
-        return self._qualified
-
-    @functools.cached_property
-    def _qualified(self) -> list[tuple[str, ast.AST]]:
-        found: list[tuple[str, ast.AST]] = []
-        waiting: list[tuple[str, ast.AST]] = [("", self.tree)]
-        while waiting:
-            path, node = waiting.pop()
-            for child in ast.iter_child_nodes(node):
-                found.append((path, child))
-                inside = path
-                if isinstance(child, Function | ast.ClassDef):
-                    inside = f"{path}.{child.name}".lstrip(".")
-                waiting.append((inside, child))
-        return found
-
 
 @functools.cache
 def modules() -> tuple[Module, ...]:
@@ -60,7 +32,7 @@ def modules() -> tuple[Module, ...]:
 
 @functools.cache
 def committed_files() -> tuple[Path, ...]:
-    """Every file that git knows and that is still there."""
+    """Every file that git tracks and that still exists."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
     ).stdout

@@ -1,4 +1,4 @@
-"""The rules about the code: pure functions from a module to what is wrong with it."""
+"""Rules about the code: pure functions from a module to what is wrong with it."""
 
 import ast
 import re
@@ -6,44 +6,9 @@ from collections.abc import Iterator
 
 from tests.project.code import Module
 
-# Modules that may import inside a function, and what: heavy or optional things, loaded on use.
-MAY_IMPORT_LATE: dict[str, set[str]] = {
-    "sessionary.agents.model": {"sessionary.agents.provider", "sessionary.agents.tool_calls"},
-    "sessionary.cli.console": {"subprocess"},
-    "sessionary.cli.markdown": {"rich"},
-    "sessionary.agents.tool_calls": {"sessionary.agents.mcp_tools"},
-    "sessionary.client.session": {"sessionary.formats.message_input"},
-    "sessionary.app.engine": {"sessionary"},
-    "sessionary.app.import_port": {"sessionary.app"},
-    "sessionary.app.mcp": {"sessionary.app"},
-    "sessionary.model.page": {"markdown_it"},
-    "sessionary.telemetry.taking": {"sessionary"},
-}
-
-# The three places that may swallow any exception, because they record and log it: a turn, a
-# delivery, a sweep. Written as `sessionary.engine.loop:Class.method`.
-SUPERVISORS: frozenset[str] = frozenset(
-    {
-        "sessionary.engine.outbox:Outbox._send",
-        "sessionary.engine.sweeper:Sweeper._run_finalizer",
-    }
-)
-
-# Modules that catch any exception in one thread to raise it in another: nothing is swallowed.
-MESSENGERS: frozenset[str] = frozenset(
-    {
-        "sessionary.agents.python",
-        "sessionary.engine.thread",
-        "sessionary.store.listeners",
-        "sessionary.store.postgres",
-        "sessionary.store.postgres_writer",
-        "sessionary.store.sqlite",
-        "sessionary.store.sqlite_index",
-        "sessionary.store.sqlite_writer",
-    }
-)
-
 BROAD = {"Exception", "BaseException"}
+# `logger.exception`, and the hook for what fails in a thread.
+REPORTERS = {"exception", "excepthook"}
 SHOUTED_SQL = re.compile(
     r"\bSELECT\b.+\bFROM\b|\bINSERT\s+(OR\s+\w+\s+)?INTO\b|\bUPDATE\b.+\bSET\b|\bDELETE\s+FROM\b",
     re.DOTALL,
@@ -54,31 +19,25 @@ QUIET_SQL = re.compile(
 )
 
 
-def late_imports(module: Module) -> Iterator[str]:
-    allowed = MAY_IMPORT_LATE.get(module.name, set())
-    for function in module.functions():
-        for node in ast.walk(function):
-            for name in _imported(node):
-                if not any(name == each or name.startswith(f"{each}.") for each in allowed):
-                    yield f"{module.name}:{function.lineno} {function.name} imports {name}"
+def string_imports(module: Module) -> Iterator[str]:
+    """Imports of our own modules by name: type checkers and import-linter do not see them."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and _last_name(node.func) == "import_module" and node.args:
+            name = _text_of(node.args[0])
+            if name.partition(".")[0] == "sessionary":
+                yield f"{module.name}:{node.lineno} imports {name}"
 
 
 def swallowed_exceptions(module: Module) -> Iterator[str]:
-    if module.name in MESSENGERS:
-        return
-    for place, line in broad_handlers(module):
-        if place not in SUPERVISORS:
-            yield f"{place} catches every exception, line {line}"
-
-
-def broad_handlers(module: Module) -> Iterator[tuple[str, int]]:
-    """Where the module catches everything and does not raise it again."""
-    for place, node in module.qualified():
-        full = f"{module.name}:{place}"
-        if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises(node):
-            yield full, node.lineno
-        if isinstance(node, ast.Call) and _suppresses_all(node):
-            yield full, node.lineno
+    """Broad handlers that neither raise, nor log, nor pass the exception on."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.ExceptHandler() if _is_broad(node.type) and not _reports(node):
+                yield f"{module.name}:{node.lineno} swallows every exception"
+            case ast.Call() if _last_name(node.func) == "suppress" and any(
+                map(_is_broad, node.args)
+            ):
+                yield f"{module.name}:{node.lineno} suppresses every exception"
 
 
 def sql_in_python(module: Module) -> Iterator[str]:
@@ -87,28 +46,21 @@ def sql_in_python(module: Module) -> Iterator[str]:
             yield f"{module.name}:{node.lineno} {text.strip()[:40]!r}"
 
 
-def _imported(node: ast.AST) -> list[str]:
-    match node:
-        case ast.Import(names=names):
-            return [alias.name for alias in names]
-        case ast.ImportFrom(module=str(name)):
-            return [name]
-        case _:
-            return []
-
-
 def _is_broad(caught: ast.expr | None) -> bool:
     if isinstance(caught, ast.Tuple):
         return any(map(_is_broad, caught.elts))
     return caught is None or _last_name(caught) in BROAD
 
 
-def _suppresses_all(call: ast.Call) -> bool:
-    return _last_name(call.func) == "suppress" and any(map(_is_broad, call.args))
-
-
-def _raises(handler: ast.ExceptHandler) -> bool:
-    return isinstance(handler.body[-1], ast.Raise)
+def _reports(handler: ast.ExceptHandler) -> bool:
+    """Whether the handler raises, logs with the traceback, or uses the exception that it caught."""
+    inside = [node for statement in handler.body for node in ast.walk(statement)]
+    return any(
+        isinstance(node, ast.Raise)
+        or (isinstance(node, ast.Call) and _last_name(node.func) in REPORTERS)
+        or (isinstance(node, ast.Name) and handler.name is not None and node.id == handler.name)
+        for node in inside
+    )
 
 
 def _last_name(node: ast.expr) -> str:
@@ -126,13 +78,19 @@ def _texts(module: Module) -> Iterator[tuple[ast.expr, str]]:
         match node:
             case ast.JoinedStr(values=values):
                 passed_over.update(map(id, values))
-                yield node, "".join(_text_of(value) for value in values)
+                yield node, _text_of(node)
             case ast.Constant(value=str(text)) if id(node) not in passed_over:
                 yield node, text
 
 
-def _text_of(piece: ast.expr) -> str:
-    return str(piece.value) if isinstance(piece, ast.Constant) else "?"
+def _text_of(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=value):
+            return str(value)
+        case ast.JoinedStr(values=values):
+            return "".join(map(_text_of, values))
+        case _:
+            return "?"
 
 
 def _docstrings(module: Module) -> Iterator[ast.Constant]:

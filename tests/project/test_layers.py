@@ -37,7 +37,7 @@ def lint(source: Path) -> subprocess.CompletedProcess[str]:
 
 
 def package_with(tmp_path: Path, **files: str) -> Path:
-    """A small package with the name of ours, made of `layer="its text"`."""
+    """A small package named like ours, with one module for each `layer="its text"`."""
     package = tmp_path / "sessionary"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -64,13 +64,13 @@ def test_an_edge_that_imports_another_is_seen(tmp_path: Path) -> None:
     assert "sessionary.web is not allowed to import sessionary.mcp" in lint(source).stdout
 
 
-def test_a_leaf_that_imports_a_room_is_seen(tmp_path: Path) -> None:
+def test_a_leaf_that_imports_another_layer_is_seen(tmp_path: Path) -> None:
     source = package_with(tmp_path, errors="import sessionary.model", model="")
 
     assert "sessionary.errors is not allowed to import sessionary.model" in lint(source).stdout
 
 
-def test_a_part_of_the_package_that_is_no_room_is_seen(tmp_path: Path) -> None:
+def test_a_package_that_is_in_no_layer_is_seen(tmp_path: Path) -> None:
     source = package_with(tmp_path, attic="")
 
     assert lint(source).returncode != 0
@@ -81,7 +81,7 @@ def test_the_contract_has_the_layers_in_their_order() -> None:
     (contract,) = project["tool"]["importlinter"]["contracts"]
 
     layers = [
-        {room.strip(" ()") for room in layer.replace(":", "|").split("|")}
+        {name.strip(" ()") for name in layer.replace(":", "|").split("|")}
         for layer in contract["layers"]
     ]
 

@@ -83,7 +83,7 @@ NAMED = re.compile(r"`((?:[\w.-]+/)+[\w-]+(?:\.\w+)?)`")
 
 
 def is_there(name: str) -> bool:
-    """Whether `engine/loop`, `engine/loop.py` or `actions/turns.begin` is in the house."""
+    """Whether `engine/loop`, `engine/loop.py` or `actions/turns.begin` exists."""
     if any((base / name).exists() for base in (ROOT, PACKAGE)):
         return True
     if (PACKAGE / f"{name}.py").exists():

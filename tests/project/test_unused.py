@@ -1,4 +1,4 @@
-"""Nothing stands in the house for nobody."""
+"""No SQL query is left that nothing uses."""
 
 import re
 from pathlib import Path
