@@ -10,9 +10,9 @@ from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
-from sessionary.store import sessions as table
 from sessionary.store.database import Store, Tx
 from sessionary.store.opening import open_store
+from sessionary.store.tables import sessions as table
 
 PROFILE = "main"
 BEGAN = datetime(2024, 5, 1, tzinfo=UTC)

@@ -16,8 +16,8 @@ from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import ToolResult
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
-from sessionary.store import sessions as table
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import sessions as table
 
 PROJECT, SMALL_PROJECT = "Alpha", "Beta"
 _CHUNK = 2_000

@@ -9,8 +9,8 @@ from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
 from sessionary.model.place import Person, Source
 from sessionary.model.usage import CostStatus, Usage
-from sessionary.store import blobs
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import blobs
 from tests.support.world import World
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))

@@ -14,8 +14,8 @@ from sessionary.client.session import LEASE_SECONDS
 from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
 from sessionary.model.place import ChatType, Source
 from sessionary.model.turn import TurnState
-from sessionary.store import turns
 from sessionary.store.database import Tx
+from sessionary.store.tables import turns
 from sessionary.testing.clock import FakeClock, SequentialIds
 
 ALICE = Source(platform="web", chat_id="alice")

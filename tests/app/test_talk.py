@@ -21,8 +21,8 @@ from sessionary.model.part import Text, ToolCall, ToolResult
 from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.turn import Lease
-from sessionary.store import arrivals, deliveries
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals, deliveries
 
 # Agents on a busy machine; nothing waits for so long.
 PATIENCE_SECONDS = 60

@@ -20,8 +20,8 @@ from sessionary.model.entry import Message
 from sessionary.model.key import key_for
 from sessionary.model.part import Attachment, Text, Unknown
 from sessionary.model.place import Channel
-from sessionary.store import deliveries
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import deliveries
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
 from sessionary.testing.clock import START, SequentialIds
 from sessionary.web.app import create_app

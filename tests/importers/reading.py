@@ -14,8 +14,8 @@ from sessionary.importers.target import Target
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message
 from sessionary.model.session import SessionHead
-from sessionary.store import entries, imports, sessions
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import entries, imports, sessions
 
 
 class Archive:

@@ -14,7 +14,7 @@ from sessionary.importers.base import Branch, Event, Importer, Said
 from sessionary.importers.bodies import body_text
 from sessionary.model import part
 from sessionary.model.entry import Role
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 
 DEEP: Any = []
 for _ in range(150):

@@ -13,7 +13,7 @@ from sessionary.importers.claude_code import ClaudeCode
 from sessionary.model.entry import Compaction, Role
 from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 from sessionary.testing.clock import FakeClock
 from tests.importers import rubbish
 from tests.importers.reading import Archive

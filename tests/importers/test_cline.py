@@ -8,7 +8,7 @@ from sessionary.importers.cline import IMPORTER
 from sessionary.model.entry import Compaction, Role
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
 from sessionary.model.session import Kind, Lineage
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_cline import PICTURE, Task, a_day_at_the_mill, words, write_session

@@ -15,7 +15,7 @@ from sessionary.model.entry import Compaction
 from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import CostStatus
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 from sessionary.testing.clock import FakeClock
 from tests.importers import rubbish
 from tests.importers.reading import Archive

@@ -34,8 +34,8 @@ from sessionary.importers.driver import WORDLESS
 from sessionary.model import transcript
 from sessionary.model.entry import Compaction
 from sessionary.model.session import Kind, Lineage
-from sessionary.store import transfer
 from sessionary.store.database import Tx
+from sessionary.store.tables import transfer
 from tests.importers.reading import Archive
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

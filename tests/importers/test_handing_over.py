@@ -19,7 +19,7 @@ from sessionary.model.extent import Extent
 from sessionary.model.handover.forms import FORMS
 from sessionary.model.handover.passage import Passage
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 from tests.importers.reading import Archive
 from tests.importers.test_driver import Scripted, touched
 from tests.importers.write_exports import PIXEL

@@ -14,7 +14,7 @@ from sessionary.model.entry import Compaction, Message
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import CostStatus
-from sessionary.store import ledger, transfer
+from sessionary.store.tables import transfer, usage
 from tests.importers import write_hermes as write
 from tests.importers.reading import Archive
 from tests.importers.write_hermes import NOON, StateDb, message
@@ -369,7 +369,7 @@ def _used(archive: Archive, id: str) -> tuple[Any, ...]:
 
 
 def _ledger(tx: Any, no: int) -> Any:
-    return [used for _, used in ledger.of_session(tx, no)]
+    return [used for _, used in usage.of_session(tx, no)]
 
 
 def _facts(tx: Any, no: int) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from sessionary.importers.llm import IMPORTER
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_llm import (

@@ -8,7 +8,7 @@ import pytest
 from sessionary.importers.open_webui import IMPORTER
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_open_webui import BEGAN, PICTURE, a_day_at_the_mill, put, row

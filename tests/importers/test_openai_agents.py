@@ -6,7 +6,7 @@ from pathlib import Path
 from sessionary.importers.openai_agents import IMPORTER
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_openai_agents import PICTURE, a_day_at_the_mill, add, branch, reply, user

@@ -8,7 +8,7 @@ from sessionary.importers.opencode import IMPORTER
 from sessionary.model.entry import Compaction
 from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_opencode import PICTURE, OpenCodeSession, a_day_at_the_mill, words

@@ -9,7 +9,7 @@ from sessionary.importers.pi import IMPORTER
 from sessionary.model.entry import Compaction, Role
 from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Lineage
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_pi import PICTURE, PiSession, a_day_at_the_mill, words

@@ -18,8 +18,8 @@ from sessionary.importers import driver, weaver
 from sessionary.importers.base import Unit
 from sessionary.importers.target import Target
 from sessionary.model.entry import Message
-from sessionary.store import imports, ledger
 from sessionary.store.database import Store
+from sessionary.store.tables import imports, usage
 from tests.importers.reading import Archive
 from tests.importers.talking_tool import TOKENS, Line, Talk, TalkingTool
 
@@ -212,7 +212,7 @@ class Story:
     def calls(self) -> list[tuple[str | None, int]]:
         """The model calls that the ledger has of the talks, with what came out."""
         heads = [head for head, _ in self.record()]
-        rows = [self.archive.store.read(ledger.of_session, head.no).result() for head in heads]
+        rows = [self.archive.store.read(usage.of_session, head.no).result() for head in heads]
         return [(used.call_id, used.output_tokens) for each in rows for _, used in each]
 
 

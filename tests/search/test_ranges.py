@@ -10,8 +10,9 @@ from sessionary.actions import log, projects
 from sessionary.model.entry import message
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
-from sessionary.store import sessions, sqlite_shards, stretches
+from sessionary.store import sqlite_shards, stretches
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 from sessionary.testing.clock import START
 from tests.search.conftest import Library, opened
 

@@ -31,8 +31,8 @@ from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import Kind, Shelf, TitleBy
 from sessionary.model.surroundings import HomeChannel
 from sessionary.model.usage import Usage
-from sessionary.store import deliveries
 from sessionary.store.database import Tx
+from sessionary.store.tables import deliveries
 from tests.support.world import World
 
 SOURCES = (

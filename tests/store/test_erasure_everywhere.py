@@ -23,8 +23,9 @@ from sessionary.importers.target import Target
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text
 from sessionary.model.place import Person, Source
-from sessionary.store import blobs, copying
+from sessionary.store import copying
 from sessionary.store.database import Store
+from sessionary.store.tables import blobs
 from tests.support.world import ANN, World
 
 GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")

@@ -4,8 +4,8 @@ import pytest
 
 from sessionary.actions import access, exporting, importing, usage, verify
 from sessionary.model.usage import MAX_COST_MICROUSD, MAX_TOKENS, TOKEN_FIELDS, Usage
-from sessionary.store import ledger
 from sessionary.store.database import Store
+from sessionary.store.tables import usage as usage_table
 from tests.store.conftest import Opener, opened
 from tests.store.raw import execute
 from tests.support.world import World
@@ -43,7 +43,7 @@ def fill_as_an_earlier_version(world: World, session: str) -> None:
         execute(world.store.url, f"UPDATE sessions SET calls = {CALLS}, {sums}", trusting=True)
 
 
-@pytest.mark.parametrize("group", ledger.GROUPS)
+@pytest.mark.parametrize("group", usage_table.GROUPS)
 def test_a_report_over_absurd_calls_says_the_largest_sum(world: World, group: str) -> None:
     fill_as_an_earlier_version(world, world.session("a"))
 

@@ -10,9 +10,9 @@ from sessionary.actions.search import Wish, search
 from sessionary.clock import to_micros
 from sessionary.model.entry import message
 from sessionary.model.session import Lineage, Opening, Shelf
-from sessionary.store import sessions
 from sessionary.store.database import Store, Tx
-from sessionary.store.sessions import Inheritance
+from sessionary.store.tables import sessions
+from sessionary.store.tables.sessions import Inheritance
 from tests.support.world import ANN, World
 
 LENGTH = sys.getrecursionlimit() + 100

@@ -10,8 +10,8 @@ from sessionary.actions.shares import Whom
 from sessionary.errors import Damaged
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
-from sessionary.store import blobs
 from sessionary.store.database import Row, Store, Tx
+from sessionary.store.tables import blobs
 from tests.support.world import ANN, World
 from tests.transfer import HOSTILE, exported
 

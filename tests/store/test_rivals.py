@@ -23,8 +23,8 @@ from sessionary.model.place import Channel
 from sessionary.model.session import SessionHead
 from sessionary.model.surroundings import HomeChannel
 from sessionary.model.usage import Usage
-from sessionary.store import ledger
 from sessionary.store.database import Tx
+from sessionary.store.tables import usage as usage_table
 from tests.store.racing import ROUNDS, at_once, clean
 from tests.support.world import World
 
@@ -188,14 +188,16 @@ def test_a_call_only_grows_whoever_tells_of_it_first(worlds: list[World], many: 
 
     def tell(tx: Tx, used: Usage) -> None:
         if many:
-            ledger.raise_all(tx, [ledger.call_of(used, at=at)], profile="main", session_no=no)
+            usage_table.raise_all(
+                tx, [usage_table.call_of(used, at=at)], profile="main", session_no=no
+            )
         else:
-            ledger.raise_to(tx, used, profile="main", session_no=no, at=at)
+            usage_table.raise_to(tx, used, profile="main", session_no=no, at=at)
 
     for number in range(ROUNDS):
         calls = [Usage("m", 1, tokens, call_id=f"call {number}") for tokens in (5, 20, 10)]
         one.write(tell, calls[0])
-        one.write(ledger.sum_up, no)
+        one.write(usage_table.sum_up, no)
 
         at_once(
             *(lambda w=w, c=c: w.write(tell, c) for w, c in zip(worlds, calls[1:], strict=True))

@@ -19,8 +19,8 @@ from sessionary.model.place import Source
 from sessionary.model.session import SessionHead, Shelf
 from sessionary.model.surroundings import Surroundings, render
 from sessionary.model.turn import Turn
-from sessionary.store import deliveries
 from sessionary.store.database import Store
+from sessionary.store.tables import deliveries
 from sessionary.testing.clock import FakeClock, SequentialIds
 from sessionary.testing.loopback import LoopbackAdapter
 from sessionary.testing.scripted import ScriptedRunner, scripted_agent

@@ -26,8 +26,9 @@ from sessionary.model.part import Text
 from sessionary.model.place import ChatType, Source
 from sessionary.model.session import Kind, Shelf
 from sessionary.model.usage import CostStatus, Usage
-from sessionary.store import deliveries, ledger
 from sessionary.store.database import Tx
+from sessionary.store.tables import deliveries
+from sessionary.store.tables import usage as usage_table
 from tests.support.store_turns import HERE
 from tests.support.suite import Suite, refused
 from tests.support.world import World
@@ -468,7 +469,7 @@ def _use(tx: Tx, no: int, world: World) -> None:
 
 
 def _cost(tx: Tx, no: int) -> int | None:
-    return ledger.total_of_session(tx, no).cost_microusd
+    return usage_table.total_of_session(tx, no).cost_microusd
 
 
 def _enqueue(tx: Tx, no: int, world: World) -> str:

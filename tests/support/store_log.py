@@ -9,8 +9,8 @@ from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
 from sessionary.model.place import Person
-from sessionary.store import blobs, entries
 from sessionary.store.database import Tx
+from sessionary.store.tables import blobs, entries
 from tests.support.suite import Suite, refused
 from tests.support.world import ANN, World
 

@@ -13,7 +13,8 @@ from sessionary.model.part import Text
 from sessionary.model.place import Channel, Source
 from sessionary.model.surroundings import HomeChannel
 from sessionary.model.usage import CostStatus, Usage
-from sessionary.store import deliveries, ledger
+from sessionary.store.tables import deliveries
+from sessionary.store.tables import usage as usage_table
 from tests.support.suite import Suite, refused
 from tests.support.world import World
 
@@ -374,7 +375,7 @@ class LedgerSuite(Suite):
         assert (total.calls, total.input_tokens, total.output_tokens) == (1, 10, 5)
         assert (total.cost_microusd, total.cost_status) == (70, CostStatus.REPORTED)
         assert world.head(session).model == "m"
-        ((_, kept),) = world.read(ledger.of_session, no)
+        ((_, kept),) = world.read(usage_table.of_session, no)
         assert (kept.reasoning_tokens, kept.provider) == (1, "p")
 
     def test_an_unknown_cost_is_never_nought(self, world: World) -> None:

@@ -9,7 +9,7 @@ from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, Purged
 from sessionary.model.place import Source
 from sessionary.model.session import EndReason, Kind, Opening, Shelf, TitleBy
 from sessionary.store.database import Tx
-from sessionary.store.sessions import Details, details
+from sessionary.store.tables.sessions import Details, details
 from tests.support.suite import Suite, refused
 from tests.support.world import ANN, BOB, World
 

@@ -17,8 +17,8 @@ from sessionary.model.place import Channel, Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.turn import Turn, TurnState
 from sessionary.model.usage import Usage
-from sessionary.store import arrivals, deliveries
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals, deliveries
 from tests.support.suite import Suite, refused
 from tests.support.world import ANN, BOB, LEASE_SECONDS, World
 

@@ -14,9 +14,9 @@ from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Kind, Opening, SessionHead, Shelf
 from sessionary.model.transcript import Chat
-from sessionary.store import entries
 from sessionary.store.database import Store, Tx
-from sessionary.store.sessions import segments
+from sessionary.store.tables import entries
+from sessionary.store.tables.sessions import segments
 from sessionary.testing.clock import FakeClock, SequentialIds
 
 P = ParamSpec("P")

@@ -12,8 +12,8 @@ from sessionary.actions import read, verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.entry import Message
 from sessionary.model.session import SessionHead
-from sessionary.store import sessions
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import sessions
 from sessionary.telemetry.span import Span
 from sessionary.telemetry.taking import SpanIntake
 from tests.store.conftest import emptied, opened  # noqa: F401

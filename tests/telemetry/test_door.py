@@ -21,8 +21,8 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from sessionary.actions import verify
 from sessionary.actions.tokens import Scope
-from sessionary.store import entries
 from sessionary.store.database import Store
+from sessionary.store.tables import entries
 from sessionary.telemetry import wire
 from tests.store.conftest import opened
 from tests.support.model_server import Call, ModelServer, Reply, Tokens

@@ -12,8 +12,8 @@ from typing import Any
 from sessionary.model.entry import Message
 from sessionary.model.part import Text
 from sessionary.model.session import Shelf
-from sessionary.store import arrivals, deliveries, entries, ledger, sessions, turns
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals, deliveries, entries, sessions, turns, usage
 
 PROFILE = "main"
 Line = dict[str, Any]
@@ -66,7 +66,7 @@ def _read_session(tx: Tx, stored: Stored, no: int, session: str) -> None:
             stored.log[entry.body.text].append(Found(session, entry.seq, entry.turn_id))
     for turn in turns.of_session(tx, no):
         stored.turns[turn.id] = turn.state
-    stored.calls.update(str(used.call_id) for _, used in ledger.of_session(tx, no))
+    stored.calls.update(str(used.call_id) for _, used in usage.of_session(tx, no))
     for delivery in deliveries.of_session(tx, no):
         stored.sent.update(part.text for part in delivery.parts if isinstance(part, Text))
 

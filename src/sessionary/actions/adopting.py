@@ -24,9 +24,9 @@ from sessionary.model.key import SessionKey
 from sessionary.model.record import BlobLine, EntryLine, Line, SessionLine, TurnLine, UsageLine
 from sessionary.model.session import Segment
 from sessionary.model.title import clean_title
-from sessionary.store import blobs, entries, imports, ledger, sessions, transfer
 from sessionary.store.database import Store, Tx
-from sessionary.store.transfer import Found
+from sessionary.store.tables import blobs, entries, imports, sessions, transfer, usage
+from sessionary.store.tables.transfer import Found
 
 TRIES = 5
 
@@ -237,7 +237,7 @@ def _put(tx: Tx, target: _Target, lines: Iterable[Line], *, profile: str) -> int
             case TurnLine():
                 new += _put_turn(tx, target.no, line)
             case UsageLine():
-                new += ledger.insert(
+                new += usage.insert(
                     tx,
                     record.usage_of(line),
                     profile=profile,

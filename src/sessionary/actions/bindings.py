@@ -10,8 +10,8 @@ from sessionary.model.place import at_session
 from sessionary.model.redact import redact_key
 from sessionary.model.reset import Policies, ResetPolicy
 from sessionary.model.session import Lineage, SessionHead
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 MAX_LIMIT = 1000
 # Behind every character that a key is printed with.

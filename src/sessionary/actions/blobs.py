@@ -1,8 +1,8 @@
 """Bytes: kept once, read by those whose session needs them."""
 
 from sessionary.errors import NotFound
-from sessionary.store import blobs, entries
 from sessionary.store.database import Tx
+from sessionary.store.tables import blobs, entries
 
 
 def read_blob(tx: Tx, name: str, *, session_no: int) -> bytes:

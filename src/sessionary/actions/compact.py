@@ -10,8 +10,8 @@ from sessionary.model import transcript
 from sessionary.model.entry import Compaction
 from sessionary.model.session import SessionHead
 from sessionary.model.turn import Lease
-from sessionary.store import entries, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries, sessions
 
 
 def compact(

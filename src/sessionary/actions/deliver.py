@@ -13,8 +13,8 @@ from sessionary.model.cursor import Cursor
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.part import Part
 from sessionary.model.place import Channel
-from sessionary.store import deliveries, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import deliveries, sessions
 
 GIVEN_UP = "given up by the owner"
 _LONGEST_REASON = 500

@@ -14,8 +14,8 @@ from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
 from sessionary.model import document
 from sessionary.model.place import escape, source_as_stored
-from sessionary.store import sessions
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import sessions
 
 PAGE = 200
 REMAINS = (

@@ -17,9 +17,9 @@ from sessionary.model.place import Source
 from sessionary.model.record import BlobLine, CloseLine, DropLine, EndLine, Header, TurnLine
 from sessionary.model.secret import masked_json, secrets_in
 from sessionary.model.session import Segment, Shelf
-from sessionary.store import blobs, entries, sessions, transfer
 from sessionary.store.database import Row, Store, Tx
-from sessionary.store.transfer import Link
+from sessionary.store.tables import blobs, entries, sessions, transfer
+from sessionary.store.tables.transfer import Link
 
 PAGE = 100
 _NOWHERE = {"platform": "unknown"}

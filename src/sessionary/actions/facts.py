@@ -11,9 +11,9 @@ from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import document
 from sessionary.model.session import Lineage, Opening, SessionHead
-from sessionary.store import blobs, sessions
 from sessionary.store.database import Tx
-from sessionary.store.sessions import Inheritance
+from sessionary.store.tables import blobs, sessions
+from sessionary.store.tables.sessions import Inheritance
 
 MAX_ID = 200
 

@@ -14,10 +14,10 @@ from sessionary.model.matching import matches
 from sessionary.model.query import Filters, Query
 from sessionary.model.search_text import AREAS, SAID, STEPS, searchable_text
 from sessionary.model.session import Segment, Shelf
-from sessionary.store import bodies, entries, sessions
 from sessionary.store.database import Row, Tx
-from sessionary.store.numbers import pg_array_literal
-from sessionary.store.packs import Unpacker
+from sessionary.store.queries import pg_array_literal
+from sessionary.store.tables import entries, sessions
+from sessionary.store.tables.packs import Unpacker
 
 CANDIDATES = 1000
 # Steps are met on the way, and counted: so many are asked for, so many wanted ones are enough.
@@ -234,7 +234,7 @@ def text_of(tx: Tx, match: Match) -> str:
         return sessions.get_by_no(tx, match.session_no).title or ""
     no, seq = match.entry_no >> SEQ_BITS, match.seq
     [row] = entries.read_rows(tx, Segment(no, f"number {no}", seq, seq), limit=1)
-    data = bodies.readable(tx, match.entry_no, row[5], Unpacker(tx))
+    data = entries.readable(tx, match.entry_no, row[5], Unpacker(tx))
     return "" if data is None else searchable_text(row[2], data, match.area)
 
 

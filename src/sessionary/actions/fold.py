@@ -7,8 +7,8 @@ from sessionary.actions.log import preview_of
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message, Role
 from sessionary.model.session import Segment
-from sessionary.store import entries
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries
 
 
 @dataclass(frozen=True, slots=True)

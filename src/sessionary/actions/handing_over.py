@@ -5,8 +5,8 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.model.extent import WHOLE, Extent, head_within
 from sessionary.model.handover.passage import Passage, Window
 from sessionary.model.session import SessionHead
-from sessionary.store import blobs, sessions
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import blobs, sessions
 
 BUDGET = 100_000
 

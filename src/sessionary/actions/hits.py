@@ -12,11 +12,11 @@ from sessionary.model import snippet as snippets
 from sessionary.model.query import Query
 from sessionary.model.search_text import SUMMARY, TITLE, searchable_text
 from sessionary.model.session import SessionHead
-from sessionary.store import bodies, sessions
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
-from sessionary.store.numbers import pg_array_literal
-from sessionary.store.packs import Unpacker
+from sessionary.store.queries import pg_array_literal
+from sessionary.store.tables import entries, sessions
+from sessionary.store.tables.packs import Unpacker
 
 # What stands for words that were there when they were taken into the index.
 UNREADABLE = "(this message is damaged and cannot be read: run `sessionary verify`)"
@@ -78,7 +78,7 @@ class _Making:
                 f"the store is damaged. {REMEDY}"
             )
         role, body = near[match.entry_no]
-        data = bodies.readable(self._tx, match.entry_no, body, self._unpacker)
+        data = entries.readable(self._tx, match.entry_no, body, self._unpacker)
         text = "" if data is None else searchable_text(role, data, match.area)
         return Hit(
             session=head,
@@ -98,7 +98,7 @@ class _Making:
         for number in numbers:
             if number not in near:
                 continue
-            data = bodies.readable(self._tx, number, near[number][1], self._unpacker) or {}
+            data = entries.readable(self._tx, number, near[number][1], self._unpacker) or {}
             text = part.text_of(tuple(map(part.from_json, data.get("parts", ()))))
             if text:
                 return text[:_NEIGHBOUR]

@@ -23,8 +23,8 @@ from sessionary.model.record import (
     Line,
     SessionLine,
 )
-from sessionary.store import blobs
 from sessionary.store.database import Store
+from sessionary.store.tables import blobs
 
 # What of a session is held in memory while it is read; the rest waits in a temporary file.
 IN_MEMORY = 4 * 1024 * 1024

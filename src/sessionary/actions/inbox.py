@@ -6,8 +6,8 @@ from sessionary.errors import Conflict, NotFound
 from sessionary.model.arrival import Arrival, ArrivalState
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
-from sessionary.store import arrivals
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals
 
 TAKEN_BACK = "taken back"
 

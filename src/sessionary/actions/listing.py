@@ -10,8 +10,8 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.model import document
 from sessionary.model.cursor import Cursor
 from sessionary.model.session import Kind, SessionHead, Shelf
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 MAX_LIMIT = 1000
 # Hidden sessions are counted no further than COUNTED, among the newest COUNT_SCANNED of a shelf:

@@ -10,8 +10,8 @@ from sessionary.model import document, title
 from sessionary.model.entry import Body, Compaction, Message, Retraction, Role, body_to_json
 from sessionary.model.session import Segment, SessionHead
 from sessionary.model.turn import Lease
-from sessionary.store import entries, sessions
 from sessionary.store.database import RaceLost, Row, Tx
+from sessionary.store.tables import entries, sessions
 
 MAX_IDEM = 512
 _PREVIEWED = 400

@@ -12,8 +12,8 @@ from sessionary.model.entry import Entry, Message, Role
 from sessionary.model.part import ToolCall
 from sessionary.model.session import SessionHead
 from sessionary.model.tokens import estimate
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 _LONGEST_PROMPT = 200
 _MOST_FILES = 500

@@ -11,9 +11,9 @@ from sessionary.model import part as parts_of
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.part import Attachment
 from sessionary.model.session import Segment, SessionHead, Shelf
-from sessionary.store import blobs, entries, packs, sessions
 from sessionary.store.database import Row, Store, Tx
-from sessionary.store.packs import Unpacker
+from sessionary.store.tables import blobs, entries, packs, sessions
+from sessionary.store.tables.packs import Unpacker
 
 PAGE = 200
 # What goes into one pack, and into one short transaction.

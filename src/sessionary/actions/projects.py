@@ -10,8 +10,8 @@ from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.session import SessionHead
 from sessionary.model.title import clean_title
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 _COLOUR = re.compile(r"^#[0-9a-fA-F]{6}$")
 

@@ -11,8 +11,8 @@ from sessionary.clock import Moment, to_micros
 from sessionary.errors import Damaged, NotFound
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.session import Shelf
-from sessionary.store import entries, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries, sessions
 
 TRASH_DAYS = 30
 NO_SOURCE = '{"platform":"purged"}'

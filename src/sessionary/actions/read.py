@@ -9,8 +9,8 @@ from sessionary.actions.listing import check_limit
 from sessionary.model import transcript
 from sessionary.model.entry import Compaction, Entry, Message, Retraction
 from sessionary.model.session import Segment, SessionHead, Shelf
-from sessionary.store import blobs, entries, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import blobs, entries, sessions
 
 
 @dataclass(frozen=True, slots=True)

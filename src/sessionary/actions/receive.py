@@ -10,8 +10,8 @@ from sessionary.model.arrival import Arrival
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey, check_length, check_person
 from sessionary.model.place import Source, escape
-from sessionary.store import arrivals
 from sessionary.store.database import RaceLost, Tx
+from sessionary.store.tables import arrivals
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from sessionary.model import markdown, page, transcript
 from sessionary.model.entry import Entry, Retraction
 from sessionary.model.extent import WHOLE, Extent, entry_within, head_within, is_empty
 from sessionary.model.session import SessionHead, Shelf
-from sessionary.store import blobs, entries, sessions
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import blobs, entries, sessions
 
 
 def export_markdown(

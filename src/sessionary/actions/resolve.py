@@ -7,8 +7,8 @@ from sessionary.errors import Ambiguous, BadInput, NotFound
 from sessionary.model import document
 from sessionary.model.session import SessionHead
 from sessionary.model.title import matches_continuation
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 _SHOWN = 6
 _ID_LIKE = re.compile(r"[A-Za-z0-9_-]+")

@@ -11,8 +11,8 @@ from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message, Retraction, Role
 from sessionary.model.session import Segment, SessionHead
 from sessionary.model.turn import Lease
-from sessionary.store import entries, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries, sessions
 
 _PAGE = 200
 

@@ -9,9 +9,9 @@ from sessionary.model.key import SessionKey, check_length
 from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import EndReason, Kind, Lineage, Opening, SessionHead, Shelf, TitleBy
-from sessionary.store import sessions
 from sessionary.store.database import Tx
-from sessionary.store.sessions import Inheritance
+from sessionary.store.tables import sessions
+from sessionary.store.tables.sessions import Inheritance
 
 
 @dataclass(frozen=True, slots=True)

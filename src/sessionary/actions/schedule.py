@@ -9,8 +9,8 @@ from sessionary.model.place import Channel, Source
 from sessionary.model.schedule import GRACE, Run, RunState, Schedule, Timing
 from sessionary.model.title import clean_title
 from sessionary.model.turn import TurnState
-from sessionary.store import schedules, turns
 from sessionary.store.database import Tx
+from sessionary.store.tables import schedules, turns
 
 TARGETS = ("origin", "local")
 MAX_PROMPT = 100_000

@@ -8,8 +8,8 @@ from sessionary.errors import NotFound
 from sessionary.model.entry import Entry, body_to_json
 from sessionary.model.secret import secrets_in, texts_in
 from sessionary.model.session import Segment, SessionHead, Shelf
-from sessionary.store import entries, sessions
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import entries, sessions
 
 PAGE = 200
 

@@ -19,9 +19,9 @@ from sessionary.model.session import (
     shelf_of,
 )
 from sessionary.model.title import clean_title
-from sessionary.store import blobs, sessions
 from sessionary.store.database import Tx
-from sessionary.store.sessions import Inheritance
+from sessionary.store.tables import blobs, sessions
+from sessionary.store.tables.sessions import Inheritance
 
 MAX_DRAFT = 1_000_000
 MAX_LABEL = 64

@@ -12,8 +12,8 @@ from sessionary.model.entry import Compaction, Entry, Message, Role
 from sessionary.model.part import Attachment, Unknown
 from sessionary.model.place import ChatType, Person
 from sessionary.model.session import Segment, SessionHead, Shelf, TitleBy
-from sessionary.store import entries, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries, sessions
 
 ERASED = Unknown({"type": "erased"})
 ERASED_SUMMARY = "[a summary was erased with the messages of a person]"

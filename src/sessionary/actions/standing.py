@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sessionary.model.session import SessionHead
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
-from sessionary.store.numbers import pg_array_literal
+from sessionary.store.queries import pg_array_literal
 
 _UNFINISHED = (TurnState.FAILED, TurnState.INTERRUPTED)
 

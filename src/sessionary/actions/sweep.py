@@ -10,8 +10,8 @@ from sessionary.model.key import SessionKey
 from sessionary.model.place import Source
 from sessionary.model.reset import Policies
 from sessionary.model.turn import Turn
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 BATCH = 100
 FEW = 10

@@ -11,8 +11,8 @@ from sessionary.model.title import (
     numbered_base,
     with_number,
 )
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 
 def rename(tx: Tx, head: SessionHead, text: str, *, by: TitleBy = TitleBy.PERSON) -> str | None:

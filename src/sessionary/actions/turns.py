@@ -19,8 +19,8 @@ from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
 from sessionary.model.turn import Lease, Turn, TurnState
 from sessionary.model.usage import Usage
-from sessionary.store import arrivals, deliveries, sessions, turns
 from sessionary.store.database import RaceLost, Tx
+from sessionary.store.tables import arrivals, deliveries, sessions, turns
 
 MOST_ARRIVALS = 100
 STOPPED_RESPONDING = "the agent stopped responding"

@@ -8,8 +8,8 @@ from sessionary.errors import BadInput
 from sessionary.model import document
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment
-from sessionary.store import blobs
 from sessionary.store.database import Tx
+from sessionary.store.tables import blobs
 
 KEPT = timedelta(days=7)
 _BATCH = 50

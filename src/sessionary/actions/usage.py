@@ -8,8 +8,8 @@ from sessionary.clock import Moment
 from sessionary.errors import BadInput
 from sessionary.model import document
 from sessionary.model.usage import Usage, UsageTotal
-from sessionary.store import ledger, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions, usage
 
 
 def record(
@@ -23,7 +23,7 @@ def record(
 ) -> bool:
     """Count one call; a call id that was counted before changes nothing. Say whether it was new."""
     named = used if used.call_id else replace(used, call_id=f"call/{moment.new_id()}")
-    return ledger.insert(
+    return usage.insert(
         tx, named, profile=profile, session_no=session_no, turn_id=turn_id, at=moment.now
     )
 
@@ -39,7 +39,7 @@ def set_running_total(
     name = f"total/{session_id}/{used.model or ''}/{used.provider or ''}/{used.task or ''}"
     name = document.storable_text(name)
     tx.run("delete_call", profile=profile, call_id=name)
-    ledger.insert(
+    usage.insert(
         tx,
         replace(used, call_id=name),
         profile=profile,
@@ -47,7 +47,7 @@ def set_running_total(
         turn_id=None,
         at=moment.now,
     )
-    ledger.set_total(tx, session_no, ledger.total_of_session(tx, session_no))
+    usage.set_total(tx, session_no, usage.total_of_session(tx, session_no))
 
 
 def report(
@@ -59,6 +59,6 @@ def report(
     until: datetime | None = None,
 ) -> Sequence[UsageTotal]:
     """Sums by day, model, provider, source, project or session."""
-    if group not in ledger.GROUPS:
-        raise BadInput(f"Usage is summed by {', '.join(ledger.GROUPS)}, not by {group!r}.")
-    return ledger.totals(tx, group, profile=profile, since=since, until=until)
+    if group not in usage.GROUPS:
+        raise BadInput(f"Usage is summed by {', '.join(usage.GROUPS)}, not by {group!r}.")
+    return usage.totals(tx, group, profile=profile, since=since, until=until)

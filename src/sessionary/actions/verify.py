@@ -12,9 +12,9 @@ from sessionary.errors import Damaged
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.session import Kind, Segment, SessionHead, Shelf, shelf_of
 from sessionary.model.turn import TurnState
-from sessionary.store import entries, ledger, sessions
 from sessionary.store.database import Store, Tx
 from sessionary.store.opening import sqlite_path
+from sessionary.store.tables import entries, sessions, usage
 
 PAGE = 50
 
@@ -76,7 +76,7 @@ def rebuild_head(tx: Tx, no: int) -> bool:
     _rebuild_end(tx, head)
     _rebuild_shelf(tx, head)
     fold.put(tx, no, fold.counts(tx, sessions.segments(tx, no)))
-    ledger.set_total(tx, no, ledger.total_of_session(tx, no))
+    usage.set_total(tx, no, usage.total_of_session(tx, no))
     tx.run("set_running_turn", no=no, turn_id=_running(tx, head))
     return True
 
@@ -177,7 +177,7 @@ def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 
 
 def _check_usage(tx: Tx, head: SessionHead) -> Iterator[Broken]:
-    total = ledger.total_of_session(tx, head.no)
+    total = usage.total_of_session(tx, head.no)
     if total != head.usage:
         yield Broken(
             "I6 usage", head.id, f"the head's sums {head.usage} are not the ledger's {total}"

@@ -21,10 +21,11 @@ from sessionary.model import document, transcript
 from sessionary.model.entry import MAX_SEQ, Retraction
 from sessionary.model.record import SessionLine
 from sessionary.model.session import Lineage, Segment, TitleBy
-from sessionary.store import blobs, entries, imports, ledger, sessions, transfer
 from sessionary.store.database import Tx
-from sessionary.store.imports import Imported, ReadUnit
-from sessionary.store.packs import Unpacker
+from sessionary.store.tables import blobs, entries, imports, sessions, transfer
+from sessionary.store.tables import usage as usage_table
+from sessionary.store.tables.imports import Imported, ReadUnit
+from sessionary.store.tables.packs import Unpacker
 
 PAGE = 500
 # What an import adds to a session counts as unread only if it was said within this time: then the
@@ -84,7 +85,7 @@ class Sheaf:
     aliases: Sequence[str] = ()
     rows: list[Row] = field(default_factory=list)
     # Calls as the ledger keeps them.
-    usage: list[ledger.Call] = field(default_factory=list)
+    usage: list[usage_table.Call] = field(default_factory=list)
     blobs: list[bytes] = field(default_factory=list)
     # Of all rows since the session was begun while it is hidden, else of these rows.
     added: Added = field(default_factory=Added)
@@ -112,9 +113,9 @@ def put(tx: Tx, sheaf: Sheaf, *, moment: Moment) -> Woven:
         blobs.add(tx, data)
     entries.put_texts(tx, session.no, sheaf.rows)
     if sheaf.usage:
-        ledger.raise_all(tx, sheaf.usage, profile=sheaf.profile, session_no=session.no)
+        usage_table.raise_all(tx, sheaf.usage, profile=sheaf.profile, session_no=session.no)
     if (sheaf.usage and not session.is_hidden) or sheaf.is_whole:
-        ledger.sum_up(tx, session.no)
+        usage_table.sum_up(tx, session.no)
     last = sheaf.rows[-1].seq if sheaf.rows else session.last_seq
     after = Imported(session.no, session.id, session.base_seq, last, session.is_hidden)
     if not session.is_hidden:

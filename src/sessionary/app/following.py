@@ -7,8 +7,8 @@ from sessionary.model.arrival import ArrivalState
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import ToolCall, ToolResult
 from sessionary.model.turn import Turn, TurnState
-from sessionary.store import arrivals, turns
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals, turns
 
 REFUSED = str(ArrivalState.REFUSED)
 PAGE = 500

@@ -23,8 +23,8 @@ from sessionary.errors import RetryLater
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.place import TERMINAL, Source
 from sessionary.model.session import SessionHead
-from sessionary.store import arrivals
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals
 
 WAIT_SECONDS = 300.0
 STREAMED = ("delta", "thinking")

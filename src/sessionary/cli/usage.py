@@ -11,7 +11,7 @@ from sessionary.cli.table import Column, money, table
 from sessionary.cli.tree import command, pass_console
 from sessionary.model.usage import TOKEN_FIELDS, UsageTotal
 from sessionary.model.view import usage_json
-from sessionary.store.ledger import GROUPS
+from sessionary.store.tables.usage import GROUPS
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

@@ -17,8 +17,8 @@ from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
 from sessionary.model.place import Source, at_session
 from sessionary.model.session import Opening, SessionHead, Shelf
-from sessionary.store import arrivals
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from sessionary.model.part import Text
 from sessionary.model.place import Source, session_named_by
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.turn import TurnState
-from sessionary.store import arrivals
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals
 
 # How many conversations with waiting messages are looked at in one round.
 KEYS_AT_ONCE = 200

@@ -20,8 +20,8 @@ from sessionary.model.place import Source
 from sessionary.model.schedule import RunState
 from sessionary.model.session import Kind, Opening, TitleBy
 from sessionary.model.turn import TurnState
-from sessionary.store import sessions as table
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions as table
 
 AT_ONCE = 16
 logger = logging.getLogger("sessionary.scheduler")

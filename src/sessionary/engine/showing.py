@@ -13,8 +13,8 @@ from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Adapter, Shows
 from sessionary.errors import SessionaryError
 from sessionary.model.place import Channel
-from sessionary.store import arrivals
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals
 
 TYPING_SECONDS = 4.0
 log = logging.getLogger("sessionary.showing")

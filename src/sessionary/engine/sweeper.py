@@ -19,8 +19,8 @@ from sessionary.engine.thread import in_thread
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
 from sessionary.model.part import Text
 from sessionary.model.turn import TurnState
-from sessionary.store import arrivals
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals
 
 FINALIZER_SECONDS = 60.0
 log = logging.getLogger("sessionary.sweeper")

@@ -18,8 +18,8 @@ from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text, ToolCall
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
-from sessionary.store import turns as table
 from sessionary.store.pending import Pending
+from sessionary.store.tables import turns as table
 
 # So long an answer waits in hand for a store that is away.
 PATIENCE_SECONDS = 600.0

@@ -26,9 +26,9 @@ from sessionary.model.session import SessionHead, Shelf
 from sessionary.model.surroundings import HomeChannel
 from sessionary.model.terminal import one_line
 from sessionary.model.title import clean_title, matches_continuation
-from sessionary.store import arrivals
-from sessionary.store import sessions as table
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals
+from sessionary.store.tables import sessions as table
 
 _FORM = re.compile(r"^/([a-z]+)(?:@\S+)?(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
 _LISTED = 10

@@ -4,7 +4,7 @@ import base64
 import binascii
 from typing import Any
 
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 
 Json = dict[str, Any]
 

@@ -10,9 +10,9 @@ from sessionary.formats import shape
 from sessionary.importers.base import Used
 from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
 from sessionary.prices import VERSION, Tokens, cost_of, cost_of_tokens
-from sessionary.store import ledger
-from sessionary.store.ledger import Call
-from sessionary.store.sessions import column
+from sessionary.store.tables import usage
+from sessionary.store.tables.sessions import column
+from sessionary.store.tables.usage import Call
 
 _MICRO = 1_000_000
 _MOST_DOLLARS = MAX_COST_MICROUSD / _MICRO
@@ -74,7 +74,7 @@ def _of_tokens(used: Used) -> Call:
     cost = cost_of_tokens(tokens, used.model, at=used.at)
     provider = None if cost is None else cost.provider
     # The ledger counts all cache writes together: the sixth number is only for the price.
-    known = column(used.call_id), to_micros(used.at), ledger.word(used.model), provider
+    known = column(used.call_id), to_micros(used.at), usage.word(used.model), provider
     if cost is None:
         return Call(*known, None, None, None, *tokens[:5])
     status = CostStatus.ESTIMATED
@@ -82,7 +82,7 @@ def _of_tokens(used: Used) -> Call:
 
 
 def _of_usage(used: Usage, *, now: datetime) -> Call:
-    call, cost = ledger.call_of(used, at=now), cost_of(used, at=now)
+    call, cost = usage.call_of(used, at=now), cost_of(used, at=now)
     if cost is None:
         return call
     return call._replace(

@@ -20,7 +20,7 @@ from sessionary.importers.base import (
     Where,
 )
 from sessionary.importers.content import Content
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 # The parent of a first message.

@@ -13,7 +13,7 @@ from sessionary.importers import files, json_lines, zst
 from sessionary.importers.base import Event, Resume, Unit, Where
 from sessionary.importers.codex_reader import Reader
 from sessionary.importers.json_lines import Line
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 
 # A model's answer is written piece by piece; a file that has been quiet for longer is whole.
 QUIET = timedelta(minutes=2)

@@ -30,8 +30,8 @@ from sessionary.importers.base import (
 from sessionary.importers.facts import FIELDS
 from sessionary.importers.target import Target
 from sessionary.importers.weaver import Weaver
-from sessionary.store import imports
-from sessionary.store.imports import ReadUnit
+from sessionary.store.tables import imports
+from sessionary.store.tables.imports import ReadUnit
 
 SHOWN = 100
 WORDLESS = "sessions without a question or an answer"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sessionary.errors import BadInput
-from sessionary.store.blobs import hash_of
+from sessionary.store.tables.blobs import hash_of
 
 MAX_DEPTH = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -26,10 +26,10 @@ from sessionary.model.record import SessionLine
 from sessionary.model.session import Lineage, Segment
 from sessionary.model.title import derive_title
 from sessionary.model.usage import Usage
-from sessionary.store import imports
-from sessionary.store.blobs import hash_of
-from sessionary.store.entries import MAX_BODY
-from sessionary.store.imports import Imported, ReadUnit
+from sessionary.store.tables import imports
+from sessionary.store.tables.blobs import hash_of
+from sessionary.store.tables.entries import MAX_BODY
+from sessionary.store.tables.imports import Imported, ReadUnit
 
 ROWS = 4000
 BYTES = 4 * 1024 * 1024

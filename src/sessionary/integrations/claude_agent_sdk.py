@@ -32,8 +32,8 @@ from sessionary.integrations.thread import Thread
 from sessionary.model.place import escape
 from sessionary.model.session import Kind, SessionHead
 from sessionary.model.usage import Usage
-from sessionary.store import ledger, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions, usage
 
 with wanted("claude-agent-sdk", "The storage for the Claude Agent SDK"):
     from claude_agent_sdk import SessionKey, SessionStore, fold_session_summary
@@ -122,7 +122,7 @@ def _append(
                 "insert_receipt", profile=where.profile, idem=idem, session_no=head.no, seq=done.seq
             )
     for call in calls:
-        ledger.raise_to(tx, call, profile=where.profile, session_no=head.no, at=moment.now)
+        usage.raise_to(tx, call, profile=where.profile, session_no=head.no, at=moment.now)
     now = to_micros(moment.now) // 1000
 
     def folded(kept: dict[str, Any]) -> dict[str, Any]:

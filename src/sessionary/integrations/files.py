@@ -1,8 +1,8 @@
 """Files that messages carry inside them, so that people see them as attachments."""
 
 from sessionary.model.part import Attachment
-from sessionary.store import blobs
 from sessionary.store.database import Tx
+from sessionary.store.tables import blobs
 
 _ANY_TYPE = "application/octet-stream"
 

@@ -35,8 +35,8 @@ from sessionary.model.part import Text
 from sessionary.model.place import escape
 from sessionary.model.session import Kind, SessionHead
 from sessionary.model.usage import Usage
-from sessionary.store import sessions as rows
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions as rows
 
 with wanted("google-adk", "The storage for Google's Agent Development Kit"):
     from google.adk.errors._stale_session_error import StaleSessionError

@@ -27,9 +27,9 @@ from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message
 from sessionary.model.session import SessionHead, Shelf
 from sessionary.model.usage import Usage
-from sessionary.store import entries as lines
-from sessionary.store import sessions as rows
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries as lines
+from sessionary.store.tables import sessions as rows
 
 with wanted("pydantic-ai", "The storage for pydantic-ai"):
     from pydantic import TypeAdapter

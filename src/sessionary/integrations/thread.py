@@ -31,11 +31,11 @@ from sessionary.model.place import Source
 from sessionary.model.session import Kind, Lineage, Opening, Segment, SessionHead, Shelf
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
-from sessionary.store import entries
 from sessionary.store import natives as kept
-from sessionary.store import sessions as rows
 from sessionary.store.database import Tx
-from sessionary.store.sessions import Inheritance
+from sessionary.store.tables import entries
+from sessionary.store.tables import sessions as rows
+from sessionary.store.tables.sessions import Inheritance
 
 PAGE = 200
 # Sorts behind every sign that a printed key may hold.

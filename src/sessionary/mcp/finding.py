@@ -19,8 +19,8 @@ from sessionary.model.part import Text, ToolCall, ToolResult
 from sessionary.model.query import Query
 from sessionary.model.session import Lineage, SessionHead
 from sessionary.model.view import time_text
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 MOST_HITS = 50
 MOST_SHOWN = 500

@@ -7,8 +7,8 @@ from sessionary.model import transcript
 from sessionary.model.entry import Compaction, Entry, Message, Role
 from sessionary.model.session import SessionHead
 from sessionary.model.view import time_text
-from sessionary.store import entries, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries, sessions
 
 SMALLEST_BUDGET = 200
 LARGEST_BUDGET = 100_000

@@ -13,11 +13,11 @@ from sessionary.model.entry import MAX_SEQ, SEQ_BITS
 from sessionary.model.query import Query
 from sessionary.model.search_text import AREAS, Origin, SearchText
 from sessionary.model.words import GAP
-from sessionary.store import bodies
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
-from sessionary.store.packs import Unpacker
-from sessionary.store.sessions import known
+from sessionary.store.tables import entries
+from sessionary.store.tables.packs import Unpacker
+from sessionary.store.tables.sessions import known
 
 BATCH = 400
 MOST_PLACES = 8000
@@ -76,7 +76,7 @@ def find_drift(tx: Tx) -> str | None:
     while rows := tx.all("unindexed_entries", after=after, limit=BATCH):
         for number, role, at, body, profile, platform in rows:
             origin = Origin(profile, platform, number >> SEQ_BITS, from_micros(at))
-            data = bodies.readable(tx, number, body, unpacker)
+            data = entries.readable(tx, number, body, unpacker)
             if data is not None and any(True for _ in search_text.of_entry(role, data, origin)):
                 return f"{_entry(number)} is not in it"
         after = rows[-1][0]
@@ -130,7 +130,7 @@ class _Batch:
             self._name(position, None if purged is not None else title, origin)
             if body is not None:
                 number = session_no << SEQ_BITS | seq
-                data = bodies.readable(self._tx, number, body, self._unpacker)
+                data = entries.readable(self._tx, number, body, self._unpacker)
                 for made in [] if data is None else search_text.of_entry(role, data, origin):
                     self._add(position, AREAS.index(made.area), seq, at, made)
 

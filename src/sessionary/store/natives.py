@@ -8,8 +8,8 @@ from typing import Any
 
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.session import Segment
-from sessionary.store import entries
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries
 
 Read = Callable[[Any], Any]
 

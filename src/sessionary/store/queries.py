@@ -1,6 +1,7 @@
 """Named queries, read from `sql/queries`. Python contains no SQL."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +56,11 @@ def parameters(text: str) -> set[str]:
 def order(dialect: str, name: str) -> tuple[str, ...]:
     """The names a query wants, in the order in which it first says them."""
     return tuple(dict.fromkeys(_PARAMETER.findall(load(dialect)[name])))
+
+
+def pg_array_literal(numbers: Iterable[int]) -> str:
+    """Return numbers as one parameter, in the form that `among_numbers` takes on both databases."""
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _read(folder: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ from sessionary.model.query import Query
 from sessionary.model.search_text import is_session, of_month, session_of
 from sessionary.store import sqlite_file, sqlite_match, stretches
 from sessionary.store.database import Row
-from sessionary.store.numbers import pg_array_literal
+from sessionary.store.queries import pg_array_literal
 from sessionary.store.sqlite_tx import SqliteTx
 from sessionary.store.stretches import BLOCK_BITS, Block, Stretch
 

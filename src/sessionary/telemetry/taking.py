@@ -19,8 +19,8 @@ from sessionary.model.key import SessionKey, key_for
 from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
-from sessionary.store import entries, sessions
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import entries, sessions
 from sessionary.telemetry import genai, merging, openinference, wire
 from sessionary.telemetry.genai import Told, Work
 from sessionary.telemetry.merging import IN, OUT, Line, New

@@ -15,8 +15,8 @@ from sessionary.model.arrival import Arrival
 from sessionary.model.entry import Message
 from sessionary.model.session import Segment
 from sessionary.model.view import time_text
-from sessionary.store import arrivals, entries, sessions, turns
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals, entries, sessions, turns
 from sessionary.web.answers import answer, change, idem_of, json_response, name
 from sessionary.web.asking import accepted, engine_of
 from sessionary.web.auth import EngineContext, Reader, Writer

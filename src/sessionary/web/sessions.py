@@ -21,8 +21,8 @@ from sessionary.model import part
 from sessionary.model.place import Source
 from sessionary.model.session import Kind, Opening, SessionHead, Shelf
 from sessionary.model.view import head_json, hold_json, time_text, turn_json
-from sessionary.store import arrivals, sessions, turns
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals, sessions, turns
 from sessionary.web import heads
 from sessionary.web.answers import JSON, answer, change, idem_of, json_response, name, plain
 from sessionary.web.asking import accepted, engine_of

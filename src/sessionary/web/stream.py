@@ -19,8 +19,8 @@ from sessionary.errors import Damaged, NotFound, RetryLater, StoreUnavailable
 from sessionary.model import document
 from sessionary.model.session import Segment
 from sessionary.model.view import entry_json
-from sessionary.store import entries
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries
 from sessionary.web import heads
 from sessionary.web.auth import is_still_good
 from sessionary.web.jobs import Jobs

@@ -16,8 +16,8 @@ from sessionary.model.key import SessionKey
 from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import EndReason, SessionHead
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 SUSPENDED = "suspended"
 PRUNED = "pruned"

@@ -12,9 +12,9 @@ from sessionary.errors import Ambiguous, NotFound
 from sessionary.model.place import Source
 from sessionary.model.session import Kind, Lineage, Opening, SessionHead
 from sessionary.model.title import clean_title, matches_continuation
-from sessionary.store import sessions as table
 from sessionary.store.database import Tx
-from sessionary.store.entries import entry_no
+from sessionary.store.tables import sessions as table
+from sessionary.store.tables.entries import entry_no
 
 UNKNOWN = "unknown"
 _JOBS = frozenset({"cron"})

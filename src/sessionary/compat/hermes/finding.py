@@ -15,8 +15,8 @@ from sessionary.model.query import ROLES
 from sessionary.model.search_text import SUMMARY, TITLE
 from sessionary.model.session import Segment
 from sessionary.model.snippet import CLOSE, OPEN
-from sessionary.store import entries, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries, sessions
 
 SORTS = ("newest", "oldest")
 _CONTEXT = 200

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from sessionary.compat.hermes import messages, rows
 from sessionary.compat.hermes.messages import Json
 from sessionary.model.session import Lineage, SessionHead
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 COMPRESSION = "compression"
 BRANCHED = "branched"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sessionary.compat.hermes import lineage, rows
 from sessionary.compat.hermes.messages import Json
 from sessionary.model.session import Lineage, SessionHead
-from sessionary.store import sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 
 PAGE = 100
 # What a chain's row takes over from its newest continuation; beginning and source are the root's.

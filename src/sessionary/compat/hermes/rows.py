@@ -10,8 +10,8 @@ from sessionary.compat.hermes.messages import Json
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message, Role
 from sessionary.model.session import Lineage, SessionHead
-from sessionary.store import entries, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import entries, sessions
 
 PREVIEW = 60
 # Where a session keeps what has no column of its own with us.

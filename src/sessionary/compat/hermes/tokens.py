@@ -12,8 +12,9 @@ from sessionary.compat.hermes.messages import Json
 from sessionary.compat.hermes.rows import BILLING, COSTS, KEPT, PRICING, TOKENS
 from sessionary.model.session import SessionHead
 from sessionary.model.usage import CostStatus, Usage
-from sessionary.store import ledger, sessions
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
+from sessionary.store.tables import usage as usage_table
 
 _MILLION = 1_000_000
 
@@ -102,7 +103,7 @@ def _priced(call: Usage, moment: Moment) -> Usage:
 def _forget_calls(tx: Tx, head: SessionHead) -> None:
     first = _prefix(head)
     tx.run("delete_calls_from", no=head.no, first=first, beyond=first + "\U0010ffff")
-    ledger.set_total(tx, head.no, ledger.total_of_session(tx, head.no))
+    usage_table.set_total(tx, head.no, usage_table.total_of_session(tx, head.no))
 
 
 def _prefix(head: SessionHead) -> str:

@@ -8,9 +8,9 @@ from sessionary.compat.hermes import messages
 from sessionary.compat.hermes.messages import Json
 from sessionary.model.entry import MAX_SEQ, SEQ_BITS, Entry, Message
 from sessionary.model.session import SessionHead
-from sessionary.store import sessions
 from sessionary.store.database import Tx
-from sessionary.store.entries import entry_no
+from sessionary.store.tables import sessions
+from sessionary.store.tables.entries import entry_no
 
 NOTHING: Json = {"window": [], "messages_before": 0, "messages_after": 0}
 _PAGE = 50

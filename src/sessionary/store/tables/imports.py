@@ -5,9 +5,9 @@ from typing import Any
 
 from sessionary.model import document
 from sessionary.model.session import Shelf
-from sessionary.store import transfer
 from sessionary.store.database import Tx
-from sessionary.store.sessions import column
+from sessionary.store.tables import transfer
+from sessionary.store.tables.sessions import column
 
 MAX_NAME = 1024
 # Stands among what is known of a session from which someone was erased: its tool still has their words.

@@ -7,9 +7,9 @@ from sessionary.model import document
 from sessionary.model.arrival import Arrival, ArrivalState
 from sessionary.model.entry import Message, body_from_json, body_to_json
 from sessionary.model.place import Source, source_as_stored
-from sessionary.store import blobs, entries
 from sessionary.store.database import Row, Tx
-from sessionary.store.sessions import column
+from sessionary.store.tables import blobs, entries
+from sessionary.store.tables.sessions import column
 
 
 def insert(

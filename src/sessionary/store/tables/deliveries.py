@@ -9,7 +9,7 @@ from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.part import Part
 from sessionary.model.place import Channel
 from sessionary.store.database import Row, Tx
-from sessionary.store.sessions import column, moment
+from sessionary.store.tables.sessions import column, moment
 
 
 def insert(

@@ -9,7 +9,7 @@ from sessionary.clock import from_micros, to_micros
 from sessionary.model import document
 from sessionary.model.usage import TOKEN_FIELDS, CostStatus, Usage, UsageTotal, as_stored
 from sessionary.store.database import Row, Tx
-from sessionary.store.sessions import column
+from sessionary.store.tables.sessions import column
 
 _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC)
 # The same few words stand in most rows.

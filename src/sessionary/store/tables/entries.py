@@ -20,10 +20,10 @@ from sessionary.model.entry import (
 )
 from sessionary.model.reading import message_entry
 from sessionary.model.session import Segment, Shelf
-from sessionary.store import blobs, packs
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
-from sessionary.store.packs import Unpacker
+from sessionary.store.tables import blobs, packs
+from sessionary.store.tables.packs import Unpacker
 
 PAGE = 500
 MANY = 100
@@ -245,6 +245,43 @@ def entry_of(tx: Tx, row: Row, session_id: str, unpacker: Unpacker | None = None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Unreadable(_unreadable(seq, session_id, error)) from error
     return Entry(session_id, seq, _moment(at, seq, session_id), body, turn_id)
+
+
+def data_of(tx: Tx, number: int, text: str, unpacker: Unpacker) -> dict[str, Any]:
+    """Return a body as JSON data, out of its pack and with its large texts read in.
+
+    For callers that need the words only and build no `Entry`.
+    """
+    if text.startswith(packs.MARK):
+        return decoded(number, unpacker.text(number, text))
+    data = decoded(number, text)
+    return blobs.move_in(tx, data) if blobs.MARK in text else data
+
+
+def readable(tx: Tx, number: int, text: str, unpacker: Unpacker) -> dict[str, Any] | None:
+    """Return the same, or None when the body is damaged, so that one entry does not stop a search.
+
+    Opening its session raises `Damaged`, and `verify` names the entry.
+    """
+    try:
+        return data_of(tx, number, text, unpacker)
+    except Damaged:
+        return None
+
+
+def decoded(number: int, text: str) -> dict[str, Any]:
+    """Decode the JSON of a body; raises `Damaged` when it is not JSON."""
+    try:
+        data = document.decode(text)
+    except ValueError as error:
+        raise Damaged(f"Entry {number & MAX_SEQ} cannot be read ({error}).") from error
+    if not isinstance(data, dict) or not _has_parts(data.get("parts", ())):
+        raise Unreadable(f"Entry {number & MAX_SEQ} cannot be read (it has no parts).")
+    return data
+
+
+def _has_parts(parts: Any) -> bool:
+    return isinstance(parts, (list, tuple)) and all(type(part) is dict for part in parts)
 
 
 def _moment(at: Any, seq: int, session_id: str) -> datetime:

@@ -6,7 +6,7 @@ from sessionary.clock import from_micros, to_micros
 from sessionary.model import document
 from sessionary.model.turn import Lease, Turn, TurnState
 from sessionary.store.database import Row, Tx
-from sessionary.store.sessions import column, moment
+from sessionary.store.tables.sessions import column, moment
 
 
 def insert(

@@ -8,7 +8,7 @@ from sessionary.model import document
 from sessionary.model.place import Source
 from sessionary.model.schedule import Run, RunState, Schedule, Timing
 from sessionary.store.database import Row, Tx
-from sessionary.store.sessions import column, moment
+from sessionary.store.tables.sessions import column, moment
 
 
 def insert(tx: Tx, schedule: Schedule) -> None:

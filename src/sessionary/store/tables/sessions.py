@@ -21,10 +21,10 @@ from sessionary.model.session import (
 )
 from sessionary.model.twin import twin_of
 from sessionary.model.usage import UsageTotal
-from sessionary.store import blobs
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
-from sessionary.store.numbers import pg_array_literal
+from sessionary.store.queries import pg_array_literal
+from sessionary.store.tables import blobs
 
 FAR_FUTURE = 2**62
 _KINDS = {kind.value: kind for kind in Kind}

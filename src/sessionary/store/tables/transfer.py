@@ -17,10 +17,10 @@ from sessionary.model.record import (
     utc,
 )
 from sessionary.model.session import Lineage, Segment, Shelf, shelf_of
-from sessionary.store import blobs, entries, ledger, sessions
 from sessionary.store.database import Row, Tx
-from sessionary.store.packs import Unpacker
-from sessionary.store.sessions import column
+from sessionary.store.tables import blobs, entries, sessions, usage
+from sessionary.store.tables.packs import Unpacker
+from sessionary.store.tables.sessions import column
 
 NO_SOURCE = '{"platform":"import"}'
 # The end reason of a session that is being filled, as `insert_hidden_session` writes it.
@@ -155,7 +155,7 @@ def turns_page(tx: Tx, no: int, after: int) -> list[tuple[int, TurnLine]]:
 def usage_page(tx: Tx, no: int, after: int) -> list[tuple[int, UsageLine]]:
     """Model calls of a session, each with its number, a page at a time."""
     rows = tx.all("page_of_usage", no=no, after=after, limit=PAGE)
-    return [(row[0], usage_line(*ledger.usage_of(row[1:]))) for row in rows]
+    return [(row[0], usage_line(*usage.usage_of(row[1:]))) for row in rows]
 
 
 def find(tx: Tx, name: str) -> Found | None:

@@ -1,0 +1,1 @@
+"""The tables: typed rows and the queries that read and write them."""
