@@ -14,9 +14,10 @@ from sessionary.model.arrival import ArrivalState
 from sessionary.model.delivery import DeliveryState
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.turn import TurnState
-from sessionary.store import blobs, entries, migrate, postgres, sqlite
+from sessionary.store import migrate, postgres, sqlite
 from sessionary.store.database import Tx
 from sessionary.store.opening import open_store
+from sessionary.store.tables import blobs, entries
 from tests.project.code import ROOT
 from tools import schema_page
 
