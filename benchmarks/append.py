@@ -18,7 +18,7 @@ from sessionary.actions import log
 from sessionary.clock import SystemClock
 from sessionary.model.entry import message
 from sessionary.store.database import Store
-from sessionary.store.pending import Pending
+from sessionary.store.result import Pending
 
 SESSIONS = 64
 STEADY_RATE = 300.0

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from benchmarks.texts import sql
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store import sqlite_file
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
+from sessionary.store.sqlite import db_file
 
 SQLITE, POSTGRES = "SQLite", "PostgreSQL"
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -107,7 +107,7 @@ def postgres() -> Iterator[ServerPlace]:
 def _pages(path: Path) -> int:
     if not path.exists():
         return 0
-    with closing(sqlite_file.connect_reader(str(path))) as connection:
+    with closing(db_file.connect_reader(str(path))) as connection:
         rows: Any = connection.execute(sql()["file_size"]).fetchall()
         return int(rows[0][0])
 

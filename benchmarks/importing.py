@@ -20,7 +20,7 @@ from sessionary.importers.claude_code import IMPORTER
 from sessionary.importers.claude_code_line import line_of
 from sessionary.importers.target import Target
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 
 DURABLE = "sessionary, in the log"
 SEARCHABLE = "sessionary, in the log and the index"

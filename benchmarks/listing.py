@@ -11,9 +11,9 @@ from benchmarks.measure import Case, Contestant, Goal, Results, Scale, repeat
 from benchmarks.raw import KnownStore, RawLog
 from benchmarks.texts import sql
 from sessionary.actions.listing import Filters, listing
-from sessionary.store import sqlite_file
 from sessionary.store.database import Store
-from sessionary.store.sqlite_tx import SqliteTx
+from sessionary.store.sqlite import db_file
+from sessionary.store.sqlite.tx import SqliteTx
 
 THROUGH = "sessionary, store.read"
 WITHIN = "sessionary, in a transaction"
@@ -29,7 +29,7 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
         for size in scale.sizes[1:]:
             path = populate.build(folder, size)
             store = stack.enter_context(closing(populate.opened(path)))
-            within = SqliteTx(stack.enter_context(closing(sqlite_file.connect_reader(str(path)))))
+            within = SqliteTx(stack.enter_context(closing(db_file.connect_reader(str(path)))))
             raw = stack.enter_context(closing(RawLog(folder / f"list-{size}.db", sessions=size)))
             known = _known(folder / f"list-known-{size}.db", min(size, 10_000))
             stack.enter_context(closing(known))

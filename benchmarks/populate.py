@@ -11,7 +11,7 @@ from sessionary.model.key import SessionKey, key_for
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
 from sessionary.store.database import Store, Tx
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from sessionary.store.tables import sessions as table
 
 PROFILE = "main"

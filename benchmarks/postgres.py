@@ -15,7 +15,7 @@ from benchmarks.measure import Case, Contestant, Sample, Scale
 from benchmarks.raw import BODY
 from benchmarks.texts import sql
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 
 CONNECTIONS = 16
 FLOOR = "a bare insert loop"

@@ -17,8 +17,8 @@ from benchmarks.texts import sql
 from sessionary.actions.search import Found, Wish, search
 from sessionary.clock import SystemClock
 from sessionary.model import query as queries
-from sessionary.store import checksums, sqlite_match
 from sessionary.store.database import Store
+from sessionary.store.search import checksums, fts5_query
 
 RELEVANCE = "sessionary, by relevance"
 NEWEST = "sessionary, newest first"
@@ -160,7 +160,7 @@ class _Raw:
 
     def ask(self, typed: str) -> list[object]:
         """The newest twenty, from as many tables as it takes."""
-        match = sqlite_match.asked(queries.parse(typed), [], without=())["match"]
+        match = fts5_query.asked(queries.parse(typed), [], without=())["match"]
         found: list[object] = []
         for text in self._texts:
             found += self._connection.execute(text, (match,)).fetchall()

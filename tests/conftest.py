@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.support.child import ServerUnavailable
 from tests.support.dovecot import Dovecot
 from tests.support.postgres import (

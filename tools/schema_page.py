@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
-from sessionary.store import migrate, queries
+from sessionary.store import migrations, queries
 
 PAGE = Path(__file__).parents[1] / "docs" / "internals" / "schema.md"
 MARK = "<!-- Everything below is made by ./dev schema from the migrations. -->\n"
@@ -83,7 +83,7 @@ def page(written: str) -> str:
 
 def _texts(dialect: str) -> list[str]:
     return [
-        *(step.text for step in migrate.known(dialect)),
+        *(step.text for step in migrations.known(dialect)),
         queries.load(dialect)["create_migrations"] + ";",
     ]
 

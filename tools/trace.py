@@ -101,7 +101,7 @@ def report(name: str, trace: Trace, *, is_listed: bool) -> None:
 async def trace_message(trace: Trace, folder: Path, *, is_listed: bool) -> None:
     """Send a message through a fake Telegram and wait for the reply."""
     from sessionary.clock import RandomIds, SystemClock
-    from sessionary.store.opening import open_store
+    from sessionary.store.open import open_store
     from sessionary.testing.channel_world import ChannelWorld
     from tests.support.fake_telegram import FakeTelegram
 

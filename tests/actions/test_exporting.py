@@ -14,7 +14,7 @@ from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.support.postgres import Server
 from tests.support.world import World
 from tests.transfer import PICTURE, attach, exported, fill, imported

@@ -14,7 +14,7 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.model import record
 from sessionary.model.place import Source
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.support.world import ANN, World
 from tests.transfer import exported, fill, imported
 

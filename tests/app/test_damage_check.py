@@ -9,7 +9,7 @@ import pytest
 
 from sessionary.app import serving
 from sessionary.errors import Damaged, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.store import sqlite_file
+from sessionary.store.sqlite import db_file
 
 
 class Noting:
@@ -34,7 +34,7 @@ async def test_a_check_that_the_store_refused_is_made_again(
             raise error
         return "page 7 is wrong"
 
-    monkeypatch.setattr(sqlite_file, "find_damage", find)
+    monkeypatch.setattr(db_file, "find_damage", find)
     monkeypatch.setattr(serving, "RETRY_SECONDS", 0.0, raising=False)
     monkeypatch.setattr(serving, "CHECK_SECONDS", 1000.0)
     async with asyncio.timeout(10):
@@ -53,7 +53,7 @@ async def test_a_file_that_is_too_damaged_to_be_opened_is_noted(
     def find(path: str, *, is_stopped: Callable[[], bool]) -> str | None:
         raise error
 
-    monkeypatch.setattr(sqlite_file, "find_damage", find)
+    monkeypatch.setattr(db_file, "find_damage", find)
     async with asyncio.timeout(10):
         await serving._check_regularly(store, "a.db", threading.Event(), at_once=True)
 

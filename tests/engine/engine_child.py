@@ -19,7 +19,7 @@ from sessionary.model.entry import message
 from sessionary.model.part import text_of
 from sessionary.model.place import Source
 from sessionary.model.usage import Usage
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from sessionary.testing.loopback import LoopbackAdapter
 from sessionary.testing.scripted import ScriptedRunner, scripted_agent
 from tests.support.engine_world import assembled

@@ -18,7 +18,7 @@ from sessionary.model.entry import message
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.engine.engine_child import TOKENS_PER_TURN
 from tests.support.engine_world import QUICK, EngineWorld
 from tests.walks.nursery import Child, Nursery

@@ -14,7 +14,7 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.entry import Message, Role
 from sessionary.model.session import SessionHead, Shelf
 from sessionary.store.database import Store, Tx
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from sessionary.store.tables import arrivals as inbox
 from tests.engine.engine_child import source_of
 from tests.walks.nursery import Child, Nursery

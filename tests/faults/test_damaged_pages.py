@@ -22,7 +22,7 @@ from sessionary.actions.tokens import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Damaged
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.cli.conftest import Program
 from tests.cli.test_serve import serving as serving_process
 from tests.store.raw import execute

@@ -12,7 +12,8 @@ import pytest
 import sessionary
 from sessionary.actions import exporting, verify
 from sessionary.errors import StoreUnavailable
-from sessionary.store import filesystem, sqlite_file
+from sessionary.store import filesystem
+from sessionary.store.sqlite import db_file
 from tests.faults.recorded_disk import build
 
 MOUNTS = """\
@@ -69,7 +70,7 @@ def test_an_sqlite_that_can_corrupt_a_store_is_known(
     release: tuple[int, int, int], sound: bool
 ) -> None:
     """F11."""
-    assert sqlite_file.is_sound(release) is sound
+    assert db_file.is_sound(release) is sound
 
 
 def test_an_sqlite_that_can_corrupt_a_store_opens_none(

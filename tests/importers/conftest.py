@@ -8,7 +8,7 @@ import pytest
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.target import Target
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.importers.reading import Archive
 
 

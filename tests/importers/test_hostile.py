@@ -19,7 +19,7 @@ from sessionary.actions import exporting
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.importers import registry
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.importers import corpus, rubbish
 from tests.importers.corpus import Heard, files_of
 from tests.importers.reading import Archive

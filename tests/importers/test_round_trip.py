@@ -5,7 +5,7 @@ from pathlib import Path
 from sessionary.actions import exporting, importing
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers import registry
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.importers import corpus
 from tests.importers.reading import Archive
 

@@ -106,10 +106,10 @@ STRING_IMPORTS_LEFT = {
     "sessionary.client.client",
     "sessionary.compat.hermes.tokens",
     "sessionary.importers.registry",
-    "sessionary.store.opening",
-    "sessionary.store.postgres",
-    "sessionary.store.postgres_tx",
-    "sessionary.store.sqlite",
+    "sessionary.store.open",
+    "sessionary.store.postgres.store",
+    "sessionary.store.postgres.tx",
+    "sessionary.store.sqlite.store",
 }
 
 Rule = Callable[[Module], Iterator[str]]

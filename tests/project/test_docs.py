@@ -14,9 +14,11 @@ from sessionary.model.arrival import ArrivalState
 from sessionary.model.delivery import DeliveryState
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.turn import TurnState
-from sessionary.store import migrate, postgres, sqlite
+from sessionary.store import migrations
 from sessionary.store.database import Tx
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
+from sessionary.store.postgres.store import CONNECTIONS
+from sessionary.store.sqlite.store import WAIT_SECONDS
 from sessionary.store.tables import blobs, entries
 from tests.project.code import ROOT
 from tools import schema_page
@@ -53,7 +55,7 @@ def test_the_schema_page_is_what_the_migrations_say() -> None:
 
 def test_the_schema_page_reads_migrations_as_sqlite_does() -> None:
     store = open_store("sqlite::memory:", create=True, clock=SystemClock(), ids=RandomIds())
-    read_by_us = schema_page.tables([step.text for step in migrate.known("sqlite")])
+    read_by_us = schema_page.tables([step.text for step in migrations.known("sqlite")])
 
     def columns(tx: Tx) -> dict[str, list[str]]:
         return {name: _columns_of(tx, name) for name in read_by_us}
@@ -147,8 +149,8 @@ def test_every_error_is_explained() -> None:
         ("a text stored inside its entry", f"{blobs.LARGE // 1024} KiB"),
         ("days in the trash", f"{purge.TRASH_DAYS}"),
         ("the lease of a turn, in Python", f"{LEASE_SECONDS:.0f} s"),
-        ("waiting for the write lock", f"{sqlite.WAIT_SECONDS:.0f} s"),
-        ("connections to PostgreSQL", f"{postgres.CONNECTIONS} per process"),
+        ("waiting for the write lock", f"{WAIT_SECONDS:.0f} s"),
+        ("connections to PostgreSQL", f"{CONNECTIONS} per process"),
     ],
 )
 def test_every_limit_is_as_the_code_has_it(what: str, limit: str) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from sessionary.actions import hits, verify
 from sessionary.errors import SessionaryError, StoreUnavailable
-from sessionary.store import sqlite_file
-from sessionary.store.index_file import IndexFile
+from sessionary.store.search.index_file import IndexFile
+from sessionary.store.sqlite import db_file
 from tests.search.conftest import Library, opened
 from tests.store.conftest import Opener
 from tests.store.raw import execute
@@ -299,7 +299,7 @@ from tests.search.conftest import Library
 from tests.store.conftest import opened
 os.setgid({NOBODY}); os.setuid({NOBODY})
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 store = open_store("sqlite:///{path}", create=False, clock=SystemClock(), ids=RandomIds())
 try:
     found = Library(store).find({query!r}, all_hits=True)
@@ -321,10 +321,10 @@ def test_a_full_disk_under_the_index_stops_no_append(
 ) -> None:
     # The index may not grow: what a full disk does, for this file alone.
     pages = index_of(filled).stat().st_size // 4096
-    real = sqlite_file.script
+    real = db_file.script
     limit = f"PRAGMA max_page_count = {pages};"
     with monkeypatch.context() as full:
-        full.setattr(sqlite_file, "script", lambda name: real(name) + limit * (name[:5] == "index"))
+        full.setattr(db_file, "script", lambda name: real(name) + limit * (name[:5] == "index"))
         library = Library(opened(f"sqlite:///{filled}"), name="server")
         library.store.index_in_background()
         session = library.session("start")

@@ -7,9 +7,9 @@ import apsw
 import pytest
 
 from sessionary.actions import verify
-from sessionary.store import checksums
-from sessionary.store.index_health import IndexHealth, examine
-from sessionary.store.opening import sqlite_path
+from sessionary.store.open import sqlite_path
+from sessionary.store.search import checksums
+from sessionary.store.search.health import IndexHealth, examine
 from tests.cli.conftest import Program, sessionary  # noqa: F401
 from tests.search.conftest import Library
 from tests.store.conftest import Opener

@@ -10,8 +10,9 @@ from sessionary.actions import log, projects
 from sessionary.model.entry import message
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
-from sessionary.store import sqlite_shards, stretches
+from sessionary.store import stretches
 from sessionary.store.database import Tx
+from sessionary.store.search import fts5
 from sessionary.store.tables import sessions
 from sessionary.testing.clock import START
 from tests.search.conftest import Library, opened
@@ -23,9 +24,9 @@ PLACE = Source("web", "web-chat")
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     """Small tables of small blocks; a session for each day, in an order that is not that of time."""
-    for module in (sqlite_shards, stretches):
+    for module in (fts5, stretches):
         monkeypatch.setattr(module, "BLOCK_BITS", 4)
-    monkeypatch.setattr(sqlite_shards, "SHARD_BITS", 8)
+    monkeypatch.setattr(fts5, "SHARD_BITS", 8)
     store = opened(f"sqlite:///{tmp_path}/sessionary.db")
     library = Library(store)
     for name in ("Even", "Third"):

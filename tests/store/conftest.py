@@ -16,7 +16,7 @@ pytest.register_assert_rewrite(
 
 from sessionary.clock import RandomIds, SystemClock  # noqa: E402
 from sessionary.store.database import Store  # noqa: E402
-from sessionary.store.opening import open_store  # noqa: E402
+from sessionary.store.open import open_store  # noqa: E402
 from tests.emptying import empty  # noqa: E402
 from tests.support.postgres import Server  # noqa: E402
 from tests.support.world import World  # noqa: E402

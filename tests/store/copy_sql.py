@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store import copying
+from sessionary.store import copy_store
 from sessionary.store.database import Tx
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 
-FILE = Path(copying.__file__).parent / "sql" / "queries" / "copy.sql"
+FILE = Path(copy_store.__file__).parent / "sql" / "queries" / "copy.sql"
 HEAD = """\
 -- Every table, a page at a time by its key. Made from the schema by tests/store/copy_sql.py.
 """
@@ -27,7 +27,7 @@ def _text(tx: Tx) -> str:
     for table, column, kind, place in tx.all("list_columns"):
         known.setdefault(table, []).append((column, kind, place))
     references = {(table, other) for table, other in tx.all("list_references") if table != other}
-    wanted = sorted(known.keys() - copying.NOT_COPIED)
+    wanted = sorted(known.keys() - copy_store.NOT_COPIED)
     ordered: list[str] = []
     while wanted:
         ready = [t for t in wanted if all(o in ordered for s, o in references if s == t)]

@@ -5,7 +5,7 @@ from typing import Any
 import apsw
 import psycopg
 
-from sessionary.store.opening import sqlite_path
+from sessionary.store.open import sqlite_path
 
 
 def execute(url: str, statement: str, *, trusting: bool = False) -> list[tuple[Any, ...]]:

@@ -21,11 +21,12 @@ from sessionary.errors import (
     SessionaryError,
     StoreUnavailable,
 )
-from sessionary.store import copying, identity
+from sessionary.store import copy_store
 from sessionary.store.backup import BackupReport, backup, inspect
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from sessionary.store.restore import RestoreReport, restore
+from sessionary.store.sqlite import identity
 from tests.support.world import World
 from tests.transfer import exported, fill
 
@@ -171,7 +172,7 @@ import resource, signal, sys
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import SessionaryError
 from sessionary.store.backup import backup
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 
 store = open_store(sys.argv[1], create=False, clock=SystemClock(), ids=RandomIds())
 store.read(lambda tx: tx.one("count_running")).result()
@@ -348,7 +349,7 @@ def test_half_a_copy_is_no_backup(live: Store, folder: Path) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        copying.copy_store(live, half, progress=stop)
+        copy_store.copy_store(live, half, progress=stop)
     half.close()
     with pytest.raises(StoreUnavailable, match="not whole"):
         inspect(folder / "half.db")

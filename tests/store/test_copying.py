@@ -11,9 +11,10 @@ from sessionary.actions.listing import Filters, listing
 from sessionary.actions.orders import Order
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Conflict, StoreUnavailable
-from sessionary.store import copying, identity
+from sessionary.store import copy_store
 from sessionary.store.database import Row, Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
+from sessionary.store.sqlite import identity
 from tests.store import copy_sql
 from tests.support.world import World
 from tests.transfer import exported, fill, imported
@@ -43,8 +44,8 @@ def stores(urls: list[str]) -> Iterator[list[Store]]:
 
 def everything(store: Store) -> dict[str, list[Row]]:
     """Every row of every table."""
-    read = copying._reader(store)
-    return {table.name: list(copying._rows(read, table)) for table in copying.tables()}
+    read = copy_store._reader(store)
+    return {table.name: list(copy_store._rows(read, table)) for table in copy_store.tables()}
 
 
 def meta(store: Store, name: str) -> Any:
@@ -73,7 +74,7 @@ def test_a_copy_lists_its_sessions_in_every_order(stores: list[Store], order: Or
     here, there = stores
     fill(World(here))
 
-    copying.copy_store(here, there)
+    copy_store.copy_store(here, there)
 
     wanted = Filters(order=order)
     lists = [store.read(listing, wanted, profile="main").result().items for store in stores]
@@ -84,7 +85,7 @@ def test_a_copy_lists_its_sessions_in_every_order(stores: list[Store], order: Or
 def test_every_row_of_every_table_is_there_with_its_number(stores: list[Store]) -> None:
     here, there = stores
     fill(World(here))
-    report = copying.copy_store(here, there)
+    report = copy_store.copy_store(here, there)
     assert everything(there) == everything(here)
     assert report.rows["entries"] == len(everything(here)["entries"])
     assert exported(there) == exported(here)
@@ -96,7 +97,7 @@ def test_the_copy_is_the_same_store_in_its_next_generation(
 ) -> None:
     here, there = stores
     World(here).session("hello")
-    copying.copy_store(here, there)
+    copy_store.copy_store(here, there)
     assert meta(there, "store_id") == meta(here, "store_id")
     assert meta(there, "generation") == "1"
     there.close()
@@ -108,7 +109,7 @@ def test_the_copy_is_the_same_store_in_its_next_generation(
 def test_the_copy_goes_on_with_numbers_that_no_one_has(stores: list[Store]) -> None:
     here, there = stores
     made = fill(World(here))
-    copying.copy_store(here, there)
+    copy_store.copy_store(here, there)
     world = World(there)
     world.clock.tick(3600)
     session = world.session("a new day")
@@ -121,10 +122,10 @@ def test_the_copy_goes_on_with_numbers_that_no_one_has(stores: list[Store]) -> N
 def test_it_comes_back_the_same(stores: list[Store], tmp_path: Path) -> None:
     here, there = stores
     fill(World(here))
-    copying.copy_store(here, there)
+    copy_store.copy_store(here, there)
     back = opened(f"sqlite:///{tmp_path}/back.db", half_copied=True)
     try:
-        assert copying.copy_store(there, back).generation == 2
+        assert copy_store.copy_store(there, back).generation == 2
         assert everything(back) == everything(here)
     finally:
         back.close()
@@ -137,7 +138,7 @@ def test_a_parent_with_a_higher_number_is_no_trouble(stores: list[Store]) -> Non
     parent = source.session("parent")
     low, high = source.head(child).no, source.head(parent).no
     source.write(lambda tx: tx.run("set_parent", no=low, parent_no=high, lineage="reset"))
-    copying.copy_store(here, there)
+    copy_store.copy_store(here, there)
     assert World(there).head(child).parent_id == parent
     assert exported(there) == exported(here)
 
@@ -147,16 +148,16 @@ def test_a_copy_that_was_killed_is_refused_until_it_is_finished(
 ) -> None:
     here, there = stores
     fill(World(here))
-    monkeypatch.setattr(copying, "PAGE", 3)
+    monkeypatch.setattr(copy_store, "PAGE", 3)
     kills = 0
     while not is_copied(there, here):
         with pytest.raises(Killed):
-            copying.copy_store(here, there, progress=kill_at(4))
+            copy_store.copy_store(here, there, progress=kill_at(4))
         kills += 1
         with pytest.raises(StoreUnavailable, match="not whole"):
             opened(urls[1])
     assert kills > 3
-    assert copying.copy_store(here, there).resumed
+    assert copy_store.copy_store(here, there).resumed
     assert everything(there) == everything(here)
     opened(urls[1]).close()
 
@@ -171,7 +172,7 @@ def test_a_target_that_is_not_empty_is_refused_and_left_as_it_is(stores: list[St
     World(there).session("mine")
     before = everything(there)
     with pytest.raises(Conflict, match="not empty"):
-        copying.copy_store(here, there)
+        copy_store.copy_store(here, there)
     assert everything(there) == before
     assert meta(there, "copy") is None
 
@@ -180,11 +181,11 @@ def test_half_a_copy_of_another_store_is_refused(stores: list[Store], tmp_path: 
     here, there = stores
     fill(World(here))
     with pytest.raises(Killed):
-        copying.copy_store(here, there, progress=kill_at(3))
+        copy_store.copy_store(here, there, progress=kill_at(3))
     other = opened(f"sqlite:///{tmp_path}/other.db")
     try:
         with pytest.raises(Conflict, match="another store"):
-            copying.copy_store(other, there)
+            copy_store.copy_store(other, there)
     finally:
         other.close()
 
@@ -194,7 +195,7 @@ def test_a_running_turn_in_the_source_refuses_the_copy(stores: list[Store]) -> N
     world = World(here)
     world.begin_in(world.session("hello"))
     with pytest.raises(Conflict, match="running"):
-        copying.copy_store(here, there)
+        copy_store.copy_store(here, there)
     assert meta(there, "copy") is None
 
 
@@ -209,7 +210,7 @@ def test_a_change_of_the_source_meanwhile_is_found(stores: list[Store], urls: li
             said.append(world.say(session, "wait, there is more"))
 
     with pytest.raises(Conflict, match="changed while they were copied"):
-        copying.copy_store(here, there, progress=progress)
+        copy_store.copy_store(here, there, progress=progress)
     with pytest.raises(StoreUnavailable, match="not whole"):
         opened(urls[1])
 
@@ -217,7 +218,7 @@ def test_a_change_of_the_source_meanwhile_is_found(stores: list[Store], urls: li
 def test_an_import_into_the_copy_changes_nothing(stores: list[Store]) -> None:
     here, there = stores
     fill(World(here))
-    copying.copy_store(here, there)
+    copy_store.copy_store(here, there)
     assert imported(there, exported(here)).added == 0
 
 
@@ -232,9 +233,9 @@ def test_both_databases_have_the_columns_that_are_copied(stores: list[Store]) ->
         found: dict[str, set[str]] = {}
         for table, column, _, _ in store.read(lambda tx: tx.all("list_columns")).result():
             found.setdefault(table, set()).add(column)
-        copied = {table.name: set(table.columns) for table in copying.tables()}
+        copied = {table.name: set(table.columns) for table in copy_store.tables()}
         assert copied == {
-            name: columns for name, columns in found.items() if name not in copying.NOT_COPIED
+            name: columns for name, columns in found.items() if name not in copy_store.NOT_COPIED
         }
 
 

@@ -23,7 +23,7 @@ from sessionary.importers.target import Target
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text
 from sessionary.model.place import Person, Source
-from sessionary.store import copying
+from sessionary.store import copy_store
 from sessionary.store.database import Store
 from sessionary.store.tables import blobs
 from tests.support.world import ANN, World
@@ -64,8 +64,8 @@ def check(world: World, *ids: str) -> None:
 
 def rows(store: Store) -> str:
     """Every row of every table."""
-    read = copying._reader(store)
-    return str([list(copying._rows(read, table)) for table in copying.tables()])
+    read = copy_store._reader(store)
+    return str([list(copy_store._rows(read, table)) for table in copy_store.tables()])
 
 
 # What happens in a conversation: who speaks, or what is done to it.

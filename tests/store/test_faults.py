@@ -19,9 +19,9 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.entry import message
 from sessionary.store.database import Store, Tx
-from sessionary.store.opening import open_store
-from sessionary.store.postgres import PostgresStore
-from sessionary.store.sqlite import SqliteStore
+from sessionary.store.open import open_store
+from sessionary.store.postgres.store import PostgresStore
+from sessionary.store.sqlite.store import SqliteStore
 from tests.store.conftest import opened
 from tests.support.postgres import PostgresServer
 from tests.support.world import World
@@ -30,7 +30,7 @@ FILL = """
 import json, resource, sys
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import SessionaryError
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.support.world import World
 
 world = World(open_store(sys.argv[1], create=True, clock=SystemClock(), ids=RandomIds()))
@@ -322,7 +322,7 @@ def killed_writer(tmp_path: Path) -> Iterator[Store]:
 HOLD_AND_WAIT = """
 import sys, time
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 store = open_store(sys.argv[1], create=False, clock=SystemClock(), ids=RandomIds())
 def hold(tx):
     tx.run("set_meta", name="half", value="done")

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from sessionary.errors import BadInput
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 
 @pytest.fixture

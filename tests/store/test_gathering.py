@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from sessionary.store import gathering as gathering_of
-from sessionary.store.gathering import Gathering
-from sessionary.store.workers import Workers
+from sessionary.store.postgres.workers import Workers
+from sessionary.store.sqlite import batch as gathering_of
+from sessionary.store.sqlite.batch import Gathering
 
 
 def queue_of(*jobs: str | None) -> "queue.SimpleQueue[str | None]":

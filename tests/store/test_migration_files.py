@@ -2,11 +2,11 @@
 
 import pytest
 
-from sessionary.store import migrate
+from sessionary.store import migrations
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 def test_the_numbers_of_migrations_follow_each_other(dialect: str) -> None:
-    numbers = [int(step.name.partition("_")[0]) for step in migrate.known(dialect)]
+    numbers = [int(step.name.partition("_")[0]) for step in migrations.known(dialect)]
 
     assert numbers == list(range(1, len(numbers) + 1))

@@ -13,9 +13,10 @@ import pytest
 
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, Damaged, NotFound, SessionaryError, StoreUnavailable
-from sessionary.store import identity, migrate
+from sessionary.store import migrations
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
+from sessionary.store.sqlite import identity
 from tests.store.conftest import Opener, opened
 from tests.store.raw import execute
 from tests.support.postgres import Server
@@ -240,21 +241,20 @@ def test_a_migration_killed_half_way_has_not_happened(path: Path) -> None:
 
     assert World(store).session("a")
     names = execute(f"sqlite:///{path}", "SELECT name FROM schema_migrations ORDER BY name")
-    assert [name for (name,) in names] == [step.name for step in migrate.known("sqlite")]
+    assert [name for (name,) in names] == [step.name for step in migrations.known("sqlite")]
     store.close()
 
 
 KILLED_MIGRATION = """
 import os, signal, sys
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store import migrate
-from sessionary.store.opening import open_store
-from sessionary.store.sqlite_tx import SqliteTx
+from sessionary.store.open import open_store
+from sessionary.store.sqlite.tx import SqliteTx
 class Dying(SqliteTx):
     def script(self, text):
         super().script(text)
         os.kill(os.getpid(), signal.SIGKILL)
-import sessionary.store.opening as opening
+import sessionary.store.open as opening
 opening.SqliteTx = Dying
 open_store("sqlite:///" + sys.argv[1], create=True, clock=SystemClock(), ids=RandomIds())
 """
@@ -262,7 +262,7 @@ open_store("sqlite:///" + sys.argv[1], create=True, clock=SystemClock(), ids=Ran
 OPEN_AT_ONCE = """
 import sys
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 print(flush=True)
 sys.stdin.readline()
 store = open_store(sys.argv[1], create=True, clock=SystemClock(), ids=RandomIds())
@@ -301,7 +301,7 @@ AS_SOMEONE_ELSE = """
 import os, sys
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import SessionaryError
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.support.world import World
 os.setgroups([])
 os.setgid(65534)

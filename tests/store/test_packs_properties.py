@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sessionary.actions import pack, retract, search, verify
 from sessionary.actions.search import Wish
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store import copying
+from sessionary.store import copy_store
 from sessionary.store.database import Store, Tx
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.store.conftest import opened
 from tests.store.deeds import DEEDS, Story, do, plain
 from tests.support.world import ANN, World
@@ -98,7 +98,7 @@ def test_packs_go_to_the_other_database(way: str, emptied: Callable[[], str]) ->
         world = World(source)
         made = world.session(*(f"words {n}" for n in range(30)), source=ANN)
         packed(world)
-        copying.copy_store(source, target)
+        copy_store.copy_store(source, target)
         there = World(target, name="there")
         there.session("later", source=ANN)
         packed(there)

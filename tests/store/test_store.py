@@ -15,10 +15,10 @@ import pytest
 from sessionary.actions import log, read
 from sessionary.errors import BadInput, Conflict, SessionaryError, StoreUnavailable
 from sessionary.model.entry import message
-from sessionary.store import sqlite_writer
 from sessionary.store.database import RaceLost, Store, Tx
-from sessionary.store.pending import Pending
-from sessionary.store.postgres_writer import LANES
+from sessionary.store.postgres.writer import LANES
+from sessionary.store.result import Pending
+from sessionary.store.sqlite import writer as sqlite_writer
 from tests.store.conftest import Opener, opened
 from tests.support.world import World
 

@@ -8,7 +8,7 @@ import pytest
 
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import StoreUnavailable
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 
 
 def test_a_file_that_is_not_yet_a_store_is_made_one(tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from sessionary.errors import StoreUnavailable
 from sessionary.model.entry import Message, message
 from sessionary.model.place import Source
 from sessionary.model.session import Opening
-from sessionary.store import migrate, queries, sqlite_file
+from sessionary.store import migrations, queries
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
+from sessionary.store.sqlite import db_file
 
-KNOWN = migrate.known
+KNOWN = migrations.known
 
 
 def opened(path: Path | str, *, create: bool = False) -> Store:
@@ -28,14 +29,14 @@ def opened(path: Path | str, *, create: bool = False) -> Store:
 
 def only_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program as it was at its first release."""
-    monkeypatch.setattr(migrate, "known", lambda dialect: KNOWN(dialect)[:1])
+    monkeypatch.setattr(migrations, "known", lambda dialect: KNOWN(dialect)[:1])
 
 
 @pytest.fixture
 def old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "sessionary.db"
     with monkeypatch.context() as before:
-        before.setattr(migrate, "known", lambda dialect: KNOWN(dialect)[:1])
+        before.setattr(migrations, "known", lambda dialect: KNOWN(dialect)[:1])
         opened(path, create=True).close()
     return path
 
@@ -85,7 +86,7 @@ def test_a_store_of_every_earlier_schema_becomes_as_a_new_one_and_keeps_its_word
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr(migrate, "known", lambda dialect: KNOWN(dialect)[:steps])
+        before.setattr(migrations, "known", lambda dialect: KNOWN(dialect)[:steps])
         said = _say_hello(str(tmp_path / "old.db"))
 
     with closing(opened(tmp_path / "old.db")) as upgraded:
@@ -100,7 +101,7 @@ def test_so_does_one_of_postgresql(
     steps: int, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr(migrate, "known", lambda dialect: KNOWN(dialect)[:steps])
+        before.setattr(migrations, "known", lambda dialect: KNOWN(dialect)[:steps])
         said = _say_hello(postgres_url)
 
     with closing(opened(postgres_url)) as upgraded:
@@ -111,7 +112,7 @@ def test_so_does_one_of_postgresql(
 @pytest.mark.parametrize("name", ["insert_entry", "insert_usage", "insert_turn", "insert_delivery"])
 def test_checking_a_row_of_a_busy_table_makes_no_table(name: str, tmp_path: Path) -> None:
     opened(tmp_path / "new.db", create=True).close()
-    with closing(sqlite_file.connect_writer(str(tmp_path / "new.db"))) as connection:
+    with closing(db_file.connect_writer(str(tmp_path / "new.db"))) as connection:
         text = queries.load("sqlite")[name]
         given = dict.fromkeys(re.findall(r":(\w+)", text))
         steps = [row[1] for row in connection.execute(f"EXPLAIN {text}", given)]
@@ -122,7 +123,7 @@ def test_checking_a_row_of_a_busy_table_makes_no_table(name: str, tmp_path: Path
 
 def test_the_rules_of_the_log_refuse_what_they_did(tmp_path: Path) -> None:
     opened(tmp_path / "new.db", create=True).close()
-    with closing(sqlite_file.connect_writer(str(tmp_path / "new.db"))) as connection:
+    with closing(db_file.connect_writer(str(tmp_path / "new.db"))) as connection:
         add = queries.load("sqlite")["insert_entry"]
         row: dict[str, Any] = {
             "entry_no": 1,
@@ -156,7 +157,7 @@ def _texts(store: Store, session: str) -> list[str]:
 
 
 def _schema(path: Path) -> Sequence[object]:
-    with closing(sqlite_file.connect_reader(str(path))) as connection:
+    with closing(db_file.connect_reader(str(path))) as connection:
         return connection.execute(
             "SELECT type, name, sql FROM sqlite_master ORDER BY name"
         ).fetchall()

@@ -5,7 +5,7 @@ from typing import Any
 
 from sessionary.errors import Damaged
 from sessionary.store.database import Listener, Store
-from sessionary.store.pending import Pending
+from sessionary.store.result import Pending
 
 
 class Died(BaseException):

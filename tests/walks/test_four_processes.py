@@ -9,7 +9,7 @@ import pytest
 from sessionary.actions import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.entry import message
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.walks.history import read_all
 from tests.walks.nursery import Nursery
 from tests.walks.writing_child import moment_of, open_with_message

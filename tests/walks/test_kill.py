@@ -13,7 +13,7 @@ from sessionary.actions import receive, sweep, turns, verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.support.postgres import Server
 from tests.walks.history import History, Verdict, judge, read_all
 from tests.walks.nursery import Child, Nursery

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import sessionary.store.postgres  # noqa: F401  # imported before the fork, like everything else
+import sessionary.store.postgres.store  # noqa: F401  # imported before the fork, like everything else
 from sessionary.actions import log, receive, sessions, sweep, turns
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import Conflict, SessionaryError
@@ -27,7 +27,7 @@ from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Opening
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store, Tx
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 
 PROFILE = "main"
 CHATS = 5

@@ -8,7 +8,7 @@ import pytest
 
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from sessionary.web.app import create_app
 from sessionary.web.parts import Challenge, WebContext
 

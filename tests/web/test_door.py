@@ -16,7 +16,7 @@ from sessionary.actions import logins
 from sessionary.actions.tokens import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, Conflict
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from sessionary.web import static
 from sessionary.web.app import create_app
 from sessionary.web.auth import CSRF_HEADER

@@ -16,7 +16,7 @@ from sessionary.engine.bus import Live
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import Damaged, RetryLater, StoreUnavailable
 from sessionary.model.entry import message
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from sessionary.store.tables import entries
 from sessionary.web import auth, stream
 from sessionary.web.parts import Limits

@@ -9,7 +9,7 @@ from sessionary.actions.tokens import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.handover.forms import FORMS
 from sessionary.store.database import Store
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from sessionary.web.exports import Tool
 from tests.transfer import imported
 from tests.web.conftest import Client, Served

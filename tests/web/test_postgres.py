@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.web.conftest import Client, Served, served
 from tests.web.test_arrivals import ADA
 from tests.web.test_events import listening

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 from tests.web.conftest import Client, Served, served
 
 CHATS = 8

@@ -14,8 +14,8 @@ from sessionary.errors import BadInput
 from sessionary.model import query as queries
 from sessionary.model.cursor import Cursor
 from sessionary.model.query import Query
-from sessionary.store import indexing
 from sessionary.store.database import Tx
+from sessionary.store.search import indexer
 
 SORTS = ("relevance", "newest")
 MOST_HITS = 200
@@ -79,7 +79,7 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     place = None if wish.cursor is None else _place(wish.cursor)
     typed = queries.parse(text, now=now)
     query = wish.narrow(typed)
-    behind = indexing.state(tx).behind
+    behind = indexer.state(tx).behind
     if query.is_empty:
         return Found((), 0, False, None, query.describe(), behind=behind)
     steps = wish.steps or "tool" in query.filters.roles or not query.groups

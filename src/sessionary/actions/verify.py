@@ -13,7 +13,7 @@ from sessionary.model.entry import MAX_SEQ
 from sessionary.model.session import Kind, Segment, SessionHead, Shelf, shelf_of
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store, Tx
-from sessionary.store.opening import sqlite_path
+from sessionary.store.open import sqlite_path
 from sessionary.store.tables import entries, sessions, usage
 
 PAGE = 50
@@ -110,7 +110,7 @@ def check_database(tx: Tx) -> list[Broken]:
 def _check_index(store: Store) -> Iterator[Broken]:
     """Whether the search index is sound and has every message that it has seen."""
     # Loaded here: the words' patterns take longer to make than a store to open.
-    index_health = importlib.import_module("sessionary.store.index_health")
+    index_health = importlib.import_module("sessionary.store.search.health")
     problem = index_health.examine(store, sqlite_path(store.url)).problem
     if problem is not None:
         what = f"damaged ({problem}); make it again with `{index_health.REBUILD}`"

@@ -19,7 +19,7 @@ from sessionary.importers.driver import SHOWN, Fault, Report
 from sessionary.importers.recognition import Recogniser
 from sessionary.importers.target import Target
 from sessionary.store.filesystem import BESIDE
-from sessionary.store.opening import sqlite_path
+from sessionary.store.open import sqlite_path
 
 # What its owner will delete within this time is told apart.
 SOON = timedelta(days=7)

@@ -22,10 +22,10 @@ from sessionary.config import web as web_config
 from sessionary.config.web import WebTable
 from sessionary.engine.ports import Adapter
 from sessionary.errors import Damaged, RetryLater, StoreReadOnly, StoreUnavailable
-from sessionary.store import sqlite_file
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Store, Tx
-from sessionary.store.opening import sqlite_path
+from sessionary.store.open import sqlite_path
+from sessionary.store.sqlite import db_file
 from sessionary.web import server
 from sessionary.web.parts import Challenge, WebContext, Webhook, WebSettings
 from sessionary.web.server import Ready
@@ -62,7 +62,7 @@ async def serve(
     web = web_config.read(client.config, config.environment())
     # A server checks its own files.
     path = sqlite_path(client.store.url)
-    is_unclean = path is not None and sqlite_file.has_unfolded_wal(path)
+    is_unclean = path is not None and db_file.has_unfolded_wal(path)
     is_over = threading.Event()
     is_read_only = await _is_read_only(client.store)
     agents = Agents(settings, folder=client.config.home)
@@ -123,9 +123,7 @@ async def _check_regularly(
         await asyncio.sleep(CHECK_SECONDS)
     while store.damage is None:
         try:
-            found = await asyncio.to_thread(
-                sqlite_file.find_damage, path, is_stopped=is_over.is_set
-            )
+            found = await asyncio.to_thread(db_file.find_damage, path, is_stopped=is_over.is_set)
         except Damaged as error:
             store.note_damage(error)
             return

@@ -10,7 +10,7 @@ from sessionary.client.client import Sessionary
 from sessionary.config.web import WebTable
 from sessionary.errors import StoreUnavailable
 from sessionary.store import backup, backups
-from sessionary.store.sqlite import SqliteStore
+from sessionary.store.sqlite.store import SqliteStore
 
 FOLDER = "backups"
 SHOWN_BROKEN = 100

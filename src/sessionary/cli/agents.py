@@ -9,7 +9,7 @@ from sessionary.cli.table import Column, table
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import Config, environment, imports, load, telemetry, web
 from sessionary.config.engine import EngineSettings, read
-from sessionary.store.opening import sqlite_path
+from sessionary.store.open import sqlite_path
 
 agents = group(
     "agents",

@@ -17,9 +17,10 @@ from sessionary.cli.console import HOW_TO_BEGIN, Console, shown_url
 from sessionary.cli.table import count, size
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import NotFound, SessionaryError
-from sessionary.store import filesystem, identity, migrate, sqlite_file
+from sessionary.store import filesystem, migrations
 from sessionary.store.filesystem import BESIDE
-from sessionary.store.opening import sqlite_path
+from sessionary.store.open import sqlite_path
+from sessionary.store.sqlite import db_file, identity
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
@@ -68,7 +69,7 @@ def doctor(console: Console) -> None:
 
 def _index(client: "Sessionary", path: str | None) -> Finding:
     # Loaded here: the words' patterns take longer to make than a store to open.
-    health = importlib.import_module("sessionary.store.index_health").examine(client.store, path)
+    health = importlib.import_module("sessionary.store.search.health").examine(client.store, path)
     if health.problem is not None:
         do = "The conversations are safe. Make it again with: sessionary rebuild --index"
         return Finding("search index", "bad", f"damaged ({health.problem})", do)
@@ -89,7 +90,7 @@ def _line(found: Finding) -> str:
 def _program() -> Finding:
     release = apsw.sqlite_lib_version()
     what = f"Sessionary {__version__}, SQLite {release}"
-    if sqlite_file.is_sound(sqlite_file.version()):
+    if db_file.is_sound(db_file.version()):
         return Finding("program", "ok", what)
     do = "This release can corrupt a store. Install a newer apsw (SQLite 3.51.3 or later)."
     return Finding("program", "bad", what, do)
@@ -167,7 +168,7 @@ def _store(console: Console) -> Iterator[Finding]:
 
 def _opened(client: "Sessionary") -> Iterator[Finding]:
     dialect = "postgres" if sqlite_path(client.config.database) is None else "sqlite"
-    yield Finding("schema", "ok", f"{dialect}, {migrate.known(dialect)[-1].name}")
+    yield Finding("schema", "ok", f"{dialect}, {migrations.known(dialect)[-1].name}")
     broken = client.reading(verify.check_database).result()
     for each in broken:
         do = "Keep the file; `sessionary restore` a backup."

@@ -15,7 +15,7 @@ from sessionary.cli.console import Console
 from sessionary.cli.table import count
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import SessionaryError
-from sessionary.store.opening import open_store
+from sessionary.store.open import open_store
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary

@@ -7,8 +7,8 @@ from sessionary.cli.table import count
 from sessionary.cli.tree import command, pass_console
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput
-from sessionary.store.copying import copy_store
-from sessionary.store.opening import open_store, sqlite_path
+from sessionary.store.copy_store import copy_store
+from sessionary.store.open import open_store, sqlite_path
 
 
 @command(

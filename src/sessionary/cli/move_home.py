@@ -10,7 +10,7 @@ from sessionary.cli.table import count
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput, NotFound
 from sessionary.store.move import move_home as move
-from sessionary.store.opening import sqlite_path
+from sessionary.store.open import sqlite_path
 
 
 @command(

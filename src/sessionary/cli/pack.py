@@ -9,8 +9,8 @@ from sessionary.cli import times
 from sessionary.cli.console import Console
 from sessionary.cli.table import count, size
 from sessionary.cli.tree import command, pass_console
-from sessionary.store.opening import sqlite_path
-from sessionary.store.shrinking import vacuum
+from sessionary.store.open import sqlite_path
+from sessionary.store.sqlite.vacuum import vacuum
 
 WAIT_SECONDS = 60.0
 

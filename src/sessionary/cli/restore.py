@@ -12,7 +12,7 @@ from sessionary.cli.tree import command, pass_console
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store import backup
 from sessionary.store import restore as restoring
-from sessionary.store.opening import sqlite_path
+from sessionary.store.open import sqlite_path
 
 
 @command("restore", example="sessionary restore /mnt/safe/sessionary-2026-01-31.db --yes")

@@ -29,8 +29,8 @@ from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import Kind, SessionHead, Shelf
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Store, Tx
-from sessionary.store.opening import open_store, sqlite_path
-from sessionary.store.pending import Pending, running_loop
+from sessionary.store.open import open_store, sqlite_path
+from sessionary.store.result import Pending, running_loop
 
 if TYPE_CHECKING:
     from sessionary.actions.projects import Project

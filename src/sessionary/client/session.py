@@ -30,7 +30,7 @@ from sessionary.model.transcript import Chat
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
-from sessionary.store.pending import Pending
+from sessionary.store.result import Pending
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary

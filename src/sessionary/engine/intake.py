@@ -17,7 +17,7 @@ from sessionary.model.key import SessionKey, check_person
 from sessionary.model.part import Text
 from sessionary.model.place import ChatType, Source
 from sessionary.store.database import Tx
-from sessionary.store.pending import Pending
+from sessionary.store.result import Pending
 
 T = TypeVar("T")
 log = logging.getLogger("sessionary.intake")

@@ -18,7 +18,7 @@ from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text, ToolCall
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
-from sessionary.store.pending import Pending
+from sessionary.store.result import Pending
 from sessionary.store.tables import turns as table
 
 # So long an answer waits in hand for a store that is away.

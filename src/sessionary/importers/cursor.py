@@ -23,7 +23,7 @@ from sessionary.importers import (
 from sessionary.importers.base import Begin, Event, Facts, Json, Resume, Skipped, Unit, Where
 from sessionary.importers.cursor_bubbles import folder_of, said, time_of
 from sessionary.importers.databases import Kept
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 DATABASE = "state.vscdb"
 TABS = "workbench.panel.aichat.view.aichat.chatdata"

@@ -15,7 +15,7 @@ from sessionary.formats import parts, shape
 from sessionary.importers import documents, files, times
 from sessionary.importers.base import Begin, Event, Facts, Json, Said, Skipped, Unit
 from sessionary.importers.content import Content
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 HINT = "cursor-cli"
 STORE = "store.db"

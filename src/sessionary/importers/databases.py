@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sessionary.errors import BadInput
 from sessionary.importers import files
 from sessionary.importers.base import Unit
-from sessionary.store.foreign import ForeignDatabase
+from sessionary.store.sqlite.foreign import ForeignDatabase
 
 
 class Kept(NamedTuple):

@@ -19,7 +19,7 @@ from sessionary.importers.base import (
 )
 from sessionary.importers.content import Content
 from sessionary.importers.databases import Kept
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 DATABASE = "sessions.db"
 _COLUMNS = (

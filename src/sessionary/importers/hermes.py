@@ -11,7 +11,7 @@ from sessionary.importers.hermes_gateway import INDEX, Index
 from sessionary.importers.hermes_home import DATABASE, homes_of
 from sessionary.importers.hermes_talk import Talk
 from sessionary.importers.hermes_web import FOLDERS
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 
 class Hermes:

@@ -11,7 +11,7 @@ from sessionary.importers.hermes_gateway import source_of
 from sessionary.importers.hermes_home import Home
 from sessionary.importers.hermes_state import Chain, Row, last_of
 from sessionary.model.title import numbered_base
-from sessionary.store.foreign import ForeignDatabase
+from sessionary.store.sqlite.foreign import ForeignDatabase
 
 _CRON_ID = re.compile(r"\Acron_(.+?)_\d{8}.*\Z|\Acron_(.+)_[^_]*\Z")
 # Columns that are told in other ways, or are sums of the log.

@@ -15,7 +15,7 @@ from sessionary.importers.hermes_web import WebFile
 from sessionary.model.key import validate_profile
 from sessionary.model.record import ProjectFact
 from sessionary.model.session import Lineage
-from sessionary.store.foreign import ForeignDatabase
+from sessionary.store.sqlite.foreign import ForeignDatabase
 from sessionary.store.tables.blobs import hash_of
 
 DATABASE = "state.db"

@@ -9,7 +9,7 @@ from sessionary.formats import shape
 from sessionary.importers import times
 from sessionary.importers.base import Json
 from sessionary.model.session import Kind, Lineage
-from sessionary.store.foreign import ForeignDatabase
+from sessionary.store.sqlite.foreign import ForeignDatabase
 
 TABLE = "sessions"
 PROMPT = "system_prompt"

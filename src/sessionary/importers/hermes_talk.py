@@ -28,7 +28,7 @@ from sessionary.importers.hermes_tapes import Exported, Items, Lines, Playback, 
 from sessionary.importers.hermes_web import WebFile, WebSession
 from sessionary.importers.merging import aligned
 from sessionary.model.usage import Usage
-from sessionary.store.foreign import ForeignDatabase
+from sessionary.store.sqlite.foreign import ForeignDatabase
 
 _EPOCH = datetime(1980, 1, 1, tzinfo=UTC)
 

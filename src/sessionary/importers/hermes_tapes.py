@@ -9,7 +9,7 @@ from sessionary.formats import shape
 from sessionary.importers import files, json_lines
 from sessionary.importers.base import Event, Json, LeftOut, Skipped
 from sessionary.importers.hermes_message import COLUMNS, NOT_SAID, Light, from_row, light, unpacked
-from sessionary.store.foreign import ForeignDatabase
+from sessionary.store.sqlite.foreign import ForeignDatabase
 
 # What is planned of a conversation is held in memory, a little for each message.
 MOST = 500_000

@@ -9,7 +9,7 @@ from sessionary.importers import calls, times
 from sessionary.importers.base import Json
 from sessionary.importers.hermes_state import Row
 from sessionary.model.usage import CostStatus, Usage
-from sessionary.store.foreign import ForeignDatabase
+from sessionary.store.sqlite.foreign import ForeignDatabase
 
 TABLE = "session_model_usage"
 _COLUMNS = (

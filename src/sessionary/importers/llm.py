@@ -11,7 +11,7 @@ from sessionary.importers import databases, files, llm_chains, times
 from sessionary.importers.base import Begin, Event, Facts, Json, Resume, Unit, Where
 from sessionary.importers.content import Content
 from sessionary.importers.databases import Kept
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 DATABASE = "logs.db"
 _RESPONSE = (

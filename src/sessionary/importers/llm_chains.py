@@ -14,7 +14,7 @@ from sessionary.importers import calls, times, trees
 from sessionary.importers.base import Event, Json, Said, Skipped
 from sessionary.importers.content import Content
 from sessionary.model.usage import Usage
-from sessionary.store.foreign import ForeignDatabase
+from sessionary.store.sqlite.foreign import ForeignDatabase
 
 _TURN = (
     *("id", "model", "resolved_model", "output_node_id", "input_node_id", "datetime_utc"),

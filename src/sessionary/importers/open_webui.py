@@ -22,7 +22,7 @@ from sessionary.importers.base import (
 )
 from sessionary.importers.databases import Kept
 from sessionary.importers.open_webui_messages import said
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 _HEAD = 64 * 1024
 _SIGNS = (re.compile(rb'"chat"\s*:\s*\{'), re.compile(rb'"history"\s*:\s*\{'))

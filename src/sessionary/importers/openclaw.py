@@ -18,7 +18,7 @@ from sessionary.importers.json_lines import lines
 from sessionary.importers.pi import header_of, read_lines
 from sessionary.importers.pi_events import Events, is_header
 from sessionary.model.session import Kind, Lineage
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 MAX_EVENT = 64 * 1024 * 1024
 MAX_INDEX = 64 * 1024 * 1024

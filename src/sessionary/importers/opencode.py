@@ -10,7 +10,7 @@ from sessionary.importers import databases, documents, files, subagents, times
 from sessionary.importers.base import Event, Facts, Json, Resume, Skipped, Unit, Where
 from sessionary.importers.databases import Kept
 from sessionary.importers.opencode_messages import said, time_of
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 MAX_FILE = 64 * 1024 * 1024
 _COLUMNS = ("id", "parent_id", "title", "directory", "time_created", "time_updated")

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 from sessionary.errors import BadInput
 from sessionary.importers import files, registry
 from sessionary.importers.base import Importer, Unit, Where
-from sessionary.store.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 # At most MOST_FILES files of a named folder are looked at, and none in these subfolders.
 MOST_FILES = 100_000

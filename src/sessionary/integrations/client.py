@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from sessionary.clock import Moment
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store, Tx
-from sessionary.store.pending import Pending
+from sessionary.store.result import Pending
 
 T = TypeVar("T")
 

@@ -26,12 +26,13 @@ from sessionary.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from sessionary.store import copying, filesystem, identity, migrate, sqlite_file
+from sessionary.store import copy_store, filesystem, migrations
 from sessionary.store.database import Store, Tx
-from sessionary.store.opening import open_store
-from sessionary.store.sqlite import SqliteStore
-from sessionary.store.sqlite_errors import translate
-from sessionary.store.sqlite_tx import SqliteTx
+from sessionary.store.open import open_store
+from sessionary.store.sqlite import db_file, identity
+from sessionary.store.sqlite.errors import translate
+from sessionary.store.sqlite.store import SqliteStore
+from sessionary.store.sqlite.tx import SqliteTx
 
 STEP_PAGES = 2048
 # What may stand beside a database file.
@@ -76,13 +77,13 @@ def backup(
 ) -> BackupReport:
     """Write a backup of everything acknowledged before this call; the store stays in use."""
     target = os.path.abspath(file)
-    path = source.path if isinstance(source, SqliteStore) else sqlite_file.MEMORY
+    path = source.path if isinstance(source, SqliteStore) else db_file.MEMORY
     _check_target(target, path, overwrite=overwrite)
     with drafted(target, ids.new(clock.now())) as draft:
-        if path == sqlite_file.MEMORY:
+        if path == db_file.MEMORY:
             _copy_rows(source, draft, clock=clock, ids=ids, progress=progress)
         else:
-            with closing_connection(sqlite_file.connect_reader, path) as connection:
+            with closing_connection(db_file.connect_reader, path) as connection:
                 copy_pages(connection, draft, progress=progress)
         contents = check_draft(draft)
         size = os.stat(draft).st_size
@@ -100,26 +101,26 @@ def inspect(file: str | Path) -> Contents:
     wal = Path(f"{path}-wal")
     if wal.exists() and wal.stat().st_size:
         raise Conflict(f"{path} is in use, so it is no backup; nothing was changed.")
-    with closing_connection(sqlite_file.connect_still, path) as connection:
+    with closing_connection(db_file.connect_still, path) as connection:
         return check(connection, path)
 
 
 def check(connection: apsw.Connection, path: str) -> Contents:
     """Look through a whole store file: its pages, its references, whose it is."""
     tx = SqliteTx(connection)
-    sqlite_file.recognise(connection, path)
+    db_file.recognise(connection, path)
     for query in ("check_integrity", "check_references"):
         for row in tx.all(query):
             if row[0] != "ok":
                 raise Damaged(f"{path} is damaged ({row[0]}); it was not used.")
-    migrate.pending(tx, "sqlite")
-    store_id, marker = _meta(tx, "store_id"), _meta(tx, copying.MARKER)
+    migrations.pending(tx, "sqlite")
+    store_id, marker = _meta(tx, "store_id"), _meta(tx, copy_store.MARKER)
     counted = tx.one("count_content")
     if store_id is None or counted is None:
         raise StoreUnavailable(f"{path} has no identity: it is not a Sessionary store.")
     if marker is not None:
         raise StoreUnavailable(f"{path} is a copy that is not whole; it was not used.")
-    return Contents(store_id, int(_meta(tx, copying.GENERATION) or 0), *counted)
+    return Contents(store_id, int(_meta(tx, copy_store.GENERATION) or 0), *counted)
 
 
 def copy_pages(connection: apsw.Connection, draft: str, *, progress: Progress) -> None:
@@ -142,10 +143,10 @@ def copy_pages(connection: apsw.Connection, draft: str, *, progress: Progress) -
 
 def check_draft(draft: str, *, generation: int | None = None) -> Contents:
     """Check a finished draft, perhaps after giving it a generation, and bring it to the disk."""
-    with closing_connection(sqlite_file.connect_writer, draft) as connection:
+    with closing_connection(db_file.connect_writer, draft) as connection:
         if generation is not None:
             tx = SqliteTx(connection)
-            tx.run("set_meta", name=copying.GENERATION, value=str(generation))
+            tx.run("set_meta", name=copy_store.GENERATION, value=str(generation))
         contents = check(connection, draft)
     sync(draft)
     return contents
@@ -234,7 +235,7 @@ def _copy_snapshot(tx: Tx, target: Store, progress: Progress) -> None:
         done[table] = rows
         progress(sum(done.values()), 0)
 
-    copying.copy(read, target, progress=count, generations=0)
+    copy_store.copy(read, target, progress=count, generations=0)
 
 
 def _name(draft: str, target: str, *, overwrite: bool) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sessionary.errors import Damaged
-from sessionary.store.pending import Pending
+from sessionary.store.result import Pending
 
 if TYPE_CHECKING:
     from sessionary.model.query import Query
-    from sessionary.store.indexing import IndexState
+    from sessionary.store.search.indexer import IndexState
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import apsw
 
 from sessionary.clock import Clock, Ids
 from sessionary.errors import BadInput, Conflict, StoreUnavailable
-from sessionary.store import copying, identity, migrate, sqlite_file
+from sessionary.store import copy_store, migrations
 from sessionary.store.backup import (
     Contents,
     Progress,
@@ -29,9 +29,10 @@ from sessionary.store.backup import (
     silent,
     sync,
 )
-from sessionary.store.opening import open_store, sqlite_path
-from sessionary.store.sqlite_tx import SqliteTx
-from sessionary.store.turnstile import Turnstile
+from sessionary.store.open import open_store, sqlite_path
+from sessionary.store.sqlite import db_file, identity
+from sessionary.store.sqlite.lock import Turnstile
+from sessionary.store.sqlite.tx import SqliteTx
 
 BUSY_MS = 1000
 WAIT_SECONDS = 2.0
@@ -65,7 +66,7 @@ def restore(
     path = sqlite_path(url)
     if path is None:
         return _restore_rows(backup_file, url, contents, clock=clock, ids=ids, progress=progress)
-    if path == sqlite_file.MEMORY:
+    if path == db_file.MEMORY:
         raise BadInput("A store in memory cannot be restored; name a file.")
     target = os.path.realpath(path)
     if is_same_file(backup_file, target):
@@ -79,7 +80,7 @@ def restore(
         raise BadInput(f"There is no directory {os.path.dirname(target)}; nothing was made.")
     generation = max(contents.generation, _generation(target) if is_there else 0) + 1
     with drafted(target, ids.new(clock.now())) as draft:
-        with closing_connection(sqlite_file.connect_still, backup_file) as connection:
+        with closing_connection(db_file.connect_still, backup_file) as connection:
             copy_pages(connection, draft, progress=progress)
         restored = check_draft(draft, generation=generation)
         kept = _kept_name(target, clock.now()) if os.path.exists(target) else None
@@ -90,11 +91,11 @@ def restore(
 def _generation(path: str) -> int:
     """The generation of the store that is replaced, if it can still be read."""
     try:
-        connection = sqlite_file.connect_reader(path)
+        connection = db_file.connect_reader(path)
     except apsw.Error:
         return 0
     try:
-        row = SqliteTx(connection).one("get_meta", name=copying.GENERATION)
+        row = SqliteTx(connection).one("get_meta", name=copy_store.GENERATION)
     except apsw.Error:
         return 0
     finally:
@@ -187,18 +188,18 @@ def _restore_rows(
     """Copy a backup into an empty database of a server."""
     target = open_store(url, create=True, clock=clock, ids=ids, half_copied=True)
     try:
-        with closing_connection(sqlite_file.connect_still, file) as connection:
+        with closing_connection(db_file.connect_still, file) as connection:
             tx = SqliteTx(connection)
 
             def read(action: Callable[..., T], /, *args: Any) -> T:
                 return action(tx, *args)
 
-            if migrate.pending(tx, "sqlite"):
+            if migrations.pending(tx, "sqlite"):
                 raise StoreUnavailable(
                     f"{file} was made by an older Sessionary; nothing was copied. Restore it to a "
                     "file, open that once, and copy it with `sessionary migrate`."
                 )
-            report = copying.copy(
+            report = copy_store.copy(
                 read, target, progress=lambda _, rows: progress(rows, 0), generations=1
             )
     finally:

@@ -22,7 +22,7 @@ from sessionary.model.place import Channel, Source
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Store, Tx
-from sessionary.store.pending import Pending
+from sessionary.store.result import Pending
 from sessionary.telemetry import telling
 
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sessionary import config
 from sessionary.clock import Moment, SystemClock
 from sessionary.store.database import Tx
-from sessionary.store.opening import open_store, sqlite_path
+from sessionary.store.open import open_store, sqlite_path
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -17,11 +17,11 @@ from sessionary.errors import BadInput
 from sessionary.model.session import SessionHead
 from sessionary.model.terminal import one_line
 from sessionary.model.title import MAX_TITLE, clean_title
-from sessionary.store import migrate
+from sessionary.store import migrations
 from sessionary.store.database import Tx
 
 DEFAULT_DB_PATH = config.default_home() / config.DATABASE
-SCHEMA_VERSION = len(migrate.known("sqlite"))
+SCHEMA_VERSION = len(migrations.known("sqlite"))
 _AT_HOME = DEFAULT_DB_PATH
 _ANY_ROLE = ("user", "assistant")
 T = TypeVar("T")

@@ -13,19 +13,19 @@ from typing import Any
 import apsw
 
 from sessionary.errors import Damaged, SessionaryError, StoreUnavailable
-from sessionary.store import indexing
 from sessionary.store.database import Tx
-from sessionary.store.index_file import IndexFile, IndexLost, is_damage, transaction
-from sessionary.store.indexing import IndexState
-from sessionary.store.pending import announce
-from sessionary.store.sqlite_errors import translate
-from sessionary.store.sqlite_shards import IndexTx
-from sessionary.store.sqlite_tx import SqliteTx
-from sessionary.store.sqlite_writer import Job
+from sessionary.store.result import announce
+from sessionary.store.search import indexer
+from sessionary.store.search.fts5 import IndexTx
+from sessionary.store.search.index_file import IndexFile, IndexLost, is_damage, transaction
+from sessionary.store.search.indexer import IndexState
+from sessionary.store.sqlite.errors import translate
+from sessionary.store.sqlite.tx import SqliteTx
+from sessionary.store.sqlite.writer import Job
 
 REPAIRS = 3
 # A long backlog is taken in large batches: fewer, larger pieces are merged less often.
-BATCH, LARGE_BATCH = indexing.BATCH, 4000
+BATCH, LARGE_BATCH = indexer.BATCH, 4000
 # While others write, the indexer lets them: until it is quiet, or the backlog grows long.
 QUIET_SECONDS = 0.02
 MOST_DELAY_SECONDS = 0.5
@@ -173,7 +173,7 @@ class SqliteIndex:
 
 def state(tx: Tx) -> IndexState:
     """How far the index has come."""
-    return indexing.state(tx)
+    return indexer.state(tx)
 
 
 def forget(_: Tx) -> None:
@@ -188,8 +188,8 @@ def search_in_memory(tx: Tx, action: Any, args: tuple[Any, ...], kwargs: dict[st
         IndexFile.make_in(index)
     if action is forget:
         index.clear()
-        return indexing.clear(index)
-    while indexing.step(index):
+        return indexer.clear(index)
+    while indexer.step(index):
         continue
     with index.only_reading():
         return action(index, *args, **kwargs)
@@ -197,12 +197,12 @@ def search_in_memory(tx: Tx, action: Any, args: tuple[Any, ...], kwargs: dict[st
 
 def _behind(connection: apsw.Connection) -> int:
     with transaction(connection, "BEGIN"):
-        return indexing.state(IndexTx(connection)).behind
+        return indexer.state(IndexTx(connection)).behind
 
 
 def _step(connection: apsw.Connection, limit: int) -> int:
     with transaction(connection, "BEGIN IMMEDIATE"):
-        return indexing.step(IndexTx(connection), limit)
+        return indexer.step(IndexTx(connection), limit)
 
 
 def _nothing(*_: Any) -> None:

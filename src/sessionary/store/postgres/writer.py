@@ -14,10 +14,10 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from sessionary.errors import Conflict, SessionaryError, StoreUnavailable
 from sessionary.store.database import KEPT_CHANGING, RaceLost, Row, Tx
-from sessionary.store.pending import Pending, announce
-from sessionary.store.postgres_errors import RACES, translate
-from sessionary.store.postgres_tx import PostgresTx
-from sessionary.store.workers import Workers
+from sessionary.store.postgres.errors import RACES, translate
+from sessionary.store.postgres.tx import PostgresTx
+from sessionary.store.postgres.workers import Workers
+from sessionary.store.result import Pending, announce
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Row]

@@ -15,9 +15,10 @@ from typing import Any, Protocol, TypeVar
 
 from sessionary.errors import Conflict
 from sessionary.model import document
-from sessionary.store import identity, queries, sqlite_file
+from sessionary.store import queries
 from sessionary.store.database import Row, Store, Tx
-from sessionary.store.sqlite import SqliteStore
+from sessionary.store.sqlite import db_file, identity
+from sessionary.store.sqlite.store import SqliteStore
 
 # Derived, or each database's own.
 # What describes the store itself, and what is made from the rest by index and triggers.
@@ -234,12 +235,12 @@ def _reader(store: Store) -> Reading:
 
 def _finish(target: Store, store_id: str, generation: int) -> None:
     """Give the copy its identity and open it to others."""
-    path = target.path if isinstance(target, SqliteStore) else sqlite_file.MEMORY
-    if path != sqlite_file.MEMORY:
+    path = target.path if isinstance(target, SqliteStore) else db_file.MEMORY
+    if path != db_file.MEMORY:
         # Killed between these steps there is no side file, and the next start writes it anew.
         identity.side_file(path).unlink(missing_ok=True)
     target.write(_close, store_id, generation).result()
-    if path != sqlite_file.MEMORY:
+    if path != db_file.MEMORY:
         identity.write(path, store_id)
 
 

@@ -9,12 +9,13 @@ import apsw
 
 from sessionary.clock import Clock, Ids, to_micros
 from sessionary.errors import BadInput, StoreUnavailable
-from sessionary.store import identity, migrate, sqlite_file
+from sessionary.store import migrations
 from sessionary.store.database import Store, Tx
-from sessionary.store.sqlite import WAIT_SECONDS, SqliteStore
-from sessionary.store.sqlite_errors import translate
-from sessionary.store.sqlite_tx import SqliteTx
-from sessionary.store.turnstile import Turnstile
+from sessionary.store.sqlite import db_file, identity
+from sessionary.store.sqlite.errors import translate
+from sessionary.store.sqlite.lock import Turnstile
+from sessionary.store.sqlite.store import WAIT_SECONDS, SqliteStore
+from sessionary.store.sqlite.tx import SqliteTx
 
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 
@@ -52,12 +53,12 @@ def open_store(
     path = sqlite_path(url)
     if path is None:
         return _open_postgres(url, create=create, facts=facts, half_copied=half_copied)
-    if path != sqlite_file.MEMORY:
+    if path != db_file.MEMORY:
         # One name for one file: a later change of directory must not change it, nor a link hide it.
         path = os.path.realpath(path)
     store = SqliteStore(path)
-    if path == sqlite_file.MEMORY:
-        store.write(migrate.apply, "sqlite", **facts).result()
+    if path == db_file.MEMORY:
+        store.write(migrations.apply, "sqlite", **facts).result()
     else:
         _prepare_file(path, create=create, facts=facts, half_copied=half_copied)
     return store
@@ -65,7 +66,7 @@ def open_store(
 
 def _prepare_file(path: str, *, create: bool, facts: dict[str, Any], half_copied: bool) -> None:
     try:
-        there = sqlite_file.is_there(path, create=create)
+        there = db_file.is_there(path, create=create)
         if not there or not _is_current(path, create=create, half_copied=half_copied):
             _make_current(path, create=create, facts=facts, half_copied=half_copied)
     except apsw.Error as error:
@@ -82,8 +83,8 @@ def _make_current(path: str, *, create: bool, facts: dict[str, Any], half_copied
         ) from error
     try:
         with turnstile.pass_through():
-            if not sqlite_file.is_there(path, create=create):
-                sqlite_file.make(path)
+            if not db_file.is_there(path, create=create):
+                db_file.make(path)
             if not _is_current(path, create=create, half_copied=half_copied):
                 _migrate_file(path, facts, create=create)
     finally:
@@ -91,13 +92,13 @@ def _make_current(path: str, *, create: bool, facts: dict[str, Any], half_copied
 
 
 def _is_current(path: str, *, create: bool, half_copied: bool) -> bool:
-    connection = sqlite_file.connect_reader(path)
+    connection = db_file.connect_reader(path)
     try:
         tx = SqliteTx(connection)
-        if create and sqlite_file.is_unfinished(connection):
+        if create and db_file.is_unfinished(connection):
             return False
-        sqlite_file.recognise(connection, path)
-        if migrate.pending(tx, "sqlite"):
+        db_file.recognise(connection, path)
+        if migrations.pending(tx, "sqlite"):
             return False
         if not half_copied:
             _refuse_half_copy(tx, path)
@@ -108,18 +109,18 @@ def _is_current(path: str, *, create: bool, half_copied: bool) -> bool:
 
 
 def _migrate_file(path: str, facts: dict[str, Any], *, create: bool) -> None:
-    connection = sqlite_file.connect_writer(path)
+    connection = db_file.connect_writer(path)
     try:
-        if create and sqlite_file.is_unfinished(connection):
-            sqlite_file.finish(connection)
-        sqlite_file.recognise(connection, path)
+        if create and db_file.is_unfinished(connection):
+            db_file.finish(connection)
+        db_file.recognise(connection, path)
         tx = SqliteTx(connection)
-        steps = migrate.pending(tx, "sqlite")
+        steps = migrations.pending(tx, "sqlite")
         if steps and tx.one("has_migrations") is not None:
-            sqlite_file.copy_aside(connection, f"{path}-before-{steps[0].name}")
+            db_file.copy_aside(connection, f"{path}-before-{steps[0].name}")
         connection.execute("BEGIN IMMEDIATE")
         # On any failure the close below rolls back: killed half-way, nothing has happened.
-        migrate.apply(tx, "sqlite", **facts)
+        migrations.apply(tx, "sqlite", **facts)
         connection.execute("COMMIT")
         _confirm(tx, path)
     finally:
@@ -143,7 +144,7 @@ def _refuse_half_copy(tx: Tx, where: str) -> None:
 
 def _open_postgres(url: str, *, create: bool, facts: dict[str, Any], half_copied: bool) -> Store:
     try:
-        postgres = importlib.import_module("sessionary.store.postgres")
+        postgres = importlib.import_module("sessionary.store.postgres.store")
     except ModuleNotFoundError as error:
         raise StoreUnavailable(
             "PostgreSQL needs an extra: install sessionary[postgres]."

@@ -12,19 +12,19 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from sessionary.errors import Damaged, NotFound, SessionaryError, StoreUnavailable
-from sessionary.store import migrate
+from sessionary.store import migrations
 from sessionary.store.damage import DamageLatch
 from sessionary.store.database import CROSSED_FORK, Listener, Row, Tx
 from sessionary.store.listeners import Listeners
-from sessionary.store.pending import Pending, announce, settled_with
-from sessionary.store.postgres_errors import translate
-from sessionary.store.postgres_pool import Pool
-from sessionary.store.postgres_tx import PostgresTx, SnapshotTx
-from sessionary.store.postgres_writer import PostgresWriter
-from sessionary.store.workers import Workers
+from sessionary.store.postgres.errors import translate
+from sessionary.store.postgres.pool import Pool
+from sessionary.store.postgres.tx import PostgresTx, SnapshotTx
+from sessionary.store.postgres.workers import Workers
+from sessionary.store.postgres.writer import PostgresWriter
+from sessionary.store.result import Pending, announce, settled_with
 
 if TYPE_CHECKING:
-    from sessionary.store.indexing import IndexState
+    from sessionary.store.search.indexer import IndexState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -249,7 +249,7 @@ def _check(connection: psycopg.Connection[Row]) -> None:
 
 def _indexing() -> Any:
     """The index, loaded by whoever searches; all others start without it."""
-    return importlib.import_module("sessionary.store.indexing")
+    return importlib.import_module("sessionary.store.search.indexer")
 
 
 def prepare(store: PostgresStore, *, create: bool, facts: dict[str, Any]) -> None:
@@ -260,7 +260,7 @@ def prepare(store: PostgresStore, *, create: bool, facts: dict[str, Any]) -> Non
         raise StoreUnavailable(
             f"PostgreSQL cannot be reached: {_why(error, store.url)}. Nothing was changed."
         ) from error
-    if store.read(migrate.pending, store.dialect).result():
+    if store.read(migrations.pending, store.dialect).result():
         store.write(_migrate, create=create, facts=facts).result()
 
 
@@ -278,7 +278,7 @@ def _migrate(tx: Tx, *, create: bool, facts: dict[str, Any]) -> None:
     if not create and tx.one("has_migrations") is None:
         raise NotFound("There is no store in this PostgreSQL database; nothing was made.")
     assert isinstance(tx, PostgresTx)
-    migrate.apply(tx, "postgres", **facts)
+    migrations.apply(tx, "postgres", **facts)
 
 
 def _settle(

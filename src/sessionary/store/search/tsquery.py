@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sessionary.model.query import Query, Term
-from sessionary.store.indexing import HASHED, PLACES, hashed
+from sessionary.store.search.indexer import HASHED, PLACES, hashed
 
 BLOCK_BITS = 14
 _FAR = 2**62

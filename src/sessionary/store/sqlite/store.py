@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import apsw
 
 from sessionary.errors import Damaged, StoreUnavailable
-from sessionary.store import shrinking, sqlite_file
 from sessionary.store.damage import DamageLatch
 from sessionary.store.database import CROSSED_FORK, Listener, Tx
-from sessionary.store.gathering import Gathering
 from sessionary.store.listeners import Listeners
-from sessionary.store.pending import Pending, announce, settled_with
-from sessionary.store.sqlite_errors import translate
-from sessionary.store.sqlite_tx import SqliteTx
-from sessionary.store.sqlite_writer import Job, Writer
+from sessionary.store.result import Pending, announce, settled_with
+from sessionary.store.sqlite import db_file, vacuum
+from sessionary.store.sqlite.batch import Gathering
+from sessionary.store.sqlite.errors import translate
+from sessionary.store.sqlite.tx import SqliteTx
+from sessionary.store.sqlite.writer import Job, Writer
 
 if TYPE_CHECKING:
-    from sessionary.store.indexing import IndexState
-    from sessionary.store.sqlite_index import SqliteIndex
+    from sessionary.store.search.indexer import IndexState
+    from sessionary.store.search.sqlite_index import SqliteIndex
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class SqliteStore:
     def __init__(self, path: str, *, wait_seconds: float = WAIT_SECONDS) -> None:
         self.path = path
         self.url = f"sqlite:///{path}"
-        self._in_memory = path == sqlite_file.MEMORY
+        self._in_memory = path == db_file.MEMORY
         self._wait_seconds = wait_seconds
         self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -127,15 +127,15 @@ class SqliteStore:
         """Fold the log of pages into the file and empty it, unless a reader still needs it."""
         self._check_process()
         if not self._in_memory:
-            shrinking.empty_wal(self.path, wait_seconds=self._wait_seconds)
+            vacuum.empty_wal(self.path, wait_seconds=self._wait_seconds)
 
-    def shrink(self, on_step: Callable[[], None] = shrinking.nothing) -> None:
+    def shrink(self, on_step: Callable[[], None] = vacuum.nothing) -> None:
         """Write the file anew without its free pages; writers wait meanwhile. What `on_step` raises ends it."""
         self._check_process()
         if (refusal := self._latch.refusal()) is not None:
             raise refusal
         if not self._in_memory:
-            shrinking.vacuum(self.path, wait_seconds=self._wait_seconds, on_step=on_step)
+            vacuum.vacuum(self.path, wait_seconds=self._wait_seconds, on_step=on_step)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call back with the events of every commit; returns how to stop."""
@@ -205,7 +205,7 @@ class SqliteStore:
         connection: apsw.Connection | None = None
         while (job := self._reads.get()) is not None:
             try:
-                connection = connection or sqlite_file.connect_reader(self.path)
+                connection = connection or db_file.connect_reader(self.path)
                 job.pending.settle(_read_once(connection, job), None)
             except apsw.Error as error:
                 job.pending.settle(None, translate(error, self.path))
@@ -245,4 +245,4 @@ def _read_once(connection: apsw.Connection, job: Job) -> Any:
 
 def _index_module() -> Any:
     """The index, loaded by whoever searches; all others start without it."""
-    return importlib.import_module("sessionary.store.sqlite_index")
+    return importlib.import_module("sessionary.store.search.sqlite_index")

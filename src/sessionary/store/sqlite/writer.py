@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import apsw
 
 from sessionary.errors import Conflict, SessionaryError, StoreReadOnly, StoreUnavailable
-from sessionary.store import sqlite_file
 from sessionary.store.database import KEPT_CHANGING, RaceLost
-from sessionary.store.pending import Pending, announce
-from sessionary.store.sqlite_errors import translate
-from sessionary.store.sqlite_tx import SqliteTx
-from sessionary.store.turnstile import Turnstile
+from sessionary.store.result import Pending, announce
+from sessionary.store.sqlite import db_file
+from sessionary.store.sqlite.errors import translate
+from sessionary.store.sqlite.lock import Turnstile
+from sessionary.store.sqlite.tx import SqliteTx
 
 BATCH_SECONDS = 0.03
 CHECKPOINT_PAGES = 4000
@@ -141,10 +141,10 @@ class Writer:
 
     def _connected(self) -> apsw.Connection:
         if self._connection is None:
-            if self._path == sqlite_file.MEMORY:
-                self._connection = sqlite_file.memory()
+            if self._path == db_file.MEMORY:
+                self._connection = db_file.memory()
             else:
-                self._connection = sqlite_file.connect_writer(self._path)
+                self._connection = db_file.connect_writer(self._path)
                 self._turnstile = self._turnstile or Turnstile(self._path, self._wait_seconds)
             self._connection.set_wal_hook(self._saw_wal)
         return self._connection

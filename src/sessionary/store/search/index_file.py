@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 import apsw
 
-from sessionary.store import checksums, indexing, sqlite_file
-from sessionary.store.sqlite_errors import translate
-from sessionary.store.sqlite_match import SCORE, score
-from sessionary.store.sqlite_shards import IndexTx
+from sessionary.store.search import checksums, indexer
+from sessionary.store.search.fts5 import IndexTx
+from sessionary.store.search.fts5_query import SCORE, score
+from sessionary.store.sqlite import db_file
+from sessionary.store.sqlite.errors import translate
 
 BUSY_MS = 10_000
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SchemaChangeError)
@@ -106,9 +107,7 @@ class IndexFile:
         else:
             return
         try:
-            connection = sqlite_file.connect_index_reader(
-                self.path, self._log, vfs=checksums.shim()
-            )
+            connection = db_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
         except apsw.Error:
             return
         try:
@@ -129,7 +128,7 @@ class IndexFile:
 
         Raises what SQLite says of a file that is damaged, and `IndexLost` for another store's.
         """
-        connection = sqlite_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
+        connection = db_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
         try:
             self._recognise(connection)
             found = connection.pragma("quick_check", 1, schema="main")
@@ -137,8 +136,8 @@ class IndexFile:
                 raise apsw.CorruptError(str(found))
             with transaction(connection, "BEGIN"):
                 tx = IndexTx(connection)
-                behind = indexing.state(tx).behind
-                return behind, tx.first_without_words() or indexing.find_drift(tx)
+                behind = indexer.state(tx).behind
+                return behind, tx.first_without_words() or indexer.find_drift(tx)
         finally:
             connection.close(True)
 
@@ -146,7 +145,7 @@ class IndexFile:
     def make_in(tx: IndexTx) -> None:
         """Make the index's tables in a database that has no files."""
         tx.connection.register_fts5_function(SCORE, score)
-        tx.script(sqlite_file.script("search"))
+        tx.script(db_file.script("search"))
         tx.run("begin_index", store_id="")
 
     def _connect(self) -> apsw.Connection:
@@ -154,21 +153,19 @@ class IndexFile:
             return self._connect_temporary()
         try:
             with _alone(f"{self.path}-lock"):
-                connection = sqlite_file.connect_index(self.path, self._log, vfs=checksums.shim())
+                connection = db_file.connect_index(self.path, self._log, vfs=checksums.shim())
                 return _closed_on_failure(connection, self._prepare)
         except (apsw.CantOpenError, apsw.ReadOnlyError, OSError) as error:
             if isinstance(error, OSError) and error.errno not in _READ_ONLY:
                 raise
             if _identity(self.path) is None:
                 return self._connect_temporary()
-            connection = sqlite_file.connect_index_reader(
-                self.path, self._log, vfs=checksums.shim()
-            )
+            connection = db_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
             return _closed_on_failure(connection, self._recognise)
 
     def _connect_temporary(self) -> apsw.Connection:
         """An index that SQLite keeps in a file of its own and deletes with the connection."""
-        connection = sqlite_file.connect_index(sqlite_file.TEMPORARY, self._log, vfs=None)
+        connection = db_file.connect_index(db_file.TEMPORARY, self._log, vfs=None)
         made = _closed_on_failure(connection, self._prepare)
         self._is_temporary = True
         return made
@@ -176,18 +173,18 @@ class IndexFile:
     def _prepare(self, connection: apsw.Connection) -> None:
         if connection.pragma("page_count", schema="main") == 0 and checksums.shim():
             checksums.reserve(connection)
-        connection.execute(sqlite_file.script("index_writer")).fetchall()
+        connection.execute(db_file.script("index_writer")).fetchall()
         connection.set_busy_timeout(BUSY_MS)
         with transaction(connection, "BEGIN IMMEDIATE"):
             tx = IndexTx(connection)
             if connection.pragma("user_version", schema="main") == 0:
-                connection.execute(sqlite_file.script("search")).fetchall()
+                connection.execute(db_file.script("search")).fetchall()
                 tx.run("begin_index", store_id=_store_facts(tx))
         self._recognise(connection)
 
     def _recognise(self, connection: apsw.Connection) -> None:
         """Refuse an index of another store or form, or of a log that was set back."""
-        if connection.pragma("user_version", schema="main") != sqlite_file.INDEX_FORM:
+        if connection.pragma("user_version", schema="main") != db_file.INDEX_FORM:
             raise IndexLost
         tx = IndexTx(connection)
         row = tx.one("index_identity")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import apsw
 
 from sessionary.errors import Damaged
-from sessionary.store import indexing, sqlite_file
 from sessionary.store.database import Store, Tx
-from sessionary.store.index_file import IndexFile, IndexLost
+from sessionary.store.search import indexer
+from sessionary.store.search.index_file import IndexFile, IndexLost
+from sessionary.store.sqlite import db_file
 
 # What makes the index again, whatever is wrong with it.
 REBUILD = "sessionary rebuild --index"
@@ -34,7 +35,7 @@ def examine(store: Store, path: str | None) -> IndexHealth:
     """
     if path is None:
         return store.read(_of_tables).result()
-    if path == sqlite_file.MEMORY:
+    if path == db_file.MEMORY:
         return IndexHealth(exists=False)
     index = IndexFile(path)
     if not os.path.exists(index.path):
@@ -63,7 +64,7 @@ def _is_of_the_log(index: IndexFile, error: apsw.Error) -> bool:
 
 
 def _of_tables(tx: Tx) -> IndexHealth:
-    behind = indexing.state(tx).behind
+    behind = indexer.state(tx).behind
     without = tx.all("docs_without_words", first=0, beyond=_FAR)
-    problem = f"document {without[0][0]} has lost its words" if without else indexing.find_drift(tx)
+    problem = f"document {without[0][0]} has lost its words" if without else indexer.find_drift(tx)
     return IndexHealth(exists=True, behind=behind, problem=problem)

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import apsw
 
 from sessionary.errors import Damaged, NotFound, StoreUnavailable
-from sessionary.store import identity
-from sessionary.store.sqlite_errors import translate
+from sessionary.store.sqlite import identity
+from sessionary.store.sqlite.errors import translate
 
 MEMORY = ":memory:"
 # SQLite's name for a database that is deleted when it is closed.
@@ -247,4 +247,6 @@ def _uri(path: str, how: str) -> str:
 @cache
 def script(name: str) -> str:
     """One of our scripts for SQLite alone."""
-    return (Path(__file__).parent / "sql" / "sqlite" / f"{name}.sql").read_text(encoding="utf-8")
+    return (Path(__file__).parent.parent / "sql" / "sqlite" / f"{name}.sql").read_text(
+        encoding="utf-8"
+    )

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import apsw
 
-from sessionary.store import sqlite_file
-from sessionary.store.sqlite_errors import translate
-from sessionary.store.turnstile import Turnstile
+from sessionary.store.sqlite import db_file
+from sessionary.store.sqlite.errors import translate
+from sessionary.store.sqlite.lock import Turnstile
 
 # Of SQLite's machine, between two looks at whether to go on: some milliseconds.
 STEPS = 100_000
@@ -57,7 +57,7 @@ def _alone(path: str, act: Callable[[apsw.Connection], object], *, wait_seconds:
     turnstile = Turnstile(path, wait_seconds)
     try:
         with turnstile.pass_through():
-            connection = sqlite_file.connect_writer(path)
+            connection = db_file.connect_writer(path)
             try:
                 act(connection)
             finally:

@@ -14,10 +14,12 @@ from sessionary.clock import from_micros
 from sessionary.model.entry import SEQ_BITS
 from sessionary.model.query import Query
 from sessionary.model.search_text import is_session, of_month, session_of
-from sessionary.store import sqlite_file, sqlite_match, stretches
+from sessionary.store import stretches
 from sessionary.store.database import Row
 from sessionary.store.queries import pg_array_literal
-from sessionary.store.sqlite_tx import SqliteTx
+from sessionary.store.search import fts5_query
+from sessionary.store.sqlite import db_file
+from sessionary.store.sqlite.tx import SqliteTx
 from sessionary.store.stretches import BLOCK_BITS, Block, Stretch
 
 SHARD_BITS = 19
@@ -81,7 +83,7 @@ class IndexTx(SqliteTx):
             is_inside = first_at >= after and last_at < before
             for each in self._stretches(no, None if is_inside else between):
                 months = _months(*times) if each.is_long and not each.is_inside else []
-                asked = sqlite_match.asked(
+                asked = fts5_query.asked(
                     query, [*groups, months] if months else groups, without=without
                 )
                 asked |= {"shard": no, "above": each.above, "below": min(each.below, last)}
@@ -91,7 +93,7 @@ class IndexTx(SqliteTx):
     def clear(self) -> None:
         """Take every table of words away."""
         for no in self._shards():
-            self.script(_named(sqlite_file.script("no_shard"), no))
+            self.script(_named(db_file.script("no_shard"), no))
 
     def first_without_words(self) -> str | None:
         """Say which document has lost its words, if one has."""
@@ -106,10 +108,10 @@ class IndexTx(SqliteTx):
         known = self._shards()
         if no in known:
             return
-        self.script(_named(sqlite_file.script("shard"), no))
+        self.script(_named(db_file.script("shard"), no))
         self.run("add_shard", no=no)
         if known and known[0] < no:
-            self.script(_named(sqlite_file.script("full_shard"), known[0]))
+            self.script(_named(db_file.script("full_shard"), known[0]))
 
     def _note(self, shard: int, docs: Sequence[Mapping[str, Any]]) -> None:
         """Of which sessions and which times the documents of a range are."""

@@ -67,7 +67,7 @@ class PostgresTx:
     ) -> list[dict[str, Any]]:
         """A query in the language of tsquery."""
         # Loaded by whoever searches: the words' patterns take longer to make than a list to read.
-        language = importlib.import_module("sessionary.store.postgres_match")
+        language = importlib.import_module("sessionary.store.search.tsquery")
         newest = self._newest_position()
         asked: list[dict[str, Any]] = language.asked(
             query, facets, without=without, newest=newest, below=below

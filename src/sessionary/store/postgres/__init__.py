@@ -1,0 +1,1 @@
+"""PostgreSQL: the same transactions on pooled connections."""

@@ -1,0 +1,1 @@
+"""The embedded database: one SQLite file, one writer thread, a few readers."""
