@@ -14,10 +14,10 @@ from benchmarks.raw import TEXT, RawLog
 from sessionary.agents import prompt, registry
 from sessionary.agents.settings import AgentSettings
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
-from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Capabilities, Receive, Sent
-from sessionary.engine.settings import Door, Settings
+from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import message
 from sessionary.model.place import Channel
@@ -112,7 +112,7 @@ class Talk:
     async def _until_first_word(self, engine: Engine, wire: Wire, number: int) -> float:
         source = populate.source_of(number)
         reply = wire.reply(source.chat_id or "")
-        with engine.parts.bus.listen() as events:
+        with engine.context.bus.listen() as events:
             await engine.receive(source, message("user", TEXT))
             while (live := await events.get()) is None or live.kind != "delta":
                 pass
@@ -132,7 +132,9 @@ class Talk:
             priced=lambda used: used,
             adapters={PLATFORM: wire},
             deliverable=frozenset({PLATFORM}),
-            settings=Settings(doors={PLATFORM: Door(everyone=True)}, most_turns=max(CONCURRENT)),
+            settings=Settings(
+                access={PLATFORM: AccessPolicy(everyone=True)}, most_turns=max(CONCURRENT)
+            ),
         )
 
 

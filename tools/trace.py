@@ -109,7 +109,7 @@ async def trace_message(trace: Trace, folder: Path, *, is_listed: bool) -> None:
         str(folder / "message.db"), create=True, clock=SystemClock(), ids=RandomIds()
     )
     async with FakeTelegram() as platform:
-        settings = ChannelWorld(store, platform).parts().settings
+        settings = ChannelWorld(store, platform).context().settings
         # The loops that run beside the message would be counted with it.
         settings = replace(settings, poll_seconds=3600.0, sweep_seconds=3600.0)
         world = ChannelWorld(store, platform, settings=settings)

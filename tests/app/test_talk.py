@@ -12,7 +12,7 @@ from sessionary.app.engine import build_engine
 from sessionary.app.talk import Talk
 from sessionary.client.client import Sessionary, connect
 from sessionary.engine import budgets
-from sessionary.engine.bus import Live
+from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.model.arrival import Arrival, ArrivalState
 from sessionary.model.entry import Message, message
@@ -71,12 +71,12 @@ def all_at_once(_: TurnRequest) -> Iterator[Event]:
         yield Delta(f"{number} ")
 
 
-async def said(talk: Talk, text: str) -> list[Live]:
+async def said(talk: Talk, text: str) -> list[LiveEvent]:
     async with asyncio.timeout(PATIENCE_SECONDS):
         return [live async for live in talk.say(text)]
 
 
-def words(heard: list[Live]) -> list[str]:
+def words(heard: list[LiveEvent]) -> list[str]:
     return [str(live.data) for live in heard if live.kind in ("said", "answer")]
 
 
@@ -153,7 +153,7 @@ async def test_an_answer_that_another_process_gives_is_heard(client: Sessionary)
         await said(talk, "hello")
         key = key_for(talk.source, profile="main")
         lease = await client.store.write(_take_elsewhere, key, client)
-        heard: list[Live] = []
+        heard: list[LiveEvent] = []
         async with asyncio.timeout(PATIENCE_SECONDS):
             async for live in talk.say("and now?"):
                 heard.append(live)

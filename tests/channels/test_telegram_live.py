@@ -7,7 +7,7 @@ import pytest
 from sessionary.agents.registry import Agent
 from sessionary.agents.summarize import ExtractiveSummarizer
 from sessionary.agents.titles import Titler
-from sessionary.engine.settings import Door
+from sessionary.engine.settings import AccessPolicy
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, quick_settings
 from sessionary.testing.growing_suite import GrowingSuite, SlowRunner
@@ -16,8 +16,8 @@ from tests.support.fake_telegram import FakeTelegram
 
 def quick(store: Store, fake: FakeTelegram, runner: SlowRunner) -> ChannelWorld:
     agent = Agent("slow", None, runner, ExtractiveSummarizer(), Titler())
-    doors = {"telegram": Door(everyone=True)}
-    settings = quick_settings(show_seconds=0.01, doors=doors)
+    access = {"telegram": AccessPolicy(everyone=True)}
+    settings = quick_settings(show_seconds=0.01, access=access)
     return ChannelWorld(store, fake, settings=settings, agent_for=lambda _, __: agent)
 
 

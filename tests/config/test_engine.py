@@ -61,7 +61,7 @@ def _is_setting(line: str) -> bool:
 def test_the_example_says_the_defaults(tmp_path: Path) -> None:
     """Every line that is not a comment says what holds without it."""
     said = loaded(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
-    chosen = {"agent", "agents", "doors", "channels", "agent_by_platform"}
+    chosen = {"agent", "agents", "access", "channels", "agent_by_platform"}
 
     for each in fields(EngineSettings):
         if each.name not in chosen:
@@ -77,7 +77,7 @@ def test_the_example_has_every_setting_of_the_engine() -> None:
     """A setting that is not in the example is found by nobody."""
     text = EXAMPLE.read_text(encoding="utf-8")
     known = {each.name for each in fields(EngineSettings)} - {
-        "agents", "agent_by_platform", "channels", "doors", "budgets",
+        "agents", "agent_by_platform", "channels", "access", "budgets",
     }  # fmt: skip
     assert {name for name in known if f"{name} =" not in text} == set()
 
@@ -105,7 +105,7 @@ def test_what_is_written_reaches_the_engine(tmp_path: Path) -> None:
         )
     )
 
-    door = found.door("telegram")
+    door = found.access_for("telegram")
     assert (door.everyone, door.allow, door.strangers) == (
         False, frozenset({"1", "2"}), Strangers.PAIR,
     )  # fmt: skip

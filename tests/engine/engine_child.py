@@ -9,10 +9,10 @@ from typing import Any
 
 from sessionary.agents.echo import EchoRunner
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
-from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Event, Step, TurnRequest
-from sessionary.engine.settings import Budget, Door, Settings
+from sessionary.engine.settings import AccessPolicy, Budget, Settings
 from sessionary.errors import RetryLater, StoreUnavailable
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import message
@@ -31,7 +31,7 @@ SETTINGS = Settings(
     sweep_seconds=0.2,
     confirm_seconds=0.3,
     send_seconds=3,
-    doors={"loopback": Door(everyone=True)},
+    access={"loopback": AccessPolicy(everyone=True)},
 )
 
 
@@ -79,7 +79,7 @@ async def _live(order: dict[str, Any]) -> None:
         lease_seconds = order["lease_seconds"]
         settings = replace(SETTINGS, budgets={"person": budget}, lease_seconds=lease_seconds)
         agent = scripted_agent(ScriptedRunner(_costly_reply))
-    parts = EngineContext(
+    context = EngineContext(
         store=store,
         clock=SystemClock(),
         ids=RandomIds(),
@@ -92,7 +92,7 @@ async def _live(order: dict[str, Any]) -> None:
         settings=settings,
         rng=random.Random(order["name"]),
     )
-    engine = Engine(parts)
+    engine = Engine(context)
     await engine.start()
     gate = asyncio.Semaphore(64)
 

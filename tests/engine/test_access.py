@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions import access, stats
-from sessionary.engine.settings import Budget, Door, Settings, Strangers
+from sessionary.engine.settings import AccessPolicy, Budget, Settings, Strangers
 from sessionary.errors import RetryLater
 from sessionary.model.entry import message
 from sessionary.model.place import Person
@@ -15,12 +15,12 @@ from sessionary.testing.clock import FakeClock, SequentialIds, moment_of
 from tests.support.engine_world import QUICK, EngineWorld
 
 CODE = access.code_of(12345)
-PAIRING = Door(strangers=Strangers.PAIR)
+PAIRING = AccessPolicy(strangers=Strangers.PAIR)
 
 
-def behind(store: Store, door: Door | None, **settings: Any) -> EngineWorld:
-    doors = {} if door is None else {"loopback": door}
-    return EngineWorld(store, settings=replace(QUICK, doors=doors, **settings))
+def behind(store: Store, door: AccessPolicy | None, **settings: Any) -> EngineWorld:
+    access = {} if door is None else {"loopback": door}
+    return EngineWorld(store, settings=replace(QUICK, access=access, **settings))
 
 
 def code_in(text: str) -> str:
@@ -34,20 +34,20 @@ def code_in(text: str) -> str:
     ("door", "fields", "enters"),
     [
         (None, {}, False),
-        (Door(), {}, False),
-        (Door(everyone=True), {}, True),
-        (Door(everyone=True), {"user_id": None}, True),
-        (Door(allow=frozenset({"u"})), {}, True),
-        (Door(allow=frozenset({"u"})), {"chat_type": "group"}, True),
-        (Door(allow=frozenset({"v"})), {}, False),
-        (Door(allow=frozenset({"u"})), {"user_id": None, "user_name": "u"}, False),
-        (Door(allow=frozenset({"+49"})), {"user_id": "+49", "user_id_alt": "uuid"}, True),
-        (Door(allow=frozenset({"uuid"})), {"user_id": "+49", "user_id_alt": "uuid"}, True),
-        (Door(allow=frozenset({"U"})), {}, False),
+        (AccessPolicy(), {}, False),
+        (AccessPolicy(everyone=True), {}, True),
+        (AccessPolicy(everyone=True), {"user_id": None}, True),
+        (AccessPolicy(allow=frozenset({"u"})), {}, True),
+        (AccessPolicy(allow=frozenset({"u"})), {"chat_type": "group"}, True),
+        (AccessPolicy(allow=frozenset({"v"})), {}, False),
+        (AccessPolicy(allow=frozenset({"u"})), {"user_id": None, "user_name": "u"}, False),
+        (AccessPolicy(allow=frozenset({"+49"})), {"user_id": "+49", "user_id_alt": "uuid"}, True),
+        (AccessPolicy(allow=frozenset({"uuid"})), {"user_id": "+49", "user_id_alt": "uuid"}, True),
+        (AccessPolicy(allow=frozenset({"U"})), {}, False),
     ],
 )
 async def test_only_whom_the_configuration_names_comes_in(
-    store: Store, door: Door | None, fields: dict[str, Any], enters: bool
+    store: Store, door: AccessPolicy | None, fields: dict[str, Any], enters: bool
 ) -> None:
     """A-1, P16: by id, never by name; a platform without a door is closed."""
     world = behind(store, door)
@@ -83,7 +83,7 @@ async def test_a_stranger_costs_nothing_and_changes_nothing(
 
 async def test_a_person_who_was_let_in_is_shut_out_again_at_once(store: Store) -> None:
     """A-1."""
-    world = behind(store, Door())
+    world = behind(store, AccessPolicy())
     moment = moment_of(world.clock, world.ids)
     await store.write(access.permit, "loopback", "u", profile="main", moment=moment)
     engine = await world.started()
@@ -95,7 +95,7 @@ async def test_a_person_who_was_let_in_is_shut_out_again_at_once(store: Store) -
 
 async def test_who_was_let_in_elsewhere_is_a_stranger_here(store: Store) -> None:
     """K-6: another platform, another profile."""
-    world = behind(store, Door())
+    world = behind(store, AccessPolicy())
     moment = moment_of(world.clock, world.ids)
     await store.write(access.permit, "other", "u", profile="main", moment=moment)
     await store.write(access.permit, "loopback", "u", profile="elsewhere", moment=moment)
@@ -303,7 +303,7 @@ async def test_a_used_up_budget_is_said_clearly_and_costs_no_call(
     store: Store, budget: dict[str, Budget], says: str
 ) -> None:
     """Budgets: compared before a turn starts, counted with the ledger."""
-    world = behind(store, Door(everyone=True), budgets=budget)
+    world = behind(store, AccessPolicy(everyone=True), budgets=budget)
     spending(world, cost_microusd=100)
     engine = await world.started()
     first = await world.asks(engine, "one")  # 11 tokens, 200 microdollars
@@ -322,7 +322,7 @@ async def test_a_used_up_budget_is_said_clearly_and_costs_no_call(
 async def test_a_day_ends_and_a_month_goes_on(store: Store) -> None:
     """Budgets: by day and by month, in UTC."""
     budgets = {"person": Budget(per="month", tokens=20), "channel": Budget(per="day", tokens=10)}
-    world = behind(store, Door(everyone=True), budgets=budgets)
+    world = behind(store, AccessPolicy(everyone=True), budgets=budgets)
     engine = await world.started()
     assert await world.asks(engine, "one") == ["re: one"]
     assert "channel for the day" in (await world.asks(engine, "two"))[0]
@@ -335,7 +335,7 @@ async def test_a_day_ends_and_a_month_goes_on(store: Store) -> None:
 
 async def test_who_has_used_up_theirs_does_not_shut_others_out(store: Store) -> None:
     """Budgets: people who share a conversation have budgets of their own."""
-    world = behind(store, Door(everyone=True), budgets={"person": Budget(tokens=10)})
+    world = behind(store, AccessPolicy(everyone=True), budgets={"person": Budget(tokens=10)})
     thread = {"chat_type": "group", "thread_id": "t"}
     engine = await world.started()
     await world.says(engine, "mine", number="1", **thread)
@@ -360,7 +360,7 @@ async def test_who_has_used_up_theirs_does_not_shut_others_out(store: Store) -> 
 
 async def test_a_command_is_carried_out_whatever_the_budget(store: Store) -> None:
     """A-2: it costs nothing."""
-    world = behind(store, Door(everyone=True), budgets={"person": Budget(tokens=1)})
+    world = behind(store, AccessPolicy(everyone=True), budgets={"person": Budget(tokens=1)})
     engine = await world.started()
     await world.asks(engine, "one")
     assert (await world.asks(engine, "/usage"))[0].startswith("2 model calls")
@@ -369,7 +369,7 @@ async def test_a_command_is_carried_out_whatever_the_budget(store: Store) -> Non
 
 async def test_an_unknown_price_is_counted_in_tokens_only(store: Store) -> None:
     """U-1: unknown is not 0 in the ledger, and does not stop a budget of money."""
-    world = behind(store, Door(everyone=True), budgets={"person": Budget(microusd=1)})
+    world = behind(store, AccessPolicy(everyone=True), budgets={"person": Budget(microusd=1)})
     engine = await world.started()
     await world.asks(engine, "one")
     assert await world.asks(engine, "two") == ["re: two"]
@@ -378,7 +378,7 @@ async def test_an_unknown_price_is_counted_in_tokens_only(store: Store) -> None:
 
 def test_a_platform_without_settings_has_a_closed_door() -> None:
     """P16."""
-    assert Settings().door("anything") == Door(everyone=False, allow=frozenset())
+    assert Settings().access_for("anything") == AccessPolicy(everyone=False, allow=frozenset())
 
 
 @pytest.mark.parametrize("id", ["a\x00b", "half \udcff"])

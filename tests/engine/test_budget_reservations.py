@@ -137,10 +137,10 @@ async def test_a_turn_that_does_not_finish_frees_what_it_reserved(store: Store, 
     world = limited(store, Budget(tokens=100))
     if how == "killed":
         # The state that a process leaves behind that is killed right after its turn began.
-        parts, source = world.parts(), world.source("dead", "1")
-        key = parts.key(source)
-        await store.write(receive, key, source, message("user", "hello"), moment=parts.moment())
-        begun = await store.write(loop.begin, key, parts=parts, moment=parts.moment())
+        context, source = world.context(), world.source("dead", "1")
+        key = context.key(source)
+        await store.write(receive, key, source, message("user", "hello"), moment=context.moment())
+        begun = await store.write(loop.begin, key, context=context, moment=context.moment())
         assert begun.begun is not None
     else:
 
@@ -205,9 +205,9 @@ async def test_messages_that_wait_for_a_budget_keep_nobody_else_waiting(
         await world.says(engine, "mine", chat=f"m{chat}", number=f"m{chat}")
     await world.until(lambda: runner.running == 1)
     hers = {"user_id": "v", "user_name": "v"}
-    parts, source = world.parts(), world.source("hers", "1", **hers)
+    context, source = world.context(), world.source("hers", "1", **hers)
     await store.write(
-        receive, parts.key(source), source, message("user", "hello"), moment=parts.moment()
+        receive, context.key(source), source, message("user", "hello"), moment=context.moment()
     )
 
     await world.until(lambda: runner.running == 2)

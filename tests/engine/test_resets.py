@@ -40,7 +40,7 @@ async def sweeps(engine: Engine, world: EngineWorld) -> list[str]:
     """One sweep as the loop does it; the reasons of the sessions it ended."""
     moment = moment_of(world.clock, world.ids)
     ended = await world.store.write(
-        sweep.end_expired_sessions, engine.parts.policies, moment=moment
+        sweep.end_expired_sessions, engine.context.policies, moment=moment
     )
     return [each.reason for each in ended]
 
@@ -151,7 +151,7 @@ async def test_the_sweep_ends_what_the_message_path_would_and_the_notice_is_the_
 ) -> None:
     """R-7: one rule; exactly at the limit neither resets, a moment later both do."""
     world = world_with(store, IDLE)
-    engine = Engine(world.parts())  # no loops: this test sweeps by hand
+    engine = Engine(world.context())  # no loops: this test sweeps by hand
     live = await world.started()
     await world.asks(live, "hello")
     await live.stop()

@@ -62,7 +62,7 @@ def _ahead(real: Callable[[], float], seconds: float) -> float:
 
 
 def turn_taker(world: EngineWorld, runner: Any) -> Any:
-    return world.parts(runner=runner).agent_for(world.source(), None)
+    return world.context(runner=runner).agent_for(world.source(), None)
 
 
 async def bodies(world: EngineWorld) -> list[tuple[str, str | None]]:

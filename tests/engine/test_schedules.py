@@ -284,7 +284,7 @@ async def test_a_run_that_had_ended_when_its_process_died_is_done(world: EngineW
     world.clock.tick(3600)
     fate = Fate()
     dying = await world.started(fate)
-    bus = dying.parts.bus
+    bus = dying.context.bus
     with bus.listen() as events:
         while (live := await events.get()) is None or live.kind != "ended":
             pass

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from sessionary.actions import listing, read, routing, stats, turns
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import Received
-from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Runner
-from sessionary.engine.settings import Door, Settings
+from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.entry import Message, message
 from sessionary.model.key import key_for
@@ -31,7 +31,7 @@ QUICK = Settings(
     poll_seconds=0.02,
     sweep_seconds=0.02,
     confirm_seconds=0.03,
-    doors={"loopback": Door(everyone=True)},
+    access={"loopback": AccessPolicy(everyone=True)},
 )
 # No test waits so long on a machine that does only this; one under load may.
 PATIENCE_SECONDS = 60.0
@@ -41,18 +41,18 @@ _AFTER_ALL = 2**62
 class EngineWorld:
     """Starts engines on one store, one after the other or several at once."""
 
-    def __init__(self, store: Store, *, settings: Settings = QUICK, **parts: Any) -> None:
+    def __init__(self, store: Store, *, settings: Settings = QUICK, **context: Any) -> None:
         self.store = store
         self.clock = FakeClock()
         self.ids = SequentialIds()
         self.adapter = LoopbackAdapter()
         self.runner = ScriptedRunner()
         self.settings = settings
-        self._parts = parts
+        self._context = context
         self._engines = 0
         self._asked = 0
 
-    def parts(self, fate: Fate | None = None, *, runner: Runner | None = None) -> EngineContext:
+    def context(self, fate: Fate | None = None, *, runner: Runner | None = None) -> EngineContext:
         """The parts of another process on the same store."""
         self._engines += 1
         agent = scripted_agent(runner or self.runner)
@@ -69,19 +69,19 @@ class EngineWorld:
             settings=self.settings,
             rng=random.Random(1),
         )
-        return replace(made, **self._parts)
+        return replace(made, **self._context)
 
-    def use(self, **parts: Any) -> None:
+    def use(self, **context: Any) -> None:
         """Make engines with other parts from now on."""
-        self._parts |= parts
+        self._context |= context
 
     async def started(self, fate: Fate | None = None, *, runner: Runner | None = None) -> Engine:
         """An engine that runs. A mortal one looks around rarely: its steps are the walk's."""
-        parts = self.parts(fate, runner=runner)
+        context = self.context(fate, runner=runner)
         if fate is not None:
             rarely = replace(self.settings, poll_seconds=30, sweep_seconds=300)
-            parts = replace(parts, settings=rarely)
-        engine = Engine(parts)
+            context = replace(context, settings=rarely)
+        engine = Engine(context)
         await engine.start()
         return engine
 

@@ -74,7 +74,7 @@ class Served:
         self._chance += 1
         secret = tokens.secret((self.port << 32 | self._chance).to_bytes(tokens.SECRET_BYTES))
         made = await self.store.write(
-            tokens.add, secret, profile=profile, scope=scope, moment=self.world.parts().moment()
+            tokens.add, secret, profile=profile, scope=scope, moment=self.world.context().moment()
         )
         return secret, made
 

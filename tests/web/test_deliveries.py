@@ -14,7 +14,7 @@ GONE = Channel("loopback", "gone")
 
 
 async def abandoned(server: Served) -> str:
-    return await server.store.write(_abandoned, server.world.parts().moment())
+    return await server.store.write(_abandoned, server.world.context().moment())
 
 
 def _abandoned(tx: Tx, moment: Moment) -> str:
@@ -106,7 +106,7 @@ async def test_a_delivery_is_retried_or_given_up(server: Served, client: Client)
     assert again["state"] == "waiting"
     assert server.world.adapter.texts("loopback:gone") == ["hello"]
     assert (await writer.call("POST", f"/deliveries/{id}/abandon")).status_code == 409
-    given: dict[str, Any] = {"profile": "main", "when": server.world.parts().moment()}
+    given: dict[str, Any] = {"profile": "main", "when": server.world.context().moment()}
     other = await server.store.write(
         deliver.enqueue, Channel("elsewhere", "1"), (Text("x"),), **given
     )

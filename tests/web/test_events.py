@@ -12,7 +12,7 @@ import pytest
 from sessionary.actions import feed
 from sessionary.actions.tokens import Scope
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.engine.bus import Live
+from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import Damaged, RetryLater, StoreUnavailable
 from sessionary.model.entry import message
@@ -117,13 +117,13 @@ async def test_who_comes_back_gets_what_came_since(client: Client) -> None:
 async def test_who_comes_late_hears_what_was_said_so_far(server: Served, client: Client) -> None:
     id = await opened(client)
     assert server.engine is not None
-    bus = server.engine.parts.bus
+    bus = server.engine.context.bus
     for kind, data in (("began", None), ("delta", "half "), ("delta", "a sentence")):
-        bus.publish(Live(id, "t", kind, data))
+        bus.publish(LiveEvent(id, "t", kind, data))
 
     async with listening(client, f"topics=session:{id}") as listener:
         kind, told = await listener.next()
-        bus.publish(Live(id, "t", "delta", " more"))
+        bus.publish(LiveEvent(id, "t", "delta", " more"))
 
         assert (kind, told["data"]) == ("so_far", "half a sentence")
         assert (await listener.next())[1]["data"] == " more"

@@ -14,7 +14,7 @@ from tests.web.test_sessions import begin_elsewhere, opened
 
 async def with_job(server: Served) -> str:
     opening = Opening("main", Source("schedule"), kind=Kind.JOB)
-    moment = server.world.parts().moment()
+    moment = server.world.context().moment()
     saying = new_message.NewMessage(message("user", "work"))
     return (
         await server.store.write(new_message.append_to_new, opening, saying, moment=moment)
@@ -85,7 +85,7 @@ async def test_subagents_are_counted_and_found_under_their_parent(
 ) -> None:
     parent = await opened(client)
     fork = await client.post(f"/sessions/{parent}/fork", {}, status=201)
-    child = await server.store.write(worker_of, parent, moment=server.world.parts().moment())
+    child = await server.store.write(worker_of, parent, moment=server.world.context().moment())
 
     (head,) = [each for each in (await client.get("/sessions"))["items"] if each["id"] == parent]
     children = await client.get(f"/sessions/{parent}/children")
@@ -101,7 +101,7 @@ async def test_a_subagent_in_the_trash_is_counted_only_with_a_parent_in_the_tras
     server: Served, client: Client
 ) -> None:
     parent = await opened(client)
-    child = await server.store.write(worker_of, parent, moment=server.world.parts().moment())
+    child = await server.store.write(worker_of, parent, moment=server.world.context().moment())
 
     await client.call("DELETE", f"/sessions/{child}")
     alone = (await client.get(f"/sessions/{parent}"))["subagents"]

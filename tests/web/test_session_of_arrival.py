@@ -35,9 +35,9 @@ def only_room_for(server: Served, turns: int) -> Iterator[None]:
     """Limit the number of turns that run at once; further messages wait."""
     engine = server.engine
     assert engine is not None
-    nobody = engine.parts.key(server.world.source("nobody"))
+    nobody = engine.context.key(server.world.source("nobody"))
     with ExitStack() as places:
-        for _ in range(engine.parts.settings.most_turns - turns):
+        for _ in range(engine.context.settings.most_turns - turns):
             assert places.enter_context(engine.turns.room_for(nobody))
         yield
     engine.turns.wake()

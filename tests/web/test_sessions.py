@@ -15,14 +15,14 @@ async def opened(client: Client, text: str = "hello", **body: Any) -> str:
 
 async def begin_elsewhere(server: Served, session_id: str) -> turns.Begun:
     """A turn that another process runs."""
-    claim, moment = turns.Claim("another", 60), server.world.parts().moment()
+    claim, moment = turns.Claim("another", 60), server.world.context().moment()
     return await server.store.write(
         turns.begin_in, session_id, None, profile="main", claim=claim, moment=moment
     )
 
 
 async def end_elsewhere(server: Served, begun: turns.Begun) -> None:
-    moment = server.world.parts().moment()
+    moment = server.world.context().moment()
     await server.store.write(turns.end, begun.lease, turns.Ending(), profile="main", moment=moment)
 
 
@@ -355,7 +355,7 @@ async def test_a_purged_session_leaves_no_words_in_noted_answers(
 ) -> None:
     key = {"Idempotency-Key": "noted"}
     made = await client.post("/sessions", {"text": "secret words"}, status=201, headers=key)
-    moment = server.world.parts().moment()
+    moment = server.world.context().moment()
     await server.store.write(purge.purge, made["id"], profile="main", moment=moment)
 
     row = await server.store.read(

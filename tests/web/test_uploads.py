@@ -175,7 +175,7 @@ async def test_every_body_that_takes_parts_takes_only_files_of_ours(
 
 
 async def forgotten(server: Served) -> int:
-    moment = server.world.parts().moment()
+    moment = server.world.context().moment()
     return await server.store.write(uploads.forget_old, moment=moment)
 
 
@@ -205,7 +205,7 @@ async def test_what_waits_in_the_inbox_keeps_its_files(server: Served, client: C
     begun = await begin_elsewhere(server, id)
     await client.post(f"/sessions/{id}/turns", {"parts": [part]}, status=202)
 
-    moment = server.world.parts().moment()
+    moment = server.world.context().moment()
     await server.store.write(purge.purge, elsewhere, profile="main", moment=moment)
     assert await is_kept(server, part)
     await end_elsewhere(server, begun)
@@ -219,7 +219,7 @@ async def test_a_purge_takes_the_files_along(server: Served, client: Client) -> 
     part = await brought(client)
     id = (await client.post("/sessions", {"parts": [part]}, status=201))["id"]
 
-    moment = server.world.parts().moment()
+    moment = server.world.context().moment()
     await server.store.write(purge.purge, id, profile="main", moment=moment)
 
     assert not await is_kept(server, part)

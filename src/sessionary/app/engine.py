@@ -12,10 +12,10 @@ from sessionary.agents.settings import AgentSettings
 from sessionary.client.client import Sessionary
 from sessionary.config import engine as engine_config
 from sessionary.config.engine import EngineSettings
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
-from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Adapter
-from sessionary.engine.settings import Budget, Door, Settings, Strangers, WhileRunning
+from sessionary.engine.settings import AccessPolicy, Budget, Settings, Strangers, WhileRunning
 from sessionary.errors import BadInput
 from sessionary.model.place import Source
 from sessionary.model.schedule import Run
@@ -81,7 +81,7 @@ def build_engine(
     channels = dict(adapters or {})
     if watch is not None:
         channels = {name: watch.adapter(each) for name, each in channels.items()}
-    parts = EngineContext(
+    context = EngineContext(
         store=client.store if watch is None else watch.store(client.store),
         clock=client.machine.clock,
         ids=client.machine.ids,
@@ -98,7 +98,7 @@ def build_engine(
         profile=client.profile,
         redact_people=client.config.redact_people,
     )
-    return Engine(parts)
+    return Engine(context)
 
 
 def engine_settings(given: EngineSettings) -> Settings:
@@ -116,9 +116,9 @@ def engine_settings(given: EngineSettings) -> Settings:
         while_running=WhileRunning(given.while_running),
         compact_at_tokens=given.compact_at_tokens,
         finalizer=given.finalizer,
-        doors={
-            name: Door(door.everyone, frozenset(door.allow), Strangers(door.strangers))
-            for name, door in given.doors.items()
+        access={
+            name: AccessPolicy(door.everyone, frozenset(door.allow), Strangers(door.strangers))
+            for name, door in given.access.items()
         },
         budgets={
             name: Budget(
@@ -144,16 +144,16 @@ async def run_schedule(client: Sessionary, name: str) -> Run:
     """Run a schedule once, now, in this process; how it went."""
     agents = Agents(engine_config.read(client.config), folder=client.config.home)
     engine = build_engine(client, agents=agents)
-    parts = engine.parts
-    due = await parts.store.write(
+    context = engine.context
+    due = await context.store.write(
         schedule.run_now,
         name,
         profile=client.profile,
-        holder=parts.holder,
-        seconds=parts.settings.lease_seconds,
-        moment=parts.moment(),
+        holder=context.holder,
+        seconds=context.settings.lease_seconds,
+        moment=context.moment(),
     )
     await engine.scheduler.run_one(due)
     await agents.close()
-    latest = await parts.store.read(schedule.runs, name, profile=client.profile, limit=1)
+    latest = await context.store.read(schedule.runs, name, profile=client.profile, limit=1)
     return latest[0]

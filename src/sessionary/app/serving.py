@@ -71,15 +71,15 @@ async def serve(
     engine = build_engine(client, adapters=adapters, agents=agents, watch=watch)
     intake = telemetry.intake_of(client)
     parts = WebContext(
-        store=engine.parts.store,
+        store=engine.context.store,
         profile=client.profile,
         engine=None if is_read_only else engine,
         settings=_web_settings(web, client.config.zone),
         policies=client.policies,
         clock=client.machine.clock,
         ids=client.machine.ids,
-        webhooks=_webhooks(engine.parts.adapters),
-        challenges=_challenges(engine.parts.adapters),
+        webhooks=_webhooks(engine.context.adapters),
+        challenges=_challenges(engine.context.adapters),
         traces=None if intake is None else intake.take,
         logs=None if intake is None else intake.take_logs,
         imports=HouseImports(client),

@@ -16,9 +16,9 @@ from sessionary.clock import Moment
 from sessionary.config import engine as engine_config
 from sessionary.engine import asking, verbs
 from sessionary.engine.asking import Accepted, Asking
-from sessionary.engine.bus import Live
 from sessionary.engine.commands import FollowUp
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
+from sessionary.engine.events import LiveEvent
 from sessionary.errors import RetryLater
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.place import TERMINAL, Source
@@ -43,13 +43,13 @@ class Talk:
             engine_config.read(client.config), folder=client.config.home, default=agent
         )
         self._engine = build_engine(client, agents=self._agents)
-        self._parts = self._engine.parts
+        self._context = self._engine.context
         self._session_id: str | None = None
         self.source = Source(platform=TERMINAL, user_id=_user())
 
     async def __aenter__(self) -> Self:
         # We may be gone in a moment: what waits for others is for those who stay.
-        await self._engine.start(only=self._parts.key(self.source))
+        await self._engine.start(only=self._context.key(self.source))
         return self
 
     async def __aexit__(
@@ -63,19 +63,21 @@ class Talk:
 
     async def begin(self, *, ref: str | None = None, new: bool = False) -> SessionHead | None:
         """Go to a session that is named, begin a new one, or stay where the terminal was."""
-        return await self._parts.store.write(_place, self._client, self.source, ref=ref, new=new)
+        return await self._context.store.write(_place, self._client, self.source, ref=ref, new=new)
 
-    async def say(self, text: str) -> AsyncIterator[Live]:
+    async def say(self, text: str) -> AsyncIterator[LiveEvent]:
         """Say something; what happens then, until the answer is there."""
-        parts = self._parts
-        with parts.bus.listen() as queue:
+        context = self._context
+        with context.bus.listen() as queue:
             asked = Asking(message("user", text))
-            write = parts.store.write(_accept, parts, self.source, asked, moment=parts.moment())
+            write = context.store.write(
+                _accept, context, self.source, asked, moment=context.moment()
+            )
             accepted, followed = await write.given_to(self._carry_on)
             self._session_id = accepted.current_session_id
             received = accepted.received
             if received.answer is not None:
-                yield Live(accepted.current_session_id or "", "", "answer", received.answer)
+                yield LiveEvent(accepted.current_session_id or "", "", "answer", received.answer)
             if received.follow_up is not None:
                 yield await self._followed(received.follow_up)
                 return
@@ -89,39 +91,39 @@ class Talk:
 
     def session_names(self) -> list[str]:
         """The titles of the latest sessions, for completion."""
-        found = self._parts.store.read(
-            listing.listing, listing.Filters(), profile=self._parts.profile
+        found = self._context.store.read(
+            listing.listing, listing.Filters(), profile=self._context.profile
         )
         return [head.title for head in found.result().items if head.title is not None]
 
     def earlier_prompts(self) -> list[str]:
         """What the person at this terminal wrote before, oldest first."""
-        return self._parts.store.read(_prompts, self._client, self.source).result()
+        return self._context.store.read(_prompts, self._client, self.source).result()
 
     async def stop(self) -> None:
         """Stop the turn that runs."""
         if self._session_id is not None:
-            await self._parts.store.write(_stop, self._session_id, profile=self._parts.profile)
+            await self._context.store.write(_stop, self._session_id, profile=self._context.profile)
 
-    async def _followed(self, follow_up: FollowUp) -> Live:
+    async def _followed(self, follow_up: FollowUp) -> LiveEvent:
         """What takes longer than a transaction, done while the person waits."""
         done = await self._engine.compactor.compact(follow_up.session_id, focus=follow_up.text)
-        return Live(follow_up.session_id, "", "answer", done)
+        return LiveEvent(follow_up.session_id, "", "answer", done)
 
     async def _heard(
-        self, queue: "asyncio.Queue[Live | None]", accepted: Accepted, arrival_id: str
-    ) -> AsyncIterator[Live]:
+        self, queue: "asyncio.Queue[LiveEvent | None]", accepted: Accepted, arrival_id: str
+    ) -> AsyncIterator[LiveEvent]:
         """What is said to an arrival: as it comes if its turn runs here, else as it is kept."""
         is_here = accepted.turn_id is not None
         seen = await self._look(arrival_id, after=0, most=0)
         if seen.turn_id is None and seen.state is None and accepted.received.answer is None:
-            yield Live(accepted.current_session_id or "", "", "waiting")
+            yield LiveEvent(accepted.current_session_id or "", "", "waiting")
         try:
-            async with asyncio.timeout(WAIT_SECONDS + self._parts.settings.turn_seconds):
+            async with asyncio.timeout(WAIT_SECONDS + self._context.settings.turn_seconds):
                 while True:
                     for each in seen.said:
                         kind = "said" if isinstance(each, str) else "tool"
-                        yield Live(seen.session_id or "", seen.turn_id or "", kind, each)
+                        yield LiveEvent(seen.session_id or "", seen.turn_id or "", kind, each)
                     if seen.state is not None:
                         break
                     while (live := await self._next(queue)).kind in STREAMED:
@@ -133,23 +135,23 @@ class Talk:
         except TimeoutError as error:
             raise RetryLater("No answer came in time; your message is kept.") from error
         data = {"state": seen.state, "reason": seen.reason}
-        yield Live(seen.session_id or "", seen.turn_id or "", "ended", data)
+        yield LiveEvent(seen.session_id or "", seen.turn_id or "", "ended", data)
 
     async def _look(self, arrival_id: str, *, after: int, most: int | None) -> Seen:
-        seen = await self._parts.store.read(
-            following.look, arrival_id, profile=self._parts.profile, after=after, most=most
+        seen = await self._context.store.read(
+            following.look, arrival_id, profile=self._context.profile, after=after, most=most
         )
         # Whoever stops the turn means the one that answers.
         self._session_id = seen.session_id or self._session_id
         return seen
 
-    async def _next(self, queue: "asyncio.Queue[Live | None]") -> Live:
+    async def _next(self, queue: "asyncio.Queue[LiveEvent | None]") -> LiveEvent:
         """What happens next in this process; or that some was missed, or that all is quiet."""
         try:
-            async with asyncio.timeout(self._parts.settings.poll_seconds):
-                return await queue.get() or Live("", "", MISSED)
+            async with asyncio.timeout(self._context.settings.poll_seconds):
+                return await queue.get() or LiveEvent("", "", MISSED)
         except TimeoutError:
-            return Live("", "", "quiet")
+            return LiveEvent("", "", "quiet")
 
 
 def _user() -> str:
@@ -161,10 +163,10 @@ def _user() -> str:
 
 
 def _accept(
-    tx: Tx, parts: EngineContext, source: Source, asked: Asking, *, moment: Moment
+    tx: Tx, context: EngineContext, source: Source, asked: Asking, *, moment: Moment
 ) -> tuple[Accepted, str | None]:
     """Take a message in; with it, the arrival that the agent answers: perhaps one said again."""
-    accepted = asking.accept(tx, parts, source, asked, moment=moment)
+    accepted = asking.accept(tx, context, source, asked, moment=moment)
     received, key = accepted.received, accepted.key
     if received.answer is None or received.arrival_id is None:
         return accepted, received.arrival_id

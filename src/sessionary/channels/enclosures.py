@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sessionary.channels.files import MEGABYTE
 from sessionary.config.table import Table
-from sessionary.engine.ports import Desk
+from sessionary.engine.ports import DeliveryServices
 from sessionary.errors import NotFound
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Attachment, Part
@@ -43,7 +43,7 @@ class Enclosures:
 
     def __init__(self, largest: int) -> None:
         self.largest = largest
-        self.desk: Desk | None = None
+        self.desk: DeliveryServices | None = None
 
     async def hand_over(
         self,

@@ -105,7 +105,7 @@ async def _checked(registry: Any, name: str, values: Mapping[str, Any]) -> str:
 
 def _access(settings: EngineSettings, name: str) -> str:
     """Who may use a channel, as far as the configuration says; others may have been let in."""
-    door = settings.doors.get(name)
+    door = settings.access.get(name)
     if door is None:
         return "nobody"
     if door.everyone:

@@ -12,7 +12,7 @@ SCOPES = ("person", "channel", "schedule")
 
 
 @dataclass(frozen=True, slots=True)
-class DoorSettings:
+class AccessSettings:
     """Who may reach the agent on a platform."""
 
     everyone: bool = False
@@ -49,7 +49,7 @@ class EngineSettings:
     agents: Mapping[str, AgentTable] = field(default_factory=dict)
     agent_by_platform: Mapping[str, str] = field(default_factory=dict)
     channels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    doors: Mapping[str, DoorSettings] = field(default_factory=dict)
+    access: Mapping[str, AccessSettings] = field(default_factory=dict)
     budgets: Mapping[str, BudgetSettings] = field(default_factory=dict)
     lease_seconds: float = 30.0
     poll_seconds: float = 1.0
@@ -79,7 +79,7 @@ def read(config: Config) -> EngineSettings:
         agents=agents,
         agent_by_platform=_by_platform(channels, agents),
         channels={name: each.values for name, each in channels.items()},
-        doors={name: _door(each) for name, each in table.table("access").tables()},
+        access={name: _access_settings(each) for name, each in table.table("access").tables()},
         budgets={name: _budget(name, each) for name, each in table.table("budget").tables()},
         lease_seconds=loops.number("lease_seconds", 30),
         poll_seconds=loops.number("poll_seconds", 1),
@@ -117,8 +117,8 @@ def _by_platform(channels: Mapping[str, Table], agents: Mapping[str, AgentTable]
     return chosen
 
 
-def _door(table: Table) -> DoorSettings:
-    door = DoorSettings(
+def _access_settings(table: Table) -> AccessSettings:
+    door = AccessSettings(
         everyone=table.flag("everyone", default=False),
         allow=table.texts("allow", ()),
         strangers=table.word("strangers", "ignore", ("ignore", "pair")),

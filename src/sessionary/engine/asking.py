@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from sessionary.actions import log, refusals, routing, sessions
 from sessionary.clock import Moment
 from sessionary.engine import loop
+from sessionary.engine.context import EngineContext
 from sessionary.engine.intake import Received, take_in
 from sessionary.engine.loop import Beginning
-from sessionary.engine.parts import EngineContext
 from sessionary.errors import NotAllowed
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
@@ -49,41 +49,41 @@ class Asking:
 
 
 def accept(
-    tx: Tx, parts: EngineContext, source: Source, asking: Asking, *, moment: Moment
+    tx: Tx, context: EngineContext, source: Source, asking: Asking, *, moment: Moment
 ) -> Accepted:
     """Take in a message where its source's conversation is; begin its turn if none is running."""
-    key = parts.key(source)
+    key = context.key(source)
     received = take_in(
-        tx, parts, source, asking.message, idem=asking.idem, code="", moment=moment, vouched=True
+        tx, context, source, asking.message, idem=asking.idem, code="", moment=moment, vouched=True
     )
     beginning = Beginning(None)
     if asking.begin and received.new and received.answer is None:
-        beginning = loop.begin(tx, key, parts=parts, moment=moment)
+        beginning = loop.begin(tx, key, context=context, moment=moment)
     if received.new and beginning.begun is None:
         _show_waiting(tx, key)
     return _accepted(tx, key, received, beginning)
 
 
 def ask(
-    tx: Tx, parts: EngineContext, session_id: str, asking: Asking, *, moment: Moment
+    tx: Tx, context: EngineContext, session_id: str, asking: Asking, *, moment: Moment
 ) -> Accepted:
     """Take in a message for a session that is named; it waits while a turn is running there."""
-    head = sessions.locked(tx, session_id, profile=parts.profile)
+    head = sessions.locked(tx, session_id, profile=context.profile)
     _refuse_closed(head)
     source = at_session(head.id)
-    routing.bind(tx, parts.key(source), head.no, moment=moment)
-    return accept(tx, parts, source, asking, moment=moment)
+    routing.bind(tx, context.key(source), head.no, moment=moment)
+    return accept(tx, context, source, asking, moment=moment)
 
 
 def ask_anew(
-    tx: Tx, parts: EngineContext, opening: Opening, asking: Asking, *, moment: Moment
+    tx: Tx, context: EngineContext, opening: Opening, asking: Asking, *, moment: Moment
 ) -> Accepted:
     """Open a session with a message to the agent."""
-    earlier = None if asking.idem is None else _earlier(tx, parts, asking.idem)
+    earlier = None if asking.idem is None else _earlier(tx, context, asking.idem)
     if earlier is not None:
         return earlier
     id = sessions.open_session(tx, opening, moment=moment)
-    accepted = ask(tx, parts, id, asking, moment=moment)
+    accepted = ask(tx, context, id, asking, moment=moment)
     if accepted.beginning.begun is None:
         # No session without a message: everything is undone.
         why = accepted.received.answer or "a budget is used up, or reserved by running turns."
@@ -98,8 +98,8 @@ def _show_waiting(tx: Tx, key: SessionKey) -> None:
         log.tell(tx, head)
 
 
-def _earlier(tx: Tx, parts: EngineContext, idem: str) -> Accepted | None:
-    found = arrivals.get_by_idem(tx, idem, profile=parts.profile)
+def _earlier(tx: Tx, context: EngineContext, idem: str) -> Accepted | None:
+    found = arrivals.get_by_idem(tx, idem, profile=context.profile)
     if found is None:
         return None
     return _accepted(

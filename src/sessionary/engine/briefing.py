@@ -6,7 +6,7 @@ from typing import Any
 
 from sessionary.actions import access, read
 from sessionary.actions.routing import Route
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
 from sessionary.model import transcript
 from sessionary.model.place import Source
 from sessionary.model.reset import ResetReason
@@ -17,7 +17,7 @@ from sessionary.store.database import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Briefing:
+class TurnInput:
     """The session, what was said in it, where it takes place, and how it is to be answered."""
 
     head: SessionHead
@@ -26,23 +26,23 @@ class Briefing:
     settings: Mapping[str, Any]
 
 
-def brief(tx: Tx, source: Source, *, route: Route, parts: EngineContext) -> Briefing:
+def read_turn_input(tx: Tx, source: Source, *, route: Route, context: EngineContext) -> TurnInput:
     """What the agent is told, as of the turn's beginning."""
-    head = read.head(tx, route.session_id, profile=parts.profile)
+    head = read.head(tx, route.session_id, profile=context.profile)
     log = read.since_compaction(tx, head)
-    adapter = parts.adapters.get(source.platform)
+    adapter = context.adapters.get(source.platform)
     notes = adapter.capabilities.notes if adapter is not None else ()
     redacts = adapter is None or not adapter.capabilities.ids_needed_for_mentions
     surroundings = Surroundings(
         source=source,
         shared=transcript.named_from(log) is not None,
         platform_notes=notes,
-        connected=parts.deliverable,
-        homes=frozenset(access.homes(tx, profile=parts.profile)),
-        redact=parts.redact_people and redacts,
+        connected=context.deliverable,
+        homes=frozenset(access.homes(tx, profile=context.profile)),
+        redact=context.redact_people and redacts,
         reset=_reset_reason(route),
     )
-    return Briefing(head, transcript.context(log), surroundings, read.settings(tx, head))
+    return TurnInput(head, transcript.context(log), surroundings, read.settings(tx, head))
 
 
 def _reset_reason(route: Route) -> ResetReason | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sessionary.clock import Moment
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
 from sessionary.model.key import SessionKey
 from sessionary.model.place import Source
 from sessionary.store.database import Tx
@@ -18,7 +18,7 @@ class Asked:
     words: str
     key: SessionKey
     source: Source
-    parts: EngineContext
+    context: EngineContext
     moment: Moment
 
 

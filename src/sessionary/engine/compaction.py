@@ -5,7 +5,7 @@ import logging
 
 from sessionary.actions import compact, deliver, read, usage
 from sessionary.clock import Moment
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.part import Text
 from sessionary.model.place import Source
@@ -23,8 +23,8 @@ log = logging.getLogger("sessionary.compaction")
 class Compactor:
     """Lets a summary stand for the beginning of a session, for the model."""
 
-    def __init__(self, parts: EngineContext) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
 
     async def compact(
         self, session_id: str, *, focus: str | None, tell: Source | None = None
@@ -42,34 +42,36 @@ class Compactor:
         return text
 
     async def _compacted(self, session_id: str, focus: str | None) -> str:
-        parts = self._parts
-        head, context = await parts.store.read(_read, session_id, profile=parts.profile)
-        agent = parts.agent_for(head.source, None)
-        summary, used = await agent.summarizer.summarize(context, focus=focus)
-        await parts.store.write(
+        context = self._context
+        head, chat = await context.store.read(_read, session_id, profile=context.profile)
+        agent = context.agent_for(head.source, None)
+        summary, used = await agent.summarizer.summarize(chat, focus=focus)
+        await context.store.write(
             _compact,
             head,
             summary,
-            None if used is None else parts.priced(used),
-            moment=parts.moment(),
+            None if used is None else context.priced(used),
+            moment=context.moment(),
         )
-        return f"Compacted: {estimate(context):,} tokens became {estimate(summary):,}."
+        return f"Compacted: {estimate(chat):,} tokens became {estimate(summary):,}."
 
     async def _tell(self, tell: Source, text: str) -> None:
         """Put it into the outbox; while the store is away it waits, but not for ever."""
-        parts = self._parts
+        context = self._context
         for _ in range(TRIES):
             try:
-                await parts.store.write(_tell, tell, text, parts=parts, moment=parts.moment())
+                await context.store.write(
+                    _tell, tell, text, context=context, moment=context.moment()
+                )
             except (RetryLater, StoreUnavailable) as error:
                 log.warning("what became of a compaction cannot be told now: %s", error)
-                await asyncio.sleep(parts.settings.poll_seconds)
+                await asyncio.sleep(context.settings.poll_seconds)
             else:
                 return
 
     def is_due(self, tokens: int) -> bool:
         """Whether a context has grown past the threshold."""
-        limit = self._parts.settings.compact_at_tokens
+        limit = self._context.settings.compact_at_tokens
         return limit is not None and tokens > limit
 
 
@@ -87,7 +89,7 @@ def _read(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[C
     return read.head(tx, session_id, profile=profile), read.context(tx, session_id, profile=profile)
 
 
-def _tell(tx: Tx, source: Source, text: str, *, parts: EngineContext, moment: Moment) -> None:
+def _tell(tx: Tx, source: Source, text: str, *, context: EngineContext, moment: Moment) -> None:
     channel = source.channel
-    if channel is not None and channel.platform in parts.deliverable:
-        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, moment=moment)
+    if channel is not None and channel.platform in context.deliverable:
+        deliver.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)

@@ -9,12 +9,12 @@ from typing import Any
 from sessionary.engine.asking import Accepted
 from sessionary.engine.commands import FollowUp
 from sessionary.engine.compaction import Compactor
-from sessionary.engine.desk import OutboxDesk
+from sessionary.engine.context import EngineContext
+from sessionary.engine.desk import PlatformServices
 from sessionary.engine.entrance import Entrance
 from sessionary.engine.intake import Intake, Received
 from sessionary.engine.loop import TurnLoop
 from sessionary.engine.outbox import Outbox
-from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Adapter
 from sessionary.engine.scheduler import Scheduler
 from sessionary.engine.showing import Showing
@@ -34,16 +34,16 @@ log = logging.getLogger("sessionary.engine")
 class Engine:
     """Runs intake, turns, outbox, sweeps and schedules; several may run on one database."""
 
-    def __init__(self, parts: EngineContext) -> None:
-        self.parts = parts
-        self.compactor = Compactor(parts)
-        self.turns = TurnLoop(parts, self.compactor)
-        self.intake = Intake(parts, self.turns)
-        self.scheduler = Scheduler(parts)
-        self.sweeper = Sweeper(parts)
-        self.showing = Showing(parts)
+    def __init__(self, context: EngineContext) -> None:
+        self.context = context
+        self.compactor = Compactor(context)
+        self.turns = TurnLoop(context, self.compactor)
+        self.intake = Intake(context, self.turns)
+        self.scheduler = Scheduler(context)
+        self.sweeper = Sweeper(context)
+        self.showing = Showing(context)
         self.states: dict[str, str] = {}
-        self._outbox = Outbox(parts)
+        self._outbox = Outbox(context)
         self._tasks: list[asyncio.Task[None]] = []
         self._follow_ups: set[asyncio.Task[None]] = set()
 
@@ -61,7 +61,7 @@ class Engine:
             loops.append(("showing", self.showing.run))
         loops += [
             (f"channel {name}", self._channel(adapter))
-            for name, adapter in self.parts.adapters.items()
+            for name, adapter in self.context.adapters.items()
         ]
         self._tasks = [asyncio.create_task(self._supervise(name, run)) for name, run in loops]
 
@@ -78,7 +78,7 @@ class Engine:
         rest = max(0.0, until - time.monotonic())
         await _within(rest, ending)
         await self.turns.finish(seconds=max(0.0, until - time.monotonic()))
-        closing = [adapter.close() for adapter in self.parts.adapters.values()]
+        closing = [adapter.close() for adapter in self.context.adapters.values()]
         await _within(CLOSE_SECONDS, [asyncio.create_task(each) for each in closing])
 
     async def receive(
@@ -118,10 +118,10 @@ class Engine:
             )
 
     def _channel(self, adapter: Adapter) -> Callable[[], Awaitable[None]]:
-        receive = Entrance(self.parts, self.receive)
+        receive = Entrance(self.context, self.receive)
         attach = getattr(adapter, "attach", None)
         if attach is not None:
-            attach(OutboxDesk(self.parts, adapter.platform))
+            attach(PlatformServices(self.context, adapter.platform))
         return lambda: adapter.run(receive)
 
     async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:

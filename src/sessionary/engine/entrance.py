@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from sessionary.engine import intake
+from sessionary.engine.context import EngineContext
 from sessionary.engine.intake import Received
-from sessionary.engine.parts import EngineContext
 from sessionary.model.entry import Message
 from sessionary.model.place import Source
 
@@ -19,8 +19,8 @@ class _TakesIn(Protocol):
 class Entrance:
     """Lets messages in, and says before that who may enter."""
 
-    def __init__(self, parts: EngineContext, take_in: _TakesIn) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext, take_in: _TakesIn) -> None:
+        self._context = context
         self._take_in = take_in
 
     async def __call__(
@@ -31,4 +31,4 @@ class Entrance:
 
     async def admits(self, source: Source, /) -> bool:
         """Whether this person may enter."""
-        return await self._parts.store.read(intake.may_enter, self._parts, source)
+        return await self._context.store.read(intake.may_enter, self._context, source)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sessionary.actions.turns import Reply
 from sessionary.engine import notices
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
 from sessionary.engine.pieces import for_platform
 from sessionary.engine.ports import Agent
 from sessionary.model.part import Attachment, Part, Text
@@ -15,7 +15,7 @@ from sessionary.model.turn import TurnState
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class TurnTarget:
     """What a turn is for: who asked, where the answer goes, which agent takes it."""
 
     source: Source
@@ -31,7 +31,7 @@ class Errand:
         said: str,
         files: Sequence[Attachment],
         *,
-        parts: EngineContext,
+        context: EngineContext,
     ) -> tuple[Reply, ...]:
         """What is delivered: the answer with its files, or why there is none."""
         if self.to is None or reason == notices.NEWER_MESSAGE:
@@ -41,7 +41,7 @@ class Errand:
         elif self.is_job and said.strip() == SILENT:
             return ()
         said = said or ("" if files else notices.NOTHING_SAID)
-        pieces = for_platform(said, self.to.platform, parts)
+        pieces = for_platform(said, self.to.platform, context)
         *first, last = [(Text(text),) if text else () for text in pieces]
         # What the agent gives out goes with its last words.
         said_last: tuple[Part, ...] = (*last, *files)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from sessionary.actions import turns
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
 from sessionary.errors import RetryLater, StoreUnavailable, TurnLost
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
@@ -16,45 +16,45 @@ CHECKPOINT_SECONDS = 1.0
 
 @asynccontextmanager
 async def kept(
-    parts: EngineContext,
+    context: EngineContext,
     lease: Lease,
     work: "asyncio.Task[None]",
     settle: Callable[[], Awaitable[None]],
-) -> AsyncIterator["Keeper"]:
+) -> AsyncIterator["LeaseHeartbeat"]:
     """Renew a lease while work runs; cancel the work when it is lost or a stop is asked for.
 
     `settle` is called at least every second: it makes durable what was said until then.
     """
-    keeper = Keeper(parts, lease, work, settle)
+    heartbeat = LeaseHeartbeat(context, lease, work, settle)
     try:
-        yield keeper
+        yield heartbeat
     finally:
-        await keeper.close()
+        await heartbeat.close()
 
 
-class Keeper:
+class LeaseHeartbeat:
     """Looks around at least every second; renews every third of the lease."""
 
     def __init__(
         self,
-        parts: EngineContext,
+        context: EngineContext,
         lease: Lease,
         work: "asyncio.Task[None]",
         settle: Callable[[], Awaitable[None]],
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._lease = lease
         self._work = work
         self._settle = settle
         self._event = asyncio.Event()
         self._closing = False
-        settings = parts.settings
+        settings = context.settings
         pause = min(settings.lease_seconds / 3, max(settings.poll_seconds, 0.01))
         self._pause = min(pause, CHECKPOINT_SECONDS)
         # Many a turn is over before the first look is due.
         self._timer = asyncio.get_running_loop().call_later(self._pause, self._begin)
         self._task: asyncio.Task[None] | None = None
-        self._renewed = time.monotonic(), parts.clock.now()
+        self._renewed = time.monotonic(), context.clock.now()
         self.lost = False
         self.stop: str | None = None
         self.error: BaseException | None = None
@@ -112,10 +112,10 @@ class Keeper:
 
     async def _renew(self) -> None:
         await self._settle()
-        store, seconds = self._parts.store, self._parts.settings.lease_seconds
+        store, seconds = self._context.store, self._context.settings.lease_seconds
         if self._is_renewal_due(seconds / 3):
-            asked = await store.write(_renew, self._lease, seconds=seconds, parts=self._parts)
-            self._renewed = time.monotonic(), self._parts.clock.now()
+            asked = await store.write(_renew, self._lease, seconds=seconds, context=self._context)
+            self._renewed = time.monotonic(), self._context.clock.now()
         else:
             asked = await store.read(turns.stop_asked, self._lease)
         # Someone in this process may have asked meanwhile; that must not be forgotten.
@@ -126,10 +126,10 @@ class Keeper:
         moment, at = self._renewed
         return (
             time.monotonic() - moment >= seconds
-            or abs((self._parts.clock.now() - at).total_seconds()) >= seconds
+            or abs((self._context.clock.now() - at).total_seconds()) >= seconds
         )
 
 
-def _renew(tx: Tx, lease: Lease, *, seconds: float, parts: EngineContext) -> str | None:
-    turns.renew(tx, lease, seconds=seconds, now=parts.clock.now())
+def _renew(tx: Tx, lease: Lease, *, seconds: float, context: EngineContext) -> str | None:
+    turns.renew(tx, lease, seconds=seconds, now=context.clock.now())
     return turns.stop_asked(tx, lease)

@@ -13,8 +13,8 @@ from sessionary.actions.receive import ArrivalCame
 from sessionary.clock import Moment
 from sessionary.engine import budgets, notices
 from sessionary.engine.compaction import Compactor
-from sessionary.engine.errand import Errand
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
+from sessionary.engine.errand import TurnTarget
 from sessionary.engine.turn import SERVER_STOPPED, TurnRun
 from sessionary.engine.wake import Wake
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
@@ -46,8 +46,8 @@ class Beginning:
 class TurnLoop:
     """Begins a turn for every key that has something waiting, as many at once as allowed."""
 
-    def __init__(self, parts: EngineContext, compactor: Compactor) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext, compactor: Compactor) -> None:
+        self._context = context
         self._compactor = compactor
         # The one key that this process serves; None: whichever has something waiting.
         self.only: SessionKey | None = None
@@ -64,7 +64,7 @@ class TurnLoop:
         """Go on until cancelled; then every running turn is told to stop and ends in the record."""
         self._stopping = False
         self._wake = Wake(
-            self._parts.store, self._concerns, seconds=self._parts.settings.poll_seconds
+            self._context.store, self._concerns, seconds=self._context.settings.poll_seconds
         )
         try:
             while True:
@@ -83,7 +83,7 @@ class TurnLoop:
     @property
     def has_room(self) -> bool:
         """Whether one more turn may run in this process."""
-        return len(self._running) + self._kept_free < self._parts.settings.most_turns
+        return len(self._running) + self._kept_free < self._context.settings.most_turns
 
     @contextmanager
     def room_for(self, key: SessionKey) -> Iterator[bool]:
@@ -116,7 +116,7 @@ class TurnLoop:
         return len(self._running) + len(self._naming)
 
     def _concerns(self, event: object) -> bool:
-        if not isinstance(event, ArrivalCame) or event.profile != self._parts.profile:
+        if not isinstance(event, ArrivalCame) or event.profile != self._context.profile:
             return False
         self._came.add(event.key)
         return True
@@ -131,8 +131,8 @@ class TurnLoop:
         try:
             # Whoever is held back by a budget must not take the places of others in this list.
             limit = KEYS_AT_ONCE + len(self._held_back)
-            keys = await self._parts.store.read(
-                receive.waiting_keys, profile=self._parts.profile, limit=limit
+            keys = await self._context.store.read(
+                receive.waiting_keys, profile=self._context.profile, limit=limit
             )
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the inbox cannot be read: %s", error)
@@ -166,16 +166,18 @@ class TurnLoop:
 
         A failure of the store is met again by the next round.
         """
-        parts = self._parts
+        context = self._context
         try:
-            beginning = await parts.store.write(begin, key, parts=parts, moment=parts.moment())
+            beginning = await context.store.write(
+                begin, key, context=context, moment=context.moment()
+            )
         except (RetryLater, StoreUnavailable, Conflict) as error:
             log.warning("a turn of %s could not be begun: %s", key, error)
             return False
         except SessionaryError as error:
             log.warning("what waits for %s cannot be answered: %s", key, error)
             why = notices.unanswerable(str(error))
-            await parts.store.write(refuse_all, parts, key, why, moment=parts.moment())
+            await context.store.write(refuse_all, context, key, why, moment=context.moment())
             return True
         if beginning.is_held_back:
             self._held_back.add(str(key))
@@ -186,7 +188,7 @@ class TurnLoop:
     async def _run(self, name: str, beginning: Beginning) -> bool:
         if beginning.begun is None or beginning.source is None:
             return False
-        run = TurnRun(self._parts, beginning.begun, self._errand(beginning))
+        run = TurnRun(self._context, beginning.begun, self._target(beginning))
         self._runs[name] = run
         if self._stopping:
             run.stop(SERVER_STOPPED)
@@ -196,7 +198,7 @@ class TurnLoop:
                 await self._compactor.compact(beginning.begun.lease.session_id, focus=None)
         except (RetryLater, StoreUnavailable) as error:
             log.warning("a turn of %s could not be kept: %s", name, error)
-            await asyncio.sleep(self._parts.settings.poll_seconds)
+            await asyncio.sleep(self._context.settings.poll_seconds)
             return False
         if state is TurnState.DONE and run.wants_name:
             self._name(run)
@@ -213,13 +215,13 @@ class TurnLoop:
         if not task.cancelled() and task.exception() is not None:
             log.warning("a session got no title", exc_info=task.exception())
 
-    def _errand(self, beginning: Beginning) -> Errand:
-        parts, source = self._parts, beginning.source
+    def _target(self, beginning: Beginning) -> TurnTarget:
+        context, source = self._context, beginning.source
         assert source is not None
-        return Errand(
+        return TurnTarget(
             source=source,
-            agent=parts.agent_for(source, None),
-            to=source.channel if source.platform in parts.deliverable else None,
+            agent=context.agent_for(source, None),
+            to=source.channel if source.platform in context.deliverable else None,
             scopes=beginning.scopes,
         )
 
@@ -233,20 +235,20 @@ class TurnLoop:
         await asyncio.gather(*self._running.values(), *self._naming, return_exceptions=True)
 
 
-def begin(tx: Tx, key: SessionKey, *, parts: EngineContext, moment: Moment) -> Beginning:
+def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) -> Beginning:
     """Begin a turn with the waiting messages; a person whose budget is used up is told so instead.
 
     What only waits for running turns to free their part of a budget goes on waiting.
     """
-    admitted = _admitted(tx, turns.waiting(tx, key), parts=parts, moment=moment)
+    admitted = _admitted(tx, turns.waiting(tx, key), context=context, moment=moment)
     found = admitted.waiting
     if not found.arrivals:
         return Beginning(None, is_held_back=admitted.is_held_back)
     source = found.arrivals[0].source
     # Who names a session wants that one, however old it is.
-    policy = ResetPolicy() if session_named_by(source) else parts.policies.choose(source)
-    name = parts.agent_for(source, None).name
-    claim = turns.Claim(parts.holder, parts.settings.lease_seconds, name)
+    policy = ResetPolicy() if session_named_by(source) else context.policies.choose(source)
+    name = context.agent_for(source, None).name
+    claim = turns.Claim(context.holder, context.settings.lease_seconds, name)
     begun = turns.begin_with(tx, found, policy=policy, claim=claim, moment=moment)
     if begun is None:
         return Beginning(None)
@@ -257,14 +259,16 @@ def begin(tx: Tx, key: SessionKey, *, parts: EngineContext, moment: Moment) -> B
         )
         budgets.reserve(tx, begun.lease.turn_id, admitted.accounts, expected, profile=key.profile)
     if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
-        _tell(tx, parts, source, notices.reset(route.reason), moment=moment)
+        _tell(tx, context, source, notices.reset(route.reason), moment=moment)
     return Beginning(begun, source, admitted.scopes)
 
 
-def refuse_all(tx: Tx, parts: EngineContext, key: SessionKey, why: str, *, moment: Moment) -> None:
+def refuse_all(
+    tx: Tx, context: EngineContext, key: SessionKey, why: str, *, moment: Moment
+) -> None:
     """Answer everything that waits for a key with a refusal."""
     waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS)
-    _refuse(tx, parts, [(arrival, why) for arrival in waiting], moment=moment)
+    _refuse(tx, context, [(arrival, why) for arrival in waiting], moment=moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +281,7 @@ class _Admitted:
     is_held_back: bool
 
 
-def _admitted(tx: Tx, found: turns.Waiting, *, parts: EngineContext, moment: Moment) -> _Admitted:
+def _admitted(tx: Tx, found: turns.Waiting, *, context: EngineContext, moment: Moment) -> _Admitted:
     """What waits, of those who may still ask. Whoever is beyond a budget is refused.
 
     From the first message on whose budget is reserved by running turns, everything waits: the order stays.
@@ -286,7 +290,7 @@ def _admitted(tx: Tx, found: turns.Waiting, *, parts: EngineContext, moment: Mom
     accounts = budgets.accounts(
         tx,
         chain.from_iterable(scopes_of),
-        parts.settings,
+        context.settings,
         profile=found.key.profile,
         now=moment.now,
     )
@@ -306,7 +310,7 @@ def _admitted(tx: Tx, found: turns.Waiting, *, parts: EngineContext, moment: Mom
         else:
             admitted.append(arrival)
             counted |= dict.fromkeys(scopes)
-    _refuse(tx, parts, refused, moment=moment)
+    _refuse(tx, context, refused, moment=moment)
     return _Admitted(
         replace(found, arrivals=tuple(admitted)),
         tuple(counted),
@@ -316,17 +320,17 @@ def _admitted(tx: Tx, found: turns.Waiting, *, parts: EngineContext, moment: Mom
 
 
 def _refuse(
-    tx: Tx, parts: EngineContext, refused: Iterable[tuple[Arrival, str]], *, moment: Moment
+    tx: Tx, context: EngineContext, refused: Iterable[tuple[Arrival, str]], *, moment: Moment
 ) -> None:
     told: set[tuple[str, str]] = set()
     for arrival, why in refused:
         arrivals.refuse(tx, arrival, reason=why)
         if (str(arrival.source.channel), why) not in told:
             told.add((str(arrival.source.channel), why))
-            _tell(tx, parts, arrival.source, why, moment=moment)
+            _tell(tx, context, arrival.source, why, moment=moment)
 
 
-def _tell(tx: Tx, parts: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
+def _tell(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
     channel = source.channel
-    if channel is not None and channel.platform in parts.deliverable:
-        deliver.enqueue(tx, channel, (Text(text),), profile=parts.profile, moment=moment)
+    if channel is not None and channel.platform in context.deliverable:
+        deliver.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sessionary.actions import deliver
 from sessionary.actions.deliver import DeliveryCame
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
 from sessionary.engine.ports import Adapter
 from sessionary.engine.wake import Wake
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable, Unreachable
@@ -27,8 +27,8 @@ log = logging.getLogger("sessionary.outbox")
 class Outbox:
     """Sends the deliveries of the platforms whose adapters stand in this process."""
 
-    def __init__(self, parts: EngineContext) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
         self._wake: Wake | None = None
         # By platform: one that does not answer must not take the room of the others.
         self._sending: dict[str, set[asyncio.Task[None]]] = {}
@@ -36,16 +36,18 @@ class Outbox:
 
     async def run(self) -> None:
         """Go on until cancelled; what is being sent then is finished first."""
-        if not self._parts.adapters:
+        if not self._context.adapters:
             return
         self._wake = Wake(
-            self._parts.store,
+            self._context.store,
             lambda event: isinstance(event, DeliveryCame),
-            seconds=self._parts.settings.poll_seconds,
+            seconds=self._context.settings.poll_seconds,
         )
         try:
             while True:
-                more = [await self._send_due(adapter) for adapter in self._parts.adapters.values()]
+                more = [
+                    await self._send_due(adapter) for adapter in self._context.adapters.values()
+                ]
                 if not any(more):
                     await self._wake.pause()
         finally:
@@ -55,20 +57,20 @@ class Outbox:
 
     async def _send_due(self, adapter: Adapter) -> bool:
         """Send what is due and has room; whether there may be more of it at once."""
-        parts = self._parts
+        context = self._context
         sending = self._sending.setdefault(adapter.platform, set())
         room = AT_ONCE - len(sending)
         if room <= 0:
             return False  # whoever finishes rings
         try:
-            claim = parts.store.write(
+            claim = context.store.write(
                 deliver.claim,
-                holder=parts.holder,
-                seconds=parts.settings.send_seconds * MARGIN,
-                now=parts.clock.now(),
+                holder=context.holder,
+                seconds=context.settings.send_seconds * MARGIN,
+                now=context.clock.now(),
                 limit=room,
                 platform=adapter.platform,
-                profile=parts.profile,
+                profile=context.profile,
             )
             claimed = await claim.given_to(lambda found: self._start(adapter, found))
         except (RetryLater, StoreUnavailable) as error:
@@ -78,7 +80,7 @@ class Outbox:
 
     def _start(self, adapter: Adapter, claimed: Sequence[Delivery]) -> None:
         sending = self._sending[adapter.platform]
-        until = time.monotonic() + self._parts.settings.send_seconds * MARGIN
+        until = time.monotonic() + self._context.settings.send_seconds * MARGIN
         for delivery in claimed:
             self._claimed_until[delivery.id] = until
             task = asyncio.create_task(self._send(adapter, delivery))
@@ -97,9 +99,9 @@ class Outbox:
             self._wake.ring()
 
     async def _send(self, adapter: Adapter, delivery: Delivery) -> None:
-        parts = self._parts
+        context = self._context
         try:
-            async with asyncio.timeout(parts.settings.send_seconds):
+            async with asyncio.timeout(context.settings.send_seconds):
                 sent = await adapter.send(delivery)
         except (RetryLater, StoreUnavailable) as error:
             # Not before it says; and later each time, or a short outage would use up all tries.
@@ -124,15 +126,15 @@ class Outbox:
             await self._note(
                 deliver.mark_sent,
                 delivery,
-                holder=parts.holder,
-                at=parts.clock.now(),
+                holder=context.holder,
+                at=context.clock.now(),
                 platform_message_id=sent.platform_message_id,
             )
 
     async def _later(
         self, delivery: Delivery, seconds: float, reason: str, *, unclear: bool = False
     ) -> None:
-        if delivery.attempts >= self._parts.settings.send_attempts:
+        if delivery.attempts >= self._context.settings.send_attempts:
             await self._abandon(delivery, f"given up after {delivery.attempts} tries: {reason}")
             return
         await self._put_back(delivery, seconds, reason, unclear=unclear)
@@ -140,22 +142,22 @@ class Outbox:
     async def _wait_for_owner(self, delivery: Delivery, reason: str) -> None:
         """A refused key is no fault of what waits for it: it goes out once the key is good again."""
         log.warning("delivery %s to %s waits: %s", delivery.id, delivery.channel, reason)
-        pause = self._parts.settings.longest_backoff
+        pause = self._context.settings.longest_backoff
         await self._put_back(delivery, pause, reason, counted=False)
 
     async def _put_back(self, delivery: Delivery, seconds: float, reason: str, **how: bool) -> None:
         await self._note(
             deliver.mark_failed,
             delivery,
-            holder=self._parts.holder,
-            not_before=self._parts.clock.now() + timedelta(seconds=seconds),
+            holder=self._context.holder,
+            not_before=self._context.clock.now() + timedelta(seconds=seconds),
             reason=reason[:500],
             **how,
         )
 
     async def _abandon(self, delivery: Delivery, reason: str) -> None:
         log.warning("delivery %s to %s abandoned: %s", delivery.id, delivery.channel, reason)
-        holder = self._parts.holder
+        holder = self._context.holder
         await self._note(deliver.abandon, delivery, holder=holder, reason=reason[:500])
 
     async def _note(self, mark: Callable[..., bool], delivery: Delivery, **facts: Any) -> None:
@@ -163,10 +165,10 @@ class Outbox:
 
         Until the claim is over: then it is sent again, and marked as perhaps sent.
         """
-        pause = self._parts.settings.poll_seconds
+        pause = self._context.settings.poll_seconds
         while True:
             try:
-                await self._parts.store.write(mark, delivery.id, **facts)
+                await self._context.store.write(mark, delivery.id, **facts)
             except (RetryLater, StoreUnavailable) as error:
                 if time.monotonic() + pause >= self._claimed_until.get(delivery.id, 0.0):
                     raise
@@ -176,5 +178,5 @@ class Outbox:
                 return
 
     def _backoff(self, delivery: Delivery) -> float:
-        longest = min(2.0 ** min(delivery.attempts, 20), self._parts.settings.longest_backoff)
-        return longest * self._parts.rng.uniform(0.5, 1.0)
+        longest = min(2.0 ** min(delivery.attempts, 20), self._context.settings.longest_backoff)
+        return longest * self._context.rng.uniform(0.5, 1.0)

@@ -1,6 +1,6 @@
 """Cutting a long text into pieces that a platform takes; nothing is lost."""
 
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
 
 _BREAKS = ("\n\n", "\n", " ")
 _LEAST = 0.3
@@ -16,12 +16,12 @@ def pieces(text: str, longest: int) -> list[str]:
     return [*found, text] if text or not found else found
 
 
-def for_platform(text: str, platform: str, parts: EngineContext) -> list[str]:
+def for_platform(text: str, platform: str, context: EngineContext) -> list[str]:
     """The text in as many deliveries as a platform's adapter wants; each may split its own again.
 
     Where the adapter stands in another process the text stays whole.
     """
-    adapter = parts.adapters.get(platform)
+    adapter = context.adapters.get(platform)
     return [text] if adapter is None else pieces(text, adapter.capabilities.longest_text)
 
 

@@ -130,7 +130,7 @@ class Shows(Protocol):
         """Show what a turn has said so far; its delivery takes the place of this."""
 
 
-class Desk(Protocol):
+class DeliveryServices(Protocol):
     """What an adapter may ask of the outbox. One that wants to has a method `attach(desk)`."""
 
     async def blob(self, delivery: Delivery, name: str) -> bytes:

@@ -9,8 +9,8 @@ from sessionary.actions import schedule, sessions, titles, turns
 from sessionary.actions.schedule import Due
 from sessionary.clock import Moment
 from sessionary.engine import budgets, notices
-from sessionary.engine.errand import Errand
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
+from sessionary.engine.errand import TurnTarget
 from sessionary.engine.ports import Agent
 from sessionary.engine.targets import Target, target_of, tell
 from sessionary.engine.turn import SERVER_STOPPED, TurnRun
@@ -30,8 +30,8 @@ logger = logging.getLogger("sessionary.scheduler")
 class Scheduler:
     """Claims what is due and runs it, several at once."""
 
-    def __init__(self, parts: EngineContext) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
         self._running: set[asyncio.Task[None]] = set()
         self._turns: set[TurnRun] = set()
         self._stopping = False
@@ -42,7 +42,7 @@ class Scheduler:
         try:
             while True:
                 await self.run_due()
-                await asyncio.sleep(self._parts.settings.poll_seconds)
+                await asyncio.sleep(self._context.settings.poll_seconds)
         finally:
             self._stopping = True
             for turn in self._turns:
@@ -57,17 +57,17 @@ class Scheduler:
 
     async def run_due(self) -> int:
         """Begin whatever is due now and has room; how many."""
-        parts = self._parts
+        context = self._context
         room = AT_ONCE - len(self._running)
         if room <= 0:
             return 0
         try:
-            claim = parts.store.write(
+            claim = context.store.write(
                 schedule.claim_due,
-                profile=parts.profile,
-                holder=parts.holder,
-                seconds=parts.settings.lease_seconds,
-                now=parts.clock.now(),
+                profile=context.profile,
+                holder=context.holder,
+                seconds=context.settings.lease_seconds,
+                now=context.clock.now(),
                 limit=room,
             )
             due = await claim.given_to(self._start_all)
@@ -94,21 +94,21 @@ class Scheduler:
 
     async def run_one(self, due: Due) -> None:
         """Run one occurrence to its end, which is always recorded and, if bad, delivered."""
-        parts = self._parts
-        keeper = asyncio.create_task(self._keep(due))
+        context = self._context
+        heartbeat = asyncio.create_task(self._keep(due))
         try:
             try:
-                agent = parts.agent_for(_source(due), due.schedule.agent)
-                begun, target = await parts.store.write(
-                    _begin, due, parts=parts, moment=parts.moment()
+                agent = context.agent_for(_source(due), due.schedule.agent)
+                begun, target = await context.store.write(
+                    _begin, due, context=context, moment=context.moment()
                 )
             except SessionaryError as error:
                 logger.warning("schedule %s failed: %s", due.schedule.name, error)
-                await parts.store.write(_fail, due, str(error), moment=parts.moment())
+                await context.store.write(_fail, due, str(error), moment=context.moment())
                 return
-            await self._take_turn(due, TurnRun(parts, begun, _errand(due, agent, target)), target)
+            await self._take_turn(due, TurnRun(context, begun, _target(due, agent, target)), target)
         finally:
-            keeper.cancel()
+            heartbeat.cancel()
 
     async def _take_turn(self, due: Due, run: TurnRun, target: Target) -> None:
         state, reason = RunState.FAILED, SERVER_STOPPED
@@ -121,30 +121,30 @@ class Scheduler:
             reason = run.reason or target.problem or ""
         finally:
             self._turns.discard(run)
-            await self._parts.store.write(
+            await self._context.store.write(
                 schedule.end_run,
                 due,
                 state=state,
-                now=self._parts.clock.now(),
+                now=self._context.clock.now(),
                 reason=reason or None,
             )
 
     async def _keep(self, due: Due) -> None:
-        parts = self._parts
+        context = self._context
         while True:
-            await asyncio.sleep(parts.settings.lease_seconds / 3)
+            await asyncio.sleep(context.settings.lease_seconds / 3)
             with suppress(RetryLater, StoreUnavailable):
-                await parts.store.write(
+                await context.store.write(
                     schedule.renew,
                     due,
-                    holder=parts.holder,
-                    seconds=parts.settings.lease_seconds,
-                    now=parts.clock.now(),
+                    holder=context.holder,
+                    seconds=context.settings.lease_seconds,
+                    now=context.clock.now(),
                 )
 
 
-def _errand(due: Due, agent: Agent, target: Target) -> Errand:
-    return Errand(
+def _target(due: Due, agent: Agent, target: Target) -> TurnTarget:
+    return TurnTarget(
         source=_source(due),
         agent=agent,
         to=target.channel,
@@ -159,11 +159,13 @@ def _fail(tx: Tx, due: Due, reason: str, *, moment: Moment) -> None:
         tell(tx, due, notices.run_failed(due.schedule.name, reason), moment=moment)
 
 
-def _begin(tx: Tx, due: Due, *, parts: EngineContext, moment: Moment) -> tuple[turns.Begun, Target]:
+def _begin(
+    tx: Tx, due: Due, *, context: EngineContext, moment: Moment
+) -> tuple[turns.Begun, Target]:
     """A session of its own for the run, and its turn, in one step."""
     found = due.schedule
     accounts = budgets.accounts(
-        tx, (f"schedule:{found.name}",), parts.settings, profile=found.profile, now=moment.now
+        tx, (f"schedule:{found.name}",), context.settings, profile=found.profile, now=moment.now
     )
     for account in accounts.values():
         if account.is_used_up:
@@ -175,7 +177,7 @@ def _begin(tx: Tx, due: Due, *, parts: EngineContext, moment: Moment) -> tuple[t
     prompt = message("user", found.prompt)
     opening = Opening(found.profile, _source(due), kind=Kind.JOB)
     id = sessions.open_session(tx, opening, moment=moment)
-    claim = turns.Claim(parts.holder, parts.settings.lease_seconds, found.agent)
+    claim = turns.Claim(context.holder, context.settings.lease_seconds, found.agent)
     begun = turns.begin_in(tx, id, prompt, profile=found.profile, claim=claim, moment=moment)
     expected = budgets.expected_use(None, (prompt,))
     budgets.reserve(tx, begun.lease.turn_id, accounts.values(), expected, profile=found.profile)

@@ -23,7 +23,7 @@ class Strangers(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class AccessPolicy:
     """Who may reach the agent on a platform."""
 
     everyone: bool = False
@@ -62,10 +62,10 @@ class Settings:
     send_seconds: float = 45.0
     longest_backoff: float = 300.0
     compact_at_tokens: int | None = None
-    doors: Mapping[str, Door] = field(default_factory=dict)
+    access: Mapping[str, AccessPolicy] = field(default_factory=dict)
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     finalizer: str | None = None
 
-    def door(self, platform: str) -> Door:
+    def access_for(self, platform: str) -> AccessPolicy:
         """The door of a platform; one that is not configured is closed."""
-        return self.doors.get(platform, Door())
+        return self.access.get(platform, AccessPolicy())

@@ -8,8 +8,8 @@ import logging
 from functools import partial
 
 from sessionary.actions import read
-from sessionary.engine.bus import Live
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
+from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Adapter, Shows
 from sessionary.errors import SessionaryError
 from sessionary.model.place import Channel
@@ -23,8 +23,8 @@ log = logging.getLogger("sessionary.showing")
 class Showing:
     """Accompanies the turns of this process in the channels that can show them."""
 
-    def __init__(self, parts: EngineContext) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
         self._turns: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -32,13 +32,13 @@ class Showing:
         """Whether any channel can show something."""
         return any(
             adapter.capabilities.shows_typing or isinstance(adapter, Shows)
-            for adapter in self._parts.adapters.values()
+            for adapter in self._context.adapters.values()
         )
 
     async def run(self) -> None:
         """Go on until cancelled."""
         try:
-            with self._parts.bus.listen() as events:
+            with self._context.bus.listen() as events:
                 while True:
                     live = await events.get()
                     if live is None:  # some were lost: an end may be among them
@@ -52,7 +52,7 @@ class Showing:
             self._leave_all()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, live: Live) -> None:
+    def _begin(self, live: LiveEvent) -> None:
         task = asyncio.create_task(self._accompany(live.session_id, live.turn_id))
         self._turns[live.turn_id] = task
         task.add_done_callback(partial(self._left, live.turn_id))
@@ -72,11 +72,11 @@ class Showing:
             log.warning("a turn is not shown any more", exc_info=task.exception())
 
     async def _accompany(self, session_id: str, turn_id: str) -> None:
-        parts = self._parts
-        channel = await parts.store.read(
-            _channel_of, session_id, turn_id=turn_id, profile=parts.profile
+        context = self._context
+        channel = await context.store.read(
+            _channel_of, session_id, turn_id=turn_id, profile=context.profile
         )
-        adapter = None if channel is None else parts.adapters.get(channel.platform)
+        adapter = None if channel is None else context.adapters.get(channel.platform)
         if channel is None or adapter is None:
             return
         # Both end together: what is left alone would go on for ever.
@@ -97,8 +97,8 @@ class Showing:
     ) -> None:
         shown = ""
         while isinstance(adapter, Shows):
-            await asyncio.sleep(self._parts.settings.show_seconds)
-            live = self._parts.bus.saying(session_id)
+            await asyncio.sleep(self._context.settings.show_seconds)
+            live = self._context.bus.partial_text(session_id)
             said = "" if live is None or live.turn_id != turn_id else str(live.data)
             if said.strip() and said != shown:
                 await adapter.show(channel, turn_id, said)

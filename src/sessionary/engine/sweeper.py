@@ -13,8 +13,8 @@ from sessionary.actions import deliver, read, schedule, uploads
 from sessionary.actions import sweep as sweeping
 from sessionary.clock import Moment
 from sessionary.engine import notices, targets
+from sessionary.engine.context import EngineContext
 from sessionary.engine.outbox import MARGIN
-from sessionary.engine.parts import EngineContext
 from sessionary.engine.thread import in_thread
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
 from sessionary.model.part import Text
@@ -29,12 +29,12 @@ log = logging.getLogger("sessionary.sweeper")
 class Sweeper:
     """Interrupts dead turns, ends sessions that are over, finalizes ends, empties the trash."""
 
-    def __init__(self, parts: EngineContext) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
         self._suspects: dict[str, float] = {}
         self._finalizing: asyncio.Task[None] | None = None
         self._finalizer = (
-            None if parts.settings.finalizer is None else load(parts.settings.finalizer)
+            None if context.settings.finalizer is None else load(context.settings.finalizer)
         )
 
     async def run(self) -> None:
@@ -53,9 +53,9 @@ class Sweeper:
             except (RetryLater, StoreUnavailable) as error:
                 log.warning("the sweep could not be done: %s", error)
             self._begin_finalizing()
-            pause = self._parts.settings.sweep_seconds
+            pause = self._context.settings.sweep_seconds
             if self._suspects:
-                pause = min(pause, self._parts.settings.confirm_seconds)
+                pause = min(pause, self._context.settings.confirm_seconds)
             await asyncio.sleep(pause)
 
     def _begin_finalizing(self) -> None:
@@ -71,37 +71,41 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Do once what is due now."""
-        parts = self._parts
-        settings = parts.settings
-        await parts.store.write(
+        context = self._context
+        settings = context.settings
+        await context.store.write(
             sweeping.follow_clock,
-            now=parts.clock.now(),
+            now=context.clock.now(),
             lease_seconds=settings.lease_seconds,
             send_seconds=settings.send_seconds * MARGIN,
         )
         dead = await self._dead()
-        await parts.store.write(interrupt_dead, parts=parts, moment=parts.moment(), among=dead)
-        await parts.store.write(
-            sweeping.end_expired_sessions, parts.policies, moment=parts.moment()
+        await context.store.write(
+            interrupt_dead, context=context, moment=context.moment(), among=dead
         )
-        await parts.store.write(sweeping.empty_trash, moment=parts.moment())
-        await parts.store.write(uploads.forget_old, moment=parts.moment())
+        await context.store.write(
+            sweeping.end_expired_sessions, context.policies, moment=context.moment()
+        )
+        await context.store.write(sweeping.empty_trash, moment=context.moment())
+        await context.store.write(uploads.forget_old, moment=context.moment())
 
     async def _dead(self) -> frozenset[str]:
         """The turns that were not renewed between two looks.
 
         A clock on the wall may have been set forward; whoever is alive renews at once then.
         """
-        now, enough = time.monotonic(), self._parts.settings.confirm_seconds
-        found = await self._parts.store.read(sweeping.expired_turns, now=self._parts.clock.now())
+        now, enough = time.monotonic(), self._context.settings.confirm_seconds
+        found = await self._context.store.read(
+            sweeping.expired_turns, now=self._context.clock.now()
+        )
         self._suspects = {id: self._suspects.get(id, now) for id in found}
         return frozenset(id for id, since in self._suspects.items() if now - since >= enough)
 
     async def finalize(self) -> None:
         """Run what must follow the ends of sessions, one after the other."""
-        store = self._parts.store
+        store = self._context.store
         for ended in await store.read(sweeping.to_finalize):
-            moment = self._parts.moment()
+            moment = self._context.moment()
             error = await self._run_finalizer(ended)
             if error is None:
                 await store.write(sweeping.finalized, ended, moment=moment)
@@ -126,17 +130,17 @@ class Sweeper:
         return None
 
 
-def interrupt_dead(tx: Tx, *, parts: EngineContext, moment: Moment, among: frozenset[str]) -> int:
+def interrupt_dead(tx: Tx, *, context: EngineContext, moment: Moment, among: frozenset[str]) -> int:
     """Interrupt the turns whose lease ran out, and tell their people."""
     dead = sweeping.interrupt_dead_turns(tx, moment=moment, among=among) if among else []
     for turn in dead:
         row = tx.one("profile_of", id=turn.session_id)
-        profile = parts.profile if row is None else str(row[0])
+        profile = context.profile if row is None else str(row[0])
         head = read.head(tx, turn.session_id, profile=profile)
         # Where it was asked: a session may go on in another chat than it was opened in.
         asked = arrivals.source_of_turn(tx, turn.id, session_no=head.no) or head.source
         channel = asked.channel
-        if channel is not None and channel.platform in parts.deliverable:
+        if channel is not None and channel.platform in context.deliverable:
             text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
             deliver.enqueue(
                 tx, channel, (Text(text),), profile=profile, moment=moment, session_no=head.no

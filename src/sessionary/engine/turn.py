@@ -8,9 +8,9 @@ from sessionary.actions import blobs, read, titles, usage
 from sessionary.actions.turns import Begun
 from sessionary.clock import Moment
 from sessionary.engine import lease
-from sessionary.engine.briefing import brief
-from sessionary.engine.errand import Errand
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.briefing import read_turn_input
+from sessionary.engine.context import EngineContext
+from sessionary.engine.errand import TurnTarget
 from sessionary.engine.ports import Delta, Step, TurnRequest
 from sessionary.engine.turn_record import TurnRecord
 from sessionary.errors import BadInput, SessionaryError, TurnLost
@@ -29,14 +29,14 @@ log = logging.getLogger("sessionary.turn")
 class TurnRun:
     """Runs one turn: an agent, its lease, and an end whatever happens."""
 
-    def __init__(self, parts: EngineContext, begun: Begun, errand: Errand) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext, begun: Begun, target: TurnTarget) -> None:
+        self._context = context
         self._begun = begun
-        self._errand = errand
-        self._record = TurnRecord(parts, begun, errand)
+        self._target = target
+        self._record = TurnRecord(context, begun, target)
         self._titled = True
         self._asked = ""
-        self._keeper: lease.Keeper | None = None
+        self._heartbeat: lease.LeaseHeartbeat | None = None
         self._stop: str | None = None
         self.context_tokens = 0
         self.reason: str | None = None
@@ -45,20 +45,22 @@ class TurnRun:
         """Run the turn to its end; whatever happens, it has one, and a visible one."""
         work = asyncio.create_task(self._work())
         is_cancelled = is_late = False
-        async with lease.kept(self._parts, self._begun.lease, work, self._record.settle) as keeper:
-            self._keeper = keeper
+        async with lease.kept(
+            self._context, self._begun.lease, work, self._record.settle
+        ) as heartbeat:
+            self._heartbeat = heartbeat
             if self._stop is not None:
-                keeper.ask_to_stop(self._stop)
+                heartbeat.ask_to_stop(self._stop)
             try:
-                await asyncio.wait({work}, timeout=self._parts.settings.turn_seconds)
+                await asyncio.wait({work}, timeout=self._context.settings.turn_seconds)
                 is_late = not work.done()
             except asyncio.CancelledError:
                 is_cancelled = True
-                keeper.ask_to_stop(SERVER_STOPPED)
+                heartbeat.ask_to_stop(SERVER_STOPPED)
             if not work.done():
                 work.cancel()
                 await asyncio.wait({work}, timeout=STUBBORN_SECONDS)
-        state, self.reason = self._outcome(work, keeper, is_late=is_late)
+        state, self.reason = self._outcome(work, heartbeat, is_late=is_late)
         state, self.reason = await self._record.end(state, self.reason)
         if is_cancelled:
             raise asyncio.CancelledError
@@ -68,13 +70,13 @@ class TurnRun:
         """End the turn now; what was said until now is kept."""
         self._stop = self._stop or reason
         self._record.is_hurried = True
-        if self._keeper is not None:
-            self._keeper.ask_to_stop(reason)
+        if self._heartbeat is not None:
+            self._heartbeat.ask_to_stop(reason)
 
     def look(self) -> None:
         """Look now whether someone wants this turn to stop."""
-        if self._keeper is not None:
-            self._keeper.look()
+        if self._heartbeat is not None:
+            self._heartbeat.look()
 
     @property
     def wants_name(self) -> bool:
@@ -83,34 +85,34 @@ class TurnRun:
 
     async def name(self) -> None:
         """Give the session a title after its first answer."""
-        wanted, used = await self._errand.agent.titler.title(self._asked, self._record.reply)
-        await self._parts.store.write(
+        wanted, used = await self._target.agent.titler.title(self._asked, self._record.reply)
+        await self._context.store.write(
             _name,
             self._begun.lease.session_id,
             wanted,
-            None if used is None else self._parts.priced(used),
-            profile=self._parts.profile,
-            moment=self._parts.moment(),
+            None if used is None else self._context.priced(used),
+            profile=self._context.profile,
+            moment=self._context.moment(),
         )
 
     def _outcome(
-        self, work: "asyncio.Task[None]", keeper: lease.Keeper, *, is_late: bool
+        self, work: "asyncio.Task[None]", heartbeat: lease.LeaseHeartbeat, *, is_late: bool
     ) -> tuple[TurnState, str | None]:
         """How the turn ended, in one word and for people."""
         error = work.exception() if work.done() and not work.cancelled() else None
         if error is not None and not isinstance(error, Exception):
             raise error
         # What could not be kept is not done, whatever the agent makes of being stopped for it.
-        if work.done() and not work.cancelled() and error is None and keeper.error is None:
+        if work.done() and not work.cancelled() and error is None and heartbeat.error is None:
             return TurnState.DONE, None
-        if keeper.lost or isinstance(error, TurnLost):
+        if heartbeat.lost or isinstance(error, TurnLost):
             return TurnState.INTERRUPTED, "another process has taken over"
         if is_late:
-            seconds = self._parts.settings.turn_seconds
+            seconds = self._context.settings.turn_seconds
             return TurnState.FAILED, f"it took longer than {seconds:g} s"
-        if keeper.stop is not None:
-            return TurnState.INTERRUPTED, keeper.stop
-        error = error or keeper.error
+        if heartbeat.stop is not None:
+            return TurnState.INTERRUPTED, heartbeat.stop
+        error = error or heartbeat.error
         if error is None:
             return TurnState.FAILED, "the agent gave up by itself"
         if isinstance(error, SessionaryError):
@@ -137,7 +139,7 @@ class TurnRun:
                 await asyncio.sleep(0)
 
     async def _events(self, request: TurnRequest) -> AsyncIterator[Delta | Step]:
-        stream = self._errand.agent.runner.run(request)
+        stream = self._target.agent.runner.run(request)
         try:
             async for event in stream:
                 yield event
@@ -147,26 +149,26 @@ class TurnRun:
                 await close()
 
     async def _request(self) -> TurnRequest:
-        parts = self._parts
-        told = await parts.store.read(
-            brief, self._errand.source, route=self._begun.route, parts=parts
+        context = self._context
+        told = await context.store.read(
+            read_turn_input, self._target.source, route=self._begun.route, context=context
         )
         self._titled = told.head.title is not None
         self._asked = told.head.preview or ""
-        if parts.settings.compact_at_tokens is not None:
+        if context.settings.compact_at_tokens is not None:
             self.context_tokens = estimate(told.context)
         return TurnRequest(
             turn_id=self._begun.lease.turn_id,
             session=told.head,
-            source=self._errand.source,
-            system_prompt=parts.system_prompt(self._errand.agent.prompt, told.surroundings),
+            source=self._target.source,
+            system_prompt=context.system_prompt(self._target.agent.prompt, told.surroundings),
             context=told.context,
             blob=self._blob,
             settings=told.settings,
         )
 
     async def _blob(self, name: str) -> bytes:
-        return await self._parts.store.read(
+        return await self._context.store.read(
             blobs.read_blob, name, session_no=self._begun.lease.session_no
         )
 

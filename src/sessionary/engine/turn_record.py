@@ -9,9 +9,9 @@ from typing import TypeVar
 from sessionary.actions import read, turns
 from sessionary.actions.turns import Begun, Ending
 from sessionary.engine import budgets
-from sessionary.engine.bus import Live
-from sessionary.engine.errand import Errand
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
+from sessionary.engine.errand import TurnTarget
+from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Delta, Step
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable, TurnLost
 from sessionary.model.entry import Message, Role
@@ -30,10 +30,10 @@ T = TypeVar("T")
 class TurnRecord:
     """Keeps the words and steps of a turn: the only place where an agent's output meets the record."""
 
-    def __init__(self, parts: EngineContext, begun: Begun, errand: Errand) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext, begun: Begun, target: TurnTarget) -> None:
+        self._context = context
         self._lease = begun.lease
-        self._errand = errand
+        self._target = target
         # Words that no step has repeated yet; and the step that waits, with the words it was heard as.
         self._partial: list[str] = []
         self._is_checkpointed = True
@@ -87,7 +87,7 @@ class TurnRecord:
             if self._partial and not self._is_checkpointed:
                 self._is_checkpointed = True
                 text = "".join(self._partial)
-                await _to_the_end(self._parts.store.write(turns.checkpoint, self._lease, text))
+                await _to_the_end(self._context.store.write(turns.checkpoint, self._lease, text))
 
     async def end(self, state: TurnState, reason: str | None) -> tuple[TurnState, str | None]:
         """End the turn with what was said and what its people are sent; how it ended, and why."""
@@ -111,7 +111,9 @@ class TurnRecord:
 
     def tell(self, kind: str, data: object = None) -> None:
         """Let whoever watches the turn know."""
-        self._parts.bus.publish(Live(self._lease.session_id, self._lease.turn_id, kind, data))
+        self._context.bus.publish(
+            LiveEvent(self._lease.session_id, self._lease.turn_id, kind, data)
+        )
 
     def _ending(self, state: TurnState, reason: str | None, step: Step | None) -> Ending:
         messages: tuple[Message, ...] = () if step is None else (step.message,)
@@ -121,30 +123,34 @@ class TurnRecord:
             messages += (Message(Role.ASSISTANT, (Text(unfinished),), finish_reason=mark),)
             self.reply = unfinished
         files = () if step is None else step.files
-        replies = self._errand.replies(state, reason, self.reply, self._files, parts=self._parts)
+        replies = self._target.replies(
+            state, reason, self.reply, self._files, context=self._context
+        )
         return Ending(state, reason, messages, self._used(step), replies, files)
 
     def _apology(self, state: TurnState, reason: str, step: Step | None) -> Ending:
         """An end without what cannot be written down, but with the words that were heard of it."""
         said = Message(Role.ASSISTANT, (Text(self._draft),), finish_reason=str(state))
-        replies = self._errand.replies(state, reason, self.reply, self._files, parts=self._parts)
+        replies = self._target.replies(
+            state, reason, self.reply, self._files, context=self._context
+        )
         return Ending(state, reason, (said,) if self._draft else (), self._used(step), replies)
 
     def _used(self, step: Step | None) -> tuple[Usage, ...]:
-        return () if step is None or step.usage is None else (self._parts.priced(step.usage),)
+        return () if step is None or step.usage is None else (self._context.priced(step.usage),)
 
     async def _flush(self) -> None:
         await self._settle_doubt()
         step = self._held
         if step is None:
             return
-        write = self._parts.store.write(
+        write = self._context.store.write(
             budgets.step,
             self._lease,
             step.message,
-            None if step.usage is None else self._parts.priced(step.usage),
-            profile=self._parts.profile,
-            moment=self._parts.moment(),
+            None if step.usage is None else self._context.priced(step.usage),
+            profile=self._context.profile,
+            moment=self._context.moment(),
             spending=self._spending(),
             files=step.files,
         )
@@ -173,8 +179,8 @@ class TurnRecord:
         """A step whose commit lost its answer may be in the record: nobody else writes there now."""
         if not self._is_doubtful:
             return
-        head = await self._parts.store.read(
-            read.head, self._lease.session_id, profile=self._parts.profile
+        head = await self._context.store.read(
+            read.head, self._lease.session_id, profile=self._context.profile
         )
         self._is_doubtful = False
         if head.last_seq > self._last_seq:
@@ -199,12 +205,12 @@ class TurnRecord:
         return None if is_ours else error
 
     async def _try_end(self, ending: Ending) -> BaseException | None:
-        write = self._parts.store.write(
+        write = self._context.store.write(
             budgets.end,
             self._lease,
             ending,
-            profile=self._parts.profile,
-            moment=self._parts.moment(),
+            profile=self._context.profile,
+            moment=self._context.moment(),
             spending=self._spending(),
         )
         return await write.settled()
@@ -212,7 +218,7 @@ class TurnRecord:
     async def _has_ended(self, ending: Ending) -> bool:
         """Whether the turn ended as we wished, and only the answer to that got lost."""
         id = self._lease.turn_id
-        found = await self._parts.store.read(table.get, id, profile=self._parts.profile)
+        found = await self._context.store.read(table.get, id, profile=self._context.profile)
         return found is not None and found[0].state is ending.state
 
     async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
@@ -228,14 +234,14 @@ class TurnRecord:
                 if self.is_hurried or time.monotonic() >= until:
                     raise
                 log.warning("turn %s waits for the store: %s", self._lease.turn_id, error)
-            await asyncio.sleep(self._parts.settings.poll_seconds)
+            await asyncio.sleep(self._context.settings.poll_seconds)
 
     def _spending(self) -> "budgets.Spending":
-        return budgets.Spending(self._errand.scopes, budgets.periods(self._parts.clock.now()))
+        return budgets.Spending(self._target.scopes, budgets.periods(self._context.clock.now()))
 
     def _count(self, characters: int) -> None:
         self._said += characters
-        if self._said > self._parts.settings.longest_output:
+        if self._said > self._context.settings.longest_output:
             raise BadInput("The agent said more than is allowed in one turn.")
 
 

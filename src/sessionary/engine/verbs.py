@@ -16,7 +16,7 @@ from sessionary.actions import (
 from sessionary.actions import listing as listing_of
 from sessionary.clock import Moment
 from sessionary.engine.commands import REGISTRY, Asked, Call, FollowUp, Result, command
-from sessionary.engine.parts import EngineContext
+from sessionary.engine.context import EngineContext
 from sessionary.engine.settings import TRUSTED
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.entry import Message, Role
@@ -50,10 +50,10 @@ def names() -> tuple[str, ...]:
 
 
 def carry_out(
-    tx: Tx, parts: EngineContext, call: Call, key: SessionKey, source: Source, *, moment: Moment
+    tx: Tx, context: EngineContext, call: Call, key: SessionKey, source: Source, *, moment: Moment
 ) -> Result:
     """Run a command in the transaction that notes it; a refusal is an answer."""
-    asked = Asked(call.name, call.words, key, source, parts, moment)
+    asked = Asked(call.name, call.words, key, source, context, moment)
     try:
         return call.command.run(tx, asked)
     except SessionaryError as error:
@@ -172,7 +172,7 @@ def usage(tx: Tx, asked: Asked) -> Result:
 def status(tx: Tx, asked: Asked) -> Result:
     """The session, its state and its policy."""
     head = _current(tx, asked)
-    policy = asked.parts.policies.choose(asked.source)
+    policy = asked.context.policies.choose(asked.source)
     ends = policy.next_due(last_active=head.last_active_at)
     lines = [
         f"Session {_name(head)}, {head.message_count} messages.",

@@ -14,11 +14,10 @@ from sessionary.agents.registry import Agent
 from sessionary.agents.summarize import ExtractiveSummarizer
 from sessionary.agents.titles import Titler
 from sessionary.clock import Moment
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
-from sessionary.engine.parts import EngineContext
 from sessionary.engine.ports import Adapter, Receive
-from sessionary.engine.settings import Door as DoorRule
-from sessionary.engine.settings import Settings
+from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Part, Text
@@ -119,21 +118,21 @@ class SigningPlatform(Platform, Protocol):
 class ChannelWorld:
     """A house with an echo agent, the platform's channel, and another one beside it."""
 
-    def __init__(self, store: Store, platform: Platform, **parts: Any) -> None:
+    def __init__(self, store: Store, platform: Platform, **context: Any) -> None:
         self.store = store
         self.platform = platform
         self.adapter = platform.adapter()
         self.other = LoopbackAdapter()
         self.clock, self.ids = _times.setdefault(store, (FakeClock(), SequentialIds()))
-        self._parts = parts
+        self._context = context
 
-    def parts(self) -> EngineContext:
+    def context(self) -> EngineContext:
         """What the engine is made of."""
         agent = Agent("echo", None, EchoRunner(), ExtractiveSummarizer(), Titler())
         adapters: dict[str, Adapter] = {self.platform.name: self.adapter, "loopback": self.other}
         doors = {
-            self.platform.name: DoorRule(allow=frozenset({self.platform.known})),
-            "loopback": DoorRule(everyone=True),
+            self.platform.name: AccessPolicy(allow=frozenset({self.platform.known})),
+            "loopback": AccessPolicy(everyone=True),
         }
         made = EngineContext(
             store=self.store,
@@ -145,15 +144,15 @@ class ChannelWorld:
             priced=lambda used: used,
             adapters=adapters,
             deliverable=frozenset(adapters),
-            settings=quick_settings(doors=doors),
+            settings=quick_settings(access=doors),
             rng=random.Random(1),
         )
-        return replace(made, **self._parts)
+        return replace(made, **self._context)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Engine]:
         """The engine at work."""
-        engine = Engine(self.parts())
+        engine = Engine(self.context())
         await engine.start()
         try:
             yield engine

@@ -15,7 +15,7 @@ from typing import Protocol
 import pytest
 
 from sessionary.engine.ports import Delta, Event, Shows, Step, TurnRequest
-from sessionary.engine.settings import Door
+from sessionary.engine.settings import AccessPolicy
 from sessionary.model.entry import message
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, Platform, delivery_to, quick_settings
@@ -63,8 +63,8 @@ class GrowingSuite:
         self, store: Store, platform: ForgettingPlatform, runner: SlowRunner
     ) -> ChannelWorld:
         agent = scripted_agent(runner)
-        doors = {platform.name: Door(everyone=True)}
-        settings = quick_settings(show_seconds=0.01, doors=doors)
+        access = {platform.name: AccessPolicy(everyone=True)}
+        settings = quick_settings(show_seconds=0.01, access=access)
         return ChannelWorld(store, platform, settings=settings, agent_for=lambda _, __: agent)
 
     async def test_an_answer_grows_and_its_delivery_is_the_last_edit(

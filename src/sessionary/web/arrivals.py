@@ -46,7 +46,7 @@ async def receive(request: Request, parts: EngineContext, caller: Writer) -> Res
 
     def take(tx: Tx) -> Accepted:
         uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
-        return asking.accept(tx, engine.parts, source, wish, moment=moment)
+        return asking.accept(tx, engine.context, source, wish, moment=moment)
 
     return await accepted(request, caller, raw, take, _told)
 

@@ -19,7 +19,7 @@ from sessionary.web.parts import Caller
 def engine_of(request: Request, caller: Caller) -> Engine:
     """The engine that serves this caller's profile."""
     engine = parts_of(request).engine
-    if engine is None or engine.parts.profile != caller.profile:
+    if engine is None or engine.context.profile != caller.profile:
         raise Conflict("No agent is attached here; nothing was written.")
     return engine
 

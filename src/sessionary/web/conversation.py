@@ -146,7 +146,7 @@ async def ask(session_id: str, request: Request, parts: EngineContext, caller: W
 
     def take(tx: Tx) -> Accepted:
         uploads.accept(tx, wish.message, written.files, profile=caller.profile, moment=moment)
-        return asking.ask(tx, engine.parts, known, wish, moment=moment)
+        return asking.ask(tx, engine.context, known, wish, moment=moment)
 
     return await accepted(request, caller, raw, take, begun)
 
@@ -198,10 +198,10 @@ async def compact_session(
     used: Usage | None = None
     if text is None:
         engine = engine_of(request, caller)
-        agent = engine.parts.agent_for(head.source, None)
+        agent = engine.context.agent_for(head.source, None)
         context = await parts.store.read(read.context, known, profile=caller.profile)
         text, used = await agent.summarizer.summarize(context, focus=body.focus)
-        used, through = used and engine.parts.priced(used), head.last_seq
+        used, through = used and engine.context.priced(used), head.last_seq
     summary, moment = text, parts.moment()
 
     def act(tx: Tx, id: str) -> SessionHead:

@@ -77,7 +77,7 @@ async def redirect(
     known, moment = name(delivery_id, "delivery"), parts.moment()
     body, raw = await read_body(request, RedirectDelivery)
     target = Channel.parse(plain(body.channel) or "")
-    platforms = engine_of(request, caller).parts.deliverable
+    platforms = engine_of(request, caller).context.deliverable
 
     def act(tx: Tx, /) -> Answer:
         made = deliver.redirect(

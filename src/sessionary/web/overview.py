@@ -22,8 +22,10 @@ async def show(session_id: str, parts: EngineContext, caller: Reader) -> Respons
     """What was asked, which files were touched, how full the context is, and the family."""
     known = name(session_id, "session")
     engine = parts.engine
-    is_ours = engine is not None and engine.parts.profile == caller.profile
-    threshold = engine.parts.settings.compact_at_tokens if engine is not None and is_ours else None
+    is_ours = engine is not None and engine.context.profile == caller.profile
+    threshold = (
+        engine.context.settings.compact_at_tokens if engine is not None and is_ours else None
+    )
 
     def look(tx: Tx) -> dict[str, Any]:
         found = overview.overview(tx, known, profile=caller.profile)

@@ -131,7 +131,7 @@ async def open_session(request: Request, parts: EngineContext, caller: Writer) -
 
         def take(tx: Tx) -> Accepted:
             uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
-            done = asking.ask_anew(tx, engine.parts, opening, Asking(said, idem), moment=moment)
+            done = asking.ask_anew(tx, engine.context, opening, Asking(said, idem), moment=moment)
             if body.project is not None and done.received.new and done.session_id is not None:
                 projects.move(tx, done.session_id, body.project, profile=caller.profile)
             return done

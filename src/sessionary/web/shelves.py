@@ -138,8 +138,8 @@ async def run_schedule(
                 tx,
                 known,
                 profile=caller.profile,
-                holder=engine.parts.holder,
-                seconds=engine.parts.settings.lease_seconds,
+                holder=engine.context.holder,
+                seconds=engine.context.settings.lease_seconds,
                 moment=moment,
             )
         ]

@@ -14,7 +14,7 @@ from sessionary.actions import read
 from sessionary.actions.feed import Change
 from sessionary.actions.log import SessionChanged
 from sessionary.actions.tokens import AccessEnded
-from sessionary.engine.bus import Live
+from sessionary.engine.events import LiveEvent
 from sessionary.errors import Damaged, NotFound, RetryLater, StoreUnavailable
 from sessionary.model import document
 from sessionary.model.session import Segment
@@ -119,8 +119,8 @@ class EventStream(Response):
         self._imports = imports
         self._imports_seen = 0
         self._reader = FeedReader(parts.store, after or 0)
-        self._live: asyncio.Queue[Live | None] | None = None
-        self._next: asyncio.Future[Live | None] | None = None
+        self._live: asyncio.Queue[LiveEvent | None] | None = None
+        self._next: asyncio.Future[LiveEvent | None] | None = None
         self._sent_at = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,11 +183,11 @@ class EventStream(Response):
             if told:
                 position = self._reader.position
                 await self._send(send, b"".join(frame(*each, id=position) for each in told))
-        if engine is None or not self._sessions or engine.parts.profile != self.caller.profile:
+        if engine is None or not self._sessions or engine.context.profile != self.caller.profile:
             return
         # No await between listening and looking: nothing is said in between.
-        self._live = ending.enter_context(engine.parts.bus.listen())
-        saying = [engine.parts.bus.saying(each) for each in sorted(self._sessions)]
+        self._live = ending.enter_context(engine.context.bus.listen())
+        saying = [engine.context.bus.partial_text(each) for each in sorted(self._sessions)]
         for each in saying:
             if each is not None:
                 await self._send(send, _live_event(each))
@@ -263,7 +263,7 @@ def frame(kind: str, text: str, *, id: int | None = None) -> bytes:
     return f"{position}event: {kind}\ndata: {text}\n\n".encode()
 
 
-def _live_event(live: Live) -> bytes:
+def _live_event(live: LiveEvent) -> bytes:
     data = {"session_id": live.session_id, "turn_id": live.turn_id, "data": live.data}
     return event(live.kind, data)
 

@@ -15,7 +15,7 @@ from sessionary.channels.observed import Observed
 from sessionary.channels.progress import Progress
 from sessionary.config.secret import Secret
 from sessionary.engine.commands import REGISTRY
-from sessionary.engine.ports import Desk, Receive, Sent
+from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavailable, Unreachable
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Attachment
@@ -52,7 +52,7 @@ class DiscordAdapter:
         self._enclosures = Enclosures(self._rules.largest_sent)
         self._growing = Growing(self._put, pause_of=lambda _: self._rules.show_seconds)
 
-    def attach(self, desk: Desk) -> None:
+    def attach(self, desk: DeliveryServices) -> None:
         """Know where the bytes of files are, and how far Discord was read."""
         self._enclosures.desk = self._bookmark.desk = desk
 

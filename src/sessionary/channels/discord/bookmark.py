@@ -3,7 +3,7 @@
 import time
 from collections import OrderedDict
 
-from sessionary.engine.ports import Desk
+from sessionary.engine.ports import DeliveryServices
 
 # It is kept in the store now and then: what is read twice is recognised by its id.
 KEEP_SECONDS = 30.0
@@ -16,7 +16,7 @@ class Bookmark:
     """The id of the latest message that was taken in. Discord's ids grow with time, everywhere."""
 
     def __init__(self) -> None:
-        self.desk: Desk | None = None
+        self.desk: DeliveryServices | None = None
         self._latest = 0
         self._at = 0
         self._kept = 0

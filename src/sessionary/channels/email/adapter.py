@@ -10,7 +10,7 @@ from sessionary.channels.email.client import Account, Mailbox
 from sessionary.channels.email.inbound import Ignored, Mail, Rules
 from sessionary.channels.email.outbound import Identity, Thread
 from sessionary.channels.enclosures import Enclosure, Enclosures, files_of, too_large
-from sessionary.engine.ports import Desk, Receive, Sent
+from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, SessionaryError
 from sessionary.model.delivery import Delivery
 from sessionary.model.place import Channel
@@ -49,7 +49,7 @@ class EmailAdapter:
         self._enclosures = Enclosures(options.largest_sent)
         self._failures = 0
 
-    def attach(self, desk: Desk) -> None:
+    def attach(self, desk: DeliveryServices) -> None:
         """Know where the bytes of files are."""
         self._enclosures.desk = desk
 

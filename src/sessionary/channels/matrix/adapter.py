@@ -16,7 +16,7 @@ from sessionary.channels.matrix.inbound import Event, Heard, Me, Room, Rules
 from sessionary.channels.matrix.outbound import Post
 from sessionary.channels.observed import Observed
 from sessionary.channels.progress import Progress
-from sessionary.engine.ports import Desk, Receive, Sent
+from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import Message, Role
@@ -54,7 +54,7 @@ class MatrixAdapter:
         self._lost = Failures()
         self._closed = Failures()
 
-    def attach(self, desk: Desk) -> None:
+    def attach(self, desk: DeliveryServices) -> None:
         """Know where the bytes of files are."""
         self._enclosures.desk = desk
 

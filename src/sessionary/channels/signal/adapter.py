@@ -16,7 +16,7 @@ from sessionary.channels.progress import Progress
 from sessionary.channels.signal import inbound, outbound
 from sessionary.channels.signal.client import Daemon
 from sessionary.channels.signal.inbound import File, Heard, Me, Rules, Withdrawn
-from sessionary.engine.ports import Desk, Receive, Sent
+from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import (
     BadInput,
     NotAllowed,
@@ -55,7 +55,7 @@ class SignalAdapter:
         self._progress = Progress()
         self._enclosures = Enclosures(self._rules.largest_sent)
 
-    def attach(self, desk: Desk) -> None:
+    def attach(self, desk: DeliveryServices) -> None:
         """Know where the bytes of files are."""
         self._enclosures.desk = desk
 

@@ -19,7 +19,7 @@ from sessionary.channels.slack.client import Account, Envelope, Wire
 from sessionary.channels.slack.inbound import Heard, Names, Rules
 from sessionary.channels.slack.outbound import Post
 from sessionary.config.secret import Secret
-from sessionary.engine.ports import Desk, Receive, Sent
+from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Attachment
@@ -73,7 +73,7 @@ class SlackAdapter:
         self.webhook: Callable[[Mapping[str, str], bytes], Awaitable[int | str]] | None
         self.webhook = self._webhook if by_post else None
 
-    def attach(self, desk: Desk) -> None:
+    def attach(self, desk: DeliveryServices) -> None:
         """Know where the bytes of files are."""
         self._enclosures.desk = desk
 

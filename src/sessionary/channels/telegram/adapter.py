@@ -18,7 +18,7 @@ from sessionary.channels.telegram.client import Client, Moved, Refused
 from sessionary.channels.telegram.inbound import FileRef, Incoming
 from sessionary.channels.telegram.outbound import Piece
 from sessionary.channels.telegram.settings import TelegramSettings
-from sessionary.engine.ports import Capabilities, Desk, Receive, Sent
+from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Attachment, Part
@@ -68,7 +68,7 @@ class TelegramAdapter:
         self._enclosures = Enclosures(settings.largest_sent)
         self._growing = Growing(self._put_preview, pause_of=self._pause_of)
 
-    def attach(self, desk: Desk) -> None:
+    def attach(self, desk: DeliveryServices) -> None:
         """Know where the bytes of files are."""
         self._enclosures.desk = desk
 

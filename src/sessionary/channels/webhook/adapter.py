@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from sessionary.channels.enclosures import Enclosures, files_of
 from sessionary.channels.webhook import client, inbound, outbound, signing
 from sessionary.channels.webhook.settings import WebhookSettings
-from sessionary.engine.ports import Capabilities, Desk, Receive, Sent
+from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable, Unreachable
 from sessionary.model.delivery import Delivery
 from sessionary.model.place import Channel
@@ -31,7 +31,7 @@ class WebhookAdapter:
         self._receive: Receive | None = None
         self._enclosures = Enclosures(settings.largest_sent)
 
-    def attach(self, desk: Desk) -> None:
+    def attach(self, desk: DeliveryServices) -> None:
         """Know where the bytes of files are."""
         self._enclosures.desk = desk
 

@@ -16,7 +16,7 @@ from sessionary.channels.whatsapp import inbound, outbound
 from sessionary.channels.whatsapp.client import Graph, TooLarge
 from sessionary.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
 from sessionary.config.secret import Secret
-from sessionary.engine.ports import Desk, Receive, Sent
+from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import (
     BadInput,
     NotAllowed,
@@ -56,7 +56,7 @@ class WhatsAppAdapter:
         self._progress = Progress()
         self._enclosures = Enclosures(self._rules.largest_sent)
 
-    def attach(self, desk: Desk) -> None:
+    def attach(self, desk: DeliveryServices) -> None:
         """Know where files are, and who hears of a late failure."""
         self._enclosures.desk = desk
 

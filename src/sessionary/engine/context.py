@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sessionary.clock import Clock, Ids, Moment
-from sessionary.engine.bus import Bus
+from sessionary.engine.events import EventBus
 from sessionary.engine.ports import Adapter, Agent
 from sessionary.engine.settings import Settings
 from sessionary.model.key import Isolation, SessionKey, key_for
@@ -34,7 +34,7 @@ class EngineContext:
     settings: Settings = field(default_factory=Settings)
     profile: str = "main"
     redact_people: bool = False
-    bus: Bus = field(default_factory=Bus)
+    bus: EventBus = field(default_factory=EventBus)
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     def moment(self) -> Moment:

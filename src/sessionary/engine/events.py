@@ -10,7 +10,7 @@ DEPTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveEvent:
     """Something about a session that happens now."""
 
     session_id: str
@@ -19,17 +19,17 @@ class Live:
     data: Any = None
 
 
-class Bus:
+class EventBus:
     """Hands live events to whoever listens.
 
     A slow listener loses events and is told so; a turn never waits for one.
     """
 
     def __init__(self) -> None:
-        self._queues: dict[asyncio.Queue[Live | None], str | None] = {}
+        self._queues: dict[asyncio.Queue[LiveEvent | None], str | None] = {}
         self._saying: dict[str, tuple[str, list[str]]] = {}
 
-    def publish(self, live: Live) -> None:
+    def publish(self, live: LiveEvent) -> None:
         """Give an event to the listeners of its session, and to those of all."""
         self._note(live)
         for queue, session_id in tuple(self._queues.items()):
@@ -41,21 +41,23 @@ class Bus:
                 self._overflow(queue)
 
     @contextmanager
-    def listen(self, session_id: str | None = None) -> Iterator["asyncio.Queue[Live | None]"]:
+    def listen(self, session_id: str | None = None) -> Iterator["asyncio.Queue[LiveEvent | None]"]:
         """A queue of one session's events, or of all; None in it means that some were lost."""
-        queue: asyncio.Queue[Live | None] = asyncio.Queue(DEPTH)
+        queue: asyncio.Queue[LiveEvent | None] = asyncio.Queue(DEPTH)
         self._queues[queue] = session_id
         try:
             yield queue
         finally:
             del self._queues[queue]
 
-    def saying(self, session_id: str) -> Live | None:
+    def partial_text(self, session_id: str) -> LiveEvent | None:
         """What the running turn has said of its unfinished step, for who comes late."""
         found = self._saying.get(session_id)
-        return None if found is None else Live(session_id, found[0], "so_far", "".join(found[1]))
+        return (
+            None if found is None else LiveEvent(session_id, found[0], "so_far", "".join(found[1]))
+        )
 
-    def _note(self, live: Live) -> None:
+    def _note(self, live: LiveEvent) -> None:
         match live.kind:
             case "began" | "step":
                 self._saying[live.session_id] = (live.turn_id, [])
@@ -64,7 +66,7 @@ class Bus:
             case "ended" | "lost":
                 self._saying.pop(live.session_id, None)
 
-    def _overflow(self, queue: "asyncio.Queue[Live | None]") -> None:
+    def _overflow(self, queue: "asyncio.Queue[LiveEvent | None]") -> None:
         while not queue.empty():
             queue.get_nowait()
         queue.put_nowait(None)
