@@ -15,10 +15,10 @@ from benchmarks.import_files import Written, write
 from benchmarks.measure import Case, Contestant, Sample, Scale
 from benchmarks.raw import KnownStore
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.importers import driver
-from sessionary.importers.claude_code import IMPORTER
-from sessionary.importers.claude_code_line import line_of
-from sessionary.importers.target import Target
+from sessionary.importers.base import driver
+from sessionary.importers.base.session_line import Target
+from sessionary.importers.claude_code.importer import IMPORTER
+from sessionary.importers.claude_code.lines import line_of
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 

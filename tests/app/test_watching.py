@@ -12,7 +12,7 @@ from sessionary.app import serving, watching
 from sessionary.app.imports import Outcome, Progress, Wish
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import SessionaryError, StoreUnavailable
-from sessionary.importers import weaver
+from sessionary.importers.base import session_merger
 from tests.importers.write_claude_code import Tape, new_uuid, text
 
 
@@ -61,7 +61,7 @@ def test_what_is_added_while_it_watches_is_read(client: Sessionary, tape: Tape) 
 def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
     client: Sessionary, tape: Tape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weaver, "ROWS", 1000)
+    monkeypatch.setattr(session_merger, "ROWS", 1000)
     for number in range(1500):
         tape.prompt(f"Line {number} " + "x" * 300)
     tape.write()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.importers.target import Target
+from sessionary.importers.base.session_line import Target
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.importers.reading import Archive

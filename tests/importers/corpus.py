@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.importers.base import Begin, Branch, Event, Importer, Said, Skipped, Unit
+from sessionary.importers.base.events import Begin, Branch, Event, Importer, Said, Skipped, Unit
 from tests.importers import (
     test_claude_code,
     test_codex,

@@ -7,10 +7,10 @@ from typing import Any
 
 from sessionary.actions import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.importers import driver
-from sessionary.importers.base import Importer, Unit
-from sessionary.importers.driver import Report
-from sessionary.importers.target import Target
+from sessionary.importers.base import driver
+from sessionary.importers.base.driver import Report
+from sessionary.importers.base.events import Importer, Unit
+from sessionary.importers.base.session_line import Target
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message
 from sessionary.model.session import SessionHead

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.importers.base import Branch, Event, Importer, Said
-from sessionary.importers.bodies import body_text
+from sessionary.importers.base.events import Branch, Event, Importer, Said
+from sessionary.importers.base.session_line import body_text
 from sessionary.model import part
 from sessionary.model.entry import Role
 from sessionary.store.tables.blobs import hash_of

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.formats import parts
-from sessionary.importers import files, json_lines
-from sessionary.importers.base import (
+from sessionary.importers.base import files, json_lines
+from sessionary.importers.base.events import (
     Begin,
     Branch,
     End,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.aider import IMPORTER
-from sessionary.importers.base import Where
+from sessionary.importers.base.events import Where
 from sessionary.model.entry import Role
 from tests.importers import rubbish
 from tests.importers.reading import Archive

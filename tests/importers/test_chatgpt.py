@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from sessionary.errors import BadInput
-from sessionary.importers import registry, zips
+from sessionary.importers import registry
+from sessionary.importers.base import compressed
+from sessionary.importers.base.driver import Report
 from sessionary.importers.chatgpt import IMPORTER
 from sessionary.importers.claude_ai import IMPORTER as CLAUDE
-from sessionary.importers.driver import Report
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
 from tests.importers import write_exports as write
@@ -181,9 +182,9 @@ def test_a_directory_too_large_for_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write.zipped(tmp_path / "export.zip", {"conversations.json": []}, {"a": b"", "b": b""})
-    monkeypatch.setattr(zips, "MAX_DIRECTORY", 100)
+    monkeypatch.setattr(compressed, "MAX_DIRECTORY", 100)
 
-    with pytest.raises(BadInput, match="directory"), zips.opened(path):
+    with pytest.raises(BadInput, match="directory"), compressed.opened(path):
         pass
 
 

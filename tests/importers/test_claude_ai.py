@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from sessionary.importers import registry
+from sessionary.importers.base.driver import Report
 from sessionary.importers.claude_ai import IMPORTER
-from sessionary.importers.driver import Report
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
 from tests.importers import write_exports as write

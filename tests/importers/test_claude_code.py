@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.importers.base import Event, Mark, Resume, Said, Unit, Where
-from sessionary.importers.claude_code import ClaudeCode
+from sessionary.importers.base.events import Event, Mark, Resume, Said, Unit, Where
+from sessionary.importers.claude_code.importer import ClaudeCode
 from sessionary.model.entry import Compaction, Role
 from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from sessionary.importers.base import Event, Resume, Unit, Where
+from sessionary.importers.base.events import Event, Resume, Unit, Where
 from sessionary.importers.codex import Codex
 from sessionary.model.entry import Compaction
 from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult

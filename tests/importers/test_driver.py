@@ -11,8 +11,9 @@ import pytest
 
 from sessionary.errors import BadInput
 from sessionary.formats import parts
-from sessionary.importers import driver, files, weaver
-from sessionary.importers.base import (
+from sessionary.importers.base import driver, files, session_merger
+from sessionary.importers.base.driver import WORDLESS
+from sessionary.importers.base.events import (
     Begin,
     Branch,
     Compacted,
@@ -30,7 +31,6 @@ from sessionary.importers.base import (
     Unit,
     Where,
 )
-from sessionary.importers.driver import WORDLESS
 from sessionary.model import transcript
 from sessionary.model.entry import Compaction
 from sessionary.model.session import Kind, Lineage
@@ -437,7 +437,7 @@ def test_what_a_tool_keeps_in_a_profile_stays_apart(
 def test_a_large_session_is_whole_before_people_see_it(
     scripted: Scripted, archive: Archive, unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weaver, "ROWS", 100)
+    monkeypatch.setattr(session_merger, "ROWS", 100)
     many = [said(f"line {n}") for n in range(250)]
     marked = [each for n, one in enumerate(many) for each in (one, Mark(place=min(n, unit.size)))]
     scripted.events = [Begin(native_id="s1"), *marked, Broken()]
@@ -529,7 +529,7 @@ def test_who_answers_to_what_was_taken_back_makes_its_way_the_current_one(
 def test_a_large_source_without_marks_is_written_in_pieces(
     scripted: Scripted, archive: Archive, unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weaver, "ROWS", 100)
+    monkeypatch.setattr(session_merger, "ROWS", 100)
 
     def seen() -> Iterator[Event]:
         yield Begin(native_id="s1")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.importers.gemini_cli import IMPORTER
+from sessionary.importers.gemini.gemini_cli import IMPORTER
 from sessionary.model.entry import Compaction, Message, Role
 from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from sessionary.actions import handing_over
 from sessionary.errors import BadInput
 from sessionary.importers import registry
-from sessionary.importers.base import Begin, Compacted, Facts, Said
+from sessionary.importers.base.events import Begin, Compacted, Facts, Said
 from sessionary.model.entry import Message, Role
 from sessionary.model.extent import Extent
 from sessionary.model.handover.forms import FORMS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.importers.driver import Report
-from sessionary.importers.hermes import IMPORTER
+from sessionary.importers.base.driver import Report
+from sessionary.importers.hermes.importer import IMPORTER
 from sessionary.model.entry import Compaction, Message
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage

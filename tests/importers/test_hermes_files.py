@@ -9,8 +9,8 @@ import pytest
 
 from sessionary.app import imports
 from sessionary.client.client import connect
-from sessionary.importers.base import Where
-from sessionary.importers.hermes import IMPORTER, Hermes
+from sessionary.importers.base.events import Where
+from sessionary.importers.hermes.importer import IMPORTER, Hermes
 from sessionary.model.entry import Compaction, Message
 from tests.importers import write_hermes as write
 from tests.importers.reading import Archive

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sessionary.errors import BadInput
 from sessionary.formats import json_text
-from sessionary.importers import documents, json_items, json_lines
+from sessionary.importers.base import documents, json_lines
 
 texts = st.text(alphabet='ab"\\[]{},é\u2028 \n', max_size=8)
 values: st.SearchStrategy[Any] = st.recursive(
@@ -47,7 +47,7 @@ def test_items_are_the_same_in_drops_of_any_size(
                 return told
             return super().read(_)
 
-    found = list(json_items.items(WithMark(data[4:], size)))  # type: ignore[arg-type]
+    found = list(documents.items(WithMark(data[4:], size)))  # type: ignore[arg-type]
 
     assert [each.data for each in found] == items
 
@@ -61,11 +61,11 @@ def test_a_list_that_ends_too_soon_is_told() -> None:
         (b"", "not a list"),
     ):
         with pytest.raises(BadInput, match=why):
-            list(json_items.items(io.BytesIO(text)))
+            list(documents.items(io.BytesIO(text)))
 
 
 def test_a_document_that_is_one_object_has_one_item() -> None:
-    (found,) = json_items.items(io.BytesIO(b' {"a": [1]}'))
+    (found,) = documents.items(io.BytesIO(b' {"a": [1]}'))
 
     assert found.data == {"a": [1]}
 
@@ -79,7 +79,7 @@ def test_what_would_fill_the_memory_is_left_out(
     path = tmp_path / "heavy.json"
     path.write_bytes(heavy)
 
-    (item,) = json_items.items(io.BytesIO(b"[" + heavy + b"]"))
+    (item,) = documents.items(io.BytesIO(b"[" + heavy + b"]"))
     (line,) = json_lines.lines(io.BytesIO(b'{"a":' + heavy + b"}\n"))
 
     assert (item.data, item.why) == (None, "too large")
@@ -91,6 +91,6 @@ def test_what_would_fill_the_memory_is_left_out(
 def test_an_item_that_is_too_large_is_passed_over() -> None:
     text = b'[{"a":"' + b"x" * 3000 + b'"},{"b":1}]'
 
-    found = list(json_items.items(io.BytesIO(text), max_item=1000))
+    found = list(documents.items(io.BytesIO(text), max_item=1000))
 
     assert [(each.data, each.why) for each in found] == [(None, "too large"), ({"b": 1}, None)]

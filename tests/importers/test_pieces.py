@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sessionary.importers import calls, times
+from sessionary.importers.base import calls, times
 from sessionary.model.usage import CostStatus
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

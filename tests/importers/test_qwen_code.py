@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.importers.qwen_code import IMPORTER
+from sessionary.importers.gemini.qwen_code import IMPORTER
 from sessionary.model.entry import Compaction, Message, Role
 from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage

@@ -12,8 +12,9 @@ from sessionary.app import imports
 from sessionary.app.imports import ImportResult, Wish
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import BadInput
-from sessionary.importers import recognition, registry
-from sessionary.importers.recognition import Recogniser
+from sessionary.importers import registry
+from sessionary.importers.base import recognition
+from sessionary.importers.base.recognition import Recogniser
 from tests.importers import corpus, write_hermes, write_pi
 from tests.importers.reading import Archive
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers import registry
-from sessionary.importers.base import Where
+from sessionary.importers.base.events import Where
 from tests.importers import (
     write_aider,
     write_cline,

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.importers import driver, weaver
-from sessionary.importers.base import Unit
-from sessionary.importers.target import Target
+from sessionary.importers.base import driver, session_merger
+from sessionary.importers.base.events import Unit
+from sessionary.importers.base.session_line import Target
 from sessionary.model.entry import Message
 from sessionary.store.database import Store
 from sessionary.store.tables import imports, usage
@@ -220,7 +220,7 @@ class Story:
 def _small_sheaves() -> Iterator[None]:
     """A handful of messages is a transaction: what takes thousands of them happens with a few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weaver, "ROWS", 3)
+        patch.setattr(session_merger, "ROWS", 3)
         yield
 
 

@@ -17,9 +17,9 @@ from sessionary.channels.observed import with_observed
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.formats import parts
-from sessionary.importers import driver, files
-from sessionary.importers.base import Begin, Event, Said, Unit
-from sessionary.importers.target import Target
+from sessionary.importers.base import driver, files
+from sessionary.importers.base.events import Begin, Event, Said, Unit
+from sessionary.importers.base.session_line import Target
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text
 from sessionary.model.place import Person, Source

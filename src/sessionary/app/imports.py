@@ -13,11 +13,12 @@ import sessionary
 from sessionary import config
 from sessionary.client.client import Machine, Sessionary
 from sessionary.errors import BadInput, NotFound
-from sessionary.importers import driver, files, recognition, registry
-from sessionary.importers.base import Importer, Unit, Where
-from sessionary.importers.driver import SHOWN, Fault, Report
-from sessionary.importers.recognition import Recogniser
-from sessionary.importers.target import Target
+from sessionary.importers import registry
+from sessionary.importers.base import driver, files, recognition
+from sessionary.importers.base.driver import SHOWN, Fault, Report
+from sessionary.importers.base.events import Importer, Unit, Where
+from sessionary.importers.base.recognition import Recogniser
+from sessionary.importers.base.session_line import Target
 from sessionary.store.filesystem import BESIDE
 from sessionary.store.open import sqlite_path
 

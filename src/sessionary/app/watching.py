@@ -13,8 +13,8 @@ from sessionary.app import imports
 from sessionary.app.imports import Outcome, Progress, Tell, Wish
 from sessionary.client.client import Sessionary
 from sessionary.errors import SessionaryError
-from sessionary.importers import files
-from sessionary.importers.driver import Fault
+from sessionary.importers.base import files
+from sessionary.importers.base.driver import Fault
 
 # A file system need not tell of every change; and what was held back is read when it is whole.
 SETTLED_SECONDS = 150.0

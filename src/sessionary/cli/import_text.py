@@ -9,7 +9,7 @@ from typing import Any
 
 from sessionary.app.imports import Discovery, Outcome, Progress, UnknownFiles
 from sessionary.cli.table import Column, count, size, table
-from sessionary.importers.driver import WORDLESS, Fault
+from sessionary.importers.base.driver import WORDLESS, Fault
 
 SHOWN = 10
 _COLUMNS = (

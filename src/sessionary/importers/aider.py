@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from sessionary.importers import calls, files, times
-from sessionary.importers.base import (
+from sessionary.importers.base import calls, files, times
+from sessionary.importers.base.content import Content
+from sessionary.importers.base.events import (
     Begin,
     End,
     Event,
@@ -19,8 +20,7 @@ from sessionary.importers.base import (
     Unit,
     Where,
 )
-from sessionary.importers.content import Content
-from sessionary.importers.json_lines import raw_lines
+from sessionary.importers.base.json_lines import raw_lines
 from sessionary.model.usage import Usage
 
 HISTORY = ".aider.chat.history.md"

@@ -6,8 +6,9 @@ from itertools import groupby
 from pathlib import Path
 
 from sessionary.formats import anthropic_blocks, shape
-from sessionary.importers import exports, files, times, trees
-from sessionary.importers.base import (
+from sessionary.importers.base import exports, files, times, trees
+from sessionary.importers.base.content import Content
+from sessionary.importers.base.events import (
     Begin,
     End,
     Event,
@@ -19,7 +20,6 @@ from sessionary.importers.base import (
     Unit,
     Where,
 )
-from sessionary.importers.content import Content
 from sessionary.store.tables.blobs import hash_of
 
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}

@@ -8,8 +8,9 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks, parts, shape
-from sessionary.importers import calls, documents, files, subagents, times
-from sessionary.importers.base import (
+from sessionary.importers.base import calls, documents, files, times
+from sessionary.importers.base.content import Content
+from sessionary.importers.base.events import (
     Compacted,
     Event,
     Facts,
@@ -20,8 +21,8 @@ from sessionary.importers.base import (
     Spent,
     Unit,
     Where,
+    begin_session,
 )
-from sessionary.importers.content import Content
 from sessionary.model.usage import Usage
 
 TALK, SCREEN = "api_conversation_history.json", "ui_messages.json"
@@ -141,7 +142,7 @@ def _session(path: Path, parent: str | None) -> Iterator[Event]:
         raise BadInput(f"{path} has no messages that can be read.")
     id = shape.name(given.get("sessionId")) or path.name.removesuffix(MESSAGES)
     at = times.of(facts.get("started_at")) or files.changed_at(path)
-    yield subagents.begin(id, at, parent=parent)
+    yield begin_session(id, at, parent=parent)
     fields: Json = {
         "title": shape.record(facts.get("metadata")).get("title") or facts.get("prompt")
     }
@@ -230,7 +231,7 @@ class _Task:
         talk = _list_of(self._folder / TALK)
         if talk is None and not self._screen:
             raise BadInput(f"{self._folder} has no messages that can be read.")
-        yield subagents.begin(self._folder.name, self._began, parent=self._parent)
+        yield begin_session(self._folder.name, self._began, parent=self._parent)
         yield Facts(fields=self._fields())
         if talk is None:
             yield Skipped(where=TALK, why="it is not there or not JSON; the screen was read")

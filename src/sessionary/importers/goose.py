@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.formats import anthropic_blocks, parts, shape
-from sessionary.importers import calls, databases, files, subagents, times
-from sessionary.importers.base import (
+from sessionary.importers.base import calls, databases, files, times
+from sessionary.importers.base.content import Content
+from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.events import (
     Event,
     Facts,
     Json,
@@ -16,9 +18,8 @@ from sessionary.importers.base import (
     Spent,
     Unit,
     Where,
+    begin_session,
 )
-from sessionary.importers.content import Content
-from sessionary.importers.databases import Kept
 from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 DATABASE = "sessions.db"
@@ -84,7 +85,7 @@ def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
 
 def _head(session: Json) -> Iterator[Event]:
     began = times.of(session["created_at"])
-    yield subagents.begin(session["id"], began, parent=session["parent_session_id"])
+    yield begin_session(session["id"], began, parent=session["parent_session_id"])
     title = shape.name(session["description"]) or shape.name(session["name"])
     fields: Json = {"title": title, "model": _model(session)}
     if shape.name(session["working_dir"]):

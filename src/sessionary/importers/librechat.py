@@ -7,9 +7,19 @@ from pathlib import Path
 
 from sessionary.errors import BadInput
 from sessionary.formats import openai_items, parts, shape
-from sessionary.importers import documents, files, times, trees
-from sessionary.importers.base import Begin, Event, Facts, Json, Resume, Said, Skipped, Unit, Where
-from sessionary.importers.content import Content, Turn
+from sessionary.importers.base import documents, files, times, trees
+from sessionary.importers.base.content import Content, Turn
+from sessionary.importers.base.events import (
+    Begin,
+    Event,
+    Facts,
+    Json,
+    Resume,
+    Said,
+    Skipped,
+    Unit,
+    Where,
+)
 
 _HEAD = 64 * 1024
 _SIGNS = (re.compile(rb'"conversationId"\s*:'), re.compile(rb'"messages(?:Tree)?"\s*:\s*\['))

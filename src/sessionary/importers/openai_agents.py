@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.formats import openai_items, shape
-from sessionary.importers import calls, databases, files, times
-from sessionary.importers.base import (
+from sessionary.importers.base import calls, databases, files, times
+from sessionary.importers.base.content import Content
+from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.events import (
     Begin,
     Branch,
     Event,
@@ -24,8 +26,6 @@ from sessionary.importers.base import (
     Unit,
     Where,
 )
-from sessionary.importers.content import Content
-from sessionary.importers.databases import Kept
 from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 _USAGE = (

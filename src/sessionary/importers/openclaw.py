@@ -11,12 +11,20 @@ from typing import Any, BinaryIO
 
 from sessionary.errors import BadInput
 from sessionary.formats import shape
-from sessionary.importers import databases, files, times, zst
-from sessionary.importers.base import Event, Facts, Json, Parent, Resume, Skipped, Unit, Where
-from sessionary.importers.databases import Kept
-from sessionary.importers.json_lines import lines
-from sessionary.importers.pi import header_of, read_lines
-from sessionary.importers.pi_events import Events, is_header
+from sessionary.importers.base import compressed, databases, files, times
+from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.events import (
+    Event,
+    Facts,
+    Json,
+    Parent,
+    Resume,
+    Skipped,
+    Unit,
+    Where,
+)
+from sessionary.importers.base.json_lines import lines
+from sessionary.importers.pi import Events, header_of, is_header, read_lines
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
@@ -104,7 +112,7 @@ class OpenClaw:
             raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
         events = Events(self.name, header, otherwise=files.changed_at(unit.path))
         yield from events.begin(header["id"])
-        with zst.unpacked(files.opened(unit.path)) as file:
+        with compressed.unpacked(files.opened(unit.path)) as file:
             yield from _take_lines(events, file)
 
     def _read_file(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
@@ -248,14 +256,14 @@ def _opened_archive(database: ForeignDatabase, unit: Unit) -> BinaryIO:
     if storage != "sqlite":
         if not unit.beside:
             raise BadInput(f"The archive {name} of session {id} is not there.")
-        return zst.unpacked(files.opened(unit.beside[0]))
+        return compressed.unpacked(files.opened(unit.beside[0]))
     rows = database.rows(
         "session_transcript_cold_archives", ("archive_blob",), where=("session_id", id)
     )
     data = next((row[0] for row in rows), None)
     if not isinstance(data, bytes):
         raise BadInput(f"The archive of session {id} is not in the database.")
-    return zst.unpacked(BytesIO(data))
+    return compressed.unpacked(BytesIO(data))
 
 
 def _take_lines(events: Events, file: BinaryIO) -> Iterator[Event]:
@@ -276,7 +284,7 @@ def _event_of(record: Json) -> Json:
 
 def _first_of_archive(path: Path) -> Json | None:
     try:
-        with zst.unpacked(files.opened(path)) as file:
+        with compressed.unpacked(files.opened(path)) as file:
             first = next(lines(file, max_line=MAX_EVENT), None)
     except BadInput:
         return None
@@ -304,7 +312,7 @@ def _events(database: ForeignDatabase, id: str) -> Iterator[tuple[Any, Json | No
 def _event(text: object, packed: object) -> Json | None:
     if isinstance(packed, bytes) and packed:
         try:
-            text = zst.unpacked_text(packed, most=MAX_EVENT)
+            text = compressed.unpacked_text(packed, most=MAX_EVENT)
         except BadInput:
             return None
     found = shape.parsed(text)

@@ -1,0 +1,205 @@
+"""Zip files of exports: members are read in a stream, never unpacked to the disk."""
+
+import io
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import zstandard
+
+from sessionary.errors import BadInput
+from sessionary.importers.base import files
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+# A directory of a zip is held in memory: an export has some thousand files, not millions.
+MAX_DIRECTORY = 64 * 1024 * 1024
+MAX_MEMBER = 64 * 1024 * 1024 * 1024
+# Text packs ten or twenty times; what packs so much more is there to fill memory or disk.
+MAX_RATIO = 200
+_SMALL = 16 * 1024 * 1024
+_END = b"PK\x05\x06"
+_END_64 = b"PK\x06\x06"
+_LOCATOR_64 = b"PK\x06\x07"
+_LONGEST_END = 65_557
+_FULL = 0xFFFFFFFF
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
+
+
+def is_zip(path: Path) -> bool:
+    """Whether a regular file begins as a zip does."""
+    return files.head(path, 4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+class Archive:
+    """The members of a zip by their names."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path = path
+        _refuse_large_directory(path, file)
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (*_BROKEN, ValueError) as error:
+            raise BadInput(f"{path} is no zip file that can be read ({error}).") from error
+
+    def names(self) -> list[str]:
+        """The names of its files, as they stand there: never used as paths."""
+        return [each.filename for each in self._zip.infolist() if not each.is_dir()]
+
+    @contextmanager
+    def member(self, name: str) -> Iterator[BinaryIO]:
+        """One file, read in a stream; `BadInput` when it is broken, secret or a bomb."""
+        try:
+            info = self._zip.getinfo(name)
+            _refuse_bomb(self.path, info)
+            with self._zip.open(info) as file:
+                yield cast(BinaryIO, _Bounded(file, info.file_size, f"{name[:100]} in {self.path}"))
+        except KeyError as error:
+            raise BadInput(f"{self.path} has no {name[:100]}.") from error
+        except _BROKEN as error:
+            raise BadInput(f"{name[:100]} in {self.path} cannot be read ({error}).") from error
+
+    def data(self, name: str, most: int) -> bytes | None:
+        """All bytes of a small file; None when it is larger or cannot be read."""
+        try:
+            if self._zip.getinfo(name).file_size > most:
+                return None
+            with self.member(name) as file:
+                return file.read(most)
+        except (BadInput, KeyError):
+            return None
+
+
+class _Bounded:
+    """A member that gives no more bytes than it was said to have."""
+
+    def __init__(self, file: object, size: int, name: str) -> None:
+        self._file = cast(BinaryIO, file)
+        self._left = size
+        self._name = name
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        try:
+            data = self._file.read(wanted) if wanted else b""
+        except _BROKEN as error:
+            raise BadInput(f"{self._name} cannot be read further ({error}).") from error
+        self._left -= len(data)
+        return data
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Archive]:
+    """A zip, open for reading."""
+    with files.opened(path) as file:
+        yield Archive(path, file)
+
+
+def base_name(name: str) -> str:
+    """The last piece of a member's name."""
+    return PurePosixPath(name.replace("\\", "/")).name
+
+
+def _refuse_bomb(path: Path, info: zipfile.ZipInfo) -> None:
+    if info.file_size > MAX_MEMBER:
+        raise BadInput(f"{info.filename[:100]} in {path} is larger than {MAX_MEMBER >> 30} GiB.")
+    packed = max(1, info.compress_size)
+    if info.file_size > _SMALL and info.file_size / packed > MAX_RATIO:
+        raise BadInput(
+            f"{info.filename[:100]} in {path} would unpack to {info.file_size // packed:,} times "
+            "its size; it was left alone."
+        )
+
+
+def _refuse_large_directory(path: Path, file: BinaryIO) -> None:
+    """Look at the end of the file before Python reads the whole directory into memory."""
+    length = file.seek(0, os.SEEK_END)
+    file.seek(max(0, length - _LONGEST_END))
+    tail = file.read(_LONGEST_END)
+    at = tail.rfind(_END)
+    if at < 0 or len(tail) < at + 22:
+        raise BadInput(f"{path} is no zip file, or not all of it is there.")
+    size = struct.unpack("<L", tail[at + 12 : at + 16])[0]
+    if size == _FULL:
+        size = _size_64(file, tail[:at])
+    if size > MAX_DIRECTORY:
+        raise BadInput(f"{path} has a directory of more than {MAX_DIRECTORY >> 20} MiB.")
+    file.seek(0)
+
+
+def _size_64(file: BinaryIO, before: bytes) -> int:
+    at = before.rfind(_LOCATOR_64)
+    if at < 0 or len(before) < at + 20:
+        return 0
+    file.seek(struct.unpack("<Q", before[at + 8 : at + 16])[0] & (2**62 - 1))
+    record = file.read(56)
+    if not record.startswith(_END_64) or len(record) < 56:
+        return MAX_DIRECTORY + 1
+    return int(struct.unpack("<Q", record[40:48])[0])
+
+
+MOST = 4 * 1024 * 1024 * 1024
+_WINDOW = 128 * 1024 * 1024
+
+
+def unpacked(packed: BinaryIO, *, most: int = MOST) -> BinaryIO:
+    """The bytes inside; `BadInput` when they are damaged or more than `most`."""
+    return cast(BinaryIO, io.BufferedReader(_Unpacked(packed, most), 1024 * 1024))
+
+
+def unpacked_text(packed: bytes, *, most: int) -> bytes:
+    """A small text that was packed by itself."""
+    return unpacked(io.BytesIO(packed), most=most).read()
+
+
+class _Unpacked(io.RawIOBase):
+    """Reads on and on; goes back to nowhere."""
+
+    def __init__(self, packed: BinaryIO, most: int) -> None:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        self._packed = packed
+        self._stream = unpacker.stream_reader(packed, read_across_frames=True)
+        self._most = most
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, place: int, whence: int = io.SEEK_SET) -> int:
+        """Go forward by reading; a place behind cannot be reached."""
+        wanted = place if whence == io.SEEK_SET else self._place + place
+        if whence == io.SEEK_END or wanted < self._place:
+            raise io.UnsupportedOperation("what was unpacked is gone")
+        while self._place < wanted:
+            step = min(wanted - self._place, io.DEFAULT_BUFFER_SIZE)
+            if not self.readinto(bytearray(step)):
+                break
+        return self._place
+
+    def readinto(self, into: "WriteableBuffer") -> int:
+        view = memoryview(into).cast("B")
+        try:
+            data = self._stream.read(len(view))
+        except zstandard.ZstdError as error:
+            raise BadInput(f"It cannot be unpacked ({error}).") from error
+        self._place += len(data)
+        if self._place > self._most:
+            raise BadInput(f"It unpacks to more than {self._most:,} bytes; it was left alone.")
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()

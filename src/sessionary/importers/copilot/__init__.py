@@ -1,0 +1,1 @@
+"""GitHub Copilot: its command line, and its chat in VS Code."""

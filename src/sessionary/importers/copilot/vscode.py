@@ -1,0 +1,268 @@
+"""Copilot's conversations in VS Code: one JSON document, or a log of changes to one.
+
+A line of the log is the whole state (kind 0), a value set at a path (1), items put at the end of a
+list that may be cut before (2), or a value deleted (3).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sessionary.errors import BadInput
+from sessionary.formats import parts, shape
+from sessionary.importers.base import calls, documents, files, times
+from sessionary.importers.base.content import Content, Turn
+from sessionary.importers.base.events import Begin, Branch, Event, Facts, Json, Said, Skipped, Unit
+from sessionary.importers.base.json_lines import lines
+
+MAX_LOG = 512 * 1024 * 1024
+
+
+def read(unit: Unit) -> Iterator[Event]:
+    """The conversation of a file."""
+    session = _Session()
+    yield from session.fill(unit.path)
+    id = shape.name(session.data.get("sessionId")) or unit.path.stem
+    if not isinstance(session.data.get("requests"), list):
+        raise BadInput(f"{unit.path} is no conversation of Copilot.")
+    began = times.of(session.data.get("creationDate"))
+    at = began or files.changed_at(unit.path)
+    yield Begin(native_id=id, began_at=began)
+    yield Facts(fields=_fields(session.data, unit.hint))
+    for requests in session.left:
+        yield Branch(items=_said_all(requests, at), is_current=False)
+    yield Branch(items=_said_all(session.data["requests"], at), is_current=True)
+
+
+class _Session:
+    """The state after all its changes."""
+
+    def __init__(self) -> None:
+        self.data: Json = {}
+        # Requests that were cut off, each time with those before them.
+        self.left: list[list[Any]] = []
+
+    def fill(self, path: Path) -> Iterator[Skipped]:
+        if path.suffix == ".json":
+            self.data = shape.record(documents.read(path))
+            return
+        if files.size_of(path) > MAX_LOG:
+            raise BadInput(f"{path} is larger than {MAX_LOG:,} bytes; it was left alone.")
+        with files.opened(path) as file:
+            for line in lines(file):
+                if line.data is None:
+                    yield Skipped(where=f"byte {line.start}", why=line.why or "")
+                elif not self._change(line.data):
+                    yield Skipped(where=f"byte {line.start}", why="a change of nothing")
+
+    def _change(self, change: Json) -> bool:
+        """Make one change; say whether it could be made."""
+        kind, path, value = change.get("kind"), change.get("k"), change.get("v")
+        if kind == 0:
+            self.data = shape.record(value)
+            return isinstance(value, dict)
+        if not isinstance(path, list) or not path:
+            return False
+        holder = self._holder(path[:-1])
+        if kind == 1:
+            return _put(holder, path[-1], value)
+        if kind == 2:
+            return self._extend(_get(holder, path[-1]), path, change)
+        if kind == 3 and isinstance(holder, dict) and isinstance(path[-1], str):
+            return holder.pop(path[-1], None) is not None
+        return False
+
+    def _holder(self, path: list[Any]) -> Any:
+        found: Any = self.data
+        for key in path:
+            found = _get(found, key)
+        return found
+
+    def _extend(self, target: Any, path: list[Any], change: Json) -> bool:
+        if not isinstance(target, list):
+            return _put(self._holder(path[:-1]), path[-1], shape.items(change.get("v")))
+        cut = change.get("i")
+        if isinstance(cut, int) and 0 <= cut < len(target):
+            if path == ["requests"]:
+                self.left.append(list(target))
+            del target[cut:]
+        target.extend(shape.items(change.get("v")))
+        return True
+
+
+def _get(holder: Any, key: Any) -> Any:
+    if isinstance(holder, dict) and isinstance(key, str):
+        return holder.get(key)
+    if isinstance(holder, list) and isinstance(key, int) and 0 <= key < len(holder):
+        return holder[key]
+    return None
+
+
+def _put(holder: Any, key: Any, value: Any) -> bool:
+    if isinstance(holder, dict) and isinstance(key, str):
+        holder[key] = value
+        return True
+    if isinstance(holder, list) and isinstance(key, int) and 0 <= key <= len(holder):
+        holder[key : key + 1] = [value]
+        return True
+    return False
+
+
+def _fields(data: Json, workspace: Any) -> Json:
+    fields: Json = {}
+    if shape.name(data.get("customTitle")):
+        fields["title"] = data["customTitle"]
+    if isinstance(workspace, Path):
+        folder = shape.record(documents.read_if_any(workspace, most=1024 * 1024)).get("folder")
+        if shape.name(folder):
+            fields["workspace"] = {"path": shape.words(folder).removeprefix("file://")}
+    return fields
+
+
+def _said_all(requests: list[Any], at: Any) -> list[Said]:
+    made: list[Said] = []
+    for number, request in enumerate(shape.records(requests)):
+        at = times.of(request.get("timestamp")) or at
+        made.extend(_said(request, shape.name(request.get("requestId")) or f"request {number}", at))
+    return made
+
+
+def _said(request: Json, id: str, at: Any) -> Iterator[Said]:
+    """A question and what came of it."""
+    question = Content()
+    message = shape.record(request.get("message"))
+    told = [shape.words(part.get("text")) for part in shape.records(message.get("parts"))]
+    question.say(shape.words(message.get("text")) or "".join(told))
+    if question:
+        yield question.said("user", at, id=id)
+    result = shape.record(request.get("result"))
+    metadata = shape.record(result.get("metadata"))
+    turn = Turn()
+    tools = _Tools(metadata)
+    for piece in shape.items(request.get("response")):
+        _add(turn, piece, tools)
+    tools.add_rest(turn)
+    model = shape.name(metadata.get("resolvedModel")) or shape.name(request.get("modelId"))
+    model = None if model is None else model.removeprefix("copilot/")
+    error = shape.name(shape.record(result.get("errorDetails")).get("message"))
+    usage = shape.record(result.get("usage"))
+    used = calls.one(
+        "copilot",
+        id,
+        model=model,
+        at=at,
+        input=metadata.get("promptTokens") or usage.get("promptTokens"),
+        output=metadata.get("outputTokens") or usage.get("completionTokens"),
+    )
+    extra = None if error is None else {"error": error}
+    answer = list(
+        turn.said("assistant", at, id=f"{id}:answer", model=model, extra=extra, usage=used)
+    )
+    if not answer and error is not None:
+        answer = [Content().said("assistant", at, id=f"{id}:answer", model=model, extra=extra)]
+    yield from answer
+
+
+class _Tools:
+    """The tools that an answer used.
+
+    What the model asked for, and what it was told, stands in the rounds of the result. The items of
+    the response show the same calls to people, in newer releases under names of their own: those
+    stand for the calls of the rounds one after the other.
+    """
+
+    def __init__(self, metadata: Json) -> None:
+        rounds = shape.records(metadata.get("toolCallRounds"))
+        self._calls = [
+            call
+            for each in rounds
+            for call in shape.records(each.get("toolCalls"))
+            if shape.name(call.get("id"))
+        ]
+        self._results = shape.record(metadata.get("toolCallResults"))
+        self._done: set[str] = set()
+
+    def add(self, turn: Turn, item: Json) -> None:
+        """Add the call that an item shows, or the item itself when no round has it."""
+        shown = shape.words(item.get("toolCallId"))
+        waiting = [call for call in self._calls if call["id"] not in self._done]
+        call = next((each for each in waiting if each["id"] == shown), None)
+        if call is None and shown not in self._done:
+            call = next(iter(waiting), None)
+        if call is not None:
+            self._add_call(turn, call, item)
+        elif item.get("presentation") != "hidden" and shown not in self._done:
+            self._add_item(turn, shown, item)
+
+    def add_rest(self, turn: Turn) -> None:
+        """Add the calls that no item showed."""
+        for call in self._calls:
+            if call["id"] not in self._done:
+                self._add_call(turn, call, {})
+
+    def _add_call(self, turn: Turn, call: Json, item: Json) -> None:
+        id, name = call["id"], shape.name(call.get("name")) or "tool"
+        self._done.add(id)
+        given = shape.parsed_or_text(call.get("arguments")) or _arguments(item)
+        content, answers = turn.tools
+        content.add(parts.tool_call(id, name, given))
+        told = _results(shape.record(self._results.get(id)).get("content")) or _shown_result(item)
+        if item.get("isComplete") is not False and (told or item):
+            answers.add(parts.tool_result(id, told, name=name))
+
+    def _add_item(self, turn: Turn, id: str, item: Json) -> None:
+        self._done.add(id)
+        name = shape.name(item.get("toolId")) or "tool"
+        content, answers = turn.tools
+        content.add(parts.tool_call(id, name, _arguments(item)))
+        if item.get("isComplete") is not False:
+            answers.add(parts.tool_result(id, _shown_result(item), name=name))
+
+
+def _arguments(item: Json) -> Any:
+    """What a tool was given, as far as the item says it: those of MCP have it as it was."""
+    data = item.get("toolSpecificData")
+    return data["rawInput"] if isinstance(data, dict) and "rawInput" in data else data
+
+
+def _results(given: object) -> str:
+    return "\n".join(_text(each.get("value")) for each in shape.records(given))
+
+
+def _shown_result(item: Json) -> str:
+    """What an item shows of a result: what came out, else what people were told of it."""
+    output = shape.record(item.get("resultDetails")).get("output")
+    told = shape.words(output) or _results(output)
+    return told or _text(item.get("pastTenseMessage")) or _text(item.get("invocationMessage"))
+
+
+def _add(turn: Turn, piece: Any, tools: _Tools) -> None:
+    """Add one piece of an answer; marks of the editor are passed over."""
+    match piece:
+        case {"kind": "thinking", "value": value}:
+            told = value if isinstance(value, list) else [value]
+            turn.words.think("".join(map(shape.words, told)))
+        case {"kind": "toolInvocationSerialized"}:
+            tools.add(turn, piece)
+        case {"kind": "inlineReference", "inlineReference": {**reference}}:
+            name = shape.name(piece.get("name")) or shape.name(reference.get("name"))
+            path = shape.words(reference.get("path")).rpartition("/")[2]
+            _say(turn.words, f"`{name or path}`" if name or path else "")
+        case {"kind": str(kind)} if kind != "markdownContent":
+            pass
+        case {"value": value} | {"content": value}:
+            _say(turn.words, _text(value))
+        case str():
+            _say(turn.words, piece)
+
+
+def _say(content: Content, words: str) -> None:
+    """Words come in pieces that belong together."""
+    if words and content.parts and content.parts[-1]["type"] == "text":
+        content.parts[-1] = parts.text(content.parts[-1]["text"] + words)
+    else:
+        content.say(words)
+
+
+def _text(value: Any) -> str:
+    return shape.words(value.get("value")) if isinstance(value, dict) else shape.words(value)

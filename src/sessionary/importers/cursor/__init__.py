@@ -1,0 +1,1 @@
+"""Cursor: its databases, the transcripts of its agents, and its command line."""

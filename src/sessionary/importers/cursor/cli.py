@@ -1,0 +1,193 @@
+"""Cursor's command line: one database for each conversation.
+
+`meta` holds one JSON text, written in hexadecimal digits; `blobs` holds messages as JSON, and lists of
+messages in the wire format of Protocol Buffers. The latest list is named in `meta`: its field 1 are the
+hashes of the messages, in order, and its field 9 is the directory of the work.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sessionary.errors import BadInput
+from sessionary.formats import parts, shape
+from sessionary.importers.base import documents, files, times
+from sessionary.importers.base.content import Content
+from sessionary.importers.base.events import Begin, Event, Facts, Json, Said, Skipped, Unit
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+
+HINT = "cursor-cli"
+STORE = "store.db"
+FACTS = "meta.json"
+_QUERY = re.compile(r"\s*<user_query>\n?(.*?)\n?</user_query>\s*", re.DOTALL)
+# What the program tells the model before the person's own words.
+_AROUND = ("<user_info>", "<project_layout>", "<git_status>", "<rules>", "<agent_transcripts>")
+_HASH_BYTES = 32
+_MESSAGES, _FOLDER = 1, 9
+
+
+def found(place: Path) -> Iterator[Path]:
+    """The stores below a directory, or the one that was named."""
+    if files.is_file(place):
+        if is_store(place):
+            yield place
+        return
+    below = files.walk(place, suffixes=(STORE,), depth=4)
+    yield from (each for each in below if each.name == STORE and is_store(each))
+
+
+def is_store(path: Path) -> bool:
+    """Whether a file is the database of such a conversation."""
+    if not is_sqlite(path):
+        return False
+    try:
+        with ForeignDatabase(path) as database:
+            has_tables = database.has("blobs", "id", "data") and database.has(
+                "meta", "key", "value"
+            )
+            return has_tables and "latestRootBlobId" in _meta(database)
+    except BadInput:
+        return False
+
+
+def unit(path: Path) -> Unit:
+    """The conversation of a store."""
+    beside = tuple(each for each in (path.with_name(FACTS),) if files.is_file(each))
+    # What was written last may still stand in the journal.
+    journal = path.with_name(f"{path.name}-wal")
+    stamp = files.stamp_of(path, journal, *beside)
+    return Unit(str(path), path, stamp, files.size_of(path), beside, hint=HINT)
+
+
+def read(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+    """The messages of the latest list, in order."""
+    meta = _meta(database)
+    facts = shape.record(documents.read_if_any(unit.path.with_name(FACTS), most=1024 * 1024))
+    id = shape.name(meta.get("agentId")) or unit.path.parent.name
+    began = times.first(meta.get("createdAt"), facts.get("createdAtMs"))
+    at = began or files.changed_at(unit.path)
+    root = _blob(database, meta.get("latestRootBlobId"))
+    if root is None:
+        raise BadInput(f"{unit.path} names no list of messages that is there; it was left alone.")
+    fields = list(_fields(root))
+    yield Begin(native_id=id, began_at=began)
+    yield Facts(fields=_session_fields(meta, facts, fields))
+    model = shape.name(meta.get("lastUsedModel"))
+    for number, name in enumerate((data.hex() for field, data in fields if field == _MESSAGES), 1):
+        message = shape.parsed(_blob(database, name))
+        if not isinstance(message, dict):
+            yield Skipped(where=f"message {number}", why="it is not in the database, or not JSON")
+            continue
+        yield from _said(message, f"{number}:{name[:16]}", at, model)
+
+
+def _meta(database: ForeignDatabase) -> Json:
+    for _, value in database.rows("meta", ("key", "value")):
+        text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
+        if not isinstance(text, str):
+            continue
+        try:
+            data = shape.parsed(bytes.fromhex(text))
+        except ValueError:
+            data = shape.parsed(text)
+        if isinstance(data, dict):
+            return data
+    return {}
+
+
+def _blob(database: ForeignDatabase, id: object) -> bytes | None:
+    data = next((row[0] for row in database.rows("blobs", ("data",), where=("id", id))), None)
+    return data.encode() if isinstance(data, str) else data if isinstance(data, bytes) else None
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The length-delimited fields of a message in the wire format; what is torn ends it."""
+    at = 0
+    while at < len(data):
+        tag, at = _number(data, at)
+        match tag & 7:
+            case 0:
+                _, at = _number(data, at)
+            case 1:
+                at += 8
+            case 5:
+                at += 4
+            case 2:
+                length, at = _number(data, at)
+                if at + length > len(data):
+                    return
+                yield tag >> 3, data[at : at + length]
+                at += length
+            case _:
+                return
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number of variable length, and where the next begins."""
+    value = shift = 0
+    while at < len(data) and shift < 64:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+    return 0, len(data)
+
+
+def _session_fields(meta: Json, facts: Json, root: list[tuple[int, bytes]]) -> Json:
+    folder = next((data.decode("utf-8", "replace") for no, data in root if no == _FOLDER), "")
+    folder = shape.words(facts.get("cwd")) or folder.removeprefix("file://")
+    title = shape.name(facts.get("title")) or shape.name(meta.get("name"))
+    fields: Json = {"title": title, "model": shape.name(meta.get("lastUsedModel"))}
+    if folder:
+        fields["workspace"] = {"path": folder}
+    active = times.of(facts.get("updatedAtMs"))
+    return fields | ({"active_at": active} if active else {})
+
+
+def _said(message: Json, id: str, at: Any, model: str | None) -> Iterator[Said]:
+    given = message.get("content")
+    blocks = given if isinstance(given, list) else [{"type": "text", "text": given}]
+    content, role = Content(), shape.words(message.get("role"))
+    for block in map(shape.record, blocks):
+        _add(content, block)
+    if role == "user" and all(
+        part["type"] == "text" and part["text"].lstrip().startswith(_AROUND)
+        for part in content.parts
+    ):
+        role = "system"
+    if not content or role not in ("user", "assistant", "system", "tool"):
+        return
+    yield content.said(role, at, id=id, model=model if role == "assistant" else None)
+
+
+def _add(content: Content, block: Json) -> None:
+    call = shape.words(block.get("toolCallId"))
+    match block.get("type"):
+        case "text":
+            typed = _QUERY.fullmatch(shape.words(block.get("text")))
+            content.say(block.get("text") if typed is None else typed[1])
+        case "reasoning":
+            signature = shape.name(block.get("signature"))
+            content.think(block.get("text"), {"signature": signature} if signature else None)
+        case "redacted-reasoning":
+            content.think("", {"redacted": block.get("data")})
+        case "tool-call":
+            name = shape.name(block.get("toolName")) or "tool"
+            content.add(parts.tool_call(call, name, block.get("args", block.get("input"))))
+        case "tool-result":
+            told = block.get("result", block.get("output"))
+            is_error = block.get("isError") is True
+            name_of = shape.name(block.get("toolName"))
+            made = parts.tool_result(
+                call, "" if told is None else told, name=name_of, is_error=is_error
+            )
+            content.add(made)
+        case "image":
+            data, kind = block.get("image", block.get("data")), block.get("mimeType")
+            if not content.attach_url(data) and not content.attach_base64(data, kind):
+                content.keep({"type": "cursor_image", "native": block})
+        case _:
+            content.keep({"type": "cursor_part", "native": block})

@@ -1,0 +1,363 @@
+"""Cursor: its databases of key and value, the transcripts of its agents, and its command line.
+
+The program holds its database open and changes its forms without a word: what is not where it was
+is passed over, and bubbles are found by the list that names them, or else by their keys.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sessionary.errors import BadInput
+from sessionary.formats import parts, shape
+from sessionary.importers.base import calls, databases, documents, files, times
+from sessionary.importers.base.content import Content
+from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.events import (
+    Begin,
+    Event,
+    Facts,
+    Json,
+    Resume,
+    Said,
+    Skipped,
+    Unit,
+    Where,
+    begin_session,
+)
+from sessionary.importers.cursor import cli, transcripts
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+
+DATABASE = "state.vscdb"
+TABS = "workbench.panel.aichat.view.aichat.chatdata"
+# Where releases of 2024 kept conversations, whole, in the database of a workspace.
+COMPOSERS = "composer.composerData"
+_COMPOSER = "composerData:"
+_BUBBLE = "bubbleId:"
+
+
+_TEXTS = ("text", "rawText", "content", "message")
+_USER = (1, "user", "human")
+_DONE = ("completed", "error", "cancelled")
+
+
+def said(id: str, bubble: Json, at: datetime) -> Iterator[Said]:
+    """What a bubble says; nothing when it says nothing."""
+    if bubble.get("type") in _USER:
+        content = Content()
+        content.say(_text(bubble))
+        _add_images(content, bubble)
+        if content:
+            yield content.said("user", at, id=id)
+        return
+    content, results = Content(), Content()
+    thinking = shape.record(bubble.get("thinking"))
+    signature = shape.name(thinking.get("signature"))
+    if shape.words(thinking.get("text")):
+        content.think(thinking["text"], {"signature": signature} if signature else None)
+    content.say(_text(bubble))
+    _add_tool(content, results, shape.record(bubble.get("toolFormerData")), id)
+    if not content:
+        return
+    model, tokens = _model(bubble), shape.record(bubble.get("tokenCount"))
+    used = calls.one(
+        "cursor",
+        id,
+        model=model,
+        at=at,
+        input=tokens.get("inputTokens"),
+        output=tokens.get("outputTokens"),
+    )
+    yield content.said("assistant", at, id=id, model=model, usage=used)
+    if results:
+        yield results.said("tool", at, id=f"{id}:result")
+
+
+def time_of(bubble: Json) -> datetime | None:
+    """When a bubble came."""
+    timing = shape.record(bubble.get("timingInfo"))
+    return times.first(
+        bubble.get("createdAt"), bubble.get("timestamp"), timing.get("clientStartTime")
+    )
+
+
+def folder_of(bubble: Json) -> str | None:
+    """The directory that was open."""
+    given = shape.name(bubble.get("workspaceProjectDir"))
+    uris = shape.items(bubble.get("workspaceUris"))
+    uri = shape.words(uris[0]) if uris else ""
+    return given or shape.name(uri.removeprefix("file://"))
+
+
+def _text(bubble: Json) -> str:
+    return next((text for name in _TEXTS if (text := shape.words(bubble.get(name)))), "")
+
+
+def _model(bubble: Json) -> str | None:
+    given = shape.record(bubble.get("modelInfo")).get("modelName")
+    found = (shape.name(each) for each in (given, bubble.get("model"), bubble.get("modelType")))
+    return next((name for name in found if name and name != "default"), None)
+
+
+def _add_images(content: Content, bubble: Json) -> None:
+    shown = shape.items(bubble.get("images"))
+    selected = shape.record(bubble.get("context")).get("selectedImages")
+    for image in shown or shape.items(selected):
+        given = image.get("data", image.get("url")) if isinstance(image, dict) else image
+        kind = image.get("mimeType") if isinstance(image, dict) else None
+        given = _bytes_of(given)
+        if isinstance(given, bytes):
+            content.attach(given, kind)
+        elif not content.attach_url(given) and not content.attach_base64(given, kind):
+            content.keep({"type": "cursor_image", "native": image})
+
+
+def _bytes_of(given: Any) -> Any:
+    """The bytes of a picture that was written as a list of numbers, or by their places."""
+    numbers = list(given.values()) if isinstance(given, dict) else given
+    if not isinstance(numbers, list) or not numbers:
+        return given
+    if all(isinstance(each, int) and 0 <= each < 256 for each in numbers):
+        return bytes(numbers)
+    return given
+
+
+def _add_tool(content: Content, results: Content, tool: Json, id: str) -> None:
+    name = shape.name(tool.get("name"))
+    if name is None:
+        return
+    call_id = shape.name(tool.get("toolCallId")) or id
+    given = shape.name(tool.get("params")) or tool.get("rawArgs")
+    content.add(parts.tool_call(call_id, name, shape.parsed_or_text(given) or None))
+    status = tool.get("status")
+    if status in _DONE or tool.get("result") is not None:
+        told = tool.get("result")
+        is_error = status in ("error", "cancelled")
+        answer = parts.tool_result(
+            call_id, "" if told is None else told, name=name, is_error=is_error
+        )
+        results.add(answer)
+
+
+class Cursor:
+    """Reads the conversations of Cursor."""
+
+    name = "cursor"
+    title = "Cursor"
+
+    def places(self, where: Where) -> list[Path]:
+        """The directories of its user on each system, and of its agents."""
+        users = (".config", "Library/Application Support", "AppData/Roaming")
+        found = [where.home / each / "Cursor" / "User" for each in users]
+        agents = where.home / ".cursor"
+        return [*found, agents / "projects", agents / "chats"]
+
+    def recognises(self, path: Path) -> bool:
+        """Whether it is such a database or transcript, or a directory with some."""
+        if is_sqlite(path):
+            return _is_ours(path) or cli.is_store(path)
+        if files.is_file(path):
+            return transcripts.is_transcript(path)
+        return any(
+            True
+            for found in (_databases(path), transcripts.found(path), cli.found(path))
+            for _ in found
+        )
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """Conversations of databases, then transcripts that no database has."""
+        stores = list(cli.found(place))
+        for path in stores:
+            yield cli.unit(path)
+        if is_sqlite(place) and not stores:
+            yield from databases.units(place, _conversations)
+        for path in _databases(place):
+            yield from databases.units(path, _conversations)
+        known = _known_beside(place)
+        for path in transcripts.found(place):
+            if path.stem not in known:
+                yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """One conversation."""
+        if not is_sqlite(unit.path):
+            yield from transcripts.read(unit, resume)
+            return
+        with databases.opened(unit) as database:
+            if unit.hint == cli.HINT:
+                yield from cli.read(database, unit)
+            elif "tab" in unit.hint:
+                yield from _read_tab(database, unit)
+            else:
+                yield from _read_composer(database, unit)
+
+
+def _databases(place: Path) -> Iterator[Path]:
+    if files.is_file(place):
+        return iter(())
+    found = files.walk(place, suffixes=(DATABASE,), depth=2)
+    return (each for each in found if each.name == DATABASE and _is_ours(each))
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        with ForeignDatabase(path) as database:
+            return database.has("cursorDiskKV", "key", "value") or any(
+                _value(database, key) for key in (TABS, COMPOSERS)
+            )
+    except BadInput:
+        return False
+
+
+def _known_beside(projects: Path) -> set[str]:
+    """The conversations in the database of the same home: their transcripts are copies."""
+    home = projects.parent.parent
+    known: set[str] = set()
+    for place in IMPORTER.places(Where(home))[:-2]:
+        for path in _databases(place / "globalStorage"):
+            with suppress(BadInput), ForeignDatabase(path) as database:
+                rows = database.rows("cursorDiskKV", ("key",), between=_keys(_COMPOSER))
+                known |= {key.removeprefix(_COMPOSER) for (key,) in rows if isinstance(key, str)}
+    return known
+
+
+# What a database holds
+
+
+def _keys(prefix: str) -> tuple[str, str, str]:
+    """All keys that begin so: a range, which an index answers."""
+    return "key", prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def _value(database: ForeignDatabase, key: str, table: str = "ItemTable") -> Any:
+    rows = database.rows(table, ("value",), where=("key", key))
+    return shape.parsed(next((row[0] for row in rows), None))
+
+
+def _conversations(database: ForeignDatabase) -> Iterator[Kept]:
+    heads = _heads(database)
+    found: list[tuple[bool, Kept]] = []
+    rows = database.rows("cursorDiskKV", ("key", "value"), between=_keys(_COMPOSER))
+    for key, value in rows:
+        data = shape.parsed(value)
+        if not isinstance(key, str) or not isinstance(data, dict):
+            continue
+        id = key.removeprefix(_COMPOSER)
+        _, first, end = _keys(f"{_BUBBLE}{id}:")
+        size = database.measure("cursorDiskKV", "key", (first, end), value="value")
+        hint = _hint(id, data, heads.get(id, {}))
+        found.append((bool(hint["parent"]), Kept(id, (len(value), *size, *hint.values()), hint)))
+    yield from (kept for _, kept in sorted(found, key=lambda each: each[0]))
+    known = {kept.id for _, kept in found}
+    for composer in _composers(database):
+        name = shape.name(composer.get("composerId"))
+        if name is None or name in known or not shape.records(composer.get("conversation")):
+            continue
+        folder = database.path.parent / "workspace.json"
+        hint = _hint(name, composer, {}) | {"folder": _folder_of_workspace(folder)}
+        stamp = (len(composer["conversation"]), *hint.values())
+        yield Kept(name, stamp, hint | {"inline": True}, (folder,))
+    for tab in shape.records(shape.record(_value(database, TABS)).get("tabs")):
+        if shape.name(tab.get("tabId")):
+            stamp = (len(shape.items(tab.get("bubbles"))), tab.get("lastSendTime"))
+            yield Kept(tab["tabId"], stamp, {"tab": tab["tabId"]})
+
+
+def _composers(database: ForeignDatabase) -> list[Json]:
+    return shape.records(shape.record(_value(database, COMPOSERS)).get("allComposers"))
+
+
+def _folder_of_workspace(path: Path) -> str | None:
+    """The directory that a workspace's database belongs to."""
+    given = shape.record(documents.read_if_any(path, most=1024 * 1024)).get("folder")
+    return shape.name(shape.words(given).removeprefix("file://"))
+
+
+def _heads(database: ForeignDatabase) -> dict[Any, Json]:
+    """The index that newer releases keep."""
+    columns = ("composerId", "isArchived", "value")
+    rows = database.rows("composerHeaders", columns)
+    return {
+        id: {"isArchived": archived, **shape.record(shape.parsed(value))}
+        for id, archived, value in rows
+    }
+
+
+def _hint(id: str, data: Json, head: Json) -> Json:
+    folder = shape.record(shape.record(head.get("workspaceIdentifier")).get("uri")).get("fsPath")
+    parent = shape.record(data.get("subagentInfo")).get("parentComposerId")
+    model = shape.name(shape.record(data.get("modelConfig")).get("modelName"))
+    return {
+        "id": id,
+        "title": shape.name(head.get("name")) or shape.name(data.get("name")),
+        "folder": shape.name(folder),
+        "parent": shape.name(parent),
+        "model": None if model == "default" else model,
+        "archived": head.get("isArchived") in (1, True),
+        "began": data.get("createdAt"),
+        "active": data.get("lastUpdatedAt"),
+    }
+
+
+def _read_composer(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+    hint, id = unit.hint, unit.hint["id"]
+    began = times.of(hint["began"])
+    yield begin_session(id, began, parent=hint["parent"])
+    fields = {name: hint[name] for name in ("title", "model", "archived") if hint[name]}
+    if hint["folder"]:
+        fields["workspace"] = {"path": hint["folder"]}
+    fields |= {"active_at": active} if (active := times.of(hint["active"])) else {}
+    at = began or files.changed_at(unit.path)
+    if "inline" in hint:
+        data = next((each for each in _composers(database) if each.get("composerId") == id), {})
+    else:
+        data = shape.record(_value(database, f"{_COMPOSER}{id}", "cursorDiskKV"))
+    for name, bubble in _bubbles(database, id, data):
+        if bubble is None:
+            yield Skipped(where=f"message {name}", why="it is not in the database")
+            continue
+        if "workspace" not in fields and (folder := folder_of(bubble)):
+            fields["workspace"] = {"path": folder}
+        at = time_of(bubble) or at
+        yield from said(name, bubble, at)
+    yield Facts(fields=fields)
+
+
+def _bubbles(database: ForeignDatabase, id: str, data: Json) -> Iterator[tuple[str, Json | None]]:
+    """The messages in their order: by the list that names them, inline, or by their keys."""
+    heads = shape.records(data.get("fullConversationHeadersOnly"))
+    inline = shape.record(data.get("conversationMap"))
+    for head in heads:
+        name = shape.words(head.get("bubbleId"))
+        kept = _value(database, f"{_BUBBLE}{id}:{name}", "cursorDiskKV")
+        found = kept if isinstance(kept, dict) else inline.get(name)
+        yield name, found if isinstance(found, dict) else None
+    if heads:
+        return
+    older = shape.records(data.get("conversation")) or shape.records(list(inline.values()))
+    for number, bubble in enumerate(older):
+        yield shape.name(bubble.get("bubbleId")) or f"{id}:{number}", bubble
+    if older:
+        return
+    prefix = f"{_BUBBLE}{id}:"
+    rows = database.rows("cursorDiskKV", ("key", "value"), between=_keys(prefix), order=("rowid",))
+    for key, value in rows:
+        bubble = shape.parsed(value)
+        yield str(key).removeprefix(prefix), bubble if isinstance(bubble, dict) else None
+
+
+def _read_tab(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+    """A conversation of the first releases: all of them in one value."""
+    tabs = shape.records(shape.record(_value(database, TABS)).get("tabs"))
+    tab = next((each for each in tabs if each.get("tabId") == unit.hint["tab"]), {})
+    at = times.of(tab.get("lastSendTime")) or files.changed_at(unit.path)
+    yield Begin(native_id=unit.hint["tab"], began_at=at)
+    yield Facts(fields={"title": tab.get("chatTitle")})
+    for number, bubble in enumerate(shape.records(tab.get("bubbles"))):
+        at = time_of(bubble) or at
+        yield from said(shape.name(bubble.get("id")) or f"bubble {number}", bubble, at)
+
+
+IMPORTER = Cursor()

@@ -1,0 +1,1 @@
+"""Gemini CLI, and Qwen Code, which began as a copy of it."""

@@ -1,0 +1,261 @@
+"""Gemini CLI: a file of JSON lines a session, or, in older releases, one JSON document.
+
+The lines are a log of changes: a message that comes again replaces the first, `$set` changes what is
+known of the session or its list of messages, `$rewindTo` takes back a message and all after it.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from sessionary.errors import BadInput
+from sessionary.formats import shape
+from sessionary.importers.base import documents, files, json_lines, times
+from sessionary.importers.base.events import (
+    Branch,
+    Compacted,
+    Event,
+    Facts,
+    Json,
+    Resume,
+    Said,
+    Skipped,
+    Unit,
+    Where,
+    begin_session,
+)
+from sessionary.importers.base.json_lines import lines
+from sessionary.importers.gemini.messages import (
+    answered_calls,
+    answers_in,
+    is_context,
+    said,
+    text_of,
+)
+
+SUMMARY = "<state_snapshot>"
+Item = Said | Compacted
+
+
+class GeminiCli:
+    """Reads the sessions of Gemini CLI."""
+
+    name = "gemini-cli"
+    title = "Gemini CLI"
+
+    def places(self, where: Where) -> list[Path]:
+        """Its directory of projects, and that of its fork Qwen Code."""
+        home = where.path("GEMINI_CLI_HOME", ".")
+        return [home / ".gemini" / "tmp", where.home / ".qwen" / "tmp"]
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a file names a session of a project, or a directory has such files."""
+        if files.is_file(path):
+            return path.suffix in (".json", ".jsonl") and _is_session(path)
+        return any(True for _ in _found(path))
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """One unit a file; subagents after the sessions they belong to."""
+        found = [place] if files.is_file(place) else _found(place)
+        for path in sorted(found, key=lambda each: (len(each.parts), each)):
+            root = _project_root(path)
+            yield Unit(
+                str(path), path, files.stamp_of(path), files.size_of(path), (root,), hint=root
+            )
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """The session of a file."""
+        del resume
+        session = _Session(unit.path)
+        yield from session.fill()
+        id = shape.name(session.facts.get("sessionId"))
+        if id is None:
+            raise BadInput(f"{unit.path} names no session; it was left alone.")
+        began = times.of(session.facts.get("startTime"))
+        yield begin_session(id, began, parent=_parent_of(unit.path))
+        yield Facts(fields=_fields(session.facts, unit.hint))
+        made = _Made(id, files.changed_at(unit.path))
+        for branch in session.left:
+            yield Branch(items=made.items(branch), is_current=False)
+        yield Branch(items=made.items(session.current()), is_current=True)
+
+
+class _Session:
+    """What a file says of a session, after all its changes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.facts: Json = {}
+        self._messages: dict[str, Json] = {}
+        # The fullest form of each message that there was.
+        self._fullest: dict[str, Json] = {}
+        # A resumed session begins with a shorter list; the whole one follows, unless it was taken back to.
+        self._is_resuming = False
+        self._taken_back: str | None = None
+        # Each way that was left by going back, as it was then.
+        self.left: list[list[Json]] = []
+
+    def current(self) -> list[Json]:
+        """The messages as they stand at the end."""
+        return list(self._messages.values())
+
+    def fill(self) -> Iterator[Skipped]:
+        """Take all that the file says; tell what cannot be read."""
+        if self._path.suffix == ".json":
+            document = documents.read(self._path)
+            self._change(shape.record(document))
+            return
+        with files.opened(self._path) as file:
+            for line in lines(file):
+                if line.data is None:
+                    yield Skipped(where=f"byte {line.start}", why=line.why or "")
+                else:
+                    self._take(line.data)
+
+    def _take(self, record: Json) -> None:
+        if isinstance(record.get("$rewindTo"), str):
+            self._rewind(record["$rewindTo"])
+        elif isinstance(record.get("$set"), dict):
+            self._change(record["$set"])
+        elif isinstance(record.get("id"), str) and "type" in record:
+            if self._taken_back is not None:
+                self._rewind(self._taken_back)
+            self._is_resuming, self._taken_back = False, None
+            self._messages[record["id"]] = self._fullest[record["id"]] = record
+        else:
+            self._is_resuming = bool(self._messages)
+            self._change(record)
+
+    def _change(self, patch: Json) -> None:
+        # Each time the session is resumed there is another header, which says when that was.
+        began = self.facts.get("startTime")
+        self.facts |= {name: value for name, value in patch.items() if name != "messages"}
+        if began is not None:
+            self.facts["startTime"] = began
+        # An empty list comes with each header; it takes nothing back.
+        if isinstance(patch.get("messages"), list) and patch["messages"]:
+            self._replace(patch["messages"])
+
+    def _replace(self, given: list[object]) -> None:
+        """A new list of messages: one taken back to, one made shorter for the model, or one that grew."""
+        messages = {each["id"]: each for each in shape.records(given) if shape.name(each.get("id"))}
+        known = list(self._messages)
+        self._taken_back = None
+        if list(messages) == known[: len(messages)] and len(messages) < len(known):
+            if self._is_resuming:
+                self._taken_back = known[len(messages)]
+            else:
+                self._rewind(known[len(messages)])
+            return
+        first = next((each for each in messages.values() if not is_context(each)), {})
+        if known and first.get("id") not in self._messages and SUMMARY in text_of(first):
+            self._compact(messages)
+            return
+        for id, message in messages.items():
+            self._messages[id] = self._fullest[id] = _fuller(self._fullest.get(id), message)
+
+    def _compact(self, messages: dict[str, Json]) -> None:
+        """The model read a summary from here on; people read on."""
+        given = [each for each in messages.values() if not is_context(each)]
+        new = [each for each in given if each["id"] not in self._messages]
+        summary, *rest = new
+        self._messages[summary["id"]] = {**summary, "type": SUMMARY}
+        # The model's thanks for the summary are nobody's words.
+        self._messages |= {each["id"]: each for each in rest[1:]}
+
+    def _rewind(self, id: str) -> None:
+        ids = list(self._messages)
+        at = ids.index(id) if id in self._messages else 0
+        self.left.append(self.current())
+        for each in ids[at:]:
+            del self._messages[each]
+
+
+class _Made:
+    """Messages made once, however many branches share them."""
+
+    def __init__(self, session_id: str, otherwise: datetime) -> None:
+        self._session_id = session_id
+        self._at = otherwise
+        self._known: dict[int, Sequence[Item]] = {}
+
+    def items(self, messages: list[Json]) -> list[Item]:
+        """What the messages say, each tool's answer once: newer releases also write it as a message."""
+        found: list[Item] = []
+        answered: set[str] = set()
+        for message in messages:
+            given = answers_in(message)
+            # An answer that names no call may be any call's: it is never taken for a copy.
+            if given and "" not in given and given <= answered:
+                continue
+            answered |= given | answered_calls(message)
+            found += self._items(message)
+        return found
+
+    def _items(self, message: Json) -> Sequence[Item]:
+        found = self._known.get(id(message))
+        if found is None:
+            self._at = times.of(message.get("timestamp")) or self._at
+            if message.get("type") == SUMMARY:
+                found = (Compacted(summary=text_of(message), at=self._at),)
+            else:
+                found = tuple(said(message, self._at, session_id=self._session_id))
+            self._known[id(message)] = found
+        return found
+
+
+def _fuller(known: Json | None, given: Json) -> Json:
+    """Of two forms of a message the one that says more.
+
+    A resumed session lists its messages again as the model reads them: without tokens, model and the
+    results of tools, and with a new time.
+    """
+    if known is None:
+        return given
+    if any(name in known and name not in given for name in ("tokens", "model", "toolCalls")):
+        return known
+    if "timestamp" in known:
+        return given | {"timestamp": known["timestamp"]}
+    return given
+
+
+def _found(place: Path) -> Iterator[Path]:
+    for path in files.walk(place, suffixes=(".json", ".jsonl"), depth=4):
+        if "chats" in path.parts[len(place.parts) - 1 :] and _is_session(path):
+            yield path
+
+
+def _is_session(path: Path) -> bool:
+    """Whether a file begins with what is known of a session; other tools name theirs further in."""
+    if path.suffix == ".jsonl":
+        first = next(json_lines.first_objects(path), {})
+        return "sessionId" in first and ("projectHash" in first or "startTime" in first)
+    head = files.head(path, 2048)
+    return b'"sessionId"' in head and (b'"projectHash"' in head or b'"startTime"' in head)
+
+
+def _parent_of(path: Path) -> str | None:
+    """The session whose directory a subagent's file stands in."""
+    folder = path.parent
+    return folder.name if folder.parent.name == "chats" else None
+
+
+def _project_root(path: Path) -> Path:
+    """The file in which the tool notes where a project is."""
+    chats = next((each for each in path.parents if each.name == "chats"), path.parent)
+    return chats.parent / ".project_root"
+
+
+def _fields(facts: Json, root: Path | None) -> Json:
+    fields: Json = {}
+    if shape.name(facts.get("summary")):
+        fields["title"] = facts["summary"]
+    given = shape.items(facts.get("directories"))
+    noted = b"" if root is None else files.head(root)
+    folder = shape.name(given[0]) if given else shape.name(noted.decode("utf-8", "replace").strip())
+    if folder:
+        fields["workspace"] = {"path": folder}
+    return fields
+
+
+IMPORTER = GeminiCli()

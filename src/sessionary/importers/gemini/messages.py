@@ -1,0 +1,190 @@
+"""The messages of Gemini CLI, and the parts of Google's interface in them."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from sessionary.formats import parts, shape
+from sessionary.importers.base import calls
+from sessionary.importers.base.content import Content
+from sessionary.importers.base.events import Json, Said
+from sessionary.model.usage import Usage
+
+_ROLES = {"user": "user", "gemini": "assistant", "model": "assistant"}
+# How the program begins what it tells the model of its surroundings, in the person's name.
+CONTEXT = (
+    "<session_context>",
+    "This is the Gemini CLI. We are setting up the context for our chat.",
+)
+
+
+def said(message: Json, at: datetime, *, session_id: str) -> Iterator[Said]:
+    """A message, and behind it what its tools answered."""
+    id = shape.words(message.get("id"))
+    kind = message.get("type")
+    context, words = split_context(message.get("content")) if kind == "user" else ([], None)
+    if context:
+        surroundings = Content()
+        add(surroundings, context)
+        yield surroundings.said("system", at, id=f"{id}:context" if words else id)
+        if not words:
+            return
+        message = {**message, "content": words}
+    content = Content()
+    for thought in shape.records(message.get("thoughts")):
+        told = (shape.words(thought.get("subject")), shape.words(thought.get("description")))
+        content.think("\n".join(filter(None, told)))
+    called = {shape.words(call.get("id")) for call in shape.records(message.get("toolCalls"))}
+    add(content, [part for part in _parts(message.get("content")) if _call_id(part) not in called])
+    results = Content()
+    for call in shape.records(message.get("toolCalls")):
+        _add_call(content, results, call)
+    role = _ROLES.get(kind, "system") if isinstance(kind, str) else "system"
+    if answers_in(message):
+        role = "tool"
+    yield content.said(
+        role,
+        at,
+        id=id,
+        model=shape.name(message.get("model")),
+        extra={"level": kind} if role == "system" else _shown(message),
+        usage=_usage(message, at, call_id=f"{session_id}:{id}"),
+    )
+    if results:
+        yield results.said("tool", at, id=f"{id}:results")
+
+
+def text_of(message: Json) -> str:
+    """The words of a message."""
+    content = Content()
+    add(content, message.get("content"))
+    return "\n".join(part["text"] for part in content.parts if part["type"] == "text")
+
+
+def answers_in(message: Json) -> set[str]:
+    """The calls that a message answers, when it says nothing else."""
+    given = _parts(message.get("content"))
+    found = [shape.record(shape.record(part).get("functionResponse")) for part in given]
+    return {shape.words(each.get("id")) for each in found} if all(found) else set()
+
+
+def answered_calls(message: Json) -> set[str]:
+    """The calls whose answers stand with the message that made them."""
+    calls = shape.records(message.get("toolCalls"))
+    return {shape.words(call.get("id")) for call in calls if _is_answered(call)}
+
+
+def is_context(message: Json) -> bool:
+    """Whether the program alone speaks in a message of the person's."""
+    context, words = split_context(message.get("content"))
+    return bool(context) and not words
+
+
+def split_context(given: object) -> tuple[list[Any], list[Any]]:
+    """What the program says in the person's name, and what the person says."""
+    context: list[Any] = []
+    words: list[Any] = []
+    for part in _parts(given):
+        text = part if isinstance(part, str) else shape.record(part).get("text")
+        is_context = isinstance(text, str) and text.lstrip().startswith(CONTEXT)
+        (context if is_context else words).append(part)
+    return context, words
+
+
+def add(content: Content, given: object) -> None:
+    """Add a text, a part, or a list of them."""
+    for part in _parts(given):
+        _add_part(content, part)
+
+
+def _parts(given: object) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
+def _call_id(part: object) -> str | None:
+    call = shape.record(part).get("functionCall")
+    return None if call is None else shape.words(shape.record(call).get("id"))
+
+
+def _add_part(content: Content, part: object) -> None:
+    match part:
+        case None:
+            return
+        case str():
+            content.say(part)
+        case {"text": str(words), "thought": True}:
+            content.think(words)
+        case {"text": str(words)}:
+            content.say(words)
+        case {"inlineData": {"data": str(data), **rest}} if content.attach_base64(
+            data, rest.get("mimeType"), rest.get("displayName")
+        ):
+            return
+        case {"functionCall": {"name": str(name), **rest}}:
+            content.add(parts.tool_call(shape.words(rest.get("id")), name, rest.get("args")))
+        case {"functionResponse": {**response}}:
+            id, tool = shape.words(response.get("id")), shape.name(response.get("name"))
+            content.add(parts.tool_result(id, _answer(response.get("response")), name=tool))
+        case _:
+            content.keep({"type": "gemini", "native": part})
+
+
+def _add_call(content: Content, results: Content, call: Json) -> None:
+    id, name = shape.words(call.get("id")), shape.words(call.get("name"))
+    content.add(parts.tool_call(id, name, call.get("args")))
+    if not _is_answered(call):
+        return
+    answer = Content()
+    add(answer, call.get("result"))
+    told = [part for part in answer.parts if part["type"] != "attachment"]
+    files = [part for part in answer.parts if part["type"] == "attachment"]
+    is_error = call.get("status") in ("error", "cancelled")
+    results.add(parts.tool_result(id, _told(told), name=name or None, is_error=is_error), *files)
+    results.blobs.extend(answer.blobs)
+
+
+def _is_answered(call: Json) -> bool:
+    return call.get("result") is not None or call.get("status") in (
+        "success",
+        "error",
+        "cancelled",
+    )
+
+
+def _told(answers: list[Json]) -> Any:
+    """What a tool's parts say: their words when they are words, else the parts."""
+    said: list[Any] = [each.get("content", each.get("text", "")) for each in answers]
+    if len(said) == 1:
+        return said[0]
+    return "\n".join(said) if all(isinstance(each, str) for each in said) else answers
+
+
+def _answer(response: object) -> Any:
+    if isinstance(response, dict):
+        for name in ("output", "error"):
+            if isinstance(response.get(name), str):
+                return response[name]
+    return "" if response is None else response
+
+
+def _shown(message: Json) -> Json | None:
+    """What the person saw of a message, where it was something else."""
+    shown = message.get("displayContent")
+    return None if shown is None or shown == message.get("content") else {"shown": shown}
+
+
+def _usage(message: Json, at: datetime, *, call_id: str) -> tuple[Usage, ...]:
+    """Cached tokens are a part of the input here, and thoughts stand apart from the output."""
+    tokens = shape.record(message.get("tokens"))
+    cached, thoughts = shape.count(tokens.get("cached")), shape.count(tokens.get("thoughts"))
+    sent = shape.count(tokens.get("input")) + shape.count(tokens.get("tool"))
+    return calls.one(
+        "gemini-cli",
+        call_id,
+        model=shape.name(message.get("model")),
+        at=at,
+        input=max(0, sent - cached),
+        cache_read=cached,
+        output=shape.count(tokens.get("output")) + thoughts,
+        reasoning=thoughts,
+    )

@@ -1,0 +1,1 @@
+"""Hermes Agent: its database, the gateway's transcripts, and the web interface's sessions."""

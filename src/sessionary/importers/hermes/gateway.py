@@ -1,0 +1,93 @@
+"""The gateway's `sessions.json`: which chat of which platform a session was held in."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sessionary.errors import BadInput
+from sessionary.formats import shape
+from sessionary.importers.base import documents, files
+from sessionary.importers.base.events import Json
+from sessionary.model.place import Source
+
+INDEX = "sessions.json"
+MAX_INDEX = 64 * 1024 * 1024
+_ORIGIN = (
+    "chat_id",
+    "chat_name",
+    "chat_type",
+    "user_id",
+    "user_name",
+    "thread_id",
+    "chat_topic",
+    "user_id_alt",
+    "chat_id_alt",
+)
+_OTHER_NAMES = {"cli": "terminal", "local": "terminal", "cron": "schedule"}
+# agent:main:{platform}:{chat type}[:{chat}][:{thread}][:{person}]
+_SHORTEST_KEY = 4
+
+
+@dataclass(slots=True)
+class Index:
+    """The entries of a `sessions.json` by the name of their session; and what is no entry."""
+
+    entries: dict[str, Json] = field(default_factory=dict)
+    faults: list[tuple[str, str]] = field(default_factory=list)
+    path: Path | None = None
+
+
+def index(path: Path) -> Index:
+    """What a `sessions.json` says; nothing when there is none."""
+    found = Index(path=path)
+    if not files.is_file(path):
+        return found
+    data = documents.read(path, most=MAX_INDEX)
+    if not isinstance(data, dict):
+        found.faults.append(("", "it is no list of sessions"))
+        return found
+    for key, entry in data.items():
+        id = shape.name(shape.record(entry).get("session_id"))
+        if id is None:
+            found.faults.append((key[:100], "it names no session"))
+        else:
+            found.entries[id] = {"session_key": key, **entry}
+    return found
+
+
+def source_of(facts: Json, entry: Json) -> Json | None:
+    """Where a session was held, from its row and its entry in the index."""
+    origin = shape.record(entry.get("origin"))
+    origin = origin or shape.record(shape.parsed(facts.get("origin_json")))
+    origin = origin or shape.record(shape.parsed(facts.get("origin")))
+    key = shape.name(entry.get("session_key")) or shape.name(facts.get("session_key"))
+    known = _of_key(key) | {n: facts[n] for n in _ORIGIN if facts.get(n) not in (None, "")}
+    known |= {n: origin[n] for n in _ORIGIN if origin.get(n) not in (None, "")}
+    platform = shape.name(origin.get("platform")) or shape.name(entry.get("platform"))
+    platform = platform or shape.name(facts.get("source")) or known.get("platform")
+    if platform is None:
+        return None
+    known["platform"] = _OTHER_NAMES.get(platform, platform)
+    return _valid(known)
+
+
+def _of_key(key: str | None) -> Json:
+    """What a key tells: its platform, chat type and chat, which alone are certain."""
+    cut = (key or "").split(":")
+    if len(cut) < _SHORTEST_KEY or cut[0] != "agent":
+        return {}
+    made: Json = {"platform": cut[2], "chat_type": cut[3]}
+    if len(cut) > _SHORTEST_KEY:
+        made["chat_id"] = cut[_SHORTEST_KEY]
+    return made
+
+
+def _valid(known: Json) -> Json | None:
+    """The source, without what cannot be part of one."""
+    made: Json = {}
+    for name, value in known.items():
+        try:
+            Source.from_json({"platform": "any", **made, name: value})
+        except BadInput:
+            continue
+        made[name] = value
+    return Source.from_json(made).to_json() if "platform" in made else None

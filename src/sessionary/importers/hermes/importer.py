@@ -1,0 +1,109 @@
+"""Hermes: its database of any version, the gateway's transcripts, the web interface's sessions."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from sessionary.errors import BadInput
+from sessionary.importers.base import files, json_lines
+from sessionary.importers.base.events import Event, Resume, Skipped, Unit, Where
+from sessionary.importers.hermes import state, web_sessions
+from sessionary.importers.hermes.conversation import Talk
+from sessionary.importers.hermes.gateway import INDEX, Index
+from sessionary.importers.hermes.home import DATABASE, homes_of
+from sessionary.importers.hermes.web_sessions import FOLDERS
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+
+
+class Hermes:
+    """Reads the records of Hermes Agent and of its web interface."""
+
+    name = "hermes"
+    title = "Hermes"
+
+    def __init__(self) -> None:
+        # Where the web interface of a home keeps its state, if elsewhere: the two are read as one.
+        self._web_folders: dict[Path, Path] = {}
+
+    def places(self, where: Where) -> list[Path]:
+        home = where.path("HERMES_HOME", ".hermes")
+        given = where.environment.get("HERMES_WEBUI_STATE_DIR")
+        if not given:
+            return [home]
+        folder = Path(given).expanduser()
+        if folder in (home, *(home / each for each in FOLDERS)):
+            return [home]
+        # Whoever asks for its units names the place itself, not a link to it.
+        self._web_folders[home.resolve()] = folder.resolve()
+        return [home] if files.is_directory(home) else [folder]
+
+    def recognises(self, path: Path) -> bool:
+        return files.is_file(path) and _is_file_of_hermes(path)
+
+    def accepts(self, path: Path) -> bool:
+        """A transcript: its lines have nothing that shows whose they are."""
+        return path.suffix == ".jsonl" and _has_messages(path)
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        homes = homes_of(place, self._web_folders.get(place.resolve()))
+        with ExitStack() as opened:
+            for home in homes:
+                opened.enter_context(home.opened())
+            # A session of the web interface belongs to whichever database knows it.
+            for home in homes:
+                for id in [each for each in homes[0].web if each in home.rows]:
+                    home.web.setdefault(id, homes[0].web[id])
+                    if home is not homes[0]:
+                        del homes[0].web[id]
+            for home in homes:
+                yield from home.units()
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        if isinstance(unit.hint, str):
+            raise BadInput(unit.hint)
+        if isinstance(unit.hint, Index):
+            for key, why in unit.hint.faults:
+                yield Skipped(where=key, why=why)
+            return
+        home, chain = unit.hint
+        with home.database() as database:
+            yield from Talk(home, chain, database).events()
+
+
+def _is_file_of_hermes(path: Path) -> bool:
+    if path.suffix == ".db" and is_sqlite(path):
+        try:
+            with ForeignDatabase(path) as database:
+                return database.has("sessions", "id", "source", "started_at") and database.has(
+                    "messages", "session_id", "role", "content", "tool_call_id"
+                )
+        except BadInput:
+            return False
+    head = files.head(path)
+    if path.name == INDEX:
+        return b'"session_key"' in head
+    if path.name.endswith((".json", f".json{web_sessions.BACKUP}")):
+        return web_sessions.is_session(path)
+    if path.suffix == ".jsonl":
+        return state.is_export(path) or (_is_in_home(path) and _has_messages(path))
+    return False
+
+
+def _is_in_home(path: Path) -> bool:
+    """Whether a transcript lies where the gateway puts them: beside its index, or below a database."""
+    home = path.parent.parent
+    is_beside_index = files.is_file(path.parent / INDEX)
+    return is_beside_index or (
+        path.parent.name == "sessions" and _is_file_of_hermes(home / DATABASE)
+    )
+
+
+def _has_messages(path: Path) -> bool:
+    """Whether the first lines are messages and nothing else is said of them."""
+    return any(
+        isinstance(each.get("role"), str) and "content" in each and "type" not in each
+        for each in json_lines.first_objects(path)
+    )
+
+
+IMPORTER = Hermes()

@@ -1,0 +1,233 @@
+"""What Hermes knows of a conversation besides what was said."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sessionary.formats import shape
+from sessionary.importers.base import calls, times
+from sessionary.importers.base.events import Json
+from sessionary.importers.hermes import state, web_sessions
+from sessionary.importers.hermes.gateway import source_of
+from sessionary.importers.hermes.home import Home
+from sessionary.importers.hermes.state import Chain, Row, last_of
+from sessionary.model.title import numbered_base
+from sessionary.model.usage import CostStatus, Usage
+from sessionary.store.sqlite.foreign import ForeignDatabase
+
+_CRON_ID = re.compile(r"\Acron_(.+?)_\d{8}.*\Z|\Acron_(.+)_[^_]*\Z")
+# Columns that are told in other ways, or are sums of the log.
+_TOLD = frozenset(
+    {
+        "source",
+        "user_id",
+        "model",
+        "model_config",
+        "system_prompt",
+        "parent_session_id",
+        "started_at",
+        "ended_at",
+        "end_reason",
+        "message_count",
+        "tool_call_count",
+        "input_tokens",
+        "output_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "reasoning_tokens",
+        "billing_provider",
+        "billing_base_url",
+        "billing_mode",
+        "estimated_cost_usd",
+        "actual_cost_usd",
+        "cost_status",
+        "cost_source",
+        "pricing_version",
+        "title",
+        "api_call_count",
+        "archived",
+        "pinned",
+        "cwd",
+        "git_branch",
+        "git_repo_root",
+        "origin_json",
+        "origin",
+    }
+)
+
+
+class Known:
+    """The rows, the index entry and the web files of one conversation."""
+
+    def __init__(
+        self,
+        home: Home,
+        chain: Chain,
+        webs: Sequence[Json],
+        database: ForeignDatabase | None,
+    ) -> None:
+        self._home = home
+        self._chain = chain
+        self._webs = webs
+        self._database = database
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the session's line."""
+        rows = self._chain.rows
+        entry = self.entry()
+        fields: dict[str, Any] = {
+            "title": self._title(),
+            "source": source_of(rows[-1].facts, entry),
+            "model": last_of(rows, "model"),
+            "settings": rows[-1].settings,
+            "system_prompt": self._prompt(),
+            "workspace": _workspace(rows),
+            "pinned": bool(last_of(rows, "pinned")),
+            "archived": bool(last_of(rows, "archived") or last_of(rows, "hidden")),
+            "ended_at": rows[-1].ended,
+            "end_reason": rows[-1].end_reason,
+        }
+        for web in self._webs:
+            fields |= web_sessions.fields_of(web, self._home.projects)
+        kept = self._kept()
+        fields["extra"] = {"hermes": kept} if kept else {}
+        return {name: value for name, value in fields.items() if value}
+
+    def _title(self) -> str | None:
+        titles = [t for row in self._chain.rows if (t := shape.name(row.facts.get("title")))]
+        if titles:
+            base, _ = numbered_base(titles[-1])
+            return base if base in titles else titles[-1]
+        cron = _CRON_ID.match(self._chain.id)
+        return None if cron is None else self._home.jobs.get(cron[1] or cron[2])
+
+    def _prompt(self) -> str | None:
+        """What the model was told; newer versions keep it apart, by its hash."""
+        row = self._chain.rows[-1]
+        if row.id in self._home.exported:
+            return state.exported_prompt(*self._home.exported[row.id])
+        if self._database is None or not row.facts:
+            return None
+        found = state.prompt_of(self._database, row)
+        digest = last_of(self._chain.rows, "system_prompt_hash")
+        return self._prompt_apart(self._database, digest) if found is None and digest else found
+
+    def _prompt_apart(self, database: ForeignDatabase, digest: object) -> str | None:
+        columns = database.columns("system_prompts")
+        text = next((c for c in ("content", "prompt", "system_prompt", "text") if c in columns), "")
+        key = next((c for c in ("hash", "prompt_hash", "id") if c in columns), None)
+        if key is None:
+            return None
+        rows = database.rows("system_prompts", [text], where=(key, digest))
+        return next((shape.name(row[0]) for row in rows), None)
+
+    def entry(self) -> Json:
+        """What the gateway's index says of it, the latest."""
+        entries = self._home.index.entries
+        return next((entries[r.id] for r in reversed(self._chain.rows) if r.id in entries), {})
+
+    def _kept(self) -> Json:
+        kept: Json = {}
+        for row in self._chain.rows:
+            facts = row.facts.items()
+            kept |= {
+                n: v for n, v in facts if n not in _TOLD and v not in (0, "", b"") and _plain(v)
+            }
+        for web in self._webs:
+            kept |= web_sessions.kept_of(web)
+        if len(self._chain.rows) > 1:
+            kept["segments"] = [row.id for row in self._chain.rows]
+        return kept
+
+
+def _plain(value: object) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _workspace(rows: Sequence[Row]) -> Json | None:
+    path = shape.name(last_of(rows, "cwd"))
+    if path is None:
+        return None
+    more = {
+        "branch": shape.name(last_of(rows, "git_branch")),
+        "repository": shape.name(last_of(rows, "git_repo_root")),
+    }
+    return {"path": path} | {name: value for name, value in more.items() if value}
+
+
+TABLE = "session_model_usage"
+_COLUMNS = (
+    "model",
+    "billing_provider",
+    "billing_base_url",
+    "billing_mode",
+    "task",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "estimated_cost_usd",
+    "actual_cost_usd",
+    "cost_status",
+    "cost_source",
+    "first_seen",
+)
+
+
+def of_rows(database: ForeignDatabase, rows: Sequence[Row]) -> list[Usage]:
+    """The ledger's rows of a conversation."""
+    found: list[Usage] = []
+    for row in rows:
+        by_model = [
+            dict(zip(_COLUMNS, values, strict=True))
+            for values in database.rows(TABLE, _COLUMNS, where=("session_id", row.id))
+        ]
+        if not by_model:
+            by_model = [row.facts]
+        for facts in by_model:
+            found += of_facts(row.id, {"started_at": row.facts.get("started_at"), **facts})
+    return found
+
+
+def of_facts(session_id: str, facts: Json) -> tuple[Usage, ...]:
+    """One row of the ledger, if anything was counted."""
+    named = [facts.get(n) for n in ("model", "billing_provider", "billing_mode", "task")]
+    id = ":".join([session_id, *(each for each in named if isinstance(each, str) and each)])
+    dollars, is_reported = _cost(facts)
+    made = calls.one(
+        "hermes",
+        id,
+        model=shape.name(facts.get("model")),
+        provider=shape.name(facts.get("billing_provider")),
+        at=times.first(facts.get("first_seen"), facts.get("started_at")),
+        dollars=dollars,
+        is_reported=is_reported,
+        input=facts.get("input_tokens"),
+        output=facts.get("output_tokens"),
+        cache_read=facts.get("cache_read_tokens"),
+        cache_write=facts.get("cache_write_tokens"),
+        reasoning=facts.get("reasoning_tokens"),
+    )
+    return tuple(_billed(used, facts) for used in made)
+
+
+def _billed(used: Usage, facts: Json) -> Usage:
+    """The call with how it was paid for; what a subscription includes costs nothing."""
+    more: dict[str, Any] = {
+        "base_url": shape.name(facts.get("billing_base_url")),
+        "billing_mode": shape.name(facts.get("billing_mode")),
+        "task": shape.name(facts.get("task")),
+    }
+    if facts.get("cost_status") == "included" and used.cost_microusd is None:
+        more |= {"cost_microusd": 0, "cost_status": CostStatus.INCLUDED, "price_source": "hermes"}
+    return replace(used, **more)
+
+
+def _cost(facts: Json) -> tuple[object, bool]:
+    """Dollars, and whether they were billed; 0 with an unknown status is unknown."""
+    actual = facts.get("actual_cost_usd")
+    if isinstance(actual, int | float) and actual > 0:
+        return actual, True
+    return facts.get("estimated_cost_usd", facts.get("estimated_cost")), False

@@ -1,0 +1,266 @@
+"""The sessions of a Hermes database of any version, and how they hang together."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sessionary.formats import shape
+from sessionary.importers.base import files, json_lines, times
+from sessionary.importers.base.events import Json
+from sessionary.model.session import Kind, Lineage
+from sessionary.store.sqlite.foreign import ForeignDatabase
+
+TABLE = "sessions"
+PROMPT = "system_prompt"
+# What is longer is no fact about a session.
+LONGEST = 100_000
+# After these a session goes on in another row.
+_GOES_ON = ("compression", "cli_close")
+_BEGINS_ANEW = ("session_reset", "new_session", "reset", "idle", "daily")
+CRON = "cron"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One row of the table of sessions: whatever columns it has."""
+
+    id: str
+    facts: Json
+    count: int = 0
+    # How many messages there are, of which numbers and sizes: what tells of change.
+    prints: tuple[Any, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """Where it was held: `cli`, `telegram`, `cron`."""
+        return shape.words(self.facts.get("source"))
+
+    @property
+    def parent(self) -> str | None:
+        """The session it came from."""
+        return shape.name(self.facts.get("parent_session_id"))
+
+    @property
+    def began(self) -> datetime | None:
+        """When it began."""
+        return times.of(self.facts.get("started_at"))
+
+    @property
+    def ended(self) -> datetime | None:
+        """When it ended."""
+        return times.of(self.facts.get("ended_at"))
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why it ended."""
+        return shape.name(self.facts.get("end_reason"))
+
+    @property
+    def settings(self) -> Any:
+        """How the model was set."""
+        return shape.parsed_or_text(self.facts.get("model_config"))
+
+    @property
+    def is_job(self) -> bool:
+        """Whether a schedule held it."""
+        return self.source == CRON or self.id.startswith("cron_")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """The rows that are one conversation, and how that came from another."""
+
+    rows: tuple[Row, ...]
+    parent: str | None = None
+    lineage: Lineage | None = None
+
+    @property
+    def id(self) -> str:
+        """The name of its first row."""
+        return self.rows[0].id
+
+    @property
+    def kind(self) -> Kind:
+        """What sort of conversation it is."""
+        if self.rows[0].is_job:
+            return Kind.JOB
+        return Kind.SUBAGENT if self.lineage is Lineage.SUBAGENT else Kind.IMPORT
+
+
+def rows_of(database: ForeignDatabase) -> dict[str, Row]:
+    """Every session of a database, by its name."""
+    if not database.has(TABLE, "id"):
+        return {}
+    seen = {
+        key: rest
+        for key, *rest in database.groups(
+            "messages",
+            "session_id",
+            largest=["id", "timestamp"],
+            sizes=["content", "tool_calls", "reasoning"],
+            sums=["active", "compacted"],
+        )
+        if isinstance(key, str)
+    }
+    found: dict[str, Row] = {}
+    columns = [each for each in database.columns(TABLE) if each != PROMPT]
+    for values in database.rows(TABLE, columns, order=["started_at", "id"]):
+        facts = held(dict(zip(columns, values, strict=True)))
+        id = facts.pop("id", None)
+        if isinstance(id, str) and id:
+            told = tuple(seen.get(id, ()))
+            found[id] = Row(id, facts, int(told[0]) if told else 0, told)
+    return found
+
+
+def held(facts: Json) -> Json:
+    """What is held of each session at once: nothing long, nothing that is not there."""
+    return {
+        name: value
+        for name, value in facts.items()
+        if value is not None and not (isinstance(value, str | bytes) and len(value) > LONGEST)
+    }
+
+
+def prompt_of(database: ForeignDatabase, row: Row) -> str | None:
+    """What the model was told in a session: long, and so read only when it is wanted."""
+    if not database.has(TABLE, PROMPT):
+        return None
+    found = next(database.rows(TABLE, [PROMPT], where=("id", row.id)), None)
+    return None if found is None else shape.name(found[0])
+
+
+def chains_of(rows: dict[str, Row]) -> list[Chain]:
+    """The conversations, each behind the one it came from; no cycle is followed."""
+    next_of = _continuations(rows)
+    root_of: dict[str, str] = {}
+    held: dict[str, tuple[Row, ...]] = {}
+    continued = {row.id for row in next_of.values()}
+    # A row in a cycle of continuations has no root before it: any of them will do.
+    for row in sorted(rows.values(), key=lambda each: each.id in continued):
+        if row.id in root_of:
+            continue
+        chain = tuple(_walk(row, next_of, root_of))
+        held[row.id] = chain
+        root_of.update((each.id, row.id) for each in chain)
+    chains = {root: _chain(chain, rows, root_of) for root, chain in held.items()}
+    return list(_parents_first(chains))
+
+
+def _continuations(rows: dict[str, Row]) -> dict[str, Row]:
+    """For each row that goes on, the one it goes on in: the newest that says something."""
+    children: dict[str, list[Row]] = {}
+    for row in rows.values():
+        parent = rows.get(row.parent or "")
+        if parent is not None and parent is not row and _continues(row, parent):
+            children.setdefault(parent.id, []).append(row)
+    return {id: max(found, key=_newest) for id, found in children.items()}
+
+
+def _newest(row: Row) -> tuple[bool, float, str]:
+    return row.count > 0, row.began.timestamp() if row.began else 0.0, row.id
+
+
+def _continues(row: Row, parent: Row) -> bool:
+    if row.source != parent.source or parent.end_reason not in _GOES_ON:
+        return False
+    return parent.ended is None or row.began is None or row.began >= parent.ended
+
+
+def _walk(row: Row, next_of: dict[str, Row], taken: dict[str, str]) -> Iterator[Row]:
+    seen: set[str] = set()
+    here: Row | None = row
+    while here is not None and here.id not in seen and here.id not in taken:
+        seen.add(here.id)
+        yield here
+        here = next_of.get(here.id)
+
+
+def _chain(chain: tuple[Row, ...], rows: dict[str, Row], root_of: dict[str, str]) -> Chain:
+    first = chain[0]
+    parent = rows.get(first.parent or "")
+    if parent is None or root_of[parent.id] == first.id:
+        return Chain(chain)
+    return Chain(chain, root_of[parent.id], _lineage(first, parent))
+
+
+def _lineage(row: Row, parent: Row) -> Lineage:
+    settings = shape.record(row.settings)
+    is_after = parent.ended is not None and row.began is not None and row.began >= parent.ended
+    if "_branched_from" in settings or parent.end_reason == "branched":
+        return Lineage.FORK
+    if is_after and parent.end_reason in _BEGINS_ANEW:
+        return Lineage.RESET
+    if is_after and parent.end_reason in _GOES_ON and row.source == parent.source:
+        return Lineage.FORK
+    return Lineage.SUBAGENT
+
+
+def _parents_first(chains: dict[str, Chain]) -> Iterator[Chain]:
+    done: set[str] = set()
+    for chain in chains.values():
+        line: list[Chain] = []
+        here: Chain | None = chain
+        while here is not None and here.id not in done:
+            done.add(here.id)
+            line.append(here)
+            here = chains.get(here.parent or "")
+        yield from reversed(line)
+
+
+def last_of(rows: Sequence[Row], name: str) -> Any:
+    """The latest word on something, of the rows of a conversation."""
+    return next((row.facts[name] for row in reversed(rows) if row.facts.get(name)), None)
+
+
+_HEAD = 256 * 1024
+_NAMES = ("id", "source", "started_at")
+
+
+@dataclass(slots=True)
+class Export:
+    """The sessions of a file, where each begins, and which lines are none."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    faults: list[tuple[str, str]] = field(default_factory=list)
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file is a list of sessions, and not of messages."""
+    head = files.head(path, _HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not head.startswith(b"{"):
+        return False
+    line, newline, _ = head.partition(b"\n")
+    if newline:
+        first = shape.record(shape.parsed(line))
+        return all(name in first for name in _NAMES)
+    # A session with all its messages may be longer than what is looked at.
+    return all(f'"{name}"'.encode() in head for name in _NAMES)
+
+
+def read_export(path: Path) -> Export:
+    """Everything but the messages."""
+    found = Export()
+    stamp = files.stamp_of(path)
+    with files.opened(path) as file:
+        for number, line in enumerate(json_lines.lines(file), 1):
+            data = shape.record(line.data)
+            id = shape.name(data.get("id"))
+            if id is None or "messages" not in data:
+                found.faults.append((f"line {number}", line.why or "it is no session"))
+                continue
+            said = shape.items(data.pop("messages"))
+            facts = held({n: v for n, v in data.items() if n not in ("id", PROMPT)})
+            found.rows[id] = Row(id, facts, len(said), (len(said), stamp))
+            found.places[id] = line.start
+    return found
+
+
+def exported_prompt(path: Path, place: int) -> str | None:
+    """What the model was told in a session, from its line."""
+    with files.opened(path) as file:
+        line = next(json_lines.lines(file, place), None)
+    return None if line is None else shape.name(shape.record(line.data).get(PROMPT))
