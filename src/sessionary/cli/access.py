@@ -9,18 +9,6 @@ from sessionary.cli.tree import command, group, pass_console
 from sessionary.errors import NotFound
 from sessionary.model.view import time_text
 
-access = group(
-    "access",
-    "Who may reach the agent.",
-    {
-        "list": ("access:list_access", "List who was let in, and who asks."),
-        "approve": ("access:approve", "Let in whoever was given a code."),
-        "allow": ("access:allow", "Let a person in."),
-        "revoke": ("access:revoke", "Let a person in no longer."),
-    },
-)
-
-
 COLUMNS = (
     Column("PLATFORM"),
     Column("PERSON", flexible=True),
@@ -111,3 +99,15 @@ def revoke(console: Console, platform: str, person: str) -> None:
     console.answer(
         {"platform": platform, "person": person}, f"{person} may no longer write on {platform}."
     )
+
+
+access = group(
+    "access",
+    "Who may reach the agent.",
+    {
+        "list": (list_access, "List who was let in, and who asks."),
+        "approve": (approve, "Let in whoever was given a code."),
+        "allow": (allow, "Let a person in."),
+        "revoke": (revoke, "Let a person in no longer."),
+    },
+)

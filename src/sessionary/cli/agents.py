@@ -1,7 +1,6 @@
 """`sessionary agents …` and `sessionary config …`."""
 
 import asyncio
-import importlib
 
 from sessionary.agents.command import CommandRunner
 from sessionary.cli.console import Console
@@ -10,17 +9,6 @@ from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import Config, environment, imports, load, telemetry, web
 from sessionary.config.engine import EngineSettings, read
 from sessionary.store.open import sqlite_path
-
-agents = group(
-    "agents",
-    "The agents of this configuration.",
-    {"list": ("agents:list_agents", "List the agents.")},
-)
-config = group(
-    "config",
-    "The configuration.",
-    {"check": ("agents:check", "Read sessionary.toml and say what is wrong.")},
-)
 
 
 @command("list", example="sessionary agents list")
@@ -62,9 +50,13 @@ def check(console: Console) -> None:
     settings = read(loaded)
     web.read(loaded, environment())
     telemetry.read(loaded, environment())
+    # Only this command needs the engine: `agents list` and `--help` start without it.
+    from sessionary.app.engine import Agents
+    from sessionary.importers.registry import importer
+
     for source in imports.read(loaded).watch:
-        importlib.import_module("sessionary.importers.registry").importer(source)
-    made = importlib.import_module("sessionary.app.engine").Agents(settings, folder=loaded.home)
+        importer(source)
+    made = Agents(settings, folder=loaded.home)
     for name in settings.agents:
         runner = made.get(name).runner
         if isinstance(runner, CommandRunner):
@@ -84,10 +76,26 @@ def check(console: Console) -> None:
 
 async def _build_channels(settings: EngineSettings) -> None:
     """Make every channel as `serve` does, with its secrets; nobody is called."""
-    registry = importlib.import_module("sessionary.channels.registry")
+    # Loads every configured platform's library.
+    from sessionary.channels import registry
+
     for name, values in settings.channels.items():
         await registry.build(name, values, environment()).close()
 
 
 def _load(console: Console) -> Config:
     return load(home=console.home, database=console.database, profile=console.profile)
+
+
+agents = group(
+    "agents",
+    "The agents of this configuration.",
+    {"list": (list_agents, "List the agents.")},
+)
+
+
+config = group(
+    "config",
+    "The configuration.",
+    {"check": (check, "Read sessionary.toml and say what is wrong.")},
+)

@@ -19,16 +19,6 @@ from sessionary.model.session import SessionHead
 from sessionary.model.view import head_json, time_text
 from sessionary.store.database import Tx
 
-bindings = group(
-    "bindings",
-    "See and change which chat is on which session.",
-    {
-        "list": ("bindings:list_bindings", "List the keys and their sessions."),
-        "reset": ("bindings:reset", "End a key's session; the next message opens another."),
-        "switch": ("bindings:switch", "Point a key at another session."),
-    },
-)
-
 
 @command("list", example="sessionary bindings list --json")
 @click.option(
@@ -127,3 +117,14 @@ def _json(each: Binding) -> dict[str, Any]:
         "bound_at": time_text(each.bound_at),
         "session": head_json(each.session),
     }
+
+
+bindings = group(
+    "bindings",
+    "See and change which chat is on which session.",
+    {
+        "list": (list_bindings, "List the keys and their sessions."),
+        "reset": (reset, "End a key's session; the next message opens another."),
+        "switch": (switch, "Point a key at another session."),
+    },
+)

@@ -1,12 +1,12 @@
 """`sessionary channels …`."""
 
 import asyncio
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
+from sessionary.channels import registry
 from sessionary.cli.console import Console
 from sessionary.cli.table import Column, table
 from sessionary.cli.tree import command, group, pass_console
@@ -14,22 +14,13 @@ from sessionary.config import Config, environment, load
 from sessionary.config.engine import EngineSettings, read
 from sessionary.errors import BadInput, RetryLater, Unreachable
 
-channels = group(
-    "channels",
-    "Where people reach the agent.",
-    {
-        "list": ("channels:list_channels", "List the channels that there are."),
-        "check": ("channels:check", "Connect, and say who the bot is or what is missing."),
-    },
-)
-
 
 @command("list", example="sessionary channels list")
 @pass_console
 def list_channels(console: Console) -> None:
     """List every channel, whether it is configured, and who may use it."""
     settings = read(_load(console))
-    known = importlib.import_module("sessionary.channels.registry").KNOWN
+    known = registry.KNOWN
     names = dict.fromkeys([*settings.channels, *known])
     items = [
         {
@@ -67,7 +58,6 @@ def list_channels(console: Console) -> None:
 def check(console: Console, name: str) -> None:
     """Connect to a channel and say who the bot is; or what is missing, and how to get it."""
     settings = read(_load(console))
-    registry = importlib.import_module("sessionary.channels.registry")
     if name not in settings.channels:
         if name not in registry.KNOWN:
             known = ", ".join(registry.KNOWN)
@@ -117,3 +107,13 @@ def _access(settings: EngineSettings, name: str) -> str:
 
 def _load(console: Console) -> Config:
     return load(home=console.home, database=console.database, profile=console.profile)
+
+
+channels = group(
+    "channels",
+    "Where people reach the agent.",
+    {
+        "list": (list_channels, "List the channels that there are."),
+        "check": (check, "Connect, and say who the bot is or what is missing."),
+    },
+)

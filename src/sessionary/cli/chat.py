@@ -1,7 +1,6 @@
 """`sessionary chat`: talking in the terminal, or one turn in a script."""
 
 import asyncio
-import importlib
 import logging
 import signal
 import sys
@@ -52,9 +51,12 @@ def chat(
     if not console.debug:
         # A failed turn is told in one line, and is in the record; its traceback would be in the way.
         logging.basicConfig(level=logging.CRITICAL)
+    # The engine is loaded after the arguments were checked: `chat --help` starts without it.
+    from sessionary.app.talk import Talk
+
     with console.client(create=True) as client:
         ref = None if ref is None else find_head(client, ref).id
-        talk = importlib.import_module("sessionary.app.talk").Talk(client, agent=agent)
+        talk = Talk(client, agent=agent)
         code = asyncio.run(_talk(console, talk, message, ref=ref, new=new))
     if code:
         raise SystemExit(code)
@@ -86,8 +88,10 @@ async def _once(console: Console, talk: Any, message: str) -> int:
 
 async def _converse(console: Console, talk: Any) -> None:
     """Ask and answer until the person leaves."""
-    toolkit = importlib.import_module("sessionary.cli.prompt")
-    ask = toolkit.asker(talk)
+    # prompt_toolkit is only needed for a conversation, not for one turn.
+    from sessionary.cli.prompt import asker
+
+    ask = asker(talk)
     while True:
         try:
             text = (await ask()).strip()

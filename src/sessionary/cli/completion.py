@@ -1,7 +1,5 @@
 """`sessionary completion`."""
 
-import importlib
-
 import click
 
 from sessionary import config
@@ -20,9 +18,13 @@ SHELLS = ("bash", "zsh", "fish")
 @pass_console
 def completion(console: Console, shell: str) -> None:
     """Print the script that lets a shell complete commands, options and session names."""
-    known = importlib.import_module("click.shell_completion")
-    root = importlib.import_module("sessionary.cli.root").root
-    made = known.get_completion_class(shell)(root, {}, "sessionary", config.COMPLETION_VARIABLE)
+    from click.shell_completion import get_completion_class
+
+    from sessionary.cli.root import root  # at the top this import would be circular
+
+    complete = get_completion_class(shell)
+    assert complete is not None
+    made = complete(root, {}, "sessionary", config.COMPLETION_VARIABLE)
     # click's own `source` runs the shell to learn its version; the script is the same without.
     script = made.source_template % made.source_vars()
     # Bash takes what it is given for words: a title has to come quoted.

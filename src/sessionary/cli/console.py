@@ -1,6 +1,5 @@
 """What every command is given: where the store is, and where its answer goes."""
 
-import importlib
 import json
 import os
 import re
@@ -41,16 +40,14 @@ class Console:
     _notes: list[str] = field(default_factory=list, init=False, repr=False)
 
     def client(self, *, create: bool = False) -> "Sessionary":
-        """The open house. Without `create` nothing is made: a missing store is not found."""
-        # The rest of the program is loaded here, after the command line was found to make sense.
-        app = importlib.import_module("sessionary.client.client")
+        """Open the store. Without `create` a missing store raises NotFound."""
+        # The store is loaded only for a valid command line: help and usage errors start without it.
+        from sessionary.client.client import connect
+
         try:
-            client: Sessionary = app.connect(
-                self.database, home=self.home, profile=self.profile, create=create
-            )
+            return connect(self.database, home=self.home, profile=self.profile, create=create)
         except NotFound as error:
             raise NotFound(f"{error} {HOW_TO_BEGIN}") from error
-        return client
 
     def zone(self, client: "Sessionary") -> tzinfo | None:
         """The zone that times are shown in: the configured one, else (None) this machine's."""

@@ -14,18 +14,6 @@ from sessionary.model.place import Channel
 from sessionary.model.terminal import one_line
 from sessionary.model.view import delivery_json
 
-deliveries = group(
-    "deliveries",
-    "What was sent to chats, and what could not be.",
-    {
-        "list": ("deliveries:list_deliveries", "List deliveries, newest first."),
-        "show": ("deliveries:show", "Show a delivery."),
-        "retry": ("deliveries:retry", "Send a delivery again as soon as possible."),
-        "redirect": ("deliveries:redirect", "Send a delivery to another chat instead."),
-        "abandon": ("deliveries:abandon", "Give up a delivery that waits."),
-    },
-)
-
 COLUMNS = (
     Column("ID"),
     Column("CREATED"),
@@ -180,3 +168,16 @@ def abandon(console: Console, id: str, *, reason: str) -> None:
 
 def _tell(console: Console, done: Delivery, text: str) -> None:
     console.answer(delivery_json(done), text)
+
+
+deliveries = group(
+    "deliveries",
+    "What was sent to chats, and what could not be.",
+    {
+        "list": (list_deliveries, "List deliveries, newest first."),
+        "show": (show, "Show a delivery."),
+        "retry": (retry, "Send a delivery again as soon as possible."),
+        "redirect": (redirect, "Send a delivery to another chat instead."),
+        "abandon": (abandon, "Give up a delivery that waits."),
+    },
+)

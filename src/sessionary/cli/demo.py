@@ -1,6 +1,5 @@
 """`sessionary demo`."""
 
-import importlib
 import shlex
 
 import click
@@ -23,8 +22,11 @@ def demo(console: Console, *, sessions: int) -> None:
 
     A store that holds sessions is refused: name another place with --home.
     """
+    # The made-up texts are large, and `demo --help` does without them.
+    from sessionary.app.demo import fill
+
     with console.client(create=True) as client:
-        filled = importlib.import_module("sessionary.app.demo").fill(client, count=sessions)
+        filled = fill(client, count=sessions)
         where = shown_url(client.store.url)
     value = {"sessions": filled.sessions, "messages": filled.messages, "database": where}
     told = f"{counted(filled.sessions, 'session')} and {counted(filled.messages, 'message')}"

@@ -1,6 +1,5 @@
 """`sessionary doctor`."""
 
-import importlib
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -68,8 +67,10 @@ def doctor(console: Console) -> None:
 
 
 def _index(client: "Sessionary", path: str | None) -> Finding:
-    # Loaded here: the words' patterns take longer to make than a store to open.
-    health = importlib.import_module("sessionary.store.search.health").examine(client.store, path)
+    # Compiling the tokenizer's patterns takes longer than opening a store.
+    from sessionary.store.search.health import examine
+
+    health = examine(client.store, path)
     if health.problem is not None:
         do = "The conversations are safe. Make it again with: sessionary rebuild --index"
         return Finding("search index", "bad", f"damaged ({health.problem})", do)

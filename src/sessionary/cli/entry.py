@@ -1,7 +1,6 @@
 """From the shell into a command and back: exit codes, and one clear line for every failure."""
 
 import gc
-import importlib
 import json
 import os
 import sys
@@ -106,10 +105,9 @@ def _invoke(given: list[str]) -> None:
     _refuse_bytes(given)
     instruction = config.completion_instruction()
     if instruction:
-        completion = importlib.import_module("click.shell_completion")
-        code = completion.shell_complete(
-            root, {}, "sessionary", config.COMPLETION_VARIABLE, instruction
-        )
+        from click.shell_completion import shell_complete  # no command needs it
+
+        code = shell_complete(root, {}, "sessionary", config.COMPLETION_VARIABLE, instruction)
         raise click.exceptions.Exit(code)
     with root.make_context("sessionary", given) as ctx:
         root.invoke(ctx)

@@ -1,6 +1,5 @@
 """`sessionary import`."""
 
-import importlib
 import os
 import signal
 import stat
@@ -126,7 +125,9 @@ def _answer(console: Console, total: Total, result: ImportResult, *, dry_run: bo
 def _watch(console: Console, plan: Plan) -> None:
     if plan.lines:
         raise BadInput("Only the records of other tools can be watched; nothing was imported.")
-    watching = importlib.import_module("sessionary.app.watching")
+    # One import does not need the file watcher.
+    from sessionary.app.watching import watch
+
     stop = threading.Event()
     sums: dict[str, int] = {"added": 0, "extended": 0, "messages": 0, "skipped": 0}
 
@@ -145,7 +146,7 @@ def _watch(console: Console, plan: Plan) -> None:
         try:
             console.note("Watching; Ctrl-C ends it.")
             meter = import_text.Meter(console.progress)
-            watching.watch(client, plan.wishes, stop=stop, tell=tell, progress=meter.tell)
+            watch(client, plan.wishes, stop=stop, tell=tell, progress=meter.tell)
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
@@ -233,7 +234,8 @@ def _check(word: str, database: str) -> None:
 
 
 def _near(word: str) -> str:
-    difflib = importlib.import_module("difflib")
+    import difflib  # only a mistyped name needs it
+
     near = difflib.get_close_matches(word, registry.NAMES, n=2)
     return f" (did you mean the source {' or '.join(near)}?)" if near else ""
 

@@ -1,6 +1,5 @@
 """`sessionary sessions list`."""
 
-import importlib
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -73,9 +72,10 @@ def list_sessions(console: Console, **asked: Any) -> None:
         ).result()
         zone = console.zone(client)
     if console.json:
-        # What prints a head prints messages too; a list for people does without.
-        view = importlib.import_module("sessionary.model.view")
-        items = [view.head_json(head) for head in page.items]
+        # A list for people does not need the JSON of messages and parts.
+        from sessionary.model.view import head_json
+
+        items = [head_json(head) for head in page.items]
         console.emit({"items": items, "next": page.next} | page.hidden.to_json())
         return
     if page.items and console.is_terminal:

@@ -1,7 +1,6 @@
 """`sessionary mcp`: the record for agents of other programs."""
 
 import asyncio
-import importlib
 
 import click
 
@@ -24,8 +23,9 @@ def mcp(console: Console, *, http: str | None, write: bool) -> None:
     (`sessionary tokens add`), and the scope `write` for the tools that write.
     """
     try:
-        serving = importlib.import_module("sessionary.app.mcp")
+        # Optional dependencies, installed with the extra `mcp`.
+        from sessionary.app.mcp import serve_mcp
     except ModuleNotFoundError as error:
         raise BadInput(f"MCP needs an extra: install sessionary[mcp] ({error}).") from error
     with console.client() as store_client:
-        asyncio.run(serving.serve_mcp(store_client, write=write, http=http, tell=console.note))
+        asyncio.run(serve_mcp(store_client, write=write, http=http, tell=console.note))

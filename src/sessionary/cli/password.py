@@ -14,17 +14,6 @@ from sessionary.errors import BadInput
 SALT_BYTES = 16
 LINK_BYTES = 32
 
-password = group(
-    "password",
-    "What lets browsers in.",
-    {
-        "set": ("password:set_password", "Set the password of the workbench."),
-        "clear": ("password:clear", "Take the password away."),
-        "link": ("password:link", "Make a link that lets one browser in, once."),
-        "hash": ("password:hash_password", "Print what `[web] password_hash` wants."),
-    },
-)
-
 
 @command("set", example="sessionary password set\npass show sessionary | sessionary password set")
 @pass_console
@@ -103,3 +92,15 @@ def _asked() -> str:
     if getpass.getpass("Once more: ") != given:
         raise BadInput("The two are not the same; nothing was changed.")
     return given
+
+
+password = group(
+    "password",
+    "What lets browsers in.",
+    {
+        "set": (set_password, "Set the password of the workbench."),
+        "clear": (clear, "Take the password away."),
+        "link": (link, "Make a link that lets one browser in, once."),
+        "hash": (hash_password, "Print what `[web] password_hash` wants."),
+    },
+)

@@ -11,18 +11,6 @@ from sessionary.cli.table import Column, table
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.model.view import time_text
 
-projects = group(
-    "projects",
-    "List and change projects.",
-    {
-        "list": ("projects:list_projects", "List the projects."),
-        "add": ("projects:add", "Make a project."),
-        "rename": ("projects:rename", "Give a project another name."),
-        "colour": ("projects:colour", "Give a project a colour."),
-        "remove": ("projects:remove", "Delete a project; its sessions stay."),
-    },
-)
-
 
 @command("list", example="sessionary projects list")
 @pass_console
@@ -97,3 +85,16 @@ def _json(project: Project) -> dict[str, Any]:
         "created_at": time_text(project.created_at),
         "sessions": project.sessions,
     }
+
+
+projects = group(
+    "projects",
+    "List and change projects.",
+    {
+        "list": (list_projects, "List the projects."),
+        "add": (add, "Make a project."),
+        "rename": (rename, "Give a project another name."),
+        "colour": (colour, "Give a project a colour."),
+        "remove": (remove, "Delete a project; its sessions stay."),
+    },
+)

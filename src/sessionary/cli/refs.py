@@ -1,6 +1,5 @@
 """The name of a session on the command line: how it is resolved, and how a shell completes it."""
 
-import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,7 +33,8 @@ class Ref(click.ParamType):  # type: ignore[type-arg] # before click 8.3 it take
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
         """Offer the sessions that were last active: titles, and ids for those without."""
-        item = importlib.import_module("click.shell_completion").CompletionItem
+        from click.shell_completion import CompletionItem  # only completion needs it
+
         try:
             with ctx.ensure_object(Console).client() as client:
                 heads = client.sessions(limit=200).items
@@ -43,7 +43,7 @@ class Ref(click.ParamType):  # type: ignore[type-arg] # before click 8.3 it take
         names = [(head.title or head.id, head.preview) for head in heads]
         names += [(head.id, head.title or head.preview) for head in heads if incomplete]
         found = [each for each in dict(names).items() if each[0].startswith(incomplete)]
-        return [item(name, help=about) for name, about in found[:OFFERED]]
+        return [CompletionItem(name, help=about) for name, about in found[:OFFERED]]
 
 
 REF = Ref()
@@ -111,7 +111,9 @@ def _matching(
     label: "Callable[[SessionHead], str | None]",
 ) -> "list[SessionHead]":
     """Sessions whose label is what a person typed, found by its words in the search index."""
-    fold = importlib.import_module("sessionary.model.words").fold
+    # An id or an exact title is found without the tokenizer.
+    from sessionary.model.words import fold
+
     wanted = " ".join(fold(shown.removesuffix(CUT)).split())
     words = shown.removesuffix(CUT).replace('"', " ").split()
     # The last word of what was cut may be a part of one.
@@ -129,7 +131,8 @@ def _matching(
 
 def _near_titles(client: "Sessionary", shown: str) -> list[str]:
     """Titles that a person perhaps meant: with some of the words, or spelled almost so."""
-    difflib = importlib.import_module("difflib")
+    import difflib  # only an unknown name needs it
+
     heads = client.sessions(limit=RECENT).items
     titles = {head.title.casefold(): head.title for head in heads if head.title}
     near = [

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
     from sessionary.store.database import Tx
 
-route = group(
-    "route",
-    "Say which conversation a message belongs to.",
-    {"explain": ("route:explain", "Say the key, the binding, the policy, and why.")},
-)
-
 
 @command("explain", example="sessionary route explain --platform telegram --type group --chat -100")
 @click.option("--platform", metavar="P", required=True, help="Where the message comes from.")
@@ -123,3 +117,10 @@ def _text(value: dict[str, Any]) -> str:
             f"next:     a message {value['next_message']}",
         ]
     )
+
+
+route = group(
+    "route",
+    "Say which conversation a message belongs to.",
+    {"explain": (explain, "Say the key, the binding, the policy, and why.")},
+)

@@ -1,7 +1,6 @@
 """`sessionary schedule …`: tasks that run by themselves."""
 
 import asyncio
-import importlib
 
 import click
 
@@ -15,20 +14,6 @@ from sessionary.config import zone_named
 from sessionary.model.place import TERMINAL, Source
 from sessionary.model.schedule import Run, RunState, Schedule, Timing
 from sessionary.model.view import Json, time_text
-
-schedule = group(
-    "schedule",
-    "Tasks that run by themselves.",
-    {
-        "add": ("schedule:add", "Make a schedule."),
-        "list": ("schedule:list_schedules", "List the schedules."),
-        "runs": ("schedule:runs", "List the latest runs of a schedule."),
-        "run": ("schedule:run", "Run a schedule now."),
-        "pause": ("schedule:pause", "Let a schedule rest."),
-        "resume": ("schedule:resume", "Let a schedule go on."),
-        "remove": ("schedule:remove", "Take a schedule away."),
-    },
-)
 
 
 @command(
@@ -127,9 +112,11 @@ def runs(console: Console, name: str, limit: int) -> None:
 @pass_console
 def run(console: Console, name: str) -> None:
     """Run a schedule now, here, and say how it went."""
+    # The other schedule commands do not need the engine.
+    from sessionary.app.engine import run_schedule
+
     with console.client() as client:
-        engine = importlib.import_module("sessionary.app.engine")
-        done: Run = asyncio.run(engine.run_schedule(client, name))
+        done = asyncio.run(run_schedule(client, name))
     console.answer(_run_json(done), f"Schedule {name}: {done.state}, session {done.session_id}.")
     if done.state is not RunState.DONE:
         raise SystemExit(1)
@@ -206,3 +193,18 @@ def _run_json(made: Run) -> Json:
         "session_id": made.session_id,
         "reason": made.reason,
     }
+
+
+schedule = group(
+    "schedule",
+    "Tasks that run by themselves.",
+    {
+        "add": (add, "Make a schedule."),
+        "list": (list_schedules, "List the schedules."),
+        "runs": (runs, "List the latest runs of a schedule."),
+        "run": (run, "Run a schedule now."),
+        "pause": (pause, "Let a schedule rest."),
+        "resume": (resume, "Let a schedule go on."),
+        "remove": (remove, "Take a schedule away."),
+    },
+)

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import importlib
 from typing import Any
 
 import click
@@ -28,7 +27,8 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
         # Hundreds of modules are loaded now, and none of them is ever garbage: looking for some
         # meanwhile would cost a tenth of the start.
         gc.disable()
-        serving = importlib.import_module("sessionary.app.serving")
+        from sessionary.app import serving
+
         gc.freeze()
         gc.enable()
         where = shown_url(client.store.url)

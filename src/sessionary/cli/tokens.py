@@ -11,16 +11,6 @@ from sessionary.cli.table import Column, table
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.model.view import Json, time_text
 
-tokens = group(
-    "tokens",
-    "Programs that may use the HTTP interface.",
-    {
-        "add": ("tokens:add", "Make a token; it is shown once."),
-        "list": ("tokens:list_tokens", "List the tokens."),
-        "revoke": ("tokens:revoke", "Let nobody in with a token any more."),
-    },
-)
-
 
 @command("add", example="sessionary tokens add --scope read --name grafana")
 @click.option(
@@ -105,3 +95,14 @@ def _json(token: Token) -> Json:
         "created_at": time_text(token.created_at),
         "revoked_at": time_text(token.revoked_at),
     }
+
+
+tokens = group(
+    "tokens",
+    "Programs that may use the HTTP interface.",
+    {
+        "add": (add, "Make a token; it is shown once."),
+        "list": (list_tokens, "List the tokens."),
+        "revoke": (revoke, "Let nobody in with a token any more."),
+    },
+)

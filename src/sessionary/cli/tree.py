@@ -1,6 +1,5 @@
 """The tree of commands: groups that load a command when it is called."""
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -9,6 +8,9 @@ import click
 from sessionary.cli.console import Console
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# The commands of a group by name: the command, or a function that imports it, and its line of help.
+CommandTable = Mapping[str, tuple[click.Command | Callable[[], click.Command], str]]
 
 GLOBAL = "Options of every command"
 HELP_NAMES = ["-h", "--help"]
@@ -63,9 +65,9 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group whose commands are `name: (module:attribute, help)`, each loaded on use."""
+    """A group that imports the module of a command only when the command is called."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lazy: CommandTable, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.context_settings["help_option_names"] = HELP_NAMES
         self.lazy = dict(lazy)
@@ -81,10 +83,8 @@ class Group(click.Group):
         """Load a command."""
         if cmd_name not in self.lazy:
             return None
-        module, _, attribute = self.lazy[cmd_name][0].partition(":")
-        found = getattr(importlib.import_module(f"sessionary.cli.{module}"), attribute)
-        assert isinstance(found, click.Command)
-        return found
+        command, _ = self.lazy[cmd_name]
+        return command if isinstance(command, click.Command) else command()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -95,7 +95,8 @@ class Group(click.Group):
             click.echo(ctx.get_help())
             ctx.exit()
         if name not in self.lazy and not name.startswith("-"):
-            difflib = importlib.import_module("difflib")
+            import difflib  # only a mistyped command needs it
+
             near = difflib.get_close_matches(name, self.lazy, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else f" There are: {', '.join(self.lazy)}."
             ctx.fail(f"No such command '{name}'.{hint}")
@@ -115,9 +116,10 @@ class Group(click.Group):
         self, ctx: click.Context, incomplete: str
     ) -> list["click.shell_completion.CompletionItem"]:
         """Offer the names from the table, without loading them."""
-        completion = importlib.import_module("click.shell_completion")
+        from click.shell_completion import CompletionItem  # no command needs it
+
         names = [
-            completion.CompletionItem(name, help=about)
+            CompletionItem(name, help=about)
             for name, (_, about) in self.lazy.items()
             if name.startswith(incomplete)
         ]
@@ -145,7 +147,7 @@ def command(name: str, *, example: str, **more: Any) -> Callable[[Callable[..., 
     return click.command(name, cls=Command, example=example, **more)
 
 
-def group(name: str, about: str, lazy: Mapping[str, tuple[str, str]]) -> Group:
+def group(name: str, about: str, lazy: CommandTable) -> Group:
     """Make a group; called without a command it shows its help."""
 
     def show_help() -> None:
