@@ -1,6 +1,5 @@
 """Sessionary: the session layer for AI agents."""
 
-import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -55,40 +54,43 @@ __all__ = [
     "open",
 ]
 
-# Where each name lives. A name is loaded when it is first asked for, so that a command
-# that lists sessions does not wait for what it does not use.
-_HOMES = {
-    "sessionary.client.client": ("Sessionary", "open"),
-    "sessionary.client.session": ("RunningTurn", "Session"),
-    "sessionary.errors": (
-        "Ambiguous",
-        "BadInput",
-        "Conflict",
-        "SessionaryError",
-        "NotAllowed",
-        "NotFound",
-        "RetryLater",
-        "StoreUnavailable",
-        "TurnLost",
-    ),
-    "sessionary.formats.message_input": ("File",),
-    "sessionary.model.entry": ("Entry", "Message"),
-    "sessionary.model.place": ("Channel", "Person", "Source"),
-    "sessionary.model.session": ("SessionHead",),
-    "sessionary.model.usage": ("Usage",),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_CALLED_THERE = {"open": "connect"}
+# Public names that need the store, which Windows cannot run.
+_NOT_ON_WINDOWS = {"RunningTurn", "Session", "Sessionary", "open"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    """Load the public names on first use: `import sessionary` alone, as the command does, stays fast."""
+    if name not in __all__:
         raise AttributeError(f"module 'sessionary' has no attribute {name!r}")
-    if sys.platform == "win32" and _HOME_OF[name].startswith("sessionary.app"):
-        raise importlib.import_module("sessionary.errors").StoreUnavailable(NOT_ON_WINDOWS)
-    value = getattr(importlib.import_module(_HOME_OF[name]), _CALLED_THERE.get(name, name))
-    globals()[name] = value
-    return value
+    from sessionary import errors
+
+    if hasattr(errors, name):
+        return getattr(errors, name)
+    if sys.platform == "win32" and name in _NOT_ON_WINDOWS:
+        raise errors.StoreUnavailable(NOT_ON_WINDOWS)
+    from sessionary.client.client import Sessionary, connect
+    from sessionary.client.session import RunningTurn, Session
+    from sessionary.formats.message_input import File
+    from sessionary.model.entry import Entry, Message
+    from sessionary.model.place import Channel, Person, Source
+    from sessionary.model.session import SessionHead
+    from sessionary.model.usage import Usage
+
+    classes = (
+        Channel,
+        Entry,
+        File,
+        Message,
+        Person,
+        RunningTurn,
+        Session,
+        SessionHead,
+        Sessionary,
+        Source,
+        Usage,
+    )
+    globals().update({each.__name__: each for each in classes}, open=connect)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

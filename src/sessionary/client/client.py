@@ -1,6 +1,5 @@
-"""A house: a store that is open, with its configuration and its clock."""
+"""The client: an open store with its configuration and its clock."""
 
-import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -115,30 +114,34 @@ class Sessionary:
         self, by: str = "day", *, since: datetime | None = None, until: datetime | None = None
     ) -> list[UsageTotal]:
         """Tokens and cost by day, model, provider, source, project or session."""
-        found = self.reading(
-            _late("usage").report, by, profile=self.profile, since=since, until=until
-        )
+        from sessionary.actions import usage  # a list of sessions does not need it
+
+        found = self.reading(usage.report, by, profile=self.profile, since=since, until=until)
         return self.answer(found.map(list))
 
     def search(self, text: str, **wish: Any) -> "Found":
         """Find what was said, by whatever a person types; `wish` are the fields of `Wish`."""
+        from sessionary.actions import search  # a list of sessions does not need it
+
         now = self.machine.clock.now()
-        search = _late("search")
-        found: Pending[Found] = self.store.search(
+        found = self.store.search(
             search.search, text, profile=self.profile, wish=search.Wish(**wish), now=now
         )
         return self.answer(found)
 
     def projects(self) -> "list[Project]":
         """The projects of this profile."""
-        return self.answer(self.reading(_late("projects").listing, profile=self.profile))
+        from sessionary.actions import projects  # a list of sessions does not need it
+
+        return self.answer(self.reading(projects.listing, profile=self.profile))
 
     def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:
-        """A call with its cost as far as it is known. The first one loads the table of prices."""
+        """Return the usage with its cost, as far as the price is known."""
         if used is None or used.model is None or used.cost_microusd is not None:
             return used
-        prices = importlib.import_module("sessionary.prices")
-        return cast(Usage, prices.priced(used, at=at or self.machine.clock.now()))
+        from sessionary import prices  # loads the table of prices
+
+        return prices.priced(used, at=at or self.machine.clock.now())
 
     def key(self, source: Source) -> SessionKey:
         """Which conversation a source belongs to."""
@@ -161,12 +164,14 @@ class Sessionary:
         return self.store.write(action, *args, **kwargs)
 
     def answer(self, pending: Pending[T]) -> T:
-        """The answer itself in a blocking house; in an awaitable one, what to await for it."""
+        """Return the result from a blocking client, and an awaitable from an asynchronous one."""
         return pending.result() if self._blocking else cast(T, pending)
 
     def _session(self, **facts: Any) -> "Session":
-        made: Session = importlib.import_module("sessionary.client.session").Session(self, **facts)
-        return made
+        # A list of sessions does not need the actions of one session.
+        from sessionary.client.session import Session
+
+        return Session(self, **facts)
 
     def close(self) -> None:
         """Finish what was begun and let go of the store."""
@@ -234,11 +239,6 @@ def _agreed(clock: Clock, store: Store) -> Clock:
     after = clock.now()
     shift = from_micros(row[0]) - (before + (after - before) / 2)
     return clock if abs(shift) < LEAST_SHIFT else ShiftedClock(clock, shift)
-
-
-def _late(name: str) -> Any:
-    """Actions that are loaded when they are first wanted: a list of sessions does not wait."""
-    return importlib.import_module(f"sessionary.actions.{name}")
 
 
 def _policies(config: Config) -> Policies:

@@ -1,6 +1,5 @@
 """Configuration: a frozen tree. The only reader of the environment and of sessionary.toml."""
 
-import importlib
 import os
 import shlex
 import sys
@@ -35,7 +34,7 @@ COMPLETION_VARIABLE = "_SESSIONARY_COMPLETE"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything a house is told before it opens."""
+    """Every setting that a client needs to open the store."""
 
     home: Path
     # Neither is printed with the rest: a URL and a file may hold what is secret.
@@ -140,7 +139,8 @@ def read_file(path: Path) -> Mapping[str, Any]:
         raise BadInput(f"{path} cannot be read: it is not UTF-8 text.") from error
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be read: {error.strerror}.") from error
-    tomllib = importlib.import_module("tomllib")
+    import tomllib  # without a file it is not needed
+
     try:
         return dict(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -148,17 +148,15 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 
 def default_home() -> Path:
-    """What SESSIONARY_HOME names, else the platform's directory for data.
-
-    What finds that one is loaded only when nobody named a home.
-    """
+    """The directory that SESSIONARY_HOME names, else the platform's directory for user data."""
     named = os.environ.get("SESSIONARY_HOME")
     if named:
         return Path(named)
     if sys.platform == "linux" and "XDG_DATA_HOME" not in os.environ:
-        # The same answer without what finds it: that takes longer to load than a search to answer.
+        # What platformdirs would return, without loading it: that takes longer than a search.
         return Path.home() / ".local" / "share" / "sessionary"
-    platformdirs = importlib.import_module("platformdirs")
+    import platformdirs
+
     return Path(platformdirs.user_data_dir("sessionary", appauthor=False))
 
 

@@ -1,6 +1,5 @@
 """One table of the configuration file, read with care."""
 
-import importlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -102,7 +101,9 @@ class Table:
         """Name a setting that nobody asked for."""
         for name in self._values:
             if name not in self._asked:
-                near = importlib.import_module("difflib").get_close_matches(name, self._asked, n=1)
+                import difflib  # only a mistyped setting needs it
+
+                near = difflib.get_close_matches(name, self._asked, n=1)
                 hint = (
                     f" Did you mean {near[0]!r}?"
                     if near

@@ -1,6 +1,5 @@
 """JSON text as we keep it: any Unicode goes in and comes back."""
 
-import importlib
 import json
 import re
 from collections.abc import Callable
@@ -50,5 +49,8 @@ def storable_text(text: str) -> str:
 
 @cache
 def _msgspec() -> _Msgspec:
-    found = importlib.import_module("msgspec")
-    return _Msgspec(found.json.Encoder().encode, found.json.Decoder().decode, found.DecodeError)
+    import msgspec
+
+    return _Msgspec(
+        msgspec.json.Encoder().encode, msgspec.json.Decoder().decode, msgspec.DecodeError
+    )

@@ -4,7 +4,6 @@ msgspec reads such a body straight into its fields. It refuses whatever has a pa
 is not among them; `entry.body_from_json` then reads it, slower and with everything kept.
 """
 
-import importlib
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -24,6 +23,9 @@ _EntryTwin = twin_of(Entry)
 _PersonTwin = twin_of(Person)
 
 
+Field = tuple[str, Any] | tuple[str, Any, Any]
+
+
 class _Reader(NamedTuple):
     """Reads the body of a message that has texts only; `failure` for any other."""
 
@@ -34,13 +36,14 @@ class _Reader(NamedTuple):
 @cache
 def reader() -> _Reader:
     """Made when it is first needed: loading msgspec takes longer than reading a screenful."""
-    msgspec = importlib.import_module("msgspec")
+    import msgspec
+
     text = msgspec.defstruct(
         "StoredText", [("text", str)], tag_field="type", tag="text", forbid_unknown_fields=True
     )
-    names = [("id", str), ("alt_id", str | None, None), ("name", str | None, None)]
+    names: list[Field] = [("id", str), ("alt_id", str | None, None), ("name", str | None, None)]
     person = msgspec.defstruct("StoredPerson", names, forbid_unknown_fields=True)
-    fields = [
+    fields: list[Field] = [
         ("parts", GenericAlias(list, (text,))),
         ("person", person | None, None),
         ("model", str | None, None),
