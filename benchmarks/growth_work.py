@@ -12,7 +12,7 @@ from benchmarks.measure import Sample, repeat
 from benchmarks.raw import TEXT
 from benchmarks.turn_engine import Talk
 from sessionary.actions import deliver, log, read, receive, resolve, turns
-from sessionary.actions.listing import Filters, listing
+from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.search import Wish, search
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
@@ -102,7 +102,7 @@ def _turn(store: Store, one: Callable[[], int]) -> Iterator[Work]:
         ending = turns.Ending(
             messages=(message("assistant", TEXT),),
             usage=(Usage("model", input_tokens=900, output_tokens=80, cost_microusd=1200),),
-            replies=(turns.Reply(channel, (Text(TEXT),)),),
+            replies=(turns.TurnReply(channel, (Text(TEXT),)),),
         )
         store.write(
             turns.end, turn.lease, ending, profile=populate.PROFILE, moment=moment()
@@ -139,7 +139,7 @@ def _so_often(count: Callable[[], int], work: Callable[[], object]) -> Run:
 
 
 def _listed(store: Store) -> None:
-    assert store.read(listing, Filters(), profile=populate.PROFILE).result().items
+    assert store.read(listing, SessionFilters(), profile=populate.PROFILE).result().items
 
 
 def _resolved(store: Store, title: str) -> None:

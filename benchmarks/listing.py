@@ -10,7 +10,7 @@ from benchmarks.goals import at_most
 from benchmarks.measure import Case, Contestant, Goal, Results, Scale, repeat
 from benchmarks.raw import KnownStore, RawLog
 from benchmarks.texts import sql
-from sessionary.actions.listing import Filters, listing
+from sessionary.actions.listing import SessionFilters, listing
 from sessionary.store.database import Store
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.tx import SqliteTx
@@ -19,7 +19,7 @@ THROUGH = "sessionary, store.read"
 WITHIN = "sessionary, in a transaction"
 FLOOR = "raw SELECT of 50 rows"
 KNOWN = "activity made from the messages"
-EVERYTHING = Filters()
+EVERYTHING = SessionFilters()
 
 
 def cases(folder: Path, scale: Scale) -> Iterator[Case]:

@@ -79,7 +79,7 @@ class Turns:
         ending = turns.Ending(
             messages=(message("assistant", TEXT),),
             usage=(Usage("model", input_tokens=900, output_tokens=80, cost_microusd=1200),),
-            replies=(turns.Reply(channel, (Text(TEXT),)),),
+            replies=(turns.TurnReply(channel, (Text(TEXT),)),),
         )
         delivered = sent[begun.lease.turn_id] = asyncio.get_running_loop().create_future()
         await self._store.write(

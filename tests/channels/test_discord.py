@@ -9,7 +9,7 @@ import yarl
 
 from sessionary.actions import read
 from sessionary.actions.blobs import read_blob
-from sessionary.actions.listing import Filters, listing
+from sessionary.actions.listing import SessionFilters, listing
 from sessionary.channels import discord as channel
 from sessionary.channels.discord.adapter import DiscordAdapter
 from sessionary.channels.discord.client import discord
@@ -328,7 +328,7 @@ async def test_a_file_comes_in_with_its_message(
         await world.until(lambda: bool(platform.seen()), "an answer")
         await world.settle(engine)
 
-    (head,) = (await world.store.read(listing, Filters(), profile="main")).items
+    (head,) = (await world.store.read(listing, SessionFilters(), profile="main")).items
     entries = await world.store.read(read.transcript_of, head.id, profile="main")
     said = entries[0].body
     assert isinstance(said, Message)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from sessionary.actions import places
-from sessionary.actions.listing import Filters, listing
+from sessionary.actions.listing import SessionFilters, listing
 from sessionary.channels.discord import adapter
 from sessionary.channels.discord.client import LONGEST_AWAY, discord
 from sessionary.model.entry import Role
@@ -69,7 +69,7 @@ async def test_what_was_written_while_the_process_was_down_is_heard_once_and_in_
         await everywhere(platform, "five")
         found = await heard(world, 15)
 
-    heads = (await store.read(listing, Filters(), profile="main")).items
+    heads = (await store.read(listing, SessionFilters(), profile="main")).items
     assert found == [["one", "two", "three", "four", "five"]] * 3
     assert {head.source.chat_name for head in heads} == {
         None,

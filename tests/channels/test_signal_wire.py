@@ -361,7 +361,7 @@ async def _wait_at_second(count: int) -> None:
 
 def _send_back(tx: Tx, world: ChannelWorld) -> None:
     """The house sends the file that came in first."""
-    head = listing.listing(tx, listing.Filters(), profile="main").items[0]
+    head = listing.listing(tx, listing.SessionFilters(), profile="main").items[0]
     said = read.transcript_of(tx, head.id, profile="main")[0].body
     assert isinstance(said, Message)
     moment = Moment(world.clock.now(), world.ids)

@@ -66,7 +66,7 @@ async def test_a_file_becomes_an_attachment(store: Store, fake: FakeTelegram) ->
         await fake.says("look", number=1, file=b"the bytes")
         await world.until(lambda: fake.seen() != [], "an answer")
 
-    head = (await store.read(listing.listing, listing.Filters(), profile="main")).items[0]
+    head = (await store.read(listing.listing, listing.SessionFilters(), profile="main")).items[0]
     entries = await store.read(read.transcript_of, head.id, profile="main")
     said = entries[0].body
     assert isinstance(said, Message)

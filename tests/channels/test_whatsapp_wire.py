@@ -450,7 +450,7 @@ def test_a_failure_without_a_name_is_still_told() -> None:
 
 def _send_back(tx: Tx, world: ChannelWorld) -> None:
     """The house sends the file that came in first."""
-    head = listing.listing(tx, listing.Filters(), profile="main").items[0]
+    head = listing.listing(tx, listing.SessionFilters(), profile="main").items[0]
     said = read.transcript_of(tx, head.id, profile="main")[0].body
     assert isinstance(said, Message)
     moment = Moment(world.clock.now(), world.ids)

@@ -48,7 +48,7 @@ def limited(store: Store, budget: Budget) -> EngineWorld:
     return EngineWorld(store, settings=replace(QUICK, budgets={"person": budget}))
 
 
-async def spent(world: EngineWorld, scope: str = "person:loopback:u") -> access.Spending:
+async def spent(world: EngineWorld, scope: str = "person:loopback:u") -> access.BudgetUse:
     day = budgets.periods(world.clock.now())[0]
     return await world.store.read(access.spent, scope, day, profile="main")
 

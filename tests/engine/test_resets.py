@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sessionary.actions import schedule, sessions, sweep
-from sessionary.actions.schedule import Plan
+from sessionary.actions.schedule import ScheduleSpec
 from sessionary.engine.engine import Engine
 from sessionary.model.part import text_of
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
@@ -234,7 +234,7 @@ async def test_a_scheduled_task_is_no_activity_of_the_chat_it_delivers_to(store:
     world = world_with(store, IDLE)
     engine = await world.started()
     await world.asks(engine, "hello")
-    plan = Plan("tick", Timing("every 30m", BERLIN), "tock", origin=world.source())
+    plan = ScheduleSpec("tick", Timing("every 30m", BERLIN), "tock", origin=world.source())
     await store.write(schedule.add, plan, profile="main", moment=moment_of(world.clock, world.ids))
     for _ in range(3):
         sent_before = len(world.adapter.texts("loopback:1"))

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sessionary.actions import access, schedule
-from sessionary.actions.schedule import Plan
+from sessionary.actions.schedule import ScheduleSpec
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.engine.settings import Budget
@@ -35,7 +35,10 @@ async def planned(world: EngineWorld, timing: str = "every 1h", **plan: Any) -> 
     given = {"origin": world.source("home"), "prompt": "tock", **plan}
     moment = moment_of(world.clock, world.ids)
     await world.store.write(
-        schedule.add, Plan("tick", Timing(timing, BERLIN), **given), profile="main", moment=moment
+        schedule.add,
+        ScheduleSpec("tick", Timing(timing, BERLIN), **given),
+        profile="main",
+        moment=moment,
     )
 
 
@@ -485,20 +488,20 @@ def test_a_schedule_that_makes_no_sense_is_refused(store: Store) -> None:
     """J-1."""
     world = EngineWorld(store)
     moment = moment_of(world.clock, world.ids)
-    good = Plan("tick", Timing("@daily", BERLIN), "tock")
+    good = ScheduleSpec("tick", Timing("@daily", BERLIN), "tock")
 
-    def add(plan: Plan) -> Any:
+    def add(plan: ScheduleSpec) -> Any:
         return store.write(schedule.add, plan, profile="main", moment=moment).result()
 
     add(good)
     with pytest.raises(Conflict, match="'tick' already"):
         add(good)
     for bad in (
-        Plan("", good.timing, "tock"),
-        Plan("a", good.timing, " "),
-        Plan("a", good.timing, "tock", deliver_to="loopback:"),
-        Plan("a", good.timing, "tock", deliver_to=""),
-        Plan("a", Timing("at 2020-01-01", BERLIN), "tock"),
+        ScheduleSpec("", good.timing, "tock"),
+        ScheduleSpec("a", good.timing, " "),
+        ScheduleSpec("a", good.timing, "tock", deliver_to="loopback:"),
+        ScheduleSpec("a", good.timing, "tock", deliver_to=""),
+        ScheduleSpec("a", Timing("at 2020-01-01", BERLIN), "tock"),
     ):
         with pytest.raises(BadInput):
             add(bad)

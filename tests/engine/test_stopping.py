@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sessionary.actions import deliver, schedule, stats
-from sessionary.actions.schedule import Plan
+from sessionary.actions.schedule import ScheduleSpec
 from sessionary.engine.engine import Engine
 from sessionary.model.part import Text
 from sessionary.model.schedule import RunState, Timing
@@ -64,7 +64,9 @@ async def test_a_run_claimed_while_the_engine_stops_ends_in_the_record(
     """J-1, P9: never lost silently, and no turn is left that nobody runs."""
     held = Held(schedule.claim_due)
     monkeypatch.setattr(schedule, "claim_due", held)
-    plan = Plan("tick", Timing("every 1h", ZoneInfo("UTC")), "tock", origin=world.source("home"))
+    plan = ScheduleSpec(
+        "tick", Timing("every 1h", ZoneInfo("UTC")), "tock", origin=world.source("home")
+    )
     moment = moment_of(world.clock, world.ids)
     await world.store.write(schedule.add, plan, profile="main", moment=moment)
     world.clock.tick(3600)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.actions import listing, read, stats, verify
-from sessionary.actions.receive import platform_idem
+from sessionary.actions.receive import platform_idempotency_key
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.entry import Message, Role
 from sessionary.model.session import SessionHead, Shelf
@@ -121,7 +121,9 @@ def _places(tx: Tx, names: list[str]) -> dict[str, list[tuple[int, int]]]:
     """For each chat the number of every arrival in the inbox and in the log."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for name in names:
-        arrival = inbox.get_by_idem(tx, platform_idem(source_of(name)) or "", profile="main")
+        arrival = inbox.get_by_idempotency_key(
+            tx, platform_idempotency_key(source_of(name)) or "", profile="main"
+        )
         assert arrival is not None
         assert arrival.seq is not None
         found[name.partition(".")[0]].append((arrival.no, arrival.seq))
@@ -129,7 +131,7 @@ def _places(tx: Tx, names: list[str]) -> dict[str, list[tuple[int, int]]]:
 
 
 def _sessions(store: Store) -> list[SessionHead]:
-    wanted = listing.Filters(shelf=Shelf.CHATS)
+    wanted = listing.SessionFilters(shelf=Shelf.CHATS)
     return list(store.read(listing.listing, wanted, profile="main", limit=500).result().items)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import sessionary
 from sessionary.actions import read, search, tokens
-from sessionary.actions.listing import Filters, listing
+from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.tokens import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Damaged
@@ -282,7 +282,7 @@ def test_rows_that_are_gone_are_missed_by_every_reader(
     with pytest.raises(Damaged, match="nothing was written"):
         World(store).session("one more")
     assert len(store.read(read.transcript_of, untouched, profile="main").result()) == MESSAGES
-    assert len(store.read(listing, Filters(), profile="main").result().items) >= SESSIONS
+    assert len(store.read(listing, SessionFilters(), profile="main").result().items) >= SESSIONS
     store.close()
 
 

@@ -143,7 +143,7 @@ def transcripts(store: Store) -> list[list[str]]:
     found, cursor = [], None
     while True:
         page = store.read(
-            listing.listing, listing.Filters(), profile="main", limit=200, cursor=cursor
+            listing.listing, listing.SessionFilters(), profile="main", limit=200, cursor=cursor
         ).result()
         found += [transcript(store, head) for head in page.items]
         cursor = page.next

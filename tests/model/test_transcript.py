@@ -12,10 +12,10 @@ from sessionary.model.place import Person
 from sessionary.model.transcript import (
     NO_RESULT,
     SUMMARY_HEADING,
-    among_several,
     context,
     is_retracted,
     latest_compaction,
+    mark_shared,
     retracted,
     rounds,
     transcript,
@@ -168,7 +168,7 @@ def said_by(name: str, id: str, text: str = "hi") -> Message:
 
 def test_speakers_are_named_where_several_may_speak() -> None:
     """K-8: and no name can speak as someone else."""
-    ann, sly = among_several(said_by("Ann", "1")), said_by("x]\n[Ann", "2")
+    ann, sly = mark_shared(said_by("Ann", "1")), said_by("x]\n[Ann", "2")
 
     told = context(log(ann, sly, agent("yes")))
 

@@ -143,7 +143,7 @@ def test_every_error_is_explained() -> None:
         ("a preview", f"{title.MAX_PREVIEW} characters"),
         ("a label", f"{sessions.MAX_LABEL} characters"),
         ("a draft", f"{sessions.MAX_DRAFT:,} characters"),
-        ("an idempotency key", f"{log.MAX_IDEM} characters"),
+        ("an idempotency key", f"{log.MAX_IDEMPOTENCY_KEY} characters"),
         ("a page of a list or transcript", f"{listing.MAX_LIMIT:,} items"),
         ("messages that one turn takes", f"{turns.MOST_ARRIVALS}"),
         ("a text stored inside its entry", f"{blobs.LARGE // 1024} KiB"),

@@ -21,8 +21,8 @@ from sessionary.actions import (
     turns,
     usage,
 )
-from sessionary.actions.listing import Filters, listing
-from sessionary.actions.turns import Begun, Ending, Reply
+from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.errors import SessionaryError
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import Text, ToolCall, ToolResult
@@ -75,8 +75,10 @@ def open_session(s: Story, a: int, b: int) -> Any:
 
 
 def say(s: Story, a: int, b: int) -> Any:
-    idem = f"key {b}" if b % 3 == 0 else None
-    return s.world.say(s.session(a), _pick(TEXTS, b), role=_pick(list(Role), b), idem=idem)
+    idempotency_key = f"key {b}" if b % 3 == 0 else None
+    return s.world.say(
+        s.session(a), _pick(TEXTS, b), role=_pick(list(Role), b), idempotency_key=idempotency_key
+    )
 
 
 def say_tools(s: Story, a: int, b: int) -> Any:
@@ -129,7 +131,7 @@ def finish(s: Story, a: int, b: int) -> Any:
     ending = Ending(
         messages=(message("assistant", _pick(TEXTS, b)),),
         usage=(Usage(_pick(("m", None, "é"), b), b, cost_microusd=_pick((None, b), b)),),
-        replies=(Reply(_pick(CHANNELS, b), (Text("hi"),)),),
+        replies=(TurnReply(_pick(CHANNELS, b), (Text("hi"),)),),
     )
     return s.world.write(turns.end, begun.lease, ending, profile="main", moment=s.world.moment())
 
@@ -322,14 +324,14 @@ def project(s: Story, a: int, b: int) -> Any:
 
 def list_sessions(s: Story, a: int, b: int) -> Any:
     narrowed = (
-        Filters(),
-        Filters(shelf=_pick(list(Shelf)[:4], a)),
-        Filters(platform="telegram"),
-        Filters(pinned=True),
-        Filters(is_open=a % 2 == 0),
-        Filters(text=_pick(TEXTS, a)),
-        Filters(model="m", since=s.world.clock.now() - timedelta(hours=1)),
-        Filters(project="A"),
+        SessionFilters(),
+        SessionFilters(shelf=_pick(list(Shelf)[:4], a)),
+        SessionFilters(platform="telegram"),
+        SessionFilters(pinned=True),
+        SessionFilters(is_open=a % 2 == 0),
+        SessionFilters(text=_pick(TEXTS, a)),
+        SessionFilters(model="m", since=s.world.clock.now() - timedelta(hours=1)),
+        SessionFilters(project="A"),
     )
     found, cursor = [], None
     while True:

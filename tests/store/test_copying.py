@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions import verify
-from sessionary.actions.listing import Filters, listing
+from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.orders import Order
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Conflict, StoreUnavailable
@@ -76,7 +76,7 @@ def test_a_copy_lists_its_sessions_in_every_order(stores: list[Store], order: Or
 
     copy_store.copy_store(here, there)
 
-    wanted = Filters(order=order)
+    wanted = SessionFilters(order=order)
     lists = [store.read(listing, wanted, profile="main").result().items for store in stores]
     assert lists[0]
     assert [head.id for head in lists[0]] == [head.id for head in lists[1]]

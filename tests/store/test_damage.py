@@ -5,7 +5,7 @@ import psycopg
 import pytest
 
 from sessionary.actions import pack, sessions, sweep, verify
-from sessionary.actions.listing import Filters, listing
+from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.orders import Order
 from sessionary.actions.verify import Broken
 from sessionary.errors import Damaged
@@ -60,11 +60,11 @@ def test_the_log_refuses_to_be_changed(world: World, statement: str) -> None:
 def test_the_repeat_of_a_message_that_an_older_export_lacks_is_no_damage(world: World) -> None:
     session = world.session("a")
     earlier = exported(world.store, [session])
-    world.say(session, "b", idem="once")
+    world.say(session, "b", idempotency_key="once")
     world.purge(session)
     assert imported(world.store, earlier).added == 1
 
-    assert world.say(session, "b", idem="once").repeated
+    assert world.say(session, "b", idempotency_key="once").repeated
 
     assert world.store.damage is None
     assert world.texts(session) == ["a"]
@@ -128,7 +128,7 @@ ORDERS = {
 
 def listed(world: World) -> list[list[str]]:
     orders = (Order.CREATED, Order.TITLE, Order.COST)
-    pages = [world.read(listing, Filters(order=order), profile="main") for order in orders]
+    pages = [world.read(listing, SessionFilters(order=order), profile="main") for order in orders]
     return [[head.id for head in page.items] for page in pages]
 
 

@@ -225,8 +225,8 @@ def test_who_opened_a_conversation_of_many_is_not_named_by_it(world: World) -> N
 def test_noted_answers_that_quote_them_go(world: World) -> None:
     made = shared(world)
     request = requests.Repeatable("k", "f")
-    answer = requests.Answer(200, json.dumps({"text": "okapi"}), made)
-    again = requests.Answer(404, "{}")
+    answer = requests.StoredResponse(200, json.dumps({"text": "okapi"}), made)
+    again = requests.StoredResponse(404, "{}")
     now = world.clock.now()
     world.write(requests.once, request, lambda _: answer, profile="main", now=now)
 

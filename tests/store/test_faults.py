@@ -151,11 +151,13 @@ def test_a_file_that_is_taken_away_is_an_honest_refusal(tmp_path: Path) -> None:
     assert not (tmp_path / "never-made.db").exists()
 
 
-def appended(world: World, session: str, idem: str) -> Callable[[Tx], log.Appended]:
-    said = message("user", idem)
+def appended(world: World, session: str, idempotency_key: str) -> Callable[[Tx], log.Appended]:
+    said = message("user", idempotency_key)
 
     def append(tx: Tx) -> log.Appended:
-        return log.append(tx, session, said, profile="main", at=world.clock.now(), idem=idem)
+        return log.append(
+            tx, session, said, profile="main", at=world.clock.now(), idempotency_key=idempotency_key
+        )
 
     return append
 

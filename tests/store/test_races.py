@@ -186,7 +186,7 @@ def test_a_run_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
 ) -> None:
     """P9."""
     one, two = worlds
-    plan = schedule.Plan("tick", Timing("every 1h", ZoneInfo("UTC")), "go")
+    plan = schedule.ScheduleSpec("tick", Timing("every 1h", ZoneInfo("UTC")), "go")
     one.write(schedule.add, plan, profile="main", moment=one.moment())
     for _ in range(ROUNDS * 3):
         hold: Any = {"holder": "one", "seconds": 10}
@@ -211,8 +211,10 @@ def test_the_same_idempotency_key_from_eight_threads_is_one_entry(worlds: list[W
 
         def append(world: World, where: str) -> log.Appended:
             said = message("user", "once")
-            idem = f"key {number}"  # noqa: B023
-            return world.write(log.append, where, said, profile="main", at=at, idem=idem)
+            idempotency_key = f"key {number}"  # noqa: B023
+            return world.write(
+                log.append, where, said, profile="main", at=at, idempotency_key=idempotency_key
+            )
 
         acts = [
             lambda w=w, s=s: append(w, s)
@@ -313,7 +315,7 @@ def test_unrelated_actions_do_not_wait_for_a_slow_one(worlds: list[World]) -> No
     entered, leave = threading.Event(), threading.Event()
 
     def slow(tx: Tx) -> None:
-        sessions.locked(tx, busy, profile="main")
+        sessions.lock_session(tx, busy, profile="main")
         entered.set()
         leave.wait(10)
 

@@ -118,16 +118,21 @@ def test_what_is_told_as_done_is_there_even_when_a_failed_statement_was_passed_o
 
 def test_many_rows_come_by_name_or_in_order_and_are_counted(store: Store) -> None:
     def put(tx: Tx) -> list[int]:
-        receipt = {"profile": "main", "idem": "b", "session_no": 1, "seq": 2}
+        receipt = {"profile": "main", "idempotency_key": "b", "session_no": 1, "seq": 2}
         rows = [("main", "a", 1, 1), ("main", "c", 1, 3)]
         return [tx.many("insert_receipt", each) for each in ([receipt], rows, rows, [])]
 
-    def seq_of(tx: Tx, idem: str) -> int | None:
-        row = tx.one("find_receipt", profile="main", idem=idem)
+    def seq_of(tx: Tx, idempotency_key: str) -> int | None:
+        row = tx.one("find_receipt", profile="main", idempotency_key=idempotency_key)
         return None if row is None else row[1]
 
     assert store.write(put).result() == [1, 2, 0, 0]
-    assert [store.read(seq_of, idem).result() for idem in "abcd"] == [1, 2, 3, None]
+    assert [store.read(seq_of, idempotency_key).result() for idempotency_key in "abcd"] == [
+        1,
+        2,
+        3,
+        None,
+    ]
 
 
 def test_awaiting_and_waiting_give_the_same(store: Store) -> None:

@@ -155,7 +155,9 @@ class EngineWorld:
 
     async def sessions(self, shelf: Shelf = Shelf.CHATS) -> list[SessionHead]:
         """All sessions of a shelf, the latest first."""
-        page = await self.store.read(listing.listing, listing.Filters(shelf=shelf), profile="main")
+        page = await self.store.read(
+            listing.listing, listing.SessionFilters(shelf=shelf), profile="main"
+        )
         return list(page.items)
 
     async def deliveries(self) -> list[Delivery]:

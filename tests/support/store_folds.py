@@ -3,7 +3,7 @@
 import pytest
 
 from sessionary.actions import compact, read, retract, sessions, verify
-from sessionary.actions.listing import Filters, listing
+from sessionary.actions.listing import SessionFilters, listing
 from sessionary.errors import BadInput, Conflict, TurnLost
 from sessionary.model.entry import Compaction, Message, Role
 from sessionary.model.part import Text, ToolCall, ToolResult
@@ -396,7 +396,7 @@ class ReadingSuite(Suite):
         with refused(BadInput, "1 to 1,000"):
             world.read(read.window, session, profile="main", limit=limit)
         with refused(BadInput, "1 to 1,000"):
-            world.read(listing, Filters(), profile="main", limit=limit)
+            world.read(listing, SessionFilters(), profile="main", limit=limit)
         with refused(BadInput, "1 to 1,000"):
             world.read(read.log_of, session, profile="main", limit=limit)
 

@@ -19,7 +19,7 @@ from sessionary.actions import (
     usage,
     verify,
 )
-from sessionary.actions.listing import Filters, Hidden, Page, listing
+from sessionary.actions.listing import Hidden, SessionFilters, SessionPage, listing
 from sessionary.actions.orders import Order
 from sessionary.errors import BadInput, Conflict, NotFound, Purged
 from sessionary.model.part import Text
@@ -37,9 +37,11 @@ GROUP = Source("telegram", "g", chat_type=ChatType.GROUP)
 LARGE = "x" * 50_000
 
 
-def page(world: World, *, limit: int = 50, cursor: str | None = None, **narrowed: Any) -> Page:
+def page(
+    world: World, *, limit: int = 50, cursor: str | None = None, **narrowed: Any
+) -> SessionPage:
     """One page of a list."""
-    filters = replace(Filters(), **narrowed)
+    filters = replace(SessionFilters(), **narrowed)
     return world.read(listing, filters, profile="main", limit=limit, cursor=cursor)
 
 
@@ -288,7 +290,7 @@ class ListSuite(Suite):
         other = World(world.store, profile="work")
         mine, theirs = world.session("a"), other.session("b")
 
-        found = other.read(listing, Filters(), profile="work")
+        found = other.read(listing, SessionFilters(), profile="work")
 
         assert ids(world) == [mine]
         assert [head.id for head in found.items] == [theirs]

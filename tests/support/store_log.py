@@ -150,8 +150,8 @@ class LogSuite(Suite):
         """M-3, P2."""
         session = world.session("first")
 
-        first = world.say(session, "once", idem="k")
-        again = world.say(session, "once", idem="k")
+        first = world.say(session, "once", idempotency_key="k")
+        again = world.say(session, "once", idempotency_key="k")
 
         assert (first.repeated, again.repeated) == (False, True)
         assert again.seq == first.seq
@@ -161,29 +161,29 @@ class LogSuite(Suite):
         """M-3."""
         session, other = world.session("a"), world.session("b")
         large = "x" * 100_000
-        world.say(session, "once \ud800", idem="k")
-        world.say(session, large, idem="large")
+        world.say(session, "once \ud800", idempotency_key="k")
+        world.say(session, large, idempotency_key="large")
         call = message("assistant", [ToolCall("c", "f", {"a": (1, 2)})])
-        world.append(session, call, idem="call")
+        world.append(session, call, idempotency_key="call")
 
-        assert world.say(session, "once \ud800", idem="k").repeated
-        assert world.say(session, large, idem="large").repeated
-        assert world.append(session, call, idem="call").repeated
+        assert world.say(session, "once \ud800", idempotency_key="k").repeated
+        assert world.say(session, large, idempotency_key="large").repeated
+        assert world.append(session, call, idempotency_key="call").repeated
         with refused(Conflict, "belongs to another message", unchanged=world):
-            world.say(other, "twice", idem="k")
+            world.say(other, "twice", idempotency_key="k")
         with refused(Conflict, "belongs to another message", unchanged=world):
-            world.say(session, large + "x", idem="large")
+            world.say(session, large + "x", idempotency_key="large")
         with refused(Conflict, "belongs to another message", unchanged=world):
-            world.append(session, message("assistant", "once \ud800"), idem="k")
+            world.append(session, message("assistant", "once \ud800"), idempotency_key="k")
 
     def test_a_repeat_finds_the_first_in_any_session_and_state(self, world: World) -> None:
         """P2: for ever."""
         session, other = world.session("a"), world.session("b")
-        first = world.say(session, "once", idem="k")
+        first = world.say(session, "once", idempotency_key="k")
         world.write(sessions.end, session, profile="main", moment=world.moment())
 
-        again = world.say(session, "once", idem="k")
-        elsewhere = world.say(other, "once", idem="k")
+        again = world.say(session, "once", idempotency_key="k")
+        elsewhere = world.say(other, "once", idempotency_key="k")
 
         assert (again.session_id, again.seq) == (session, first.seq)
         assert (elsewhere.session_id, elsewhere.seq) == (session, first.seq)
@@ -192,10 +192,10 @@ class LogSuite(Suite):
     def test_a_repeat_is_known_after_the_purge(self, world: World) -> None:
         """P2: for ever."""
         session, other = world.session("a"), world.session("b")
-        world.say(session, "once", idem="k")
+        world.say(session, "once", idempotency_key="k")
         world.purge(session)
 
-        again = world.say(other, "once", idem="k")
+        again = world.say(other, "once", idempotency_key="k")
 
         assert (again.repeated, again.session_id, again.seq) == (True, session, 2)
         assert world.texts(other) == ["b"]
@@ -205,16 +205,18 @@ class LogSuite(Suite):
         other = World(world.store, profile="work")
         mine, theirs = world.session("a"), other.session("b")
 
-        world.say(mine, "x", idem="k")
+        world.say(mine, "x", idempotency_key="k")
 
-        assert not other.say(theirs, "x", idem="k").repeated
+        assert not other.say(theirs, "x", idempotency_key="k").repeated
 
-    @pytest.mark.parametrize("idem", ["", "x" * 513, "a\x00b", "a\ud800"])
-    def test_a_key_that_cannot_be_kept_exactly_is_refused(self, world: World, idem: str) -> None:
+    @pytest.mark.parametrize("idempotency_key", ["", "x" * 513, "a\x00b", "a\ud800"])
+    def test_a_key_that_cannot_be_kept_exactly_is_refused(
+        self, world: World, idempotency_key: str
+    ) -> None:
         session = world.session("a")
 
         with refused(BadInput, "idempotency key", unchanged=world):
-            world.say(session, "x", idem=idem)
+            world.say(session, "x", idempotency_key=idempotency_key)
 
     def test_nothing_is_appended_to_a_session_that_has_ended(self, world: World) -> None:
         """D-3."""

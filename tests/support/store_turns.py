@@ -8,7 +8,7 @@ import pytest
 
 from sessionary.actions import deliver, log, receive, sweep, turns
 from sessionary.actions.new_message import NewMessage, append_to_source
-from sessionary.actions.turns import Begun, Claim, Ending, Reply
+from sessionary.actions.turns import Begun, Claim, Ending, TurnReply
 from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
 from sessionary.model.arrival import ArrivalState
 from sessionary.model.entry import Message, Role, message
@@ -127,10 +127,10 @@ class InboxSuite(Suite):
         assert isinstance(body, Message)
         assert (body.person, body.platform_message_id) == (ANN.person, "77")
 
-    @pytest.mark.parametrize("idem", ["x" * 513, "a\x00"])
-    def test_a_key_that_cannot_be_kept_is_refused(self, world: World, idem: str) -> None:
+    @pytest.mark.parametrize("idempotency_key", ["x" * 513, "a\x00"])
+    def test_a_key_that_cannot_be_kept_is_refused(self, world: World, idempotency_key: str) -> None:
         with refused(BadInput, "idempotency key"):
-            world.arrive(ANN, "x", idem=idem)
+            world.arrive(ANN, "x", idempotency_key=idempotency_key)
 
         assert world.begin(ANN) is None
 
@@ -201,7 +201,7 @@ class TurnSuite(Suite):
         """M-3."""
         begun = begin(world)
         said = message("assistant", "1")
-        how = {"profile": "main", "at": world.clock.tick(), "idem": "step-1"}
+        how = {"profile": "main", "at": world.clock.tick(), "idempotency_key": "step-1"}
 
         again = [world.write(turns.append, begun.lease, said, **how).repeated for _ in range(2)]  # type: ignore[arg-type]
 
@@ -215,7 +215,7 @@ class TurnSuite(Suite):
             begun,
             "hi",
             usage=(Usage(model="m", input_tokens=5, call_id="c"),),
-            replies=(Reply(HERE, (Text("hi"),)),),
+            replies=(TurnReply(HERE, (Text("hi"),)),),
         )
 
         head = world.head(begun.route.session_id)
@@ -231,7 +231,7 @@ class TurnSuite(Suite):
         ending = Ending(
             messages=(message("assistant", "hi"),),
             usage=(Usage(call_id="c", input_tokens=1),),
-            replies=(Reply(HERE, (Text("hi"),)),),
+            replies=(TurnReply(HERE, (Text("hi"),)),),
         )
 
         def fails_late(tx: Tx) -> None:
@@ -290,7 +290,13 @@ class TurnSuite(Suite):
 
         def begun(tx: Tx) -> Begun:
             return turns.begin_in(
-                tx, session, said, profile="main", claim=claim, moment=world.moment(), idem="k"
+                tx,
+                session,
+                said,
+                profile="main",
+                claim=claim,
+                moment=world.moment(),
+                idempotency_key="k",
             )
 
         world.finish(world.write(begun), "hi")
@@ -365,7 +371,7 @@ class LeaseSuite(Suite):
             lambda: world.write(turns.renew, stale.lease, seconds=30, now=now),
             lambda: world.write(turns.checkpoint, stale.lease, "late"),
             lambda: world.finish(stale, "late", usage=(Usage(call_id="u"),)),
-            lambda: world.finish(stale, replies=(Reply(HERE, (Text("late"),)),)),
+            lambda: world.finish(stale, replies=(TurnReply(HERE, (Text("late"),)),)),
         ):
             with refused(TurnLost, stale.lease.turn_id, unchanged=world):
                 act()
@@ -405,7 +411,7 @@ class LeaseSuite(Suite):
     def test_replies_go_out_in_the_order_of_their_turns(self, world: World) -> None:
         """T-5, P8."""
         for text in ("1", "2"):
-            world.finish(begin(world), text, replies=(Reply(HERE, (Text(text),)),))
+            world.finish(begin(world), text, replies=(TurnReply(HERE, (Text(text),)),))
 
         first = world.write(deliver.claim, holder="h", seconds=5, now=world.clock.tick())
 

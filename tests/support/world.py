@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sessionary.actions import fold, log, purge, read, receive, routing, sessions, turns
-from sessionary.actions.listing import Filters, listing
+from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.log import Appended
 from sessionary.actions.turns import Begun, Claim, Ending
 from sessionary.clock import Moment, to_micros
@@ -183,7 +183,7 @@ def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, moment: Moment) -
 
 def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, moment: Moment) -> None:
     """Fill a session that takes no appends, as an import does."""
-    no = sessions.locked(tx, made, profile=profile).no
+    no = sessions.lock_session(tx, made, profile=profile).no
     for seq, each in enumerate(said, start=1):
         entries.insert(tx, no, seq, at=moment.now, body=each, turn_id=None)
     at = to_micros(moment.now)
@@ -192,6 +192,6 @@ def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, moment: Momen
 
 
 def _everything(tx: Tx, profile: str) -> list[Any]:
-    pages = [listing(tx, Filters(shelf=s), profile=profile, limit=1000) for s in Shelf]
+    pages = [listing(tx, SessionFilters(shelf=s), profile=profile, limit=1000) for s in Shelf]
     heads = [head for page in pages for head in page.items if head.shelf is not Shelf.GONE]
     return [(head, read.log_of(tx, head.id, profile=profile, limit=1000)) for head in heads]

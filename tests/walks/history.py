@@ -49,10 +49,10 @@ def read_all(tx: Tx, received: Iterable[str]) -> Stored:
             after = no
             if shelf != Shelf.GONE:
                 _read_session(tx, stored, no, session)
-    for idem in received:
-        found = arrivals.get_by_idem(tx, idem, profile=PROFILE)
+    for idempotency_key in received:
+        found = arrivals.get_by_idempotency_key(tx, idempotency_key, profile=PROFILE)
         if found is not None:
-            stored.inbox[idem] = found
+            stored.inbox[idempotency_key] = found
     return stored
 
 

@@ -49,7 +49,7 @@ class Appender(threading.Thread):
             message("user", token),
             profile=PROFILE,
             at=SystemClock().now(),
-            idem=token,
+            idempotency_key=token,
         ).result()
         self.latencies.append(time.monotonic() - began)
         self.appended.append((session, done.seq, token))

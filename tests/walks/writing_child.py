@@ -53,10 +53,12 @@ def key_of(chat: int) -> SessionKey:
     return key_for(source_of(chat), profile=PROFILE)
 
 
-def open_with_message(tx: Tx, said: Message, moment: Moment, idem: str) -> log.Appended:
+def open_with_message(tx: Tx, said: Message, moment: Moment, idempotency_key: str) -> log.Appended:
     """Open a session with its first message in one transaction."""
     session = sessions.open_session(tx, Opening(PROFILE, Source("terminal")), moment=moment)
-    return log.append(tx, session, said, profile=PROFILE, at=moment.now, idem=idem)
+    return log.append(
+        tx, session, said, profile=PROFILE, at=moment.now, idempotency_key=idempotency_key
+    )
 
 
 class Reporter:
@@ -142,7 +144,7 @@ class Writer(threading.Thread):
         at = SystemClock().now()
         said = message("user", token)
         if tell_try:
-            facts = {"session": session, "idem": token}
+            facts = {"session": session, "idempotency_key": token}
             return self._call(
                 "append",
                 token,
@@ -151,11 +153,11 @@ class Writer(threading.Thread):
                 said,
                 profile=PROFILE,
                 at=at,
-                idem=token,
+                idempotency_key=token,
                 facts=facts,
             )
         return self._store.write(
-            log.append, session, said, profile=PROFILE, at=at, idem=token
+            log.append, session, said, profile=PROFILE, at=at, idempotency_key=token
         ).result()
 
     def _take_turn(self, chat: int) -> None:
@@ -168,7 +170,7 @@ class Writer(threading.Thread):
             source_of(chat),
             message("user", token),
             moment=moment_of(),
-            idem=token,
+            idempotency_key=token,
         )
         if self._random.random() < 0.1:
             self._store.write(sweep.interrupt_dead_turns, moment=moment_of()).result()
@@ -189,7 +191,7 @@ class Writer(threading.Thread):
             else:
                 self._call(
                     "step", token, turns.append, lease, message("assistant", token),
-                    profile=PROFILE, at=at, idem=token, facts=turn,
+                    profile=PROFILE, at=at, idempotency_key=token, facts=turn,
                 )  # fmt: skip
         token = self._token()
         channel = source_of(chat).channel
@@ -197,7 +199,7 @@ class Writer(threading.Thread):
         ending = turns.Ending(
             messages=(message("tool", token + ".a"), message("assistant", token + ".b")),
             usage=(Usage(call_id=token, input_tokens=3, cost_microusd=2),),
-            replies=(turns.Reply(channel, (Text(token),)),),
+            replies=(turns.TurnReply(channel, (Text(token),)),),
         )
         self._call(
             "end", token, turns.end, lease, ending, profile=PROFILE, moment=moment_of(), facts=turn

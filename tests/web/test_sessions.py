@@ -359,7 +359,7 @@ async def test_a_purged_session_leaves_no_words_in_noted_answers(
     await server.store.write(purge.purge, made["id"], profile="main", moment=moment)
 
     row = await server.store.read(
-        lambda tx: tx.one("get_request", profile="main", idem="http/noted")
+        lambda tx: tx.one("get_request", profile="main", idempotency_key="http/noted")
     )
 
     assert row is None

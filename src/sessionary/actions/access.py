@@ -38,7 +38,7 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class BudgetUse:
     """What was used in a period, and what running turns have reserved beside it."""
 
     tokens: int = 0
@@ -184,10 +184,10 @@ def code_of(rng: int) -> str:
     return "".join(letters)
 
 
-def spent(tx: Tx, scope: str, period: str, *, profile: str) -> Spending:
+def spent(tx: Tx, scope: str, period: str, *, profile: str) -> BudgetUse:
     """What a person, channel or schedule has used in a period, and has reserved now."""
     row = tx.one("get_spending", profile=profile, scope=scope, period=period)
-    return Spending() if row is None else Spending(*row)
+    return BudgetUse() if row is None else BudgetUse(*row)
 
 
 def spend(

@@ -26,7 +26,7 @@ from sessionary.model.session import Segment
 from sessionary.model.title import clean_title
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import blobs, entries, imports, sessions, transfer, usage
-from sessionary.store.tables.transfer import Found
+from sessionary.store.tables.transfer import StoredSession
 
 TRIES = 5
 
@@ -85,7 +85,7 @@ def _key_in(key: str, profile: str) -> str:
     return str(replace(SessionKey.parse(key), profile=profile))
 
 
-def _compare(store: Store, packet: Packet, found: Found) -> None:
+def _compare(store: Store, packet: Packet, found: StoredSession) -> None:
     """Refuse a session that says something else than the one that is here."""
     line = packet.session
     if found.profile != line.profile:
@@ -111,7 +111,7 @@ def _is_bare(line: SessionLine) -> bool:
     return line.through == 0
 
 
-def _is_blank(found: Found) -> bool:
+def _is_blank(found: StoredSession) -> bool:
     """Whether the store only knows that the session was."""
     return found.is_gone and found.lineage is None and found.last_seq == 0
 
@@ -131,7 +131,7 @@ def _is_same(mine: Entry, other: EntryLine) -> bool:
     )
 
 
-def _adopt_whole(tx: Tx, packet: Packet, found: Found | None, *, moment: Moment) -> Outcome:
+def _adopt_whole(tx: Tx, packet: Packet, found: StoredSession | None, *, moment: Moment) -> Outcome:
     """Do everything in one transaction."""
     target = _target(tx, packet, found)
     lines = packet.lines(after=target.have)
@@ -146,7 +146,7 @@ def _adopt_whole(tx: Tx, packet: Packet, found: Found | None, *, moment: Moment)
 
 
 def _adopt_in_batches(
-    store: Store, packet: Packet, found: Found | None, *, moment: Moment
+    store: Store, packet: Packet, found: StoredSession | None, *, moment: Moment
 ) -> Outcome:
     """Fill a session that no one sees, then show it."""
     target = store.write(_target, packet, found).result()
@@ -159,7 +159,7 @@ def _adopt_in_batches(
     return store.write(_show, packet, target, made, moment=moment).result()
 
 
-def _target(tx: Tx, packet: Packet, found: Found | None) -> _Target:
+def _target(tx: Tx, packet: Packet, found: StoredSession | None) -> _Target:
     """Find or make the row that the session's lines go to, unless it changed meanwhile."""
     line = packet.session
     if found is not None and not found.is_gone:
@@ -266,11 +266,13 @@ def _set_end(tx: Tx, packet: Packet, target: _Target) -> None:
         tx.run("set_last_seq", no=target.no, last_seq=last)
 
 
-def _fold(tx: Tx, no: int) -> fold.Counts:
+def _fold(tx: Tx, no: int) -> fold.LogCounts:
     return fold.counts(tx, sessions.segments(tx, no))
 
 
-def _show(tx: Tx, packet: Packet, target: _Target, made: fold.Counts, *, moment: Moment) -> Outcome:
+def _show(
+    tx: Tx, packet: Packet, target: _Target, made: fold.LogCounts, *, moment: Moment
+) -> Outcome:
     """Give a session that is whole its facts, its place and its keys."""
     notes: list[str] = []
     last = max(target.have, packet.last_seq)

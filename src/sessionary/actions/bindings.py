@@ -45,7 +45,7 @@ class LastReset:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class NextReset:
     """When a key's session ends by itself if nobody writes, and why the last one did."""
 
     policy: ResetPolicy
@@ -92,12 +92,12 @@ def key_behind(tx: Tx, redacted: str, *, profile: str) -> str:
     raise NotFound("No chat has that key any more; nothing was written. Read the list again.")
 
 
-def outlook(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> Outlook:
+def next_reset(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> NextReset:
     """What will become of the session that a key is on, and what became of the one before it."""
     policy = policies.choose(head.source)
     due = policy.next_due(last_active=head.last_active_at) if head.is_open else None
     held = head.running or tx.one("is_held", no=head.no, now=to_micros(now)) is not None
-    return Outlook(policy, due, held, _last_reset(tx, head))
+    return NextReset(policy, due, held, _last_reset(tx, head))
 
 
 def _last_reset(tx: Tx, head: SessionHead) -> LastReset | None:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sessionary.actions import log, read, refusals
 from sessionary.actions.log import SessionChanged
-from sessionary.actions.sessions import locked
+from sessionary.actions.sessions import lock_session
 from sessionary.errors import BadInput
 from sessionary.model import transcript
 from sessionary.model.entry import Compaction
@@ -25,7 +25,7 @@ def compact(
     lease: Lease | None = None,
 ) -> SessionHead:
     """Let a summary stand for the beginning of a session; people still read everything."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     if head.read_only:
         raise refusals.read_only(head.id)
     if lease is not None and head.running_turn != lease.turn_id:

@@ -14,20 +14,20 @@ _SHELVES = (Shelf.CHATS, Shelf.AUTOMATION, Shelf.ARCHIVE, Shelf.TRASH)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class SessionCounts:
     """Sessions by source on the shelves that were asked for, and by shelf."""
 
     sources: Mapping[str, int]
     shelves: Mapping[Shelf, int]
 
 
-def counts(tx: Tx, shelves: tuple[Shelf, ...], *, profile: str) -> Counts:
+def counts(tx: Tx, shelves: tuple[Shelf, ...], *, profile: str) -> SessionCounts:
     """Count by source on these shelves, and by shelf; each up to a limit."""
     sources: dict[str, int] = {}
     for shelf in shelves:
         for platform, count in _by_platform(tx, shelf, profile=profile):
             sources[platform] = min(MOST, sources.get(platform, 0) + count)
-    return Counts(sources, {shelf: _on(tx, shelf, profile=profile) for shelf in _SHELVES})
+    return SessionCounts(sources, {shelf: _on(tx, shelf, profile=profile) for shelf in _SHELVES})
 
 
 def models(tx: Tx, *, profile: str) -> list[str]:

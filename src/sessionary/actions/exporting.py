@@ -19,7 +19,7 @@ from sessionary.model.secret import masked_json, secrets_in
 from sessionary.model.session import Segment, Shelf
 from sessionary.store.database import Row, Store, Tx
 from sessionary.store.tables import blobs, entries, sessions, transfer
-from sessionary.store.tables.transfer import Link
+from sessionary.store.tables.transfer import LineageLink
 
 PAGE = 100
 _NOWHERE = {"platform": "unknown"}
@@ -86,9 +86,9 @@ def _page(tx: Tx, profile: str | None, after: int) -> list[int]:
     return [row[0] for row in rows]
 
 
-def _line_up(store: Store, no: int) -> list[tuple[int, Link]]:
+def _line_up(store: Store, no: int) -> list[tuple[int, LineageLink]]:
     """A session and those of its ancestors that have not had their turn, nearest first."""
-    line: dict[int, Link] = {}
+    line: dict[int, LineageLink] = {}
     at: int | None = no
     while at is not None and at not in line and (not line or at > no):
         line[at] = link = store.read(transfer.link, at).result()
@@ -99,7 +99,7 @@ def _line_up(store: Store, no: int) -> list[tuple[int, Link]]:
 def _selected(store: Store, ids: Sequence[str], profile: str) -> list[Item]:
     """The wanted sessions by number, each behind what it came from, whole or as far as needed."""
     wanted = {store.read(read.head, each, profile=profile).result().no for each in ids}
-    links: dict[int, Link] = {}
+    links: dict[int, LineageLink] = {}
     needs: dict[int, int] = {}
     for no in sorted(wanted):
         _note_needs(store, no, wanted, links, needs)
@@ -116,7 +116,7 @@ def _selected(store: Store, ids: Sequence[str], profile: str) -> list[Item]:
 
 
 def _note_needs(
-    store: Store, no: int, wanted: set[int], links: dict[int, Link], needs: dict[int, int]
+    store: Store, no: int, wanted: set[int], links: dict[int, LineageLink], needs: dict[int, int]
 ) -> None:
     """Climb from a wanted session, noting how much of each ancestor it reads."""
     seen: set[int] = set()

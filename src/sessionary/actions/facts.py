@@ -6,7 +6,7 @@ from typing import Any
 from sessionary.actions import log, new_message
 from sessionary.actions.log import Appended
 from sessionary.actions.new_message import NewMessage
-from sessionary.actions.sessions import locked, restore
+from sessionary.actions.sessions import lock_session, restore
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import document
@@ -56,7 +56,7 @@ def say_after(tx: Tx, id: str, saying: NewMessage, *, profile: str, moment: Mome
     try:
         return new_message.append_to(tx, id, saying, profile=profile, moment=moment)
     except Conflict:
-        head = locked(tx, id, profile=profile)
+        head = lock_session(tx, id, profile=profile)
         if head.ended_at is None or head.read_only:
             raise
     if head.trashed_at is not None:  # new words would be purged with the old
@@ -66,7 +66,12 @@ def say_after(tx: Tx, id: str, saying: NewMessage, *, profile: str, moment: Mome
     # Nobody sees this: it is undone before the transaction ends.
     tx.run("set_end", no=head.no, ended_at=None, reason=None, key=None)
     done = log.append(
-        tx, id, saying.message, profile=profile, at=saying.at or moment.now, idem=saying.idem
+        tx,
+        id,
+        saying.message,
+        profile=profile,
+        at=saying.at or moment.now,
+        idempotency_key=saying.idempotency_key,
     )
     ended_at = to_micros(head.ended_at)
     tx.run("set_end", no=head.no, ended_at=ended_at, reason=head.end_reason, key=head.key)
@@ -75,7 +80,7 @@ def say_after(tx: Tx, id: str, saying: NewMessage, *, profile: str, moment: Mome
 
 def set_system_prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> None:
     """Let another text be the session's system prompt; None takes it away."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     name = None
     if text is not None:
         name = blobs.keep_text(tx, text, entry_no=sessions.first_entry_no(head.no))

@@ -8,7 +8,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FeedChange:
     """One line of the feed. A purged session has no profile to show any more."""
 
     position: int
@@ -25,6 +25,6 @@ def last_position(tx: Tx) -> int:
     return 0 if row is None else int(row[0])
 
 
-def read_on(tx: Tx, after: int, *, limit: int = PAGE) -> list[Change]:
+def read_on(tx: Tx, after: int, *, limit: int = PAGE) -> list[FeedChange]:
     """What changed after a position, of every profile; the caller shows only its own."""
-    return [Change(*row) for row in tx.all("read_feed", after=after, limit=limit)]
+    return [FeedChange(*row) for row in tx.all("read_feed", after=after, limit=limit)]

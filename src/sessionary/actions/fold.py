@@ -12,7 +12,7 @@ from sessionary.store.tables import entries
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class LogCounts:
     """What a head says about its log."""
 
     message_count: int = 0
@@ -22,7 +22,7 @@ class Counts:
     compacted_seq: int = 0
 
 
-def counts(tx: Tx, segments: Sequence[Segment]) -> Counts:
+def counts(tx: Tx, segments: Sequence[Segment]) -> LogCounts:
     """Count the messages that people see, from the whole log."""
     marks = entries.marks(tx, segments)
     stretches = transcript.retracted(marks)
@@ -37,7 +37,7 @@ def counts(tx: Tx, segments: Sequence[Segment]) -> Counts:
         if body.role is Role.ASSISTANT:
             last_reply = entry.seq
         preview = preview or preview_of(body)
-    return Counts(messages, tool_calls, last_reply, preview, compacted_seq(marks))
+    return LogCounts(messages, tool_calls, last_reply, preview, compacted_seq(marks))
 
 
 def compacted_seq(marks: Sequence[Entry]) -> int:
@@ -46,7 +46,7 @@ def compacted_seq(marks: Sequence[Entry]) -> int:
     return 0 if mark is None else mark.seq
 
 
-def put(tx: Tx, session_no: int, made: Counts) -> None:
+def put(tx: Tx, session_no: int, made: LogCounts) -> None:
     """Write the fold into the head."""
     tx.run(
         "set_counts",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sessionary.actions import log, refusals
-from sessionary.actions.sessions import locked
+from sessionary.actions.sessions import lock_session
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import document
@@ -40,7 +40,7 @@ def hold(
         raise BadInput(f"The time {until} has no zone; give it one, such as datetime.UTC.")
     if until is not None and until <= moment.now:
         raise BadInput("A hold must end in the future; nothing was changed.")
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     if not head.is_open:
         raise refusals.ended(head)
     end = _FOR_EVER if until is None else min(until, _FOR_EVER)
@@ -54,7 +54,7 @@ def release(
     tx: Tx, id: str, reason: str | None = None, *, profile: str, moment: Moment
 ) -> list[Hold]:
     """Take a hold away, or all of them; those that were there. A reason that holds nothing is not found."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     wanted = None if reason is None else _reason(reason)
     gone = [
         each

@@ -27,7 +27,7 @@ _ORDERED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class SessionFilters:
     """What narrows a list of sessions."""
 
     shelf: Shelf = Shelf.CHATS
@@ -71,7 +71,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SessionPage:
     """One page of a list, where the next begins, and what the list leaves out."""
 
     items: tuple[SessionHead, ...]
@@ -80,8 +80,8 @@ class Page:
 
 
 def listing(
-    tx: Tx, filters: Filters, *, profile: str, limit: int = 50, cursor: str | None = None
-) -> Page:
+    tx: Tx, filters: SessionFilters, *, profile: str, limit: int = 50, cursor: str | None = None
+) -> SessionPage:
     """Newest activity first (or in another order), a page at a time.
 
     A page costs the same in a store of any size. The first one says what the list leaves out.
@@ -92,7 +92,9 @@ def listing(
     return replace(found, hidden=hidden(tx, filters, profile=profile))
 
 
-def page(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | None) -> Page:
+def page(
+    tx: Tx, filters: SessionFilters, *, profile: str, limit: int, cursor: str | None
+) -> SessionPage:
     """A page of a list, without the count of what the list leaves out."""
     check_limit(limit)
     order = filters.order
@@ -109,7 +111,7 @@ def page(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | No
     shown = found[:limit]
     # A rare word may not fill a page within one search; the next page goes on from there.
     more = order.behind(shown[-1]) if len(found) > limit else None if exhausted else at
-    return Page(tuple(shown), None if more is None else str(more))
+    return SessionPage(tuple(shown), None if more is None else str(more))
 
 
 def check_limit(limit: int) -> None:
@@ -118,7 +120,9 @@ def check_limit(limit: int) -> None:
         raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
 
 
-def _rows(tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int) -> list[SessionHead]:
+def _rows(
+    tx: Tx, filters: SessionFilters, *, profile: str, at: Cursor, limit: int
+) -> list[SessionHead]:
     """The next rows; several shelves or platforms are read one by one and merged."""
     shelves = (filters.shelf, Shelf.AUTOMATION) if filters.and_automation else (filters.shelf,)
     read = _stretch if filters.order is Order.ACTIVITY else _ordered
@@ -146,7 +150,7 @@ def _merged(order: Order, stretches: list[list[SessionHead]], limit: int) -> lis
 
 
 def _ordered(
-    tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int
+    tx: Tx, filters: SessionFilters, *, profile: str, at: Cursor, limit: int
 ) -> list[SessionHead]:
     """A stretch of a shelf in an order; what narrows it is looked at afterwards, see `_fits`.
 
@@ -166,7 +170,7 @@ def _ordered(
 
 
 def _stretch(
-    tx: Tx, filters: Filters, *, profile: str, at: Cursor, limit: int
+    tx: Tx, filters: SessionFilters, *, profile: str, at: Cursor, limit: int
 ) -> list[SessionHead]:
     query = "list_by_activity"
     params: dict[str, int | str | None] = {}
@@ -202,7 +206,7 @@ def _project_no(tx: Tx, name: str, *, profile: str) -> int:
     return int(row[0])
 
 
-def _fits(head: SessionHead, filters: Filters) -> bool:
+def _fits(head: SessionHead, filters: SessionFilters) -> bool:
     if filters.read_only is not None and head.read_only is not filters.read_only:
         return False
     if filters.label is not None and filters.label not in head.labels:
@@ -212,7 +216,7 @@ def _fits(head: SessionHead, filters: Filters) -> bool:
     return _matches(filters.text, head.title, head.preview)
 
 
-def _fits_otherwise(head: SessionHead, filters: Filters) -> bool:
+def _fits_otherwise(head: SessionHead, filters: SessionFilters) -> bool:
     """What the queries of the order by activity look at themselves."""
     platforms = filters.platforms or (() if filters.platform is None else (filters.platform,))
     return not (
@@ -226,7 +230,7 @@ def _fits_otherwise(head: SessionHead, filters: Filters) -> bool:
     )
 
 
-def hidden(tx: Tx, filters: Filters, *, profile: str) -> Hidden:
+def hidden(tx: Tx, filters: SessionFilters, *, profile: str) -> Hidden:
     """Count what a list of chats leaves out: automation and archived sessions that fit its filters."""
     if filters.shelf is not Shelf.CHATS:
         return Hidden()
@@ -237,7 +241,7 @@ def hidden(tx: Tx, filters: Filters, *, profile: str) -> Hidden:
     return Hidden(automation, archived, is_at_least=is_more or are_more)
 
 
-def _count(tx: Tx, filters: Filters, *, profile: str) -> tuple[int, bool]:
+def _count(tx: Tx, filters: SessionFilters, *, profile: str) -> tuple[int, bool]:
     """Count the sessions of a shelf that fit; True when there may be more than were looked at."""
     platforms = filters.platforms or (() if filters.platform is None else (filters.platform,))
     params: dict[str, int | str | None] = {
@@ -273,7 +277,9 @@ def _count(tx: Tx, filters: Filters, *, profile: str) -> tuple[int, bool]:
     return count, looked_at is not None and looked_at[0] >= _COUNT_SCANNED
 
 
-def _has_words(filters: Filters, *, title: str | None, preview: str | None, labels: str) -> bool:
+def _has_words(
+    filters: SessionFilters, *, title: str | None, preview: str | None, labels: str
+) -> bool:
     if filters.label is not None and filters.label not in document.decode(labels):
         return False
     return _matches(filters.text, title, preview)

@@ -13,7 +13,7 @@ from sessionary.model.turn import Lease
 from sessionary.store.database import RaceLost, Row, Tx
 from sessionary.store.tables import entries, sessions
 
-MAX_IDEM = 512
+MAX_IDEMPOTENCY_KEY = 512
 _PREVIEWED = 400
 
 
@@ -54,12 +54,12 @@ def append(
     *,
     profile: str,
     at: datetime,
-    idem: str | None = None,
+    idempotency_key: str | None = None,
     lease: Lease | None = None,
 ) -> Appended:
     """Add a message to an open session; exactly once for each idempotency key."""
-    if idem is not None:
-        earlier = find_repeat(tx, idem, profile=profile, said=said)
+    if idempotency_key is not None:
+        earlier = find_repeat(tx, idempotency_key, profile=profile, said=said)
         if earlier is not None:
             return earlier
     row = _advance(tx, session_id, said, profile=profile, at=at, lease=lease)
@@ -68,8 +68,8 @@ def append(
     no, seq, wants_preview = row
     if wants_preview and (preview := preview_of(said)) is not None:
         tx.run("set_preview", no=no, preview=preview)
-    if idem is not None and not tx.run(
-        "insert_receipt", profile=profile, idem=idem, session_no=no, seq=seq
+    if idempotency_key is not None and not tx.run(
+        "insert_receipt", profile=profile, idempotency_key=idempotency_key, session_no=no, seq=seq
     ):
         raise RaceLost  # someone else was first with this key; the next run finds theirs
     tx.after_commit(SessionChanged(profile, session_id, seq))
@@ -121,14 +121,16 @@ def append_mark(
     return seq
 
 
-def find_repeat(tx: Tx, idem: str, *, profile: str, said: Message | None = None) -> Appended | None:
+def find_repeat(
+    tx: Tx, idempotency_key: str, *, profile: str, said: Message | None = None
+) -> Appended | None:
     """What an earlier append with this idempotency key wrote.
 
     Raises `Conflict` if it wrote another message than `said`. Of a purged message nothing is left
     to compare with.
     """
-    check_idem(idem)
-    row = tx.one("find_receipt", profile=profile, idem=idem)
+    check_idempotency_key(idempotency_key)
+    row = tx.one("find_receipt", profile=profile, idempotency_key=idempotency_key)
     if row is None:
         return None
     session_no, seq, session_id = row
@@ -140,7 +142,7 @@ def find_repeat(tx: Tx, idem: str, *, profile: str, said: Message | None = None)
             stored = []  # purged
         if stored and not _says_the_same(stored[0].body, said):
             raise Conflict(
-                f"The idempotency key {idem!r} belongs to another message, entry {seq} of session "
+                f"The idempotency key {idempotency_key!r} belongs to another message, entry {seq} of session "
                 f"{session_id}; nothing was written. Choose a new key."
             )
     return Appended(session_id or "", session_no, seq, repeated=True)
@@ -159,10 +161,16 @@ def _parts_text(said: Message) -> str:
     return document.encode(document.decode(document.encode(body_to_json(said)["parts"])))
 
 
-def check_idem(idem: str) -> None:
+def check_idempotency_key(idempotency_key: str) -> None:
     """Refuse a key that the record could not keep exactly."""
-    if not idem or len(idem) > MAX_IDEM or document.storable_text(idem) != idem:
-        raise BadInput(f"An idempotency key is 1 to {MAX_IDEM} characters of plain text.")
+    if (
+        not idempotency_key
+        or len(idempotency_key) > MAX_IDEMPOTENCY_KEY
+        or document.storable_text(idempotency_key) != idempotency_key
+    ):
+        raise BadInput(
+            f"An idempotency key is 1 to {MAX_IDEMPOTENCY_KEY} characters of plain text."
+        )
 
 
 def preview_of(said: Message) -> str | None:

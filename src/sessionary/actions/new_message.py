@@ -24,7 +24,7 @@ class NewMessage:
 
     message: Message
     at: datetime | None = None
-    idem: str | None = None
+    idempotency_key: str | None = None
     usage: Usage | None = None
     files: tuple[bytes, ...] = field(default=(), repr=False)
 
@@ -44,7 +44,7 @@ def append_to_source(
         return earlier
     route = routing.route(tx, key, source, policy=policy, moment=moment)
     if key.is_shared:
-        saying = replace(saying, message=transcript.among_several(saying.message))
+        saying = replace(saying, message=transcript.mark_shared(saying.message))
     return append_to(tx, route.session_id, saying, profile=key.profile, moment=moment)
 
 
@@ -72,7 +72,13 @@ def append_to(
         blobs.hold(tx, data)
     try:
         done = log.append(
-            tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem, lease=lease
+            tx,
+            session_id,
+            saying.message,
+            profile=profile,
+            at=at,
+            idempotency_key=saying.idempotency_key,
+            lease=lease,
         )
     except Conflict:
         if lease is not None:
@@ -81,13 +87,20 @@ def append_to(
         head = read.head(tx, session_id, profile=profile)
         if not head.running or not turns.interrupt_if_dead(tx, head.no, moment=moment):
             raise
-        done = log.append(tx, session_id, saying.message, profile=profile, at=at, idem=saying.idem)
+        done = log.append(
+            tx,
+            session_id,
+            saying.message,
+            profile=profile,
+            at=at,
+            idempotency_key=saying.idempotency_key,
+        )
     if saying.usage is not None and not done.repeated:
         usage.record(tx, done.session_no, saying.usage, profile=profile, moment=moment)
     return done
 
 
 def _find_repeat(tx: Tx, saying: NewMessage, *, profile: str) -> Appended | None:
-    if saying.idem is None:
+    if saying.idempotency_key is None:
         return None
-    return log.find_repeat(tx, saying.idem, profile=profile, said=saying.message)
+    return log.find_repeat(tx, saying.idempotency_key, profile=profile, said=saying.message)

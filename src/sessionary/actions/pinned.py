@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sessionary.actions import listing as lists
-from sessionary.actions.listing import Filters, Page
+from sessionary.actions.listing import SessionFilters, SessionPage
 from sessionary.clock import to_micros
 from sessionary.model.cursor import Cursor
 from sessionary.model.session import SessionHead
@@ -13,8 +13,8 @@ _IN_PINNED = "pinned."
 
 
 def listing(
-    tx: Tx, filters: Filters, *, profile: str, limit: int = 50, cursor: str | None = None
-) -> Page:
+    tx: Tx, filters: SessionFilters, *, profile: str, limit: int = 50, cursor: str | None = None
+) -> SessionPage:
     """Pinned sessions first, then the others; within each the newest activity first.
 
     The first page says what the list leaves out.
@@ -25,7 +25,9 @@ def listing(
     return replace(found, hidden=lists.hidden(tx, filters, profile=profile))
 
 
-def _page(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | None) -> Page:
+def _page(
+    tx: Tx, filters: SessionFilters, *, profile: str, limit: int, cursor: str | None
+) -> SessionPage:
     if cursor is not None and not cursor.startswith(_IN_PINNED):
         return _others(tx, filters, profile=profile, limit=limit, cursor=cursor)
     place = None if cursor is None else cursor.removeprefix(_IN_PINNED)
@@ -40,7 +42,9 @@ def _page(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | N
     return replace(rest, items=top.items, next=str(Cursor.first()) if rest.items else None)
 
 
-def _others(tx: Tx, filters: Filters, *, profile: str, limit: int, cursor: str | None) -> Page:
+def _others(
+    tx: Tx, filters: SessionFilters, *, profile: str, limit: int, cursor: str | None
+) -> SessionPage:
     found: list[SessionHead] = []
     while True:
         page = lists.page(tx, filters, profile=profile, limit=limit, cursor=cursor)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sessionary.actions.log import SessionChanged
-from sessionary.actions.sessions import locked
+from sessionary.actions.sessions import lock_session
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.session import SessionHead
@@ -85,7 +85,7 @@ def remove(tx: Tx, name: str, *, profile: str) -> Project:
 
 def move(tx: Tx, session_id: str, name: str | None, *, profile: str) -> SessionHead:
     """Put a session into a project, or with None into none."""
-    head = locked(tx, session_id, profile=profile)
+    head = lock_session(tx, session_id, profile=profile)
     project = None if name is None else get(tx, name, profile=profile)
     tx.run("set_project", no=head.no, project_no=None if project is None else project.no)
     tx.run("insert_feed", session_no=head.no, seq=0, what="head")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sessionary.actions import purge
-from sessionary.actions.sessions import locked
+from sessionary.actions.sessions import lock_session
 from sessionary.clock import Moment
 from sessionary.errors import NotFound
 from sessionary.store.database import Store, Tx
@@ -40,7 +40,7 @@ def prune_one(
 ) -> purge.Purged | None:
     """Purge a session if it is still over since before that time; it may have been reopened."""
     try:
-        head = locked(tx, session_id, profile=profile)
+        head = lock_session(tx, session_id, profile=profile)
     except NotFound:
         return None
     if head.ended_at is None or head.ended_at >= before or head.pinned or head.running:

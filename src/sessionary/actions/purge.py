@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from sessionary.actions import pack, refusals, routing
-from sessionary.actions.sessions import locked
+from sessionary.actions.sessions import lock_session
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Damaged, NotFound
 from sessionary.model.entry import MAX_SEQ
@@ -29,7 +29,7 @@ class Purged:
 
 def purge(tx: Tx, id: str, *, profile: str, moment: Moment) -> Purged:
     """Delete a session's words for ever. A tombstone and the ledger of its cost stay."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     if head.running:
         raise refusals.running(head.id)
     needed = _needed_by_children(tx, head.no)
@@ -94,7 +94,7 @@ def purge_trash(tx: Tx, id: str, *, moment: Moment) -> bool:
     """
     row = tx.one("profile_of", id=id)
     try:
-        head = locked(tx, id, profile="" if row is None else row[0])
+        head = lock_session(tx, id, profile="" if row is None else row[0])
         over = moment.now - timedelta(days=TRASH_DAYS)
         if head.trashed_at is None or head.trashed_at >= over:
             return False
@@ -153,7 +153,7 @@ def _release_ancestors(tx: Tx, no: int, *, needed: int, profile: str) -> None:
     known = {no: needed}
     for own_no, id, base_seq, _ in tx.all("ancestors", no=no)[1:]:
         # Held before it is judged: two purges at once would each leave it to the other.
-        if routing.fresh(tx, own_no).shelf is not Shelf.GONE:
+        if routing.lock_and_reload(tx, own_no).shelf is not Shelf.GONE:
             return  # it reads all that those before it have kept
         known[own_no] = needed = _needed_by_children(tx, own_no, known)
         _delete_unneeded(tx, own_no, id, needed=needed, profile=profile)

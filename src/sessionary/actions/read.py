@@ -14,7 +14,7 @@ from sessionary.store.tables import blobs, entries, sessions
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TranscriptWindow:
     """A stretch of a transcript, and whether there is more on either side."""
 
     entries: tuple[Entry, ...]
@@ -31,7 +31,7 @@ def head(tx: Tx, id: str, *, profile: str) -> SessionHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SessionOrigin:
     """Where a session was held: the directory and branch, and the tool it was imported from."""
 
     workspace: Mapping[str, Any] | None = None
@@ -39,11 +39,11 @@ class Origin:
     imported: Mapping[str, Any] | None = None
 
 
-def origin(tx: Tx, id: str, *, profile: str) -> Origin:
+def origin(tx: Tx, id: str, *, profile: str) -> SessionOrigin:
     """Where a session was held, as far as that is known."""
     found = sessions.details(tx, head(tx, id, profile=profile).no)
     imported = found.extra.get("import")
-    return Origin(
+    return SessionOrigin(
         found.workspace if isinstance(found.workspace, dict) else None,
         imported if isinstance(imported, dict) else None,
     )
@@ -63,7 +63,7 @@ def window(
     before: int | None = None,
     after: int | None = None,
     around: int | None = None,
-) -> Window:
+) -> TranscriptWindow:
     """What people read, around an entry, before it, after it, or at the end."""
     check_limit(limit)
     segments = _segments(tx, id, profile=profile)
@@ -73,13 +73,13 @@ def window(
         newer = reader.forwards(around, limit - limit // 2 + 1)
         more_before, more_after = len(older) > limit // 2, len(newer) > limit - limit // 2
         shown = older[-(limit // 2) :] if limit // 2 else []
-        return Window((*shown, *newer[: limit - limit // 2]), more_before, more_after)
+        return TranscriptWindow((*shown, *newer[: limit - limit // 2]), more_before, more_after)
     if after is not None:
         newer = reader.forwards(after + 1, limit + 1)
-        return Window(tuple(newer[:limit]), after >= 1, len(newer) > limit)
+        return TranscriptWindow(tuple(newer[:limit]), after >= 1, len(newer) > limit)
     last = reader.last if before is None else before - 1
     older = reader.backwards(last, limit + 1)
-    return Window(tuple(older[-limit:]), len(older) > limit, last < reader.last)
+    return TranscriptWindow(tuple(older[-limit:]), len(older) > limit, last < reader.last)
 
 
 def transcript_of(tx: Tx, id: str, *, profile: str, through: int | None = None) -> list[Entry]:
@@ -147,7 +147,7 @@ def branches(tx: Tx, id: str, *, profile: str) -> list[tuple[int, int]]:
     return [(m.body.after + 1, m.seq - 1) for m in marks if isinstance(m.body, Retraction)]
 
 
-def counts(tx: Tx, head: SessionHead) -> fold.Counts:
+def counts(tx: Tx, head: SessionHead) -> fold.LogCounts:
     """The head's counts, made anew from the log."""
     return fold.counts(tx, sessions.segments(tx, head.no))
 

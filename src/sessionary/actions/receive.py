@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 
 from sessionary.actions import routing
-from sessionary.actions.log import MAX_IDEM, check_idem
+from sessionary.actions.log import MAX_IDEMPOTENCY_KEY, check_idempotency_key
 from sessionary.clock import Moment
 from sessionary.model.arrival import Arrival
 from sessionary.model.entry import Message
@@ -29,7 +29,7 @@ def receive(
     said: Message,
     *,
     moment: Moment,
-    idem: str | None = None,
+    idempotency_key: str | None = None,
 ) -> tuple[Arrival, bool]:
     """Write an arrival, or find the one that came first with the same idempotency key; say whether it is new.
 
@@ -38,15 +38,15 @@ def receive(
     check_length(key)
     check_person(source.person)
     id = moment.new_id()
-    name = idem or platform_idem(source) or f"arrival/{id}"
-    check_idem(name)
+    name = idempotency_key or platform_idempotency_key(source) or f"arrival/{id}"
+    check_idempotency_key(name)
     # A row's number is given before its commit: of one key, the earlier is seen the earlier.
     routing.lock(tx, key)
     new = arrivals.insert(
         tx,
         id,
         profile=key.profile,
-        idem=name,
+        idempotency_key=name,
         key=str(key),
         source=source,
         message=said,
@@ -55,19 +55,19 @@ def receive(
     if new is not None:
         tx.after_commit(ArrivalCame(key.profile, str(key)))
         return new, True
-    found = arrivals.get_by_idem(tx, name, profile=key.profile)
+    found = arrivals.get_by_idempotency_key(tx, name, profile=key.profile)
     if found is None:
         raise RaceLost
     return found, False
 
 
-def platform_idem(source: Source) -> str | None:
+def platform_idempotency_key(source: Source) -> str | None:
     """The idempotency key of a platform's message, or None when the platform gave no id."""
     if source.platform_message_id is None:
         return None
     where = (source.platform, source.chat_id or source.user_id or "", source.platform_message_id)
     name = "/".join(escape(each) for each in where)
-    if len(name) <= MAX_IDEM:
+    if len(name) <= MAX_IDEMPOTENCY_KEY:
         return name
     # Whoever wrote the message chose none of this: a long id is kept by its hash.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()

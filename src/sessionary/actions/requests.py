@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessionary.actions.log import check_idem
+from sessionary.actions.log import check_idempotency_key
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, SessionaryError
 from sessionary.store.database import RaceLost, Tx
@@ -14,7 +14,7 @@ ANOTHER = "That idempotency key belongs to another request; nothing was written.
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StoredResponse:
     """What a request is answered: a status, and a JSON text; the session it speaks of."""
 
     status: int
@@ -33,32 +33,32 @@ class Repeatable:
 def once(
     tx: Tx,
     request: Repeatable | None,
-    act: Callable[[Tx], Answer],
+    act: Callable[[Tx], StoredResponse],
     *,
     profile: str,
     now: datetime,
-) -> Answer:
+) -> StoredResponse:
     """Do it and note the answer in one transaction, or give the answer that was noted."""
     if request is None:
         return act(tx)
-    check_idem(request.key)
-    row = tx.one("get_request", profile=profile, idem=request.key)
+    check_idempotency_key(request.key)
+    row = tx.one("get_request", profile=profile, idempotency_key=request.key)
     if row is not None:
         if row[0] != request.fingerprint:
             raise BadInput(ANOTHER)
-        return Answer(row[1], row[2])
+        return StoredResponse(row[1], row[2])
     try:
         answer = act(tx)
     except SessionaryError:
         # It may be refused only because its twin has just done it; then the twin's answer is ours.
-        if tx.one("get_request", profile=profile, idem=request.key) is not None:
+        if tx.one("get_request", profile=profile, idempotency_key=request.key) is not None:
             raise RaceLost from None
         raise
     tx.run("delete_old_requests", before=to_micros(now - KEPT))
     is_new = tx.run(
         "insert_request",
         profile=profile,
-        idem=request.key,
+        idempotency_key=request.key,
         fingerprint=request.fingerprint,
         status=answer.status,
         body=answer.body,

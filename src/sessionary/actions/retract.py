@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sessionary.actions import fold, log, refusals
 from sessionary.actions.log import SessionChanged, preview_of
-from sessionary.actions.sessions import locked
+from sessionary.actions.sessions import lock_session
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message, Retraction, Role
@@ -31,7 +31,7 @@ def retract(
 
     While a turn runs, only the holder of its lease may do so.
     """
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     if lease is not None and head.running_turn != lease.turn_id:
         raise refusals.lost(lease)
     turn_id = None if lease is None else lease.turn_id
@@ -45,7 +45,7 @@ def retract(
     if after == 0:
         # Nothing is left: there is nothing to count.
         log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
-        fold.put(tx, head.no, fold.Counts())
+        fold.put(tx, head.no, fold.LogCounts())
     else:
         before = transcript.retracted(entries.marks(tx, segments))
         gone = _shown(tx, _clip(segments, after + 1), before)
@@ -59,7 +59,7 @@ def undo(tx: Tx, id: str, *, profile: str, rounds: int, at: datetime) -> Session
     """Take back the last user messages and everything that followed them."""
     if rounds < 1:
         raise BadInput(f"Undo takes back 1 or more messages, not {rounds}.")
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     seq = _nth_last_prompt(tx, sessions.segments(tx, head.no), rounds)
     if seq is None:
         raise Conflict(
@@ -80,7 +80,7 @@ def _keep_head(
     fold.put(
         tx,
         head.no,
-        fold.Counts(
+        fold.LogCounts(
             message_count=head.message_count - len(gone),
             tool_call_count=head.tool_call_count - sum(said.tool_calls for said in gone),
             last_reply_seq=_last_reply(tx, segments, before),

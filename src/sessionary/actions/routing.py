@@ -32,14 +32,14 @@ def current(tx: Tx, key: SessionKey) -> SessionHead | None:
     return None if row is None else sessions.get_by_no(tx, row[0])
 
 
-def locked(tx: Tx, key: SessionKey) -> SessionHead | None:
+def lock_and_get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
     """The session a key is on, both held until the transaction ends."""
     lock(tx, key)
     row = tx.one("get_binding", profile=key.profile, key=str(key))
-    return None if row is None else fresh(tx, row[0])
+    return None if row is None else lock_and_reload(tx, row[0])
 
 
-def fresh(tx: Tx, session_no: int) -> SessionHead:
+def lock_and_reload(tx: Tx, session_no: int) -> SessionHead:
     """A session's head that nobody else changes until the transaction ends.
 
     A key's lock is not enough: the session may have other keys, and people who name it.
@@ -54,10 +54,12 @@ def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, momen
     The caller appends in the same transaction, so that no session exists without a message.
     """
     check_length(key)
-    return onward(tx, key, locked(tx, key), source, policy=policy, moment=moment)
+    return resolve_route(
+        tx, key, lock_and_get_current(tx, key), source, policy=policy, moment=moment
+    )
 
 
-def onward(
+def resolve_route(
     tx: Tx,
     key: SessionKey,
     head: SessionHead | None,
@@ -93,7 +95,7 @@ def reset(
     tx: Tx, key: SessionKey, *, moment: Moment, reason: str = EndReason.NEW
 ) -> SessionHead | None:
     """End the key's session, so that the next message opens another. None when none was open."""
-    head = locked(tx, key)
+    head = lock_and_get_current(tx, key)
     if head is None or not head.is_open:
         return None
     if head.running:

@@ -19,7 +19,7 @@ _MOMENT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScheduleSpec:
     """What someone wants to have done, and when."""
 
     name: str
@@ -39,7 +39,7 @@ class Due:
     due_at: datetime
 
 
-def add(tx: Tx, plan: Plan, *, profile: str, moment: Moment) -> Schedule:
+def add(tx: Tx, plan: ScheduleSpec, *, profile: str, moment: Moment) -> Schedule:
     """Make a schedule."""
     name = clean_title(plan.name)
     if name is None:

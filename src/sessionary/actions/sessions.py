@@ -27,7 +27,7 @@ MAX_DRAFT = 1_000_000
 MAX_LABEL = 64
 
 
-def locked(tx: Tx, id: str, *, profile: str) -> SessionHead:
+def lock_session(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of a session that nobody else changes until this transaction ends."""
     row = tx.one("lock_session", id=document.storable_text(id), profile=profile)
     if row is None:
@@ -49,7 +49,7 @@ def open_session(tx: Tx, opening: Opening, *, moment: Moment, id: str | None = N
 
 def open_for(tx: Tx, parent_id: str, opening: Opening, *, moment: Moment) -> str:
     """Open the session of a subagent: a history of its own, under the session it works for."""
-    parent = locked(tx, parent_id, profile=opening.profile)
+    parent = lock_session(tx, parent_id, profile=opening.profile)
     made = moment.new_id()
     title = None if opening.title is None else clean_title(opening.title)
     if title is not None:
@@ -70,7 +70,7 @@ def fork(
     title: str | None = None,
 ) -> SessionHead:
     """Begin a session whose history is another's up to an entry. Nothing is copied."""
-    parent = locked(tx, id, profile=profile)
+    parent = lock_session(tx, id, profile=profile)
     through = parent.last_seq if at_seq is None else at_seq
     if not 1 <= through <= parent.last_seq:
         raise BadInput(
@@ -115,7 +115,7 @@ def end(
     tx: Tx, id: str, *, profile: str, moment: Moment, reason: str = EndReason.CLOSED
 ) -> SessionHead:
     """Close a session; the first reason wins."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     _refuse_running(head)
     routing.end(tx, head, reason=reason, moment=moment)
     log.tell(tx, head)
@@ -124,7 +124,7 @@ def end(
 
 def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """Let a session go on. Its key stays with whoever has it by now."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     if not head.is_open:
         # What goes on cannot stay in the trash: it would be purged with new words in it.
         _take_out_of_trash(tx, head)
@@ -135,7 +135,7 @@ def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
 
 def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
     """Keep a session at the top of lists, or no longer."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     tx.run("set_pinned", no=head.no, pinned=int(pinned))
     log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
@@ -143,7 +143,7 @@ def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
 
 def seal(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """Let nobody write here any more; it can be continued in a copy."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     _refuse_running(head)
     tx.run("set_read_only", no=head.no)
     log.tell(tx, head)
@@ -152,7 +152,7 @@ def seal(tx: Tx, id: str, *, profile: str) -> SessionHead:
 
 def archive(tx: Tx, id: str, *, profile: str, archived: bool) -> SessionHead:
     """Put a session out of the way, or bring it back. It stays as it is, and open."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     _put_on_shelf(tx, head, archived=archived, trashed_at=_micros(head.trashed_at))
     return sessions.get_by_no(tx, head.no)
 
@@ -162,7 +162,7 @@ def trash(tx: Tx, id: str, *, profile: str, moment: Moment) -> SessionHead:
 
     Forks and continuations are conversations of their own: they stay.
     """
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     if head.trashed_at is None:
         family = [head, *(each for each in _subagents(tx, head) if each.trashed_at is None)]
         for each in family:
@@ -176,7 +176,7 @@ def trash(tx: Tx, id: str, *, profile: str, moment: Moment) -> SessionHead:
 
 def restore(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """Take a session out of the trash as it was, with the subagents that went there with it."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     _take_out_of_trash(tx, head)
     return sessions.get_by_no(tx, head.no)
 
@@ -185,14 +185,14 @@ def rename(
     tx: Tx, id: str, text: str, *, profile: str, by: TitleBy = TitleBy.PERSON
 ) -> SessionHead:
     """Give a session a title, or take it away with an empty one."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     titles.rename(tx, head, text, by=by)
     return sessions.get_by_no(tx, head.no)
 
 
 def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHead:
     """Set a session's labels."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     clean = {document.storable_text(" ".join(each.split())) for each in labels} - {""}
     for each in clean:
         if len(each) > MAX_LABEL:
@@ -206,7 +206,7 @@ def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHea
 
 def set_draft(tx: Tx, id: str, text: str, *, profile: str, moment: Moment) -> None:
     """Keep what a person has typed and not sent; empty means nothing."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     if len(text) > MAX_DRAFT:
         raise BadInput(f"A draft has at most {MAX_DRAFT:,} characters; this one has {len(text):,}.")
     if text:
@@ -217,7 +217,7 @@ def set_draft(tx: Tx, id: str, text: str, *, profile: str, moment: Moment) -> No
 
 def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
     """Note how far a person has read; it only grows."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     seq = min(max(through, head.read_through), head.last_seq)
     if seq != head.read_through:
         tx.run("set_read_through", no=head.no, read_through=seq)
@@ -226,7 +226,7 @@ def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
 
 def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
     """Give a reason not to reset a session before the given time."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     tx.run(
         "insert_hold", no=head.no, name=document.storable_text(name), expires_at=to_micros(until)
     )
@@ -234,7 +234,7 @@ def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
 
 def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
     """Take a hold away."""
-    head = locked(tx, id, profile=profile)
+    head = lock_session(tx, id, profile=profile)
     tx.run("delete_hold", no=head.no, name=document.storable_text(name))
 
 
@@ -268,7 +268,7 @@ def _tell_parent(tx: Tx, head: SessionHead) -> None:
 
 def _subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:
     """The subagents of a session at any depth, each locked; purged ones are left out."""
-    found = [routing.fresh(tx, no) for (no,) in tx.all("subagents_below", no=head.no)]
+    found = [routing.lock_and_reload(tx, no) for (no,) in tx.all("subagents_below", no=head.no)]
     return [each for each in found if each.shelf is not Shelf.GONE]
 
 

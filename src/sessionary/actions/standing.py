@@ -12,16 +12,16 @@ _UNFINISHED = (TurnState.FAILED, TurnState.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SessionStatus:
     """How many subagents worked for a session, and whether its last turn came to nothing."""
 
     subagents: int = 0
     failed: bool = False
 
 
-def standings(tx: Tx, heads: Sequence[SessionHead]) -> dict[str, Standing]:
+def session_statuses(tx: Tx, heads: Sequence[SessionHead]) -> dict[str, SessionStatus]:
     """How each of these sessions stands, by its id; one question for all of them."""
     if not heads:
         return {}
     rows = tx.all("standings", numbers=pg_array_literal(head.no for head in heads))
-    return {id: Standing(count, state in _UNFINISHED) for id, count, state in rows}
+    return {id: SessionStatus(count, state in _UNFINISHED) for id, count, state in rows}

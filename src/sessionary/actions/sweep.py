@@ -102,7 +102,7 @@ def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[
         )
         for no, id, profile, key, _ in rows:
             routing.lock(tx, SessionKey.parse(key))
-            head = routing.fresh(tx, no)
+            head = routing.lock_and_reload(tx, no)
             reason = (
                 routing.reset_due(tx, head, policy=policy, moment=moment) if head.is_open else None
             )

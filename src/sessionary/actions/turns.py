@@ -54,7 +54,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class TurnReply:
     """Something to deliver when a turn ends."""
 
     channel: Channel
@@ -69,13 +69,13 @@ class Ending:
     reason: str | None = None
     messages: tuple[Message, ...] = ()
     usage: tuple[Usage, ...] = ()
-    replies: tuple[Reply, ...] = field(default=())
+    replies: tuple[TurnReply, ...] = field(default=())
     files: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 def waiting(tx: Tx, key: SessionKey) -> Waiting:
     """What waits for a key, which is held until the transaction ends."""
-    head = routing.locked(tx, key)
+    head = routing.lock_and_get_current(tx, key)
     found = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
     return Waiting(key, head, tuple(found))
 
@@ -95,7 +95,7 @@ def begin_with(
     if not found.arrivals or (found.head is not None and found.head.running):
         return None
     last = found.arrivals[-1]
-    route = routing.onward(tx, key, found.head, last.source, policy=policy, moment=moment)
+    route = routing.resolve_route(tx, key, found.head, last.source, policy=policy, moment=moment)
     lease = take(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     prompts = []
     for arrival in found.arrivals:
@@ -116,11 +116,11 @@ def begin_in(
     profile: str,
     claim: Claim,
     moment: Moment,
-    idem: str | None = None,
+    idempotency_key: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> Begun:
     """Begin a turn in a session that is named, perhaps with a message."""
-    _refuse_repeat(tx, idem, said, profile=profile)
+    _refuse_repeat(tx, idempotency_key, said, profile=profile)
     head = sessions.get(tx, session_id, profile=profile)
     if head is None:
         raise NotFound(f"There is no session {session_id}.")
@@ -133,7 +133,13 @@ def begin_in(
             blobs.hold(tx, data)
         prompts = (
             log.append(
-                tx, session_id, said, profile=profile, at=moment.now, idem=idem, lease=lease
+                tx,
+                session_id,
+                said,
+                profile=profile,
+                at=moment.now,
+                idempotency_key=idempotency_key,
+                lease=lease,
             ),
         )
     return Begun(lease, routing.Route(session_id, head.no), prompts)
@@ -148,18 +154,24 @@ def begin_here(
     policy: ResetPolicy,
     claim: Claim,
     moment: Moment,
-    idem: str | None = None,
+    idempotency_key: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> Begun:
     """Begin a turn where a source's conversation is, with its message."""
-    _refuse_repeat(tx, idem, said, profile=key.profile)
+    _refuse_repeat(tx, idempotency_key, said, profile=key.profile)
     route = routing.route(tx, key, source, policy=policy, moment=moment)
     lease = take(tx, route.session_no, route.session_id, claim=claim, moment=moment)
-    told = transcript.among_several(said) if key.is_shared else said
+    told = transcript.mark_shared(said) if key.is_shared else said
     for data in files:
         blobs.hold(tx, data)
     prompt = log.append(
-        tx, route.session_id, told, profile=key.profile, at=moment.now, idem=idem, lease=lease
+        tx,
+        route.session_id,
+        told,
+        profile=key.profile,
+        at=moment.now,
+        idempotency_key=idempotency_key,
+        lease=lease,
     )
     return Begun(lease, route, (prompt,))
 
@@ -185,10 +197,24 @@ def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Mome
 
 
 def append(
-    tx: Tx, lease: Lease, said: Message, *, profile: str, at: datetime, idem: str | None = None
+    tx: Tx,
+    lease: Lease,
+    said: Message,
+    *,
+    profile: str,
+    at: datetime,
+    idempotency_key: str | None = None,
 ) -> Appended:
     """Add a finished step; a stale lease gets `TurnLost`. What was streamed of it is settled now."""
-    done = log.append(tx, lease.session_id, said, profile=profile, at=at, idem=idem, lease=lease)
+    done = log.append(
+        tx,
+        lease.session_id,
+        said,
+        profile=profile,
+        at=at,
+        idempotency_key=idempotency_key,
+        lease=lease,
+    )
     tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=None)
     return done
 
@@ -281,7 +307,7 @@ def interrupt(
     if found is None:
         raise NotFound(f"There is no turn {turn_id}.")
     # The session before the turn, as everyone takes them; another may have ended it by now.
-    routing.fresh(tx, found[1])
+    routing.lock_and_reload(tx, found[1])
     turn, session_no = turns.get(tx, turn_id, profile=profile) or found
     if turn.state is not TurnState.RUNNING:
         return None
@@ -299,7 +325,7 @@ def interrupt(
 
 def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, moment: Moment) -> Turn | None:
     """Interrupt a turn whose lease ran out. None when it renewed it at the last moment, or has ended."""
-    head = routing.fresh(tx, session_no)
+    head = routing.lock_and_reload(tx, session_no)
     if tx.one("lock_dead_turn", id=turn_id, now=to_micros(moment.now)) is None:
         return None
     return interrupt(tx, turn_id, profile=head.profile, moment=moment, reason=STOPPED_RESPONDING)
@@ -331,8 +357,14 @@ def of_session(tx: Tx, session_no: int) -> Sequence[Turn]:
     return turns.of_session(tx, session_no)
 
 
-def _refuse_repeat(tx: Tx, idem: str | None, said: Message | None, *, profile: str) -> None:
-    earlier = None if idem is None else log.find_repeat(tx, idem, profile=profile, said=said)
+def _refuse_repeat(
+    tx: Tx, idempotency_key: str | None, said: Message | None, *, profile: str
+) -> None:
+    earlier = (
+        None
+        if idempotency_key is None
+        else log.find_repeat(tx, idempotency_key, profile=profile, said=said)
+    )
     if earlier is not None:
         raise Conflict(
             f"That message is in session {earlier.session_id} already, as entry {earlier.seq}."
@@ -346,4 +378,4 @@ def _as_said(message: Message, source: Source, key: SessionKey) -> Message:
         person=message.person or source.person,
         platform_message_id=message.platform_message_id or source.platform_message_id,
     )
-    return transcript.among_several(said) if key.is_shared else said
+    return transcript.mark_shared(said) if key.is_shared else said

@@ -163,14 +163,14 @@ def _check_order(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 
 def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     made = fold.counts(tx, _segments_there(tx, head))
-    said = fold.Counts(
+    said = fold.LogCounts(
         head.message_count,
         head.tool_call_count,
         head.last_reply_seq,
         head.preview,
         sessions.details(tx, head.no).compacted_seq,
     )
-    for name in fold.Counts.__dataclass_fields__:
+    for name in fold.LogCounts.__dataclass_fields__:
         if getattr(made, name) != getattr(said, name):
             what = f"{name} says {getattr(said, name)!r}, the log {getattr(made, name)!r}"
             yield Broken("I6 counters", head.id, what)

@@ -85,7 +85,7 @@ class Sheaf:
     aliases: Sequence[str] = ()
     rows: list[Row] = field(default_factory=list)
     # Calls as the ledger keeps them.
-    usage: list[usage_table.Call] = field(default_factory=list)
+    usage: list[usage_table.UsageRow] = field(default_factory=list)
     blobs: list[bytes] = field(default_factory=list)
     # Of all rows since the session was begun while it is hidden, else of these rows.
     added: Added = field(default_factory=Added)
@@ -385,11 +385,11 @@ def _is_called(title: str | None, wanted: str) -> bool:
     return title is not None and (title == wanted or title.rpartition(" #")[0] == wanted)
 
 
-def _counts(tx: Tx, sheaf: Sheaf, session: Imported) -> fold.Counts:
+def _counts(tx: Tx, sheaf: Sheaf, session: Imported) -> fold.LogCounts:
     if sheaf.is_involved:
         return fold.counts(tx, sessions.segments(tx, session.no))
     added = sheaf.added
-    return fold.Counts(
+    return fold.LogCounts(
         added.messages, added.tool_calls, added.last_reply_seq, added.preview, added.compacted_seq
     )
 

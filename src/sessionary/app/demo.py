@@ -121,7 +121,7 @@ def _write(tx: Tx, story: _Story, *, ids: Ids) -> None:
     if story.pinned:
         sessions.pin(tx, id, profile=profile, pinned=True)
     if story.key is not None:
-        head = sessions.locked(tx, id, profile=profile)
+        head = sessions.lock_session(tx, id, profile=profile)
         routing.bind(tx, story.key, head.no, moment=moment)
     sessions.mark_read(tx, id, last, profile=profile)
 

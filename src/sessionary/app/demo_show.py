@@ -99,7 +99,7 @@ class Show:
             "| time | 40 min | 1 m 52 s |\n\n`monthly.sql` has the same line. Shall I change it too?",
             seconds=20,
         )  # fmt: skip
-        head = sessions.locked(self._tx, id, profile=self._profile)
+        head = sessions.lock_session(self._tx, id, profile=self._profile)
         compact.compact(
             self._tx,
             id,
@@ -185,7 +185,7 @@ class Show:
         return {"type": "attachment", "blob": blob} | about
 
     def _read(self, id: str) -> None:
-        last = sessions.locked(self._tx, id, profile=self._profile).last_seq
+        last = sessions.lock_session(self._tx, id, profile=self._profile).last_seq
         sessions.mark_read(self._tx, id, last, profile=self._profile)
 
     def _tick(self, seconds: float) -> datetime:

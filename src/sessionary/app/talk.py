@@ -92,7 +92,7 @@ class Talk:
     def session_names(self) -> list[str]:
         """The titles of the latest sessions, for completion."""
         found = self._context.store.read(
-            listing.listing, listing.Filters(), profile=self._context.profile
+            listing.listing, listing.SessionFilters(), profile=self._context.profile
         )
         return [head.title for head in found.result().items if head.title is not None]
 

@@ -39,7 +39,9 @@ COUNT = click.IntRange(0)
     show_default=True,
     help="Who says it.",
 )
-@click.option("--idempotency-key", "idem", metavar="KEY", help="The same key twice adds it once.")
+@click.option(
+    "--idempotency-key", "idempotency_key", metavar="KEY", help="The same key twice adds it once."
+)
 @click.option("--person", metavar="ID", help="Who wrote it.")
 @click.option("--title", metavar="TITLE", help="With new: the session's title.")
 @click.option("--source", metavar="PLATFORM", help="With new: where it comes from (terminal).")
@@ -69,7 +71,11 @@ def append(console: Console, ref: str, text: str, **asked: Any) -> None:
     with console.client(create=ref == NEW) as client:
         session = _new_session(client, asked) if ref == NEW else find_session(client, ref)
         done = session.append(
-            asked["role"], words, idempotency_key=asked["idem"], usage=_usage(asked), person=person
+            asked["role"],
+            words,
+            idempotency_key=asked["idempotency_key"],
+            usage=_usage(asked),
+            person=person,
         )
     value = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
     again = " (it was there already)" if done.repeated else ""

@@ -99,13 +99,13 @@ def _shelf(asked: dict[str, Any]) -> Shelf:
 
 def _filters(
     asked: dict[str, Any], *, shelf: Shelf, now: datetime, zone: tzinfo | None
-) -> listing.Filters:
+) -> listing.SessionFilters:
     since, until = asked["since"], asked["until"]
     begin = None if since is None else times.parse_time(since, now=now, zone=zone)
     end = None if until is None else times.parse_time(until, now=now, zone=zone, at_end=True)
     if begin is not None and end is not None and begin >= end:
         raise BadInput(f"--since {since} is not before --until {until}.")
-    return listing.Filters(
+    return listing.SessionFilters(
         shelf=shelf,
         platform=asked["source"],
         kind=None if asked["kind"] is None else Kind(asked["kind"]),
@@ -189,7 +189,7 @@ def _name(head: SessionHead) -> str:
     return marks + (head.title or head.preview or "(no words)")
 
 
-def _tell_the_rest(console: Console, page: listing.Page) -> None:
+def _tell_the_rest(console: Console, page: listing.SessionPage) -> None:
     if page.next is not None:
         console.note(f"There is more: --cursor {page.next}")
     hidden = page.hidden

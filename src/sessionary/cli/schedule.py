@@ -40,7 +40,7 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
     """
     with console.client(create=True) as client:
         zone = client.config.zone if options["zone"] is None else zone_named(options["zone"])
-        plan = schedules.Plan(
+        plan = schedules.ScheduleSpec(
             name=name,
             timing=Timing(timing, zone),
             prompt=prompt,

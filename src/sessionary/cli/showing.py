@@ -131,7 +131,7 @@ def _show_raw(console: Console, client: "Sessionary", head: SessionHead) -> None
         console.print(json.dumps(item))
 
 
-def _origin(client: "Sessionary", head: SessionHead) -> read.Origin:
+def _origin(client: "Sessionary", head: SessionHead) -> read.SessionOrigin:
     return client.reading(read.origin, head.id, profile=client.profile).result()
 
 
@@ -246,7 +246,7 @@ class _Printer:
                 return safe_terminal(f"  [{one_line(json.dumps(part.data), TOOL_TEXT)}]")
 
 
-def _place(origin: read.Origin) -> str:
+def _place(origin: read.SessionOrigin) -> str:
     """The tool, the directory and the branch in one line; empty when none is known."""
     told = []
     if origin.imported is not None:

@@ -97,11 +97,11 @@ class Sessionary:
         cursor: str | None = None,
         shelf: Shelf = Shelf.CHATS,
         **filters: Any,
-    ) -> listing.Page:
+    ) -> listing.SessionPage:
         """A page of session heads, newest activity first; `filters` are those of `Filters`."""
         if shelf not in set(Shelf):
             raise BadInput(f"There is no shelf {shelf!r}: use one of {', '.join(Shelf)}.")
-        wanted = listing.Filters(shelf=Shelf(shelf), **filters)
+        wanted = listing.SessionFilters(shelf=Shelf(shelf), **filters)
         return self.answer(
             self.reading(listing.listing, wanted, profile=self.profile, limit=limit, cursor=cursor)
         )

@@ -85,7 +85,7 @@ class Session:
         said, files = self._message(role, content, fields)
         priced = self._client.priced(usage, at=at)
         saying = new_message.NewMessage(
-            said, at=at, idem=idempotency_key, usage=priced, files=files
+            said, at=at, idempotency_key=idempotency_key, usage=priced, files=files
         )
         client = self._client
         if self._key is not None:
@@ -120,7 +120,9 @@ class Session:
         files: tuple[bytes, ...] = ()
         if content is not None:
             said, files = self._message("user", content, {})
-        return RunningTurn(self._client, self, said, agent=agent, idem=idempotency_key, files=files)
+        return RunningTurn(
+            self._client, self, said, agent=agent, idempotency_key=idempotency_key, files=files
+        )
 
     def head(self) -> SessionHead:
         """What a list shows of this session."""
@@ -139,7 +141,7 @@ class Session:
         before: int | None = None,
         after: int | None = None,
         around: int | None = None,
-    ) -> read.Window:
+    ) -> read.TranscriptWindow:
         """A stretch of what people read: the end, or before, after or around an entry."""
         return self._read(read.window, limit=limit, before=before, after=after, around=around)
 
@@ -259,7 +261,7 @@ class RunningTurn:
         said: Message | None,
         *,
         agent: str | None,
-        idem: str | None = None,
+        idempotency_key: str | None = None,
         files: tuple[bytes, ...] = (),
     ) -> None:
         self._files = files
@@ -267,7 +269,7 @@ class RunningTurn:
         self._session = session
         self._said = said
         self._agent = agent
-        self._idem = idem
+        self._idempotency_key = idempotency_key
         self._begun: turns.Begun | None = None
 
     @property
@@ -349,7 +351,7 @@ class RunningTurn:
                 policy=policy,
                 claim=claim,
                 moment=moment,
-                idem=self._idem,
+                idempotency_key=self._idempotency_key,
                 files=self._files,
             )
         return client.writing(
@@ -360,7 +362,7 @@ class RunningTurn:
             self._said,
             claim=claim,
             moment=moment,
-            idem=self._idem,
+            idempotency_key=self._idempotency_key,
             files=self._files,
         )
 
@@ -394,7 +396,7 @@ def _begin(
     *,
     claim: turns.Claim,
     moment: Moment,
-    idem: str | None = None,
+    idempotency_key: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> turns.Begun:
     """Begin a turn in the session at hand; a new one opens with its first message."""
@@ -407,7 +409,7 @@ def _begin(
         profile=opening.profile,
         claim=claim,
         moment=moment,
-        idem=idem,
+        idempotency_key=idempotency_key,
         files=files,
     )
 

@@ -44,7 +44,7 @@ class Asking:
     """A message that goes to the agent, under the idempotency key of whoever asks."""
 
     message: Message
-    idem: str | None = None
+    idempotency_key: str | None = None
     begin: bool = True
 
 
@@ -54,7 +54,14 @@ def accept(
     """Take in a message where its source's conversation is; begin its turn if none is running."""
     key = context.key(source)
     received = take_in(
-        tx, context, source, asking.message, idem=asking.idem, code="", moment=moment, vouched=True
+        tx,
+        context,
+        source,
+        asking.message,
+        idempotency_key=asking.idempotency_key,
+        code="",
+        moment=moment,
+        vouched=True,
     )
     beginning = Beginning(None)
     if asking.begin and received.new and received.answer is None:
@@ -68,7 +75,7 @@ def ask(
     tx: Tx, context: EngineContext, session_id: str, asking: Asking, *, moment: Moment
 ) -> Accepted:
     """Take in a message for a session that is named; it waits while a turn is running there."""
-    head = sessions.locked(tx, session_id, profile=context.profile)
+    head = sessions.lock_session(tx, session_id, profile=context.profile)
     _refuse_closed(head)
     source = at_session(head.id)
     routing.bind(tx, context.key(source), head.no, moment=moment)
@@ -79,7 +86,9 @@ def ask_anew(
     tx: Tx, context: EngineContext, opening: Opening, asking: Asking, *, moment: Moment
 ) -> Accepted:
     """Open a session with a message to the agent."""
-    earlier = None if asking.idem is None else _earlier(tx, context, asking.idem)
+    earlier = (
+        None if asking.idempotency_key is None else _earlier(tx, context, asking.idempotency_key)
+    )
     if earlier is not None:
         return earlier
     id = sessions.open_session(tx, opening, moment=moment)
@@ -98,8 +107,8 @@ def _show_waiting(tx: Tx, key: SessionKey) -> None:
         log.tell(tx, head)
 
 
-def _earlier(tx: Tx, context: EngineContext, idem: str) -> Accepted | None:
-    found = arrivals.get_by_idem(tx, idem, profile=context.profile)
+def _earlier(tx: Tx, context: EngineContext, idempotency_key: str) -> Accepted | None:
+    found = arrivals.get_by_idempotency_key(tx, idempotency_key, profile=context.profile)
     if found is None:
         return None
     return _accepted(

@@ -55,7 +55,7 @@ class Account:
 
     scope: str
     budget: Budget
-    used: access.Spending
+    used: access.BudgetUse
 
     @property
     def is_used_up(self) -> bool:
@@ -107,7 +107,7 @@ def accounts(
     }
 
 
-def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> access.Spending:
+def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> access.BudgetUse:
     """What a turn is expected to use, where the budget does not say it.
 
     The average call of its session, or what a first call usually needs if that is more; and the new messages.
@@ -118,11 +118,11 @@ def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> acces
         counted = _tokens(used)
         tokens = max(tokens, counted // used.calls)
         money = max(money, used.known_cost_microusd // used.calls)
-    return access.Spending(tokens + sum(estimate(each.text) for each in messages), money)
+    return access.BudgetUse(tokens + sum(estimate(each.text) for each in messages), money)
 
 
 def reserve(
-    tx: Tx, turn_id: str, accounts: Iterable[Account], expected: access.Spending, *, profile: str
+    tx: Tx, turn_id: str, accounts: Iterable[Account], expected: access.BudgetUse, *, profile: str
 ) -> None:
     """Reserve what a turn is expected to use, and never more than is left: reservations alone pass no budget."""
     for account in accounts:

@@ -86,11 +86,13 @@ class Engine:
         source: Source,
         said: Message,
         *,
-        idem: str | None = None,
+        idempotency_key: str | None = None,
         files: Sequence[bytes] = (),
     ) -> Received:
         """Take a message in, with the bytes of its attachments; durable when this returns."""
-        received = await self.intake.receive(source, said, idem=idem, files=files)
+        received = await self.intake.receive(
+            source, said, idempotency_key=idempotency_key, files=files
+        )
         self._follow_up(received)
         return received
 

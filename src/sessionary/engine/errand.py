@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sessionary.actions.turns import Reply
+from sessionary.actions.turns import TurnReply
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext
 from sessionary.engine.pieces import for_platform
@@ -32,7 +32,7 @@ class TurnTarget:
         files: Sequence[Attachment],
         *,
         context: EngineContext,
-    ) -> tuple[Reply, ...]:
+    ) -> tuple[TurnReply, ...]:
         """What is delivered: the answer with its files, or why there is none."""
         if self.to is None or reason == notices.NEWER_MESSAGE:
             return ()
@@ -45,7 +45,7 @@ class TurnTarget:
         *first, last = [(Text(text),) if text else () for text in pieces]
         # What the agent gives out goes with its last words.
         said_last: tuple[Part, ...] = (*last, *files)
-        return tuple(Reply(self.to, each) for each in (*first, said_last))
+        return tuple(TurnReply(self.to, each) for each in (*first, said_last))
 
     def _failure(self, state: TurnState, reason: str | None) -> str:
         if self.is_job:

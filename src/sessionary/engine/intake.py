@@ -39,7 +39,7 @@ class InboundMessage:
 
     source: Source
     message: Message
-    idem: str | None
+    idempotency_key: str | None
     files: Sequence[bytes]
     code: str
 
@@ -56,7 +56,7 @@ class Intake:
         source: Source,
         said: Message,
         *,
-        idem: str | None = None,
+        idempotency_key: str | None = None,
         files: Sequence[bytes] = (),
     ) -> Received:
         """Let a message in: as a command, as an arrival, or not at all.
@@ -65,7 +65,7 @@ class Intake:
         """
         key = self._context.key(source)
         code = access.code_of(self._context.rng.getrandbits(64))
-        inbound = InboundMessage(source, said, idem, files, code)
+        inbound = InboundMessage(source, said, idempotency_key, files, code)
         with self._turns.room_for(key) as may_begin:
             if not may_begin:
                 return await self._write(let_in, inbound)
@@ -105,9 +105,15 @@ def let_in(tx: Tx, context: EngineContext, inbound: InboundMessage, *, moment: M
     if inbound.files and may_enter(tx, context, inbound.source):
         for data in inbound.files:
             blobs.hold(tx, data)
-    idem, code = inbound.idem, inbound.code
+    idempotency_key, code = inbound.idempotency_key, inbound.code
     return take_in(
-        tx, context, inbound.source, inbound.message, idem=idem, code=code, moment=moment
+        tx,
+        context,
+        inbound.source,
+        inbound.message,
+        idempotency_key=idempotency_key,
+        code=code,
+        moment=moment,
     )
 
 
@@ -117,7 +123,7 @@ def take_in(
     source: Source,
     said: Message,
     *,
-    idem: str | None,
+    idempotency_key: str | None,
     code: str,
     moment: Moment,
     vouched: bool = False,
@@ -130,7 +136,9 @@ def take_in(
     if not vouched and not may_enter(tx, context, source):
         return _turn_away(tx, context, source, code=code, moment=moment)
     key = context.key(source)
-    arrival, new = receive.receive(tx, key, source, said, moment=moment, idem=idem)
+    arrival, new = receive.receive(
+        tx, key, source, said, moment=moment, idempotency_key=idempotency_key
+    )
     command = verbs.find(said.text)
     if command is None:
         if new and context.settings.while_running is WhileRunning.INTERRUPT:

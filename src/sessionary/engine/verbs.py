@@ -133,7 +133,7 @@ def retry(tx: Tx, asked: Asked) -> Result:
         asked.source,
         prompt[1],
         moment=asked.moment,
-        idem=f"retry/{asked.moment.new_id()}",
+        idempotency_key=f"retry/{asked.moment.new_id()}",
     )
     return Result("Trying again.")
 
@@ -231,7 +231,9 @@ def _current(tx: Tx, asked: Asked) -> SessionHead:
 
 def _visible(tx: Tx, asked: Asked) -> list[SessionHead]:
     where = asked.source.platform
-    filters = listing_of.Filters(shelf=Shelf.CHATS, platform=None if where in TRUSTED else where)
+    filters = listing_of.SessionFilters(
+        shelf=Shelf.CHATS, platform=None if where in TRUSTED else where
+    )
     page = listing_of.listing(tx, filters, profile=asked.key.profile, limit=_SCANNED)
     return [head for head in page.items if _may_see(head, asked)]
 

@@ -117,9 +117,13 @@ def _append(
     for bundle in made:
         saying = NewMessage(message_of(bundle), at=bundle.at)
         done = new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
-        for idem in _receipts(head, bundle.lines):
+        for idempotency_key in _receipts(head, bundle.lines):
             tx.run(
-                "insert_receipt", profile=where.profile, idem=idem, session_no=head.no, seq=done.seq
+                "insert_receipt",
+                profile=where.profile,
+                idempotency_key=idempotency_key,
+                session_no=head.no,
+                seq=done.seq,
             )
     for call in calls:
         usage.raise_to(tx, call, profile=where.profile, session_no=head.no, at=moment.now)
@@ -203,10 +207,13 @@ def _not_there(tx: Tx, head: SessionHead, lines: Sequence[Any]) -> list[Any]:
     """The lines that are not in the log; those without a uuid are always new."""
     new, seen = [], set()
     for line in lines:
-        for idem in _receipts(head, [line]):
-            if idem in seen or log.find_repeat(tx, idem, profile=head.profile) is not None:
+        for idempotency_key in _receipts(head, [line]):
+            if (
+                idempotency_key in seen
+                or log.find_repeat(tx, idempotency_key, profile=head.profile) is not None
+            ):
                 break
-            seen.add(idem)
+            seen.add(idempotency_key)
         else:
             new.append(line)
     return new

@@ -246,20 +246,20 @@ def _append(
     if head is None:
         raise SessionNotFoundError(f"Session {session.id} not found.")
     text = stored_text(event)
-    idem: str | None = f"{PLATFORM}/{head.id}/{event.id}"[: log.MAX_IDEM]
-    assert idem is not None
-    earlier = log.find_repeat(tx, idem, profile=where.profile)
+    idempotency_key: str | None = f"{PLATFORM}/{head.id}/{event.id}"[: log.MAX_IDEMPOTENCY_KEY]
+    assert idempotency_key is not None
+    earlier = log.find_repeat(tx, idempotency_key, profile=where.profile)
     if earlier is not None:
         if _text_at(tx, head, earlier.seq) == text:
             return False
-        idem = None  # another event that happens to have the same name
+        idempotency_key = None  # another event that happens to have the same name
     kept = _kept(tx, head)
     if _is_stale(session, kept):
         raise StaleSessionError(_STALE.format(session.id))
     files = Files()
     said = message_of(event, text, files)
     files.keep(tx)
-    saying = NewMessage(said, at=at(event), idem=idem, usage=used)
+    saying = NewMessage(said, at=at(event), idempotency_key=idempotency_key, usage=used)
     new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
     own = kept["state"] | _share_out(tx, states, given, moment=moment)
     now = {"state": own, "updated": event.timestamp, "marker": event.id}

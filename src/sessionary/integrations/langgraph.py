@@ -132,5 +132,9 @@ def _record(
 ) -> None:
     head = thread.opened(tx, where, moment=moment)
     for id, said, used in rows:
-        saying = NewMessage(said, idem=f"{PLATFORM}/{head.id}/{id}"[: log.MAX_IDEM], usage=used)
+        saying = NewMessage(
+            said,
+            idempotency_key=f"{PLATFORM}/{head.id}/{id}"[: log.MAX_IDEMPOTENCY_KEY],
+            usage=used,
+        )
         new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)

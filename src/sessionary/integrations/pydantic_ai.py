@@ -154,7 +154,9 @@ def _write_record(
     made = [(entry, message_of(entry, files)) for entry in new]
     files.keep(tx)
     for entry, said in made:
-        saying = NewMessage(said, idem=_idem(entry.id), usage=calls.get(entry.id))
+        saying = NewMessage(
+            said, idempotency_key=_idempotency_key(entry.id), usage=calls.get(entry.id)
+        )
         new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
     if record.head_id != (new[-1].id if new else start):
         raise ConversationConflict(record.conversation_id)
@@ -272,7 +274,7 @@ def _last_id(tx: Tx, head: SessionHead) -> str | None:
 
 
 def _find(tx: Tx, entry_id: str, *, profile: str) -> log.Appended:
-    found = log.find_repeat(tx, _idem(entry_id), profile=profile)
+    found = log.find_repeat(tx, _idempotency_key(entry_id), profile=profile)
     if found is None:
         raise LookupError(entry_id)
     return found
@@ -283,5 +285,5 @@ def _stored(tx: Tx, head: SessionHead) -> ConversationRecord | None:
     return None if not kept else _record.validate_python(kept["record"])
 
 
-def _idem(entry_id: str) -> str:
+def _idempotency_key(entry_id: str) -> str:
     return f"{PLATFORM}/{entry_id}"

@@ -75,7 +75,7 @@ def current(tx: Tx, thread: Thread) -> SessionHead | None:
 
 def held(tx: Tx, thread: Thread) -> SessionHead | None:
     """The open session of a thread, which nobody else changes until the transaction ends."""
-    return _if_open(routing.locked(tx, thread.key))
+    return _if_open(routing.lock_and_get_current(tx, thread.key))
 
 
 def opened(

@@ -54,7 +54,7 @@ class Tools:
         project: str | None = None,
     ) -> Json:
         """The sessions that were last active, newest first."""
-        filters = listing.Filters(shelf=Shelf.CHATS, platform=source, project=project)
+        filters = listing.SessionFilters(shelf=Shelf.CHATS, platform=source, project=project)
         return await self.store.read(
             _listed, filters, profile=self.profile, limit=limit, cursor=cursor
         )
@@ -117,7 +117,9 @@ class Tools:
         done = await self.store.write(
             _append,
             session,
-            new_message.NewMessage(read_message(role, text).message, idem=idempotency_key),
+            new_message.NewMessage(
+                read_message(role, text).message, idempotency_key=idempotency_key
+            ),
             profile=self.profile,
             moment=Moment(self.clock.now(), self.ids),
         )
@@ -145,7 +147,7 @@ class Tools:
         return "\n\n".join(reversed(kept))
 
 
-def _window(tx: Tx, /, ref: str, *, profile: str, **where: Any) -> read.Window:
+def _window(tx: Tx, /, ref: str, *, profile: str, **where: Any) -> read.TranscriptWindow:
     head = resolve.resolve(tx, ref, profile=profile)
     return read.window(tx, head.id, profile=profile, **where)
 
@@ -172,7 +174,7 @@ def _overview(tx: Tx, ref: str, *, profile: str) -> Json:
 
 
 def _listed(
-    tx: Tx, filters: listing.Filters, *, profile: str, limit: int, cursor: str | None
+    tx: Tx, filters: listing.SessionFilters, *, profile: str, limit: int, cursor: str | None
 ) -> Json:
     page = listing.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
     kept = bounds.fitting([bounds.head_of(head) for head in page.items])

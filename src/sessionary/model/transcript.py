@@ -63,7 +63,7 @@ def latest_compaction(marks: Sequence[Entry]) -> Entry | None:
     return max(standing, key=lambda mark: mark.seq, default=None)
 
 
-def among_several(said: Message) -> Message:
+def mark_shared(said: Message) -> Message:
     """The message with a mark that several people may have written it: its speaker is named."""
     if said.role is not Role.USER or said.person is None:
         return said

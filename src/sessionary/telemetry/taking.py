@@ -376,10 +376,10 @@ def _add(
         said = genai.marked(each.message, span, each.side)
         at = _time(span.ended_at if each.side == OUT else span.began_at, moment)
         digest = merging.line_of(said).digest
-        idem = f"otel/{head.id}/{span.trace_id}/{span.span_id}/{digest}"
+        idempotency_key = f"otel/{head.id}/{span.trace_id}/{span.span_id}/{digest}"
         # The key of an answer that was taken back is used up: with it, nothing would be added.
         is_keyed = each.side == OUT and (span.span_id, digest) not in taken_back
-        saying = NewMessage(said, at=at, idem=idem if is_keyed else None)
+        saying = NewMessage(said, at=at, idempotency_key=idempotency_key if is_keyed else None)
         facts.say_after(tx, head.id, saying, profile=head.profile, moment=moment)
         added.append(merging.line_of(said))
     return added
@@ -395,7 +395,7 @@ def _note(tx: Tx, head: SessionHead, heard: Told, *, moment: Moment) -> None:
 
 
 def _open(tx: Tx, key: SessionKey, source: Source, *, moment: Moment) -> SessionHead:
-    route = routing.onward(tx, key, None, source, policy=ResetPolicy(), moment=moment)
+    route = routing.resolve_route(tx, key, None, source, policy=ResetPolicy(), moment=moment)
     return sessions.get_by_no(tx, route.session_no)
 
 

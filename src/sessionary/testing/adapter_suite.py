@@ -352,7 +352,7 @@ async def _answers(world: ChannelWorld, text: str, number: int, count: int) -> l
 
 
 async def _plan(world: ChannelWorld) -> None:
-    plan = schedule.Plan(
+    plan = schedule.ScheduleSpec(
         name="greeting",
         timing=Timing("every 30m", ZoneInfo("UTC")),
         prompt="good morning",

@@ -207,7 +207,7 @@ class ChannelWorld:
         return found
 
     async def _messages(self) -> list[list[Message]]:
-        page = await self.store.read(listing.listing, listing.Filters(), profile="main")
+        page = await self.store.read(listing.listing, listing.SessionFilters(), profile="main")
         found = []
         for head in page.items:
             entries = await self.store.read(read.transcript_of, head.id, profile="main")

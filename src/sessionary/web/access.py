@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from sessionary.actions import access, tokens
 from sessionary.actions.access import Permit
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.actions.tokens import SECRET_BYTES, Scope, Token
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound, RetryLater
@@ -52,7 +52,7 @@ async def permit(request: Request, parts: EngineContext, caller: Admin) -> Respo
     if not platform or not person or not person.strip():
         raise BadInput("Send a `code`, or `platform` and `person_id`.")
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         access.permit(
             tx, platform, person.strip(), profile=caller.profile, moment=moment, name=body.name
         )
@@ -66,7 +66,7 @@ async def permit(request: Request, parts: EngineContext, caller: Admin) -> Respo
 async def _approved(
     request: Request, caller: Caller, raw: bytes, code: str, moment: Moment
 ) -> Response:
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         found = access.approve(tx, code, profile=caller.profile, moment=moment)
         # A wrong code is counted: what counts it must not be undone by refusing it here.
         return answer({}, 404) if found is None else answer(_permit(found), 201)
@@ -85,7 +85,7 @@ async def revoke(platform: str, person_id: str, request: Request, caller: Admin)
     """Let a person in no longer."""
     where, who = name(platform, "permit"), name(person_id, "permit")
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         if not access.revoke(tx, where, who, profile=caller.profile):
             raise NotFound("There is no such permit.")
         return answer({"platform": where, "person_id": who})
@@ -122,7 +122,7 @@ async def revoke_token(
     """Revoke a token; streams that it opened are closed."""
     known, moment = name(token_id, "token"), parts.moment()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         return answer(_token(tokens.revoke(tx, known, profile=caller.profile, moment=moment)))
 
     return await change(request, caller, b"", act)

@@ -8,7 +8,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from sessionary.actions import requests
-from sessionary.actions.requests import Answer, Repeatable
+from sessionary.actions.requests import Repeatable, StoredResponse
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import document
 from sessionary.store.database import Tx
@@ -22,7 +22,7 @@ _LONGEST_NAME = 300
 class Act(Protocol):
     """A change that is made in the transaction that notes its answer."""
 
-    def __call__(self, tx: Tx, /) -> Answer: ...
+    def __call__(self, tx: Tx, /) -> StoredResponse: ...
 
 
 def json_response(value: Any, status: int = 200) -> Response:
@@ -35,9 +35,9 @@ def items(values: Iterable[Any], following: str | None = None, **more: Any) -> R
     return json_response({"items": list(values), "next": following, **more})
 
 
-def answer(value: Any, status: int = 200, *, session_id: str | None = None) -> Answer:
+def answer(value: Any, status: int = 200, *, session_id: str | None = None) -> StoredResponse:
     """An answer to be noted with its change."""
-    return Answer(status, document.encode(value), session_id)
+    return StoredResponse(status, document.encode(value), session_id)
 
 
 async def change(request: Request, caller: Caller, raw: bytes, act: Act) -> Response:
@@ -55,14 +55,14 @@ async def change(request: Request, caller: Caller, raw: bytes, act: Act) -> Resp
 
 def repeatable(request: Request, raw: bytes) -> Repeatable | None:
     """The request's idempotency key with what the request says; None when it has none."""
-    key = idem_of(request)
+    key = idempotency_key_of(request)
     if key is None:
         return None
     said = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
     return Repeatable(key, hashlib.sha256(said + raw).hexdigest())
 
 
-def idem_of(request: Request) -> str | None:
+def idempotency_key_of(request: Request) -> str | None:
     """The idempotency key as the log keeps it, for ever."""
     key = idempotency_key(request)
     return None if key is None else f"http/{key}"

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from sessionary.actions import inbox, uploads
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.engine import asking
 from sessionary.engine.asking import Accepted, Asking
 from sessionary.errors import NotFound
@@ -17,7 +17,7 @@ from sessionary.model.session import Segment
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, entries, sessions, turns
-from sessionary.web.answers import answer, change, idem_of, json_response, name
+from sessionary.web.answers import answer, change, idempotency_key_of, json_response, name
 from sessionary.web.asking import accepted, engine_of
 from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import NewArrival, Said, message_of, read_body, source_of
@@ -40,8 +40,8 @@ async def receive(request: Request, parts: EngineContext, caller: Writer) -> Res
     said = written.message
     engine = engine_of(request, caller)
     # A platform's own id is the better key: another request may carry the same message.
-    idem = None if source.platform_message_id else idem_of(request)
-    wish = Asking(said, idem, begin=engine.turns.has_room)
+    idempotency_key = None if source.platform_message_id else idempotency_key_of(request)
+    wish = Asking(said, idempotency_key, begin=engine.turns.has_room)
     moment = parts.moment()
 
     def take(tx: Tx) -> Accepted:
@@ -68,7 +68,7 @@ async def rewrite(
     written, moment = message_of("user", body), parts.moment()
     said = written.message
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
         inbox.rewrite(tx, known, said, profile=caller.profile, moment=moment)
         return answer(_look(tx, known, profile=caller.profile))
@@ -81,7 +81,7 @@ async def withdraw(arrival_id: str, request: Request, caller: Writer) -> Respons
     """Take a message back that waits for its turn."""
     known = name(arrival_id, "arrival")
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         inbox.withdraw(tx, known, profile=caller.profile)
         return answer(_look(tx, known, profile=caller.profile))
 

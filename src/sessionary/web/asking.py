@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fastapi import Request
 from starlette.responses import Response
 
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.engine.asking import Accepted
 from sessionary.engine.engine import Engine
 from sessionary.errors import Conflict
@@ -35,7 +35,7 @@ async def accepted(
     engine = engine_of(request, caller)
     taken: list[Accepted] = []
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         taken[:] = [take(tx)]
         # Also the answer to a command goes when the session goes that it may speak of.
         about = taken[0].session_id or taken[0].current_session_id

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from sessionary.actions import compact, new_message, read, retract, turns, uploads, usage
 from sessionary.actions import sessions as verbs
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.engine import asking
 from sessionary.engine.asking import Accepted, Asking
 from sessionary.errors import BadInput
@@ -19,7 +19,7 @@ from sessionary.model.session import SessionHead
 from sessionary.model.usage import Usage
 from sessionary.model.view import entry_json, head_json
 from sessionary.store.database import Tx
-from sessionary.web.answers import answer, change, idem_of, json_response, name
+from sessionary.web.answers import answer, change, idempotency_key_of, json_response, name
 from sessionary.web.asking import accepted, engine_of
 from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import (
@@ -118,10 +118,10 @@ async def append(
     known = name(session_id, "session")
     body, raw = await read_body(request, NewMessage)
     written = message_of(body.role, body)
-    saying = new_message.NewMessage(written.message, idem=idem_of(request))
+    saying = new_message.NewMessage(written.message, idempotency_key=idempotency_key_of(request))
     moment = parts.moment()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         read.head(tx, known, profile=caller.profile)
         uploads.accept(tx, saying.message, written.files, profile=caller.profile, moment=moment)
         done = new_message.append_to(tx, known, saying, profile=caller.profile, moment=moment)
@@ -141,7 +141,7 @@ async def ask(session_id: str, request: Request, parts: EngineContext, caller: W
     body, raw = await read_body(request, Said)
     engine = engine_of(request, caller)
     written = message_of("user", body)
-    wish = Asking(written.message, idem_of(request), begin=engine.turns.has_room)
+    wish = Asking(written.message, idempotency_key_of(request), begin=engine.turns.has_room)
     moment = parts.moment()
 
     def take(tx: Tx) -> Accepted:
@@ -257,8 +257,8 @@ async def stop(session_id: str, request: Request, caller: Writer) -> Response:
     body, raw = await read_body(request, End)
     known, reason = name(session_id, "session"), _reason(body, "stopped by you")
 
-    def act(tx: Tx, /) -> Answer:
-        head = verbs.locked(tx, known, profile=caller.profile)
+    def act(tx: Tx, /) -> StoredResponse:
+        head = verbs.lock_session(tx, known, profile=caller.profile)
         stopping = turns.ask_to_stop(tx, head.no, reason=reason)
         return answer({"stopping": stopping}, session_id=head.id)
 
@@ -288,7 +288,7 @@ async def _verb(
     session_id, raw = asked
     known = name(session_id, "session")
 
-    def done(tx: Tx, /) -> Answer:
+    def done(tx: Tx, /) -> StoredResponse:
         head = act(tx, known)
         return answer(head_json(head), status, session_id=head.id)
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from sessionary.actions import deliver
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.model.delivery import DeliveryState
 from sessionary.model.place import Channel
 from sessionary.model.view import delivery_json
@@ -59,7 +59,7 @@ async def retry(
     known, moment = name(delivery_id, "delivery"), parts.moment()
     _, raw = await read_body(request, Nothing)
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         done = deliver.retry(tx, known, profile=caller.profile, moment=moment)
         return answer(delivery_json(done), session_id=done.session_id)
 
@@ -79,7 +79,7 @@ async def redirect(
     target = Channel.parse(plain(body.channel) or "")
     platforms = engine_of(request, caller).context.deliverable
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         made = deliver.redirect(
             tx, known, target, profile=caller.profile, moment=moment, platforms=platforms
         )
@@ -97,7 +97,7 @@ async def abandon(
     body, raw = await read_body(request, AbandonDelivery)
     reason = plain(body.reason) or deliver.GIVEN_UP
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         done = deliver.abandon_by_owner(
             tx, known, profile=caller.profile, moment=moment, reason=reason
         )

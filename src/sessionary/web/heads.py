@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sessionary.actions import feed, listing, read
-from sessionary.actions.standing import Standing, standings
+from sessionary.actions.standing import SessionStatus, session_statuses
 from sessionary.errors import BadInput
 from sessionary.model.session import SessionHead
 from sessionary.model.view import HEAD_FIELDS, head_json
@@ -15,13 +15,13 @@ FIELDS = (*HEAD_FIELDS, "subagents", "failed")
 
 def listed(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
     """Heads, each with its subagents' number and whether its last turn came to nothing."""
-    known = standings(tx, heads)
-    nothing = Standing()
+    known = session_statuses(tx, heads)
+    nothing = SessionStatus()
     return [_listed(head, known.get(head.id, nothing)) for head in heads]
 
 
 def page(
-    tx: Tx, filters: listing.Filters, *, profile: str, limit: int, cursor: str | None
+    tx: Tx, filters: listing.SessionFilters, *, profile: str, limit: int, cursor: str | None
 ) -> dict[str, Any]:
     """A page of the list, where the next begins, how many it leaves out, and as of when.
 
@@ -56,6 +56,6 @@ def with_fields(head: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
     return {name: head[name] for name in fields if head[name]}
 
 
-def _listed(head: SessionHead, standing: Standing) -> dict[str, Any]:
+def _listed(head: SessionHead, standing: SessionStatus) -> dict[str, Any]:
     more = {"subagents": standing.subagents, "failed": standing.failed and not head.running}
     return head_json(head) | more

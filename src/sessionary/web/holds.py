@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from sessionary.actions import holds, read
 from sessionary.actions.holds import Hold
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.model.view import hold_json
 from sessionary.store.database import Tx
 from sessionary.web.answers import answer, change, items, name, plain
@@ -42,7 +42,7 @@ async def hold(session_id: str, request: Request, parts: EngineContext, caller: 
     body, raw = await read_body(request, NewHold)
     until = parse_time(body.until)
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         made = holds.hold(
             tx, known, body.reason, profile=caller.profile, moment=moment, until=until
         )
@@ -63,7 +63,7 @@ async def release(
     known, moment = name(session_id, "session"), parts.moment()
     wanted = plain(reason)
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         gone = holds.release(tx, known, wanted, profile=caller.profile, moment=moment)
         return answer({"items": [_json(each) for each in gone], "next": None}, session_id=known)
 

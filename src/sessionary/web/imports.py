@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from sessionary.errors import Conflict, NotFound
-from sessionary.web.answers import idem_of, items, json_response, name
+from sessionary.web.answers import idempotency_key_of, items, json_response, name
 from sessionary.web.auth import Admin, EngineContext, parts_of
 from sessionary.web.bodies import NewImport, read_body
 from sessionary.web.described import takes
@@ -45,7 +45,7 @@ async def start(request: Request, parts: EngineContext, caller: Admin) -> Respon
         lambda tell: {"outcomes": records.run(body.tools, dry_run=body.dry_run, tell=tell)},
         {"tools": body.tools, "dry_run": body.dry_run},
         nothing={"outcomes": []},
-        key=idem_of(request),
+        key=idempotency_key_of(request),
     )
     return json_response(job.to_json(), 202)
 

@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from sessionary.actions import bindings, read, routing, search, usage
-from sessionary.actions.bindings import Binding, Outlook
+from sessionary.actions.bindings import Binding, NextReset
 from sessionary.actions.found import found_json
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.model.extent import Extent, head_within
 from sessionary.model.key import SessionKey
 from sessionary.model.redact import is_redacted_key, redact_key
@@ -120,7 +120,7 @@ async def list_bindings(
         now = parts.clock.now()
         told = [
             _binding(
-                each, bindings.outlook(tx, each.session, parts.policies, now=now), redact=redact
+                each, bindings.next_reset(tx, each.session, parts.policies, now=now), redact=redact
             )
             for each in page.items
         ]
@@ -139,7 +139,7 @@ async def bind(request: Request, parts: EngineContext, caller: Writer) -> Respon
     if given is not None and given.profile != caller.profile:
         given = SessionKey.parse(f"{caller.profile}/{body.key.partition('/')[2]}")
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         key = given or SessionKey.parse(bindings.key_behind(tx, body.key, profile=caller.profile))
         shown = body.key if is_redacted else str(key)
         if body.session_id is None:
@@ -153,15 +153,15 @@ async def bind(request: Request, parts: EngineContext, caller: Writer) -> Respon
     return await change(request, caller, raw, act)
 
 
-def _binding(found: Binding, outlook: Outlook, *, redact: bool) -> dict[str, Any]:
-    last = outlook.last_reset
+def _binding(found: Binding, next_reset: NextReset, *, redact: bool) -> dict[str, Any]:
+    last = next_reset.last_reset
     return {
         "key": redact_key(found.key) if redact else found.key,
         "session": _redacted(found.session) if redact else head_json(found.session),
         "bound_at": time_text(found.bound_at),
-        "policy": policy_json(outlook.policy),
-        "resets_at": time_text(outlook.resets_at),
-        "held": outlook.held,
+        "policy": policy_json(next_reset.policy),
+        "resets_at": time_text(next_reset.resets_at),
+        "held": next_reset.held,
         "last_reset": None
         if last is None
         else {"session_id": last.session_id, "reason": last.reason, "at": time_text(last.at)},

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from sessionary.actions import logins
 from sessionary.actions.logins import Login
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.errors import Conflict, RetryLater
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
@@ -124,7 +124,7 @@ async def end_login(
     """Log a browser out; its streams are closed."""
     known, moment = name(login_id, "login"), parts.moment()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         logins.end(tx, known, profile=caller.profile, moment=moment)
         return answer({"id": known})
 

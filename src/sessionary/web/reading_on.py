@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from sessionary.actions import feed
-from sessionary.actions.feed import Change
+from sessionary.actions.feed import FeedChange
 from sessionary.store.database import Store, Tx
 
 HOLE_SECONDS = 10.0
@@ -27,7 +27,7 @@ class FeedReader:
         self._monotonic = monotonic
         self._last = position
         self._holes: dict[int, float] = {}
-        self._unsent: dict[int, Change] = {}  # by position, in order
+        self._unsent: dict[int, FeedChange] = {}  # by position, in order
 
     @property
     def position(self) -> int:
@@ -49,7 +49,7 @@ class FeedReader:
         self._holes.clear()
         self._unsent.clear()
 
-    async def unsent(self) -> list[Change]:
+    async def unsent(self) -> list[FeedChange]:
         """The changes that were not sent yet, in order; the feed is read on when all were sent."""
         if not self._unsent:
             found = await self._store.read(_read, self._last, self._ranges_of_holes())
@@ -63,7 +63,7 @@ class FeedReader:
             self._unsent = {each.position: each for each in [*late, *fresh]}
         return list(self._unsent.values())
 
-    def mark_sent(self, changes: Iterable[Change]) -> None:
+    def mark_sent(self, changes: Iterable[FeedChange]) -> None:
         """These changes need not be given again: they were sent, or nobody here wants them."""
         for each in changes:
             del self._unsent[each.position]
@@ -78,7 +78,7 @@ class FeedReader:
                 ranges.append((hole, hole))
         return ranges
 
-    def _forget_holes(self, late: list[Change]) -> None:
+    def _forget_holes(self, late: list[FeedChange]) -> None:
         for each in late:
             del self._holes[each.position]
         # A number whose transaction was rolled back never comes.
@@ -87,12 +87,12 @@ class FeedReader:
             del self._holes[missing]
 
 
-def _read(tx: Tx, last: int, holes: Sequence[tuple[int, int]]) -> list[Change]:
+def _read(tx: Tx, last: int, holes: Sequence[tuple[int, int]]) -> list[FeedChange]:
     """What has come at the holes, in order, and then what comes after the last number.
 
     Each is looked up by itself: a page that begins at the oldest hole might end before the others.
     """
-    found: list[Change] = []
+    found: list[FeedChange] = []
     for first, end in holes:
         there = feed.read_on(tx, first - 1, limit=end - first + 1)
         found += [each for each in there if each.position <= end]

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from sessionary.actions import feed, holds, listing, new_message, projects, read, uploads
 from sessionary.actions import sessions as verbs
 from sessionary.actions.orders import Order
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.clock import Moment
 from sessionary.engine import asking
 from sessionary.engine.asking import Accepted, Asking
@@ -24,7 +24,15 @@ from sessionary.model.view import head_json, hold_json, time_text, turn_json
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, sessions, turns
 from sessionary.web import heads
-from sessionary.web.answers import JSON, answer, change, idem_of, json_response, name, plain
+from sessionary.web.answers import (
+    JSON,
+    answer,
+    change,
+    idempotency_key_of,
+    json_response,
+    name,
+    plain,
+)
 from sessionary.web.asking import accepted, engine_of
 from sessionary.web.auth import EngineContext, Reader, Writer
 from sessionary.web.bodies import (
@@ -75,7 +83,7 @@ async def list_sessions(
     fields = None if wish.fields is None else heads.fields_of(wish.fields)
     if wish.shelf == Shelf.GONE:
         raise BadInput("What was purged is in no list.")
-    wanted = listing.Filters(
+    wanted = listing.SessionFilters(
         shelf=Shelf.CHATS if wish.shelf == "all" else wish.shelf,
         and_automation=wish.shelf == "all",
         platforms=tuple(plain(each) or "" for each in wish.source if each),
@@ -123,7 +131,7 @@ async def open_session(request: Request, parts: EngineContext, caller: Writer) -
         settings=_settings(body),
         labels=tuple(body.labels),
     )
-    moment, idem = parts.moment(), idem_of(request)
+    moment, idempotency_key = parts.moment(), idempotency_key_of(request)
     if body.run:
         if body.role != "user":
             raise BadInput("The agent answers what a user says; nothing was written.")
@@ -131,17 +139,22 @@ async def open_session(request: Request, parts: EngineContext, caller: Writer) -
 
         def take(tx: Tx) -> Accepted:
             uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
-            done = asking.ask_anew(tx, engine.context, opening, Asking(said, idem), moment=moment)
+            done = asking.ask_anew(
+                tx, engine.context, opening, Asking(said, idempotency_key), moment=moment
+            )
             if body.project is not None and done.received.new and done.session_id is not None:
                 projects.move(tx, done.session_id, body.project, profile=caller.profile)
             return done
 
         return await accepted(request, caller, raw, take, begun)
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
         done = new_message.append_to_new(
-            tx, opening, new_message.NewMessage(said, idem=idem), moment=moment
+            tx,
+            opening,
+            new_message.NewMessage(said, idempotency_key=idempotency_key),
+            moment=moment,
         )
         found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
         if body.project is not None:
@@ -168,7 +181,7 @@ async def change_session(
     body, raw = await read_body(request, SessionChange)
     moment = parts.moment()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         head = _change(tx, known, body, profile=caller.profile, moment=moment)
         return answer(head_json(head), session_id=head.id)
 
@@ -182,7 +195,7 @@ async def trash(
     """Put a session and its subagents into the trash, from where they can come back for 30 days."""
     known, moment = name(session_id, "session"), parts.moment()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         head = verbs.trash(tx, known, profile=caller.profile, moment=moment)
         return answer(head_json(head), session_id=head.id)
 
@@ -245,7 +258,7 @@ def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
 
 
 def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Moment) -> SessionHead:
-    head = verbs.locked(tx, id, profile=profile)
+    head = verbs.lock_session(tx, id, profile=profile)
     if head.shelf is Shelf.GONE:
         raise NotFound(f"There is no session {id}.")
     if body.title is not UNSET:

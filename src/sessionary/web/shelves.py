@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from sessionary.actions import projects, schedule
 from sessionary.actions.projects import Project
-from sessionary.actions.requests import Answer
-from sessionary.actions.schedule import Due, Plan
+from sessionary.actions.requests import StoredResponse
+from sessionary.actions.schedule import Due, ScheduleSpec
 from sessionary.errors import BadInput
 from sessionary.model.schedule import Run, Schedule, Timing
 from sessionary.model.view import time_text
@@ -39,7 +39,7 @@ async def add_project(request: Request, parts: EngineContext, caller: Writer) ->
     body, raw = await read_body(request, ProjectBody)
     moment = parts.moment()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         made = projects.add(
             tx, body.name or "", profile=caller.profile, moment=moment, colour=body.colour
         )
@@ -54,7 +54,7 @@ async def change_project(project: str, request: Request, caller: Writer) -> Resp
     known = name(project, "project")
     body, raw = await read_body(request, ProjectBody)
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         found = projects.change(
             tx, known, profile=caller.profile, new_name=body.name, colour=body.colour
         )
@@ -68,7 +68,7 @@ async def remove_project(project: str, request: Request, caller: Writer) -> Resp
     """Delete a project; its sessions stay."""
     known = name(project, "project")
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         return answer(_project(projects.remove(tx, known, profile=caller.profile)))
 
     return await change(request, caller, b"", act)
@@ -86,7 +86,7 @@ async def add_schedule(request: Request, parts: EngineContext, caller: Writer) -
     body, raw = await read_body(request, NewSchedule)
     plan, moment = _plan(body, parts.settings.zone), parts.moment()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         return answer(_schedule(schedule.add(tx, plan, profile=caller.profile, moment=moment)), 201)
 
     return await change(request, caller, raw, act)
@@ -110,7 +110,7 @@ async def change_schedule(
     body, raw = await read_body(request, ScheduleChange)
     now = parts.clock.now()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         found = schedule.pause(tx, known, profile=caller.profile, paused=body.paused, now=now)
         return answer(_schedule(found))
 
@@ -132,7 +132,7 @@ async def run_schedule(
     engine, moment = engine_of(request, caller), parts.moment()
     claimed: list[Due] = []
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         claimed[:] = [
             schedule.run_now(
                 tx,
@@ -162,13 +162,13 @@ async def remove_schedule(
     """Take a task away; its runs and their sessions stay."""
     known, now = name(task, "schedule"), parts.clock.now()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         return answer(_schedule(schedule.remove(tx, known, profile=caller.profile, now=now)))
 
     return await change(request, caller, b"", act)
 
 
-def _plan(body: NewSchedule, zone: ZoneInfo) -> Plan:
+def _plan(body: NewSchedule, zone: ZoneInfo) -> ScheduleSpec:
     if not 0 <= body.grace_minutes <= _LONGEST_GRACE:
         raise BadInput(f"A grace has 0 to {_LONGEST_GRACE:,} minutes, not {body.grace_minutes}.")
     try:
@@ -177,7 +177,7 @@ def _plan(body: NewSchedule, zone: ZoneInfo) -> Plan:
         raise BadInput(
             f"There is no time zone {body.zone!r}; write one like Europe/Berlin."
         ) from error
-    return Plan(
+    return ScheduleSpec(
         name=body.name,
         timing=Timing(plain(body.timing, 200) or "", where),
         prompt=body.prompt,

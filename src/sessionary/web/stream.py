@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sessionary.actions import read
-from sessionary.actions.feed import Change
+from sessionary.actions.feed import FeedChange
 from sessionary.actions.log import SessionChanged
 from sessionary.actions.tokens import AccessEnded
 from sessionary.engine.events import LiveEvent
@@ -246,7 +246,7 @@ class EventStream(Response):
         await asyncio.wait_for(send(message), stall)
         self._sent_at = time.monotonic()
 
-    def _concerns(self, change: Change) -> bool:
+    def _concerns(self, change: FeedChange) -> bool:
         if change.profile != self.caller.profile:
             return False
         return self._shows_list or change.session_id in self._sessions
@@ -269,15 +269,15 @@ def _live_event(live: LiveEvent) -> bytes:
 
 
 def _shown(
-    tx: Tx, changes: Sequence[Change], *, sessions: frozenset[str], shows_list: bool
-) -> list[tuple[Change, list[tuple[str, str]]]]:
+    tx: Tx, changes: Sequence[FeedChange], *, sessions: frozenset[str], shows_list: bool
+) -> list[tuple[FeedChange, list[tuple[str, str]]]]:
     """Each change with its events (kind, data as JSON), up to about `MOST_CHARACTERS` at a time.
 
     Every entry of a watched session is one event. A head is told once, as it is now, with the last
     change of its session.
     """
     latest = {each.session_id: each for each in changes}
-    found: list[tuple[Change, list[tuple[str, str]]]] = []
+    found: list[tuple[FeedChange, list[tuple[str, str]]]] = []
     size = 0
     for change in changes:
         told: list[tuple[str, str]] = []
@@ -293,7 +293,7 @@ def _shown(
     return found
 
 
-def _entries(tx: Tx, change: Change, id: str) -> list[tuple[str, str]]:
+def _entries(tx: Tx, change: FeedChange, id: str) -> list[tuple[str, str]]:
     segment = Segment(change.session_no, id, change.seq, change.seq)
     try:
         found = entries.read(tx, segment)

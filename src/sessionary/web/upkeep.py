@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.web.answers import idem_of, json_response, name
+from sessionary.web.answers import idempotency_key_of, json_response, name
 from sessionary.web.auth import Admin, EngineContext, parts_of
 from sessionary.web.bodies import NewUpkeep, read_body
 from sessionary.web.described import takes
@@ -39,7 +39,7 @@ async def start(request: Request, parts: EngineContext, caller: Admin) -> Respon
         lambda tell: {"outcome": upkeep.run(task, tell)},
         {"task": task},
         nothing={"outcome": None},
-        key=idem_of(request),
+        key=idempotency_key_of(request),
     )
     return json_response(job.to_json(), 202)
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from sessionary.actions import blobs, read, uploads
-from sessionary.actions.requests import Answer
+from sessionary.actions.requests import StoredResponse
 from sessionary.model import document, media, part
 from sessionary.model.media import PICTURES
 from sessionary.model.part import Attachment
@@ -45,7 +45,7 @@ async def upload(
     kind = media.media_type_of(data, request.headers.get("content-type", ""))
     moment = parts.moment()
 
-    def act(tx: Tx, /) -> Answer:
+    def act(tx: Tx, /) -> StoredResponse:
         known = uploads.upload(tx, data, profile=caller.profile, moment=moment)
         return answer(part.to_json(Attachment(known, kind, called, len(data))), 201)
 

@@ -37,7 +37,7 @@ class Call:
 
 def arrive(tx: Tx, key: SessionKey, call: Call, *, moment: Moment) -> SessionEntry:
     """Find the key's session or open one, by the rules of the house; a call counts as activity."""
-    head = routing.locked(tx, key)
+    head = routing.lock_and_get_current(tx, key)
     policy = call.policy
     if head is not None and head.is_open:
         known = rows.kept_of(tx, head).get("entry", {})
@@ -49,7 +49,7 @@ def arrive(tx: Tx, key: SessionKey, call: Call, *, moment: Moment) -> SessionEnt
             policy = ResetPolicy()
         else:
             head = replace(head, last_active_at=_last_call(head, known))
-    route = routing.onward(tx, key, head, call.source, policy=policy, moment=moment)
+    route = routing.resolve_route(tx, key, head, call.source, policy=policy, moment=moment)
     now = moment.now.timestamp()
     entry = _noted(tx, key, route.session_no, lambda known: known | {"touched_at": now})
     entry.updated_at = moment.now
@@ -62,7 +62,7 @@ def arrive(tx: Tx, key: SessionKey, call: Call, *, moment: Moment) -> SessionEnt
 
 def note(tx: Tx, key: SessionKey, change: Callable[[Facts], Facts | None]) -> SessionEntry | None:
     """Change what is known of a key's entry; None when there is none, or nothing to change."""
-    head = routing.locked(tx, key)
+    head = routing.lock_and_get_current(tx, key)
     if head is None:
         return None
     known = dict(rows.kept_of(tx, head).get("entry", {}))
@@ -74,13 +74,13 @@ def begin_anew(
     tx: Tx, key: SessionKey, *, display_name: str | None, moment: Moment
 ) -> SessionEntry | None:
     """End the key's session and open its next; None for a key that has none."""
-    head = routing.locked(tx, key)
+    head = routing.lock_and_get_current(tx, key)
     if head is None:
         return None
     if head.is_open:
         routing.reset(tx, key, moment=moment)
     head = sessions.get_by_no(tx, head.no)
-    route = routing.onward(tx, key, head, head.source, policy=ResetPolicy(), moment=moment)
+    route = routing.resolve_route(tx, key, head, head.source, policy=ResetPolicy(), moment=moment)
     known: Facts = {"is_fresh_reset": True, "touched_at": moment.now.timestamp()}
     if display_name is not None:
         known["display_name"] = display_name
@@ -90,7 +90,7 @@ def begin_anew(
 def switch(tx: Tx, key: SessionKey, target_id: str, *, moment: Moment) -> SessionEntry | None:
     """Point a key at another session; None when the key or the session is not known."""
     target = rows.find(tx, target_id, profile=key.profile)
-    head = routing.locked(tx, key)
+    head = routing.lock_and_get_current(tx, key)
     if head is None or target is None:
         return None
     if head.no != target.no or not head.is_open:
@@ -147,7 +147,7 @@ def prune(
     for key, entry in entries_of(tx, profile=profile):
         if entry.updated_at >= before or entry.suspended or keeps(entry.session_key):
             continue
-        head = routing.locked(tx, key)
+        head = routing.lock_and_get_current(tx, key)
         if head is None or head.running:
             continue
         if head.is_open:

@@ -110,7 +110,7 @@ def claim_interval(tx: Tx, *, hours: float, moment: Moment) -> bool:
 
 def _locked(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
     try:
-        return sessions.locked(tx, id, profile=profile)
+        return sessions.lock_session(tx, id, profile=profile)
     except NotFound:
         return None
 

@@ -79,7 +79,7 @@ def append(
 
 def clear(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Take back everything that was said; the log keeps it, nobody reads it any more."""
-    head = sessions.locked(tx, id, profile=profile)
+    head = sessions.lock_session(tx, id, profile=profile)
     if head.message_count:
         retract.retract(tx, id, profile=profile, after=0, at=moment.now, reason="rewrite")
 

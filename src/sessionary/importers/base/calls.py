@@ -12,7 +12,7 @@ from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
 from sessionary.prices import VERSION, Tokens, cost_of, cost_of_tokens
 from sessionary.store.tables import usage
 from sessionary.store.tables.sessions import column
-from sessionary.store.tables.usage import Call
+from sessionary.store.tables.usage import UsageRow
 
 _MICRO = 1_000_000
 _MOST_DOLLARS = MAX_COST_MICROUSD / _MICRO
@@ -56,14 +56,14 @@ def one(
     )
 
 
-def kept(used: Iterable[Usage | Used], *, now: datetime) -> list[Call]:
+def kept(used: Iterable[Usage | Used], *, now: datetime) -> list[UsageRow]:
     """Calls as the ledger keeps them, with our price where their tool told none."""
     return [
         _of_tokens(each) if isinstance(each, Used) else _of_usage(each, now=now) for each in used
     ]
 
 
-def _of_tokens(used: Used) -> Call:
+def _of_tokens(used: Used) -> UsageRow:
     tokens = Tokens(
         used.input_tokens,
         used.output_tokens,
@@ -76,12 +76,14 @@ def _of_tokens(used: Used) -> Call:
     # The ledger counts all cache writes together: the sixth number is only for the price.
     known = column(used.call_id), to_micros(used.at), usage.word(used.model), provider
     if cost is None:
-        return Call(*known, None, None, None, *tokens[:5])
+        return UsageRow(*known, None, None, None, *tokens[:5])
     status = CostStatus.ESTIMATED
-    return Call(*known, None, None, None, *tokens[:5], cost.microusd, status, cost.source, VERSION)
+    return UsageRow(
+        *known, None, None, None, *tokens[:5], cost.microusd, status, cost.source, VERSION
+    )
 
 
-def _of_usage(used: Usage, *, now: datetime) -> Call:
+def _of_usage(used: Usage, *, now: datetime) -> UsageRow:
     call, cost = usage.call_of(used, at=now), cost_of(used, at=now)
     if cost is None:
         return call

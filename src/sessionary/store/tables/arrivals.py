@@ -17,7 +17,7 @@ def insert(
     id: str,
     *,
     profile: str,
-    idem: str,
+    idempotency_key: str,
     key: str,
     source: Source,
     message: Message,
@@ -33,7 +33,7 @@ def insert(
         "insert_arrival",
         id=id,
         profile=profile,
-        idem=idem,
+        idempotency_key=idempotency_key,
         key=key,
         source=document.encode(source.to_json()),
         message=text,
@@ -48,9 +48,9 @@ def get(tx: Tx, id: str, *, profile: str) -> Arrival | None:
     return None if row is None else _arrival(row)
 
 
-def get_by_idem(tx: Tx, idem: str, *, profile: str) -> Arrival | None:
+def get_by_idempotency_key(tx: Tx, idempotency_key: str, *, profile: str) -> Arrival | None:
     """The arrival that came first with this idempotency key."""
-    row = tx.one("get_arrival_by_idem", idem=idem, profile=profile)
+    row = tx.one("get_arrival_by_idempotency_key", idempotency_key=idempotency_key, profile=profile)
     return None if row is None else _arrival(row)
 
 

@@ -29,7 +29,7 @@ PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LineageLink:
     """Where a session stands in its lineage."""
 
     no: int
@@ -41,7 +41,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredSession:
     """A session that is in the store already, purged or not."""
 
     no: int
@@ -61,12 +61,12 @@ class Found:
         return self.parent_id, self.lineage, self.base_seq
 
 
-def link(tx: Tx, no: int) -> Link:
+def link(tx: Tx, no: int) -> LineageLink:
     """A session's place in its lineage."""
     row = sessions.known(tx.one("lineage_of", no=no), no)
     name, shelf, parent_no, lineage, base_seq, _ = row
     inherits = lineage is not None and Lineage(lineage).inherits
-    return Link(no, name, shelf == Shelf.GONE, parent_no, inherits, base_seq)
+    return LineageLink(no, name, shelf == Shelf.GONE, parent_no, inherits, base_seq)
 
 
 def needed_below(tx: Tx, no: int) -> int | None:
@@ -158,14 +158,14 @@ def usage_page(tx: Tx, no: int, after: int) -> list[tuple[int, UsageLine]]:
     return [(row[0], usage_line(*usage.usage_of(row[1:]))) for row in rows]
 
 
-def find(tx: Tx, name: str) -> Found | None:
+def find(tx: Tx, name: str) -> StoredSession | None:
     """A session by its id, wherever and whatever it is."""
     row = tx.one("find_any_session", id=name)
     if row is None:
         return None
     no, profile, shelf, base_seq, last_seq, parent_id, lineage, running = row
     is_gone = shelf == Shelf.GONE
-    return Found(
+    return StoredSession(
         no=no,
         profile=profile,
         is_gone=is_gone,

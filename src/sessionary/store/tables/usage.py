@@ -17,7 +17,7 @@ word = lru_cache(maxsize=1024)(column)
 GROUPS = ("day", "model", "provider", "source", "project", "session")
 
 
-class Call(NamedTuple):
+class UsageRow(NamedTuple):
     """One call as the ledger keeps it, but for whose it is."""
 
     call_id: str | None
@@ -49,9 +49,9 @@ class Call(NamedTuple):
         )
 
 
-def call_of(usage: Usage, *, at: datetime) -> Call:
+def call_of(usage: Usage, *, at: datetime) -> UsageRow:
     """A call whose time is known, or else this one."""
-    return Call(
+    return UsageRow(
         column(usage.call_id),
         to_micros(usage.at or at),
         word(usage.model),
@@ -104,9 +104,9 @@ def raise_to(tx: Tx, usage: Usage, *, profile: str, session_no: int, at: datetim
     return owner is not None
 
 
-def raise_all(tx: Tx, calls: Sequence[Call], *, profile: str, session_no: int) -> None:
+def raise_all(tx: Tx, calls: Sequence[UsageRow], *, profile: str, session_no: int) -> None:
     """Write many calls, each once, or let those grow that are there; the head's sums come later."""
-    fresh: dict[str | int, Call] = {}
+    fresh: dict[str | int, UsageRow] = {}
     for number, call in enumerate(calls):
         name = number if call.call_id is None else call.call_id
         if name not in fresh or _grows(call, fresh[name].tokens):
@@ -120,7 +120,7 @@ def raise_all(tx: Tx, calls: Sequence[Call], *, profile: str, session_no: int) -
             _replace(tx, fresh[name], profile=profile)
 
 
-def _replace(tx: Tx, call: Call, *, profile: str) -> None:
+def _replace(tx: Tx, call: UsageRow, *, profile: str) -> None:
     owner = _owner_of_less(tx, call, profile=profile)
     if owner is not None:
         tx.run("delete_call", profile=profile, call_id=call.call_id)
@@ -128,7 +128,7 @@ def _replace(tx: Tx, call: Call, *, profile: str) -> None:
         sum_up(tx, owner)
 
 
-def _owner_of_less(tx: Tx, call: Call, *, profile: str) -> int | None:
+def _owner_of_less(tx: Tx, call: UsageRow, *, profile: str) -> int | None:
     """The session of a call of which less is known than this, held until the transaction ends."""
     owner: int | None = None
     while row := tx.one("find_call", profile=profile, call_id=call.call_id):
@@ -147,7 +147,7 @@ def sum_up(tx: Tx, session_no: int) -> None:
     set_total(tx, session_no, total_of_session(tx, session_no))
 
 
-def _grows(more: Call, known: Sequence[int]) -> bool:
+def _grows(more: UsageRow, known: Sequence[int]) -> bool:
     """Whether a call's output, or else its other tokens, are more than was known."""
     tokens = more.tokens
     if tokens[1] != known[1]:

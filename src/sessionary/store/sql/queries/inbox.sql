@@ -2,7 +2,7 @@
 
 -- name: insert_arrival
 INSERT INTO arrivals (id, profile, idem, key, source, message, received_at, state)
-VALUES (:id, :profile, :idem, :key, :source, :message, :received_at, 'waiting')
+VALUES (:id, :profile, :idempotency_key, :key, :source, :message, :received_at, 'waiting')
 ON CONFLICT (profile, idem) DO NOTHING RETURNING no;
 
 -- name: arrival_columns
@@ -12,9 +12,9 @@ a.no, a.id, a.key, a.source, a.message, a.received_at, a.state, s.id, a.turn_id,
 SELECT {{arrival_columns}} FROM arrivals a LEFT JOIN sessions s ON s.no = a.session_no
 WHERE a.id = :id AND a.profile = :profile;
 
--- name: get_arrival_by_idem
+-- name: get_arrival_by_idempotency_key
 SELECT {{arrival_columns}} FROM arrivals a LEFT JOIN sessions s ON s.no = a.session_no
-WHERE a.profile = :profile AND a.idem = :idem;
+WHERE a.profile = :profile AND a.idem = :idempotency_key;
 
 -- name: waiting_arrivals
 SELECT {{arrival_columns}} FROM arrivals a LEFT JOIN sessions s ON s.no = a.session_no

@@ -32,10 +32,10 @@ INSERT INTO feed (session_no, seq, what) VALUES (:session_no, :seq, :what);
 
 -- name: find_receipt
 SELECT r.session_no, r.seq, s.id FROM receipts r LEFT JOIN sessions s ON s.no = r.session_no
-WHERE r.profile = :profile AND r.idem = :idem;
+WHERE r.profile = :profile AND r.idem = :idempotency_key;
 
 -- name: insert_receipt
-INSERT INTO receipts (profile, idem, session_no, seq) VALUES (:profile, :idem, :session_no, :seq)
+INSERT INTO receipts (profile, idem, session_no, seq) VALUES (:profile, :idempotency_key, :session_no, :seq)
 ON CONFLICT (profile, idem) DO NOTHING;
 
 -- name: read_entries

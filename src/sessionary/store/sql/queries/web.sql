@@ -75,11 +75,11 @@ INSERT INTO login_guards (profile, wrong, locked_until) VALUES (:profile, :wrong
 ON CONFLICT (profile) DO UPDATE SET wrong = excluded.wrong, locked_until = excluded.locked_until;
 
 -- name: get_request
-SELECT fingerprint, status, body FROM requests WHERE profile = :profile AND idem = :idem;
+SELECT fingerprint, status, body FROM requests WHERE profile = :profile AND idem = :idempotency_key;
 
 -- name: insert_request
 INSERT INTO requests (profile, idem, fingerprint, status, body, session_id, answered_at)
-VALUES (:profile, :idem, :fingerprint, :status, :body, :session_id, :at)
+VALUES (:profile, :idempotency_key, :fingerprint, :status, :body, :session_id, :at)
 ON CONFLICT (profile, idem) DO NOTHING;
 
 -- name: delete_old_requests
