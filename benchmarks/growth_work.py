@@ -13,7 +13,7 @@ from benchmarks.raw import TEXT
 from benchmarks.turn_engine import Talk
 from sessionary.actions import deliver, log, read, receive, resolve, turns
 from sessionary.actions.listing import SessionFilters, listing
-from sessionary.actions.search import Wish, search
+from sessionary.actions.search.search import Wish, search
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.model.part import Text

@@ -14,7 +14,7 @@ from benchmarks.corpus import BEGAN, Language, corpus
 from benchmarks.goals import at_least, at_most
 from benchmarks.measure import Case, Contestant, Goal, Results, Sample, Scale, repeat
 from benchmarks.texts import sql
-from sessionary.actions.search import Found, Wish, search
+from sessionary.actions.search.search import Found, Wish, search
 from sessionary.clock import SystemClock
 from sessionary.model import query as queries
 from sessionary.store.database import Store

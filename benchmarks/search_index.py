@@ -17,7 +17,7 @@ from benchmarks.goals import at_least, at_most
 from benchmarks.measure import Case, Contestant, Sample, repeat
 from benchmarks.raw import RawLog
 from benchmarks.texts import sql
-from sessionary.actions.search import Wish, search
+from sessionary.actions.search.search import Wish, search
 from sessionary.clock import SystemClock
 from sessionary.store.database import Store
 

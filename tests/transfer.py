@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sessionary.actions import compact, exporting, importing, projects, retract, sessions, usage
-from sessionary.actions.importing import ImportReport
+from sessionary.actions import compact, projects, retract, sessions, usage
+from sessionary.actions.transfer import jsonl_export, jsonl_import
+from sessionary.actions.transfer.jsonl_import import ImportReport
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
 from sessionary.model.place import Person, Source
@@ -23,11 +24,11 @@ EVA = Source(
 def exported(
     store: Store, ids: Sequence[str] | None = None, *, profile: str | None = "main"
 ) -> bytes:
-    return "".join(exporting.export_jsonl(store, ids, profile=profile)).encode()
+    return "".join(jsonl_export.export_jsonl(store, ids, profile=profile)).encode()
 
 
 def imported(store: Store, text: bytes, *, profile: str | None = None) -> ImportReport:
-    return importing.import_jsonl(
+    return jsonl_import.import_jsonl(
         store, text.splitlines(keepends=True), moment=World(store).moment(), profile=profile
     )
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import adopting, importing, packet, verify
+from sessionary.actions.transfer import jsonl_import, restore_session
+from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import record
@@ -244,9 +245,9 @@ def test_a_line_that_is_too_long_is_refused_without_being_held(fresh: Fresh) -> 
     huge = {**ENTRY, "parts": [{"type": "text", "text": "x" * 50_000}]}
     file = io.BytesIO(file_of(SESSION, huge, END))
     with pytest.raises(BadInput, match=r"Line 3 .* longer than 10,000 bytes"):
-        importing.import_jsonl(
+        jsonl_import.import_jsonl(
             store,
-            importing.lines_of(file, max_line=10_000),
+            jsonl_import.lines_of(file, max_line=10_000),
             moment=World(store).moment(),
             max_line=10_000,
         )
@@ -442,7 +443,7 @@ def test_a_long_session_is_shown_only_when_it_is_whole(
 ) -> None:
     store = fresh()
     seen: list[int] = []
-    put = adopting._put
+    put = restore_session._put
 
     def watched(tx: Any, *args: Any, **kwargs: Any) -> int:
         seen.append(len(tx.all("page_of_sessions", profile="main", after=0, limit=9)))
@@ -453,13 +454,13 @@ def test_a_long_session_is_shown_only_when_it_is_whole(
         return put(tx, *args, **kwargs)
 
     stopped: list[bool] = []
-    monkeypatch.setattr(adopting, "_put", watched)
+    monkeypatch.setattr(restore_session, "_put", watched)
     lines = list(long_session(2500))
-    first = importing.import_jsonl(store, lines, moment=World(store).moment())
+    first = jsonl_import.import_jsonl(store, lines, moment=World(store).moment())
     assert len(first.refused) == 1
-    again = importing.import_jsonl(store, lines, moment=World(store).moment())
+    again = jsonl_import.import_jsonl(store, lines, moment=World(store).moment())
     assert again.added == 1
-    assert again.entries == 2500 - 2 * packet.BATCH_LINES
+    assert again.entries == 2500 - 2 * restore_session.BATCH_LINES
     assert World(store).head("s1").message_count == 2500
     assert verify.verify(store).broken == ()
 
@@ -468,8 +469,10 @@ def test_memory_stays_small_however_long_a_session_is(fresh: Fresh) -> None:
     store = fresh()
     tracemalloc.start()
     try:
-        report = importing.import_jsonl(store, long_session(20_000), moment=World(store).moment())
-        count = sum(1 for _ in importing.lines_of(io.BytesIO(exported(store))))
+        report = jsonl_import.import_jsonl(
+            store, long_session(20_000), moment=World(store).moment()
+        )
+        count = sum(1 for _ in jsonl_import.lines_of(io.BytesIO(exported(store))))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

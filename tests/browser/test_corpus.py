@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect
 
-from sessionary.actions import new_message, projects, rendering, sessions
+from sessionary.actions import new_message, projects, sessions
+from sessionary.actions.transfer import render
 from sessionary.actions.uploads import upload
 from sessionary.client.client import Sessionary, connect
 from sessionary.model.entry import message
@@ -218,7 +219,7 @@ def test_an_exported_page_does_nothing_and_asks_nobody(
     server, ids = hostile
     file = tmp_path / "export.html"
     with connect(home=str(server.home)) as client:
-        pieces = rendering.export_html(client.store, ids, profile="main")
+        pieces = render.export_html(client.store, ids, profile="main")
         file.write_text("".join(pieces), encoding="utf-8", errors="replace")
     context = browser.new_context()
     page = context.new_page()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import access, stats
+from sessionary.actions import access
+from sessionary.actions.upkeep import stats
 from sessionary.engine.settings import AccessPolicy, Budget, Settings, Strangers
 from sessionary.errors import RetryLater
 from sessionary.model.entry import message

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sessionary.actions import stats
+from sessionary.actions.upkeep import stats
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Agent, Event, Step, TurnRequest
 from sessionary.engine.settings import Settings

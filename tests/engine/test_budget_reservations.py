@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import access, stats, verify
+from sessionary.actions import access
 from sessionary.actions.receive import receive
+from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine import budgets, loop
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest

@@ -8,8 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import deliver, schedule, stats
+from sessionary.actions import deliver, schedule
 from sessionary.actions.schedule import ScheduleSpec
+from sessionary.actions.upkeep import stats
 from sessionary.engine.engine import Engine
 from sessionary.model.part import Text
 from sessionary.model.schedule import RunState, Timing

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import listing, read, stats, verify
+from sessionary.actions import listing, read
 from sessionary.actions.receive import platform_idempotency_key
+from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.entry import Message, Role
 from sessionary.model.session import SessionHead, Shelf

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from sessionary.actions import deliver, verify
+from sessionary.actions import deliver
+from sessionary.actions.upkeep import verify
 from sessionary.engine.engine import Engine
 from sessionary.errors import RetryLater, Unreachable
 from sessionary.model.delivery import Delivery

@@ -16,8 +16,9 @@ import httpx2
 import pytest
 
 import sessionary
-from sessionary.actions import read, search, tokens
+from sessionary.actions import read, tokens
 from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.search import search
 from sessionary.actions.tokens import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Damaged

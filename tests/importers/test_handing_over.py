@@ -10,7 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from sessionary.actions import handing_over
+from sessionary.actions.transfer import handover
 from sessionary.errors import BadInput
 from sessionary.importers import registry
 from sessionary.importers.base.events import Begin, Compacted, Facts, Said
@@ -86,7 +86,7 @@ def kept(archive: Archive, tmp_path: Path, events: list[Any]) -> str:
 
 
 def handed(archive: Archive, session: str, tool: str, **more: Any) -> tuple[Passage, str]:
-    made = handing_over.passage(archive.store, session, profile="main", **more)
+    made = handover.passage(archive.store, session, profile="main", **more)
     return made, "".join(FORMS[tool].pieces(made))
 
 
@@ -277,8 +277,8 @@ def test_secrets_can_be_left_out(archive: Archive, tmp_path: Path) -> None:
     key = "sk-ant-api03-" + "aB3dE5gH7jK9" * 8
     session = kept(archive, tmp_path, [says(1, "user", text(f"my key is {key}"))])
 
-    made = handing_over.passage(archive.store, session, profile="main")
-    masked = handing_over.passage(
+    made = handover.passage(archive.store, session, profile="main")
+    masked = handover.passage(
         archive.store, session, profile="main", extent=Extent(mask_secrets=True)
     )
 

@@ -23,7 +23,8 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from sessionary.actions import exporting, importing, turns
+from sessionary.actions import turns
+from sessionary.actions.transfer import jsonl_export, jsonl_import
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import BadInput, Conflict, StoreUnavailable, TurnLost
 from sessionary.integrations.openai_agents import About, SessionarySession
@@ -113,7 +114,7 @@ async def test_items_are_messages_that_people_read_and_find(store_client: Sessio
     assert [each["role"] for each in chat[:3]] == ["user", "assistant", "tool"]
     assert store_client.search("Évora source:openai-agents").hits
     text = "".join(
-        exporting.export_jsonl(store_client.store, [head.id], profile=store_client.profile)
+        jsonl_export.export_jsonl(store_client.store, [head.id], profile=store_client.profile)
     )
     assert "encrypted_content" in text
 
@@ -381,12 +382,12 @@ async def test_an_exported_session_goes_on_in_another_store(
 ) -> None:
     await session(store_client).add_items(ITEMS)
     lines = [
-        line.encode() for line in exporting.export_jsonl(store_client.store, None, profile=None)
+        line.encode() for line in jsonl_export.export_jsonl(store_client.store, None, profile=None)
     ]
 
     for kind in ("sqlite", "postgres"):
         with connect(new_url(kind)) as other:
-            importing.import_jsonl(other.store, lines, moment=other.moment())
+            jsonl_import.import_jsonl(other.store, lines, moment=other.moment())
             moved = session(other)
             await moved.add_items([{"role": "user", "content": "Here I am."}])
             assert await moved.get_items() == [*ITEMS, {"role": "user", "content": "Here I am."}]

@@ -15,7 +15,8 @@ from typing import IO
 import aiohttp
 import pytest
 
-from sessionary.actions import listing, read, stats
+from sessionary.actions import listing, read
+from sessionary.actions.upkeep import stats
 from sessionary.client.client import connect
 from sessionary.model.entry import Message
 from sessionary.model.session import SessionHead

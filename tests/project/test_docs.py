@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sessionary import errors
-from sessionary.actions import listing, log, purge, sessions, turns
+from sessionary.actions import listing, log, sessions, turns
+from sessionary.actions.retention import purge
 from sessionary.client.session import LEASE_SECONDS
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model import title

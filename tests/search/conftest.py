@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions.hits import Hit
-from sessionary.actions.search import Found, Wish, search
+from sessionary.actions.search.hits import Hit
+from sessionary.actions.search.search import Found, Wish, search
 from sessionary.model.entry import message
 from sessionary.store.database import Store
 from tests.store.conftest import (  # noqa: F401

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from sessionary.actions.finding import squeezed
+from sessionary.actions.search.index import squeezed
 from sessionary.model import query as queries
 from sessionary.model.matching import matches
 

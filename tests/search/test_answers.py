@@ -4,7 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from sessionary.actions import finding, projects, sessions
+from sessionary.actions import projects, sessions
+from sessionary.actions.search import index
 from sessionary.errors import BadInput
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
@@ -258,8 +259,8 @@ def test_a_later_page_does_not_go_on_with_longer_words(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library.said("two walruses", "a walrus", "another walrus")
-    monkeypatch.setattr(finding, "ASKED", 2)
-    monkeypatch.setattr(finding, "ENOUGH", 2)
+    monkeypatch.setattr(index, "ASKED", 2)
+    monkeypatch.setattr(index, "ENOUGH", 2)
 
     first = library.find("walrus", all_hits=True)
     later = library.find("walrus", all_hits=True, cursor=first.next)

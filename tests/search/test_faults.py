@@ -14,7 +14,8 @@ import apsw
 import psycopg
 import pytest
 
-from sessionary.actions import hits, verify
+from sessionary.actions.search import hits
+from sessionary.actions.upkeep import verify
 from sessionary.errors import SessionaryError, StoreUnavailable
 from sessionary.store.search.index_file import IndexFile
 from sessionary.store.sqlite import db_file

@@ -10,7 +10,6 @@ from sessionary.actions import (
     compact,
     deliver,
     projects,
-    purge,
     read,
     resolve,
     retract,
@@ -22,6 +21,7 @@ from sessionary.actions import (
     usage,
 )
 from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.retention import purge
 from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.errors import SessionaryError
 from sessionary.model.entry import Message, Role, message

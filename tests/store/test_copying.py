@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import verify
 from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.orders import Order
+from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Conflict, StoreUnavailable
 from sessionary.store import copy_store

@@ -4,10 +4,12 @@ import apsw
 import psycopg
 import pytest
 
-from sessionary.actions import pack, sessions, sweep, verify
+from sessionary.actions import sessions, sweep
 from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.orders import Order
-from sessionary.actions.verify import Broken
+from sessionary.actions.retention import pack
+from sessionary.actions.upkeep import verify
+from sessionary.actions.upkeep.verify import Broken
 from sessionary.errors import Damaged
 from sessionary.store.database import Store
 from tests.store.conftest import Opener

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import compact, erase, search, verify
-from sessionary.actions.search import Wish
-from sessionary.actions.shares import Whom
+from sessionary.actions import compact
+from sessionary.actions.retention import erase
+from sessionary.actions.retention.erase import Whom
+from sessionary.actions.search import search
+from sessionary.actions.search.search import Wish
+from sessionary.actions.upkeep import verify
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text
 from sessionary.model.place import Person, Source

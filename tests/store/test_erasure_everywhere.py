@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sessionary.actions import compact, erase, pack, requests, retract, routing, verify
-from sessionary.actions.erase import Receipt
-from sessionary.actions.shares import Whom
+from sessionary.actions import compact, requests, retract, routing
+from sessionary.actions.retention import erase, pack
+from sessionary.actions.retention.erase import Receipt, Whom
+from sessionary.actions.upkeep import verify
 from sessionary.channels.observed import with_observed
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict

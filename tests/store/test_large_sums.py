@@ -2,7 +2,9 @@
 
 import pytest
 
-from sessionary.actions import access, exporting, importing, usage, verify
+from sessionary.actions import access, usage
+from sessionary.actions.transfer import jsonl_export, jsonl_import
+from sessionary.actions.upkeep import verify
 from sessionary.model.usage import MAX_COST_MICROUSD, MAX_TOKENS, TOKEN_FIELDS, Usage
 from sessionary.store.database import Store
 from sessionary.store.tables import usage as usage_table
@@ -107,10 +109,10 @@ def test_spending_against_a_budget_stops_at_the_largest_sum(world: World) -> Non
 
 def test_absurd_calls_of_an_earlier_version_can_be_exported_and_imported(world: World) -> None:
     fill_as_an_earlier_version(world, world.session("a"))
-    lines = [line.encode() for line in exporting.export_jsonl(world.store, profile="main")]
+    lines = [line.encode() for line in jsonl_export.export_jsonl(world.store, profile="main")]
 
     other = opened("sqlite::memory:")
-    done = importing.import_jsonl(other, lines, profile="main", moment=world.moment())
+    done = jsonl_import.import_jsonl(other, lines, profile="main", moment=world.moment())
 
     assert done.added == 1
     [total] = other.read(usage.report, "model", profile="main").result()

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from sessionary.actions import log
-from sessionary.actions.purge import NO_SOURCE
-from sessionary.actions.search import Wish, search
+from sessionary.actions.retention.purge import NO_SOURCE
+from sessionary.actions.search.search import Wish, search
 from sessionary.clock import to_micros
 from sessionary.model.entry import message
 from sessionary.model.session import Lineage, Opening, Shelf

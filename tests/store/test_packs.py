@@ -4,9 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from sessionary.actions import erase, pack, read, search, verify
-from sessionary.actions.search import Wish
-from sessionary.actions.shares import Whom
+from sessionary.actions import read
+from sessionary.actions.retention import erase, pack
+from sessionary.actions.retention.erase import Whom
+from sessionary.actions.search import search
+from sessionary.actions.search.search import Wish
+from sessionary.actions.upkeep import verify
 from sessionary.errors import Damaged
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text, ToolCall, ToolResult

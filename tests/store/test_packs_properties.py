@@ -10,8 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sessionary.actions import pack, retract, search, verify
-from sessionary.actions.search import Wish
+from sessionary.actions import retract
+from sessionary.actions.retention import pack
+from sessionary.actions.search import search
+from sessionary.actions.search.search import Wish
+from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store import copy_store
 from sessionary.store.database import Store, Tx

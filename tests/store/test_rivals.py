@@ -5,17 +5,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import (
-    access,
-    deliver,
-    logins,
-    purge,
-    read,
-    sessions,
-    sweep,
-    titles,
-    usage,
-)
+from sessionary.actions import access, deliver, logins, read, sessions, sweep, titles, usage
+from sessionary.actions.retention import purge
 from sessionary.errors import Conflict, NotFound, RetryLater, SessionaryError
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Text

@@ -9,7 +9,8 @@ from typing import Any
 import apsw
 import pytest
 
-from sessionary.actions import new_message, read, verify
+from sessionary.actions import new_message, read
+from sessionary.actions.upkeep import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import StoreUnavailable
 from sessionary.model.entry import Message, message

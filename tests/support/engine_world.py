@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from sessionary.actions import listing, read, routing, stats, turns
+from sessionary.actions import listing, read, routing, turns
+from sessionary.actions.upkeep import stats
 from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import Received

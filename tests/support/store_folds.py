@@ -2,8 +2,9 @@
 
 import pytest
 
-from sessionary.actions import compact, read, retract, sessions, verify
+from sessionary.actions import compact, read, retract, sessions
 from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.upkeep import verify
 from sessionary.errors import BadInput, Conflict, TurnLost
 from sessionary.model.entry import Compaction, Message, Role
 from sessionary.model.part import Text, ToolCall, ToolResult

@@ -6,21 +6,11 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import (
-    counting,
-    deliver,
-    projects,
-    purge,
-    read,
-    retract,
-    sessions,
-    stats,
-    sweep,
-    usage,
-    verify,
-)
+from sessionary.actions import counting, deliver, projects, read, retract, sessions, sweep, usage
 from sessionary.actions.listing import Hidden, SessionFilters, SessionPage, listing
 from sessionary.actions.orders import Order
+from sessionary.actions.retention import purge
+from sessionary.actions.upkeep import stats, verify
 from sessionary.errors import BadInput, Conflict, NotFound, Purged
 from sessionary.model.part import Text
 from sessionary.model.place import ChatType, Source

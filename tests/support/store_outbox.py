@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import access, deliver, purge, sessions, sweep, usage
+from sessionary.actions import access, deliver, sessions, sweep, usage
+from sessionary.actions.retention import purge
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.part import Text

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sessionary.actions import fold, log, purge, read, receive, routing, sessions, turns
+from sessionary.actions import fold, log, read, receive, routing, sessions, turns
 from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.log import Appended
+from sessionary.actions.retention import purge
 from sessionary.actions.turns import Begun, Claim, Ending
 from sessionary.clock import Moment, to_micros
 from sessionary.model.entry import Entry, Message, message

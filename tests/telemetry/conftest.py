@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import read, verify
+from sessionary.actions import read
+from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.entry import Message
 from sessionary.model.session import SessionHead

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import receive, sweep, turns, verify
+from sessionary.actions import receive, sweep, turns
+from sessionary.actions.upkeep import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.store.database import Store

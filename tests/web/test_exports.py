@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import handing_over, read
+from sessionary.actions import read
 from sessionary.actions.tokens import Scope
+from sessionary.actions.transfer import handover
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.handover.forms import FORMS
 from sessionary.store.database import Store
@@ -95,7 +96,7 @@ async def test_another_tool_goes_on_from_the_file_that_it_gets(
     answer = await client.call("GET", "/export", params={"session": id, "as": tool})
     preview = await client.get(f"/sessions/{id}/handover", params={"as": tool})
 
-    made = handing_over.passage(store, id, profile="main")
+    made = handover.passage(store, id, profile="main")
     assert answer.text == "".join(FORMS[tool].pieces(made))
     assert f'filename="{preview["file"]}"' in answer.headers["content-disposition"]
     assert (preview["messages"], preview["left_out"]) == (len(made.lines), 0)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import purge, turns
+from sessionary.actions import turns
+from sessionary.actions.retention import purge
 from tests.web.conftest import Client, Served
 
 

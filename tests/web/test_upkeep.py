@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import purge
+from sessionary.actions.retention import purge
 from sessionary.actions.tokens import Scope
 from sessionary.app.upkeep_port import HouseUpkeep
 from sessionary.client.client import Sessionary, connect

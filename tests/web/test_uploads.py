@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import purge, uploads
+from sessionary.actions import uploads
+from sessionary.actions.retention import purge
 from sessionary.model import media
 from sessionary.web.parts import Limits
 from tests.web.conftest import Client, Served

@@ -4,7 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessionary.actions import purge, routing, turns
+from sessionary.actions import routing, turns
+from sessionary.actions.retention import purge
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.model.key import SessionKey
 from sessionary.model.place import Source

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sessionary.actions import verify
+from sessionary.actions.upkeep import verify
 from sessionary.client.client import Sessionary
 from sessionary.config.web import WebTable
 from sessionary.errors import StoreUnavailable

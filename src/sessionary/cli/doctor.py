@@ -10,8 +10,8 @@ import apsw
 import click
 
 from sessionary import __version__, config
-from sessionary.actions import verify
-from sessionary.actions.health import health
+from sessionary.actions.upkeep import verify
+from sessionary.actions.upkeep.stats import health
 from sessionary.cli.console import HOW_TO_BEGIN, Console, shown_url
 from sessionary.cli.table import count, size
 from sessionary.cli.tree import command, pass_console

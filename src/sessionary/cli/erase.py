@@ -5,8 +5,8 @@ from datetime import datetime
 
 import click
 
-from sessionary.actions import erase as erasing
-from sessionary.actions.shares import Share, Whom
+from sessionary.actions.retention import erase as erasing
+from sessionary.actions.retention.erase import Share, Whom
 from sessionary.cli.console import Console
 from sessionary.cli.table import Column, count, table
 from sessionary.cli.tree import command, pass_console

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionary.actions import exporting, handing_over, rendering
+from sessionary.actions.transfer import handover, jsonl_export, render
 from sessionary.cli.console import Console
 from sessionary.cli.files import refuse_to_overwrite, write_pieces
 from sessionary.cli.refs import REF, find_head
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
 
 WAYS = {
-    "jsonl": exporting.export_jsonl,
-    "md": rendering.export_markdown,
-    "html": rendering.export_html,
+    "jsonl": jsonl_export.export_jsonl,
+    "md": render.export_markdown,
+    "html": render.export_html,
 }
 # What steers a terminal has no meaning in a page to read.
 SHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
@@ -77,8 +77,8 @@ def export(
     with console.client() as client:
         ids = list(dict.fromkeys(find_head(client, ref).id for ref in refs))
         if tool is not None:
-            tokens = handing_over.BUDGET if budget is None else budget
-            made = handing_over.passage(
+            tokens = handover.BUDGET if budget is None else budget
+            made = handover.passage(
                 client.store, ids[0], profile=client.profile, budget=tokens, extent=extent
             )
             _hand_over(console, made, tool, output, force=force)

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from sessionary.actions import importing
-from sessionary.actions.importing import ImportReport
 from sessionary.actions.read import head as head_of
+from sessionary.actions.transfer import jsonl_import
+from sessionary.actions.transfer.jsonl_import import ImportReport
 from sessionary.cli.console import Console
 from sessionary.cli.table import count
 from sessionary.clock import Moment, RandomIds, SystemClock
@@ -75,9 +75,9 @@ def _opened(path: str) -> AbstractContextManager[BinaryIO]:
 
 
 def _read(console: Console, client: "Sessionary", file: BinaryIO) -> ImportReport:
-    return importing.import_jsonl(
+    return jsonl_import.import_jsonl(
         client.store,
-        importing.lines_of(file),
+        jsonl_import.lines_of(file),
         moment=client.moment(),
         profile=console.profile,
         progress=lambda done: console.progress(f"{done:,} sessions"),
@@ -90,8 +90,8 @@ def _look(client: "Sessionary | None", file: BinaryIO) -> ImportReport:
     with tempfile.TemporaryDirectory(prefix="sessionary-import-") as folder:
         beside = open_store(str(Path(folder) / "look.db"), create=True, clock=clock, ids=ids)
         try:
-            report = importing.import_jsonl(
-                beside, importing.lines_of(file), moment=Moment(clock.now(), ids)
+            report = jsonl_import.import_jsonl(
+                beside, jsonl_import.lines_of(file), moment=Moment(clock.now(), ids)
             )
             heads = beside.read(_all_ids).result()
         finally:

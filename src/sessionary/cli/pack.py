@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import click
 
-from sessionary.actions import pack as packing
+from sessionary.actions.retention import pack as packing
 from sessionary.cli import times
 from sessionary.cli.console import Console
 from sessionary.cli.table import count, size

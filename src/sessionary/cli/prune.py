@@ -2,7 +2,7 @@
 
 import click
 
-from sessionary.actions import prune as pruning
+from sessionary.actions.retention import purge as pruning
 from sessionary.cli import times
 from sessionary.cli.console import Console
 from sessionary.cli.table import count, size

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sessionary import config
-from sessionary.actions.found import found_json
-from sessionary.actions.hits import Hit
-from sessionary.actions.search import COUNTED_STEPS, MOST_HITS, SORTS, Found
+from sessionary.actions.search.hits import Hit
+from sessionary.actions.search.search import COUNTED_STEPS, MOST_HITS, SORTS, Found, found_json
 from sessionary.cli import times
 from sessionary.cli.console import Console
 from sessionary.cli.refs import REF, find_head

@@ -2,7 +2,7 @@
 
 import click
 
-from sessionary.actions import secrets
+from sessionary.actions.retention import secrets
 from sessionary.cli.console import Console
 from sessionary.cli.refs import REF, find_head
 from sessionary.cli.table import Column, count, table

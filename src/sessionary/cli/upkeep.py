@@ -2,8 +2,8 @@
 
 import click
 
-from sessionary.actions import stats as stats_action
-from sessionary.actions import verify as checking
+from sessionary.actions.upkeep import stats as stats_action
+from sessionary.actions.upkeep import verify as checking
 from sessionary.cli.console import Console
 from sessionary.cli.table import Column, count, size, table
 from sessionary.cli.tree import command, pass_console

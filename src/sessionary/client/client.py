@@ -33,7 +33,7 @@ from sessionary.store.result import Pending, running_loop
 
 if TYPE_CHECKING:
     from sessionary.actions.projects import Project
-    from sessionary.actions.search import Found
+    from sessionary.actions.search.search import Found
     from sessionary.client.session import Session
 
 P = ParamSpec("P")
@@ -121,7 +121,7 @@ class Sessionary:
 
     def search(self, text: str, **wish: Any) -> "Found":
         """Find what was said, by whatever a person types; `wish` are the fields of `Wish`."""
-        from sessionary.actions import search  # a list of sessions does not need it
+        from sessionary.actions.search import search  # a list of sessions does not need it
 
         now = self.machine.clock.now()
         found = self.store.search(

@@ -10,7 +10,6 @@ from sessionary.actions import (
     compact,
     log,
     new_message,
-    purge,
     read,
     retract,
     routing,
@@ -19,6 +18,7 @@ from sessionary.actions import (
 )
 from sessionary.actions import holds as hold_actions
 from sessionary.actions.holds import Hold
+from sessionary.actions.retention import purge
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.entry import Message, Role, message

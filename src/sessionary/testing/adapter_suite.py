@@ -19,7 +19,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import schedule, stats
+from sessionary.actions import schedule
+from sessionary.actions.upkeep import stats
 from sessionary.agents.registry import Agent
 from sessionary.clock import Moment
 from sessionary.engine.ports import Step

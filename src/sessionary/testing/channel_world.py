@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from sessionary.actions import deliver, listing, read, stats
+from sessionary.actions import deliver, listing, read
+from sessionary.actions.upkeep import stats
 from sessionary.agents.echo import EchoRunner
 from sessionary.agents.registry import Agent
 from sessionary.agents.summarize import ExtractiveSummarizer

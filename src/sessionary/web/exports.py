@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 
-from sessionary.actions import exporting, handing_over, rendering
+from sessionary.actions.transfer import handover as handovers
+from sessionary.actions.transfer import jsonl_export, render
 from sessionary.errors import BadInput
 from sessionary.model.extent import Extent
 from sessionary.model.handover.forms import FORMS
@@ -44,9 +45,9 @@ class Tool(StrEnum):
 
 
 _MAKERS = {
-    Format.JSONL: exporting.export_jsonl,
-    Format.MARKDOWN: rendering.export_markdown,
-    Format.HTML: rendering.export_html,
+    Format.JSONL: jsonl_export.export_jsonl,
+    Format.MARKDOWN: render.export_markdown,
+    Format.HTML: render.export_html,
 }
 _TYPES = {
     "jsonl": "application/x-ndjson",
@@ -79,7 +80,7 @@ class HandoverWish(Left):
     """A tool that shall go on, and how much of the conversation it gets."""
 
     tool: Tool = Field(alias="as")
-    budget: int = Field(handing_over.BUDGET, ge=1, le=MOST_TOKENS)
+    budget: int = Field(handovers.BUDGET, ge=1, le=MOST_TOKENS)
 
 
 class ExportWish(Left):
@@ -156,7 +157,7 @@ def passage(
     parts: WebContext, caller: Caller, session_id: str, *, budget: int, left: Left
 ) -> Passage:
     """What of a session is handed over to whoever asks."""
-    return handing_over.passage(
+    return handovers.passage(
         parts.store, session_id, profile=caller.profile, budget=budget, extent=left.extent
     )
 
@@ -166,7 +167,7 @@ def _handed_over(
 ) -> Iterator[str]:
     if wish.format is not None or ids is None or len(set(ids)) != 1 or wish.tool is None:
         raise BadInput("`as` takes one `session`, and no `format`.")
-    budget = handing_over.BUDGET if wish.budget is None else wish.budget
+    budget = handovers.BUDGET if wish.budget is None else wish.budget
     return FORMS[wish.tool].pieces(passage(parts, caller, ids[0], budget=budget, left=wish))
 
 

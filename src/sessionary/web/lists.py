@@ -7,10 +7,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from sessionary.actions import bindings, read, routing, search, usage
+from sessionary.actions import bindings, read, routing, usage
 from sessionary.actions.bindings import Binding, NextReset
-from sessionary.actions.found import found_json
 from sessionary.actions.requests import StoredResponse
+from sessionary.actions.search import search
+from sessionary.actions.search.search import found_json
 from sessionary.model.extent import Extent, head_within
 from sessionary.model.key import SessionKey
 from sessionary.model.redact import is_redacted_key, redact_key

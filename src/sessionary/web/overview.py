@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from sessionary.actions import overview
-from sessionary.actions.overview import Overview
+from sessionary.actions.upkeep import overview
+from sessionary.actions.upkeep.overview import Overview
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web import heads

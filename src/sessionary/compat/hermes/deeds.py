@@ -4,8 +4,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sessionary.actions import facts, purge, resolve, retract, sessions, titles
+from sessionary.actions import facts, resolve, retract, sessions, titles
 from sessionary.actions.new_message import NewMessage
+from sessionary.actions.retention import purge
 from sessionary.clock import Moment
 from sessionary.compat.hermes import lineage, messages, rows, tokens
 from sessionary.errors import Ambiguous, NotFound

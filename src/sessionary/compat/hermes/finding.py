@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sessionary.actions import search
-from sessionary.actions.hits import Hit
-from sessionary.actions.search import Wish
+from sessionary.actions.search import search
+from sessionary.actions.search.hits import Hit
+from sessionary.actions.search.search import Wish
 from sessionary.compat.hermes import messages, rows, views
 from sessionary.compat.hermes.messages import Json
 from sessionary.compat.hermes.opened import Opened

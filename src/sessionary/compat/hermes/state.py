@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sessionary import config
-from sessionary.actions import prune, titles
+from sessionary.actions import titles
+from sessionary.actions.retention import purge
 from sessionary.compat.hermes import claims, deeds, finding, lineage, listing, rows, views
 from sessionary.compat.hermes.finding import Scope
 from sessionary.compat.hermes.listing import Wanted
@@ -120,10 +121,10 @@ class SessionDB:
         """Delete the sessions that ended so long ago; how many."""
         before = self._opened.moment().now - timedelta(days=older_than_days)
         found = list(
-            prune.look(self._opened.store, profile=self._profile, before=before, platform=source)
+            purge.look(self._opened.store, profile=self._profile, before=before, platform=source)
         )
         gone = (
-            self._write(prune.prune_one, each.session_id, before=before, timed=True)
+            self._write(purge.prune_one, each.session_id, before=before, timed=True)
             for each in found
         )
         return sum(purged is not None for purged in gone)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from sessionary.actions import weaving
+from sessionary.actions.transfer import merge
 from sessionary.errors import BadInput, Conflict
 from sessionary.importers.base import files
 from sessionary.importers.base.events import (
@@ -518,7 +518,7 @@ class Reading:
         to = self._target
         read = self._read(self._unit.stamp)
         to.store.write(
-            weaving.put_unit,
+            merge.put_unit,
             self._unit.name,
             read if self._ended is None else self._ended.placed(read),
             profile=to.profile,

@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from sessionary.actions import weaving
-from sessionary.actions.weaving import Row
+from sessionary.actions.transfer import merge
+from sessionary.actions.transfer.merge import Row
 from sessionary.model import document
 from sessionary.model.session import Segment
 from sessionary.store.database import Store
@@ -131,7 +131,7 @@ class KnownLog:
             after = rows[-1].seq
 
     def _read(self, after: int) -> list[Row]:
-        return self._store.read(weaving.page, self._segments, after).result()
+        return self._store.read(merge.page, self._segments, after).result()
 
 
 def _takes_back_to(row: Row, here: int) -> bool:

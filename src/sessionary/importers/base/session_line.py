@@ -12,7 +12,7 @@ from sessionary.model.terminal import one_line
 from sessionary.model.title import MAX_TITLE, clean_title
 
 if TYPE_CHECKING:
-    from sessionary.actions.weaving import Descent
+    from sessionary.actions.transfer.merge import Descent
 
 import re
 from collections.abc import Sequence

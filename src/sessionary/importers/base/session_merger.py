@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sessionary.actions import weaving
-from sessionary.actions.weaving import Added, Descent, Row, Sheaf
+from sessionary.actions.transfer import merge
+from sessionary.actions.transfer.merge import Added, Descent, Row, Sheaf
 from sessionary.clock import encode_id, to_micros
 from sessionary.importers.base import calls, session_line
 from sessionary.importers.base.events import FOLLOWS, Begin, Compacted, Said, TakenBack, Used
@@ -190,7 +190,7 @@ class Weaver:
             self._branch(self._active, only_if_lost=True)
         placed = None if unit is None else (unit[0], self.placed(unit[1]))
         sheaf = self._sheaf(is_whole=is_whole, unit=placed)
-        woven = self._target.store.write(weaving.put, sheaf, moment=self._target.moment).result()
+        woven = self._target.store.write(merge.put, sheaf, moment=self._target.moment).result()
         self._session = woven.session
         self.notes.extend(woven.notes)
         self._rows, self._usage, self._blobs, self._bytes = [], [], {}, 0
@@ -257,8 +257,8 @@ class Weaver:
         if source is None or source.is_purged:
             return None
         store = self._target.store
-        self._segments = store.read(weaving.history, source).result()
-        self._tip = store.read(weaving.tip, self._segments).result()
+        self._segments = store.read(merge.history, source).result()
+        self._tip = store.read(merge.tip, self._segments).result()
         return None if is_resumed else KnownLog(store, self._segments)
 
     def _recognise(self, here: int, kind: str, role: str | None, text: str, id: str | None) -> bool:
@@ -324,7 +324,7 @@ class Weaver:
         self._searches -= 1
         found = next((r.seq for r in reversed(self._rows) if r.native_id == native_id), None)
         if found is None:
-            found = self._target.store.read(weaving.seq_of, self._history(), native_id).result()
+            found = self._target.store.read(merge.seq_of, self._history(), native_id).result()
         if found is not None:
             self._seqs.put(native_id, found)
         return found
@@ -332,7 +332,7 @@ class Weaver:
     def _history(self) -> list[Segment]:
         """What is written of the log, with what the session shares of another's."""
         if self._session is not None:
-            return self._target.store.read(weaving.history, self._session).result()
+            return self._target.store.read(merge.history, self._session).result()
         return [
             replace(each, last=min(each.last, self._base))
             for each in self._segments
@@ -368,14 +368,14 @@ class Weaver:
     def _branch(self, at: int, *, only_if_lost: bool = False) -> None:
         """Go on behind an earlier entry; the way to it is said again if it was taken back since."""
         standing, lost = self._target.store.read(
-            weaving.way_to, self._history(), self._rows, self._here
+            merge.way_to, self._history(), self._rows, self._here
         ).result()
         if only_if_lost and not lost:
             return
         self._here, self._is_involved = standing, True
         if standing != self._tip:
             self._retract(at)
-        for row in weaving.renumbered(lost, self._next_seq()):
+        for row in merge.renumbered(lost, self._next_seq()):
             self._rows.append(row)
             self._bytes += len(row.text)
             self._tip = row.seq
@@ -424,7 +424,7 @@ class Weaver:
         made = None if self._first_words is None else derive_title(self._first_words)
         if made is not None and self._is_resumed and self._session is not None:
             # What is read now is not the beginning: a title that says something stays.
-            known = self._target.store.read(weaving.title_of, self._session).result()
+            known = self._target.store.read(merge.title_of, self._session).result()
             made = made if known is None or session_line.says_nothing(known) else None
         return {**self.fields, "title": made}
 

@@ -4,16 +4,16 @@ import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sessionary.actions import finding
-from sessionary.actions.finding import CANDIDATES, Candidates, Finder, Scores
-from sessionary.actions.hits import Hit, hits
-from sessionary.actions.ranking import Ranking
+from sessionary.actions.search import index
+from sessionary.actions.search.hits import Hit, hits
+from sessionary.actions.search.index import CANDIDATES, Candidates, Finder, Ranking, Scores
 from sessionary.errors import BadInput
 from sessionary.model import query as queries
 from sessionary.model.cursor import Cursor
 from sessionary.model.query import Query
+from sessionary.model.view import head_json, time_text
 from sessionary.store.database import Tx
 from sessionary.store.search import indexer
 
@@ -83,7 +83,7 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     if query.is_empty:
         return Found((), 0, False, None, query.describe(), behind=behind)
     steps = wish.steps or "tool" in query.filters.roles or not query.groups
-    areas = finding.areas(steps=steps)
+    areas = index.areas(steps=steps)
     asking = _Asking(tx, query, profile, wish, None if place is None else place[0])
     finder = asking.finder(query)
     # What looks like operators may be the text itself: then it is looked for everywhere.
@@ -133,11 +133,11 @@ class _Asking:
         self._tx = tx
         self._wish = wish
         self._below = below
-        self._everywhere = finding.everywhere(tx, profile, has_words=bool(query.groups))
+        self._everywhere = index.everywhere(tx, profile, has_words=bool(query.groups))
 
     def finder(self, query: Query) -> Finder:
         wish = self._wish
-        scope = finding.narrowed(self._tx, self._everywhere, query.filters, session=wish.session)
+        scope = index.narrowed(self._tx, self._everywhere, query.filters, session=wish.session)
         return Finder(self._tx, scope, scored=wish.sort == "relevance", below=self._below)
 
     def quoted(self, literal: Query, areas: Sequence[str]) -> Scores:
@@ -234,3 +234,37 @@ def _near(tx: Tx, word: str) -> str | None:
     difflib = importlib.import_module("difflib")  # seldom needed
     close: list[str] = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
     return close[0] if close else None
+
+
+def found_json(found: Found) -> dict[str, Any]:
+    """The answer to a search."""
+    return {
+        "items": [hit_json(hit) for hit in found],
+        "next": found.next,
+        "total": found.total,
+        "more": found.more,
+        "words": found.words,
+        "relaxed": found.relaxed,
+        "beginnings": found.beginnings,
+        "step_hits": found.step_hits,
+        "behind": found.behind,
+        "suggestion": found.suggestion,
+        "missing": found.missing,
+    }
+
+
+def hit_json(hit: Hit) -> dict[str, Any]:
+    """One hit, with the head of its session."""
+    return {
+        "session": head_json(hit.session),
+        "id": hit.id,
+        "seq": hit.seq,
+        "role": hit.role,
+        "snippet": hit.snippet,
+        "text": hit.text,
+        "at": time_text(hit.at),
+        "score": hit.score,
+        "before": hit.before,
+        "after": hit.after,
+        "in_session": hit.in_session,
+    }

@@ -1,17 +1,18 @@
 """Purge: the only deletion. What other sessions continue from is kept for them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from sessionary.actions import pack, refusals, routing
+from sessionary.actions import refusals, routing
+from sessionary.actions.retention import pack
 from sessionary.actions.sessions import lock_session
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Damaged, NotFound
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.session import Shelf
-from sessionary.store.database import Tx
+from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, sessions
 
 TRASH_DAYS = 30
@@ -159,3 +160,48 @@ def _release_ancestors(tx: Tx, no: int, *, needed: int, profile: str) -> None:
         _delete_unneeded(tx, own_no, id, needed=needed, profile=profile)
         if needed >= base_seq:
             return  # so does whoever needs it
+
+
+PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    """A session that may go, and what it holds of its own."""
+
+    session_id: str
+    entries: int
+    size: int
+
+
+def look(
+    store: Store, *, profile: str, before: datetime, platform: str | None = None
+) -> Iterator[Prunable]:
+    """The sessions that ended before a time; open and pinned ones are never among them."""
+    after = 0
+    while page := store.read(
+        _page, profile=profile, before=before, platform=platform, after=after
+    ).result():
+        for no, found in page:
+            after = no
+            yield found
+
+
+def prune_one(
+    tx: Tx, session_id: str, *, profile: str, before: datetime, moment: Moment
+) -> Purged | None:
+    """Purge a session if it is still over since before that time; it may have been reopened."""
+    try:
+        head = lock_session(tx, session_id, profile=profile)
+    except NotFound:
+        return None
+    if head.ended_at is None or head.ended_at >= before or head.pinned or head.running:
+        return None
+    return purge(tx, session_id, profile=profile, moment=moment)
+
+
+def _page(
+    tx: Tx, *, profile: str, before: datetime, platform: str | None, after: int
+) -> list[tuple[int, Prunable]]:
+    rows = prunable(tx, profile=profile, before=before, platform=platform, limit=PAGE, after=after)
+    return [(no, Prunable(name, *size(tx, no))) for no, name in rows]

@@ -1,7 +1,9 @@
 """Where the bytes are, and how much there is of everything."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
+from sessionary.clock import to_micros
 from sessionary.store.database import Tx
 
 
@@ -42,3 +44,20 @@ def backlog(tx: Tx) -> Backlog:
     row = tx.one("count_backlog")
     assert row is not None
     return Backlog(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Counts for whoever looks after a store."""
+
+    dead_turns: int
+    waiting_arrivals: int
+    open_deliveries: int
+    abandoned_deliveries: int
+
+
+def health(tx: Tx, *, now: datetime) -> Health:
+    """Count turns whose lease ran out, the inbox and the outbox."""
+    row = tx.one("health", now=to_micros(now))
+    assert row is not None
+    return Health(*row)

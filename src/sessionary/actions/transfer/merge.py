@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sessionary.actions import adopting, fold, titles
+from sessionary.actions import fold, titles
 from sessionary.actions.log import SessionChanged
+from sessionary.actions.transfer import restore_session
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import Conflict
 from sessionary.model import document, transcript
@@ -284,14 +285,14 @@ def _make(tx: Tx, sheaf: Sheaf) -> Imported:
 def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, moment: Moment, notes: list[str]) -> None:
     line = _active(tx, sheaf, session) if sheaf.is_involved else sheaf.line
     line = msgspec.structs.replace(line, read_through=session.last_seq)
-    line = adopting.fitted(tx, _numbered(tx, line), session.no, session.last_seq, notes)
+    line = restore_session.fitted(tx, _numbered(tx, line), session.no, session.last_seq, notes)
     transfer.show(
         tx,
         session.no,
         line,
         last_seq=session.last_seq,
         parent_no=None if sheaf.descent is None else sheaf.descent.parent.no,
-        project_no=adopting.project_of(tx, line, moment=moment),
+        project_no=restore_session.project_of(tx, line, moment=moment),
     )
     fold.put(tx, session.no, _counts(tx, sheaf, session))
     _put_draft(tx, session, line.draft, moment=moment)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from sessionary.actions import exporting, read
+from sessionary.actions import read
+from sessionary.actions.transfer import jsonl_export
 from sessionary.errors import Conflict
 from sessionary.model import markdown, page, transcript
 from sessionary.model.entry import Entry, Retraction
@@ -56,7 +57,7 @@ def _heads(store: Store, ids: Sequence[str] | None, profile: str) -> Iterator[Se
 
 
 def _page(tx: Tx, profile: str, after: int) -> list[tuple[int, str]]:
-    rows = tx.all("page_of_sessions", profile=profile, after=after, limit=exporting.PAGE)
+    rows = tx.all("page_of_sessions", profile=profile, after=after, limit=jsonl_export.PAGE)
     return [(no, shelf) for no, _, shelf in rows]
 
 
@@ -64,7 +65,7 @@ def transcript_of(store: Store, head: SessionHead, extent: Extent) -> Iterator[E
     """What people read of a session, in short reads."""
     segments = store.read(sessions.segments, head.no).result()
     stretches = transcript.retracted(store.read(entries.marks, segments).result())
-    for entry in exporting.walk(store, segments):
+    for entry in jsonl_export.walk(store, segments):
         if entry is None:
             raise Conflict(f"Session {head.id} was purged while it was exported; begin again.")
         if not isinstance(entry.body, Retraction) and not transcript.is_retracted(

@@ -1,6 +1,7 @@
 """A conversation for another tool to go on with: the newest of it, within a budget."""
 
-from sessionary.actions import read, rendering
+from sessionary.actions import read
+from sessionary.actions.transfer import render
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.extent import WHOLE, Extent, head_within
 from sessionary.model.handover.passage import Passage, Window
@@ -19,7 +20,7 @@ def passage(
         raise BadInput(f"A budget is a number of tokens from 1 up, not {budget}.")
     head = store.read(read.head, id, profile=profile).result()
     window = Window(budget)
-    for entry in rendering.transcript_of(store, head, extent):
+    for entry in render.transcript_of(store, head, extent):
         window.add(entry)
     workspace = store.read(_workspace, head).result()
     made = window.passage(

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from sessionary.actions import adopting
-from sessionary.actions.adopting import Outcome
-from sessionary.actions.packet import Packet
+from sessionary.actions.transfer import restore_session
+from sessionary.actions.transfer.restore_session import Outcome, Packet
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, StoreFull
 from sessionary.model import record
@@ -124,7 +123,9 @@ def _adopt(
         tally.refused[line.id] = f"session {line.parent_id}, which it continues, was refused"
         return
     try:
-        tally.add(adopting.adopt(store, packet, profile=profile or line.profile, moment=moment))
+        tally.add(
+            restore_session.adopt(store, packet, profile=profile or line.profile, moment=moment)
+        )
     except (Conflict, BadInput) as error:
         tally.refused[line.id] = str(error)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sessionary.actions.finding import Match
+from sessionary.actions.search.index import Match
 from sessionary.clock import from_micros
 from sessionary.errors import Damaged
 from sessionary.model import part

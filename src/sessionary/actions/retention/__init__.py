@@ -1,0 +1,1 @@
+"""Deleting for good: purge, prune, erasure of a person, secrets; and packing old logs."""

@@ -1,0 +1,1 @@
+"""Search for messages: candidates from the index, hits from the log."""

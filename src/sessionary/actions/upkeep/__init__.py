@@ -1,0 +1,1 @@
+"""Checks and numbers of a store: verify, statistics, health, overview."""
