@@ -17,7 +17,10 @@ Listener = Callable[[Sequence[Any]], None]
 
 
 class Tx(Protocol):
-    """What an action may do in its transaction. It never commits nor waits for the network."""
+    """What an action may do in its transaction. It never commits nor waits for the network.
+
+    A query that only the other database has (a lock, say) is skipped: no row, no change.
+    """
 
     def one(self, name: str, /, **params: Any) -> Row | None:
         """The first row of a named query, or None."""

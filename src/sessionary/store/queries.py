@@ -14,15 +14,18 @@ DIALECTS = ("sqlite", "postgres")
 
 @cache
 def load(dialect: str) -> dict[str, str]:
-    """Every query of a dialect by name. A name that only one dialect has stops the program here."""
+    """Return every query of a dialect by name.
+
+    A query that only the other database needs is an empty text, which a transaction does not run.
+    """
     root = Path(__file__).parent / "sql" / "queries"
     common = _read(root)
     own = {each: _read(root / each) for each in DIALECTS}
-    for missing in own["sqlite"].keys() ^ own["postgres"].keys():
-        raise RuntimeError(f"query {missing!r} is there in one dialect only")
-    for doubled in common.keys() & own[dialect].keys():
-        raise RuntimeError(f"query {doubled!r} stands twice")
-    texts = {**common, **own[dialect]}
+    for queries in own.values():
+        for doubled in common.keys() & queries.keys():
+            raise RuntimeError(f"query {doubled!r} stands twice")
+    absent = {name: "" for queries in own.values() for name in queries}
+    texts = absent | common | own[dialect]
     return {name: _expand(text, texts) for name, text in texts.items()}
 
 

@@ -27,13 +27,13 @@ class PostgresTx:
         self.has_written = False
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        return self._executed(name, params).fetchone()
+        return self._executed(name, params).fetchone() if self._texts[name] else None
 
     def all(self, name: str, /, **params: Any) -> list[Row]:
-        return self._executed(name, params).fetchall()
+        return self._executed(name, params).fetchall() if self._texts[name] else []
 
     def run(self, name: str, /, **params: Any) -> int:
-        return self._executed(name, params).rowcount
+        return self._executed(name, params).rowcount if self._texts[name] else 0
 
     def _executed(self, name: str, params: dict[str, Any]) -> psycopg.Cursor[Row]:
         cursor = self._cursor.execute(self._texts[name], params)
@@ -42,6 +42,8 @@ class PostgresTx:
         return cursor
 
     def many(self, name: str, rows: Iterable[Mapping[str, Any] | Row], /) -> int:
+        if not self._texts[name]:
+            return 0
         self.has_written = True
         order = queries.order("postgres", name)
         named = [

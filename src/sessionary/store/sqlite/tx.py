@@ -42,13 +42,19 @@ class SqliteTx:
         return rows[0] if rows else None
 
     def all(self, name: str, /, **params: Any) -> list[Row]:
+        text = self._texts[name]
+        if not text:
+            return []
         try:
-            return self._execute(self._texts[name], params).fetchall()
+            return self._execute(text, params).fetchall()
         except UnicodeDecodeError as error:
             raise not_text(error) from error
 
     def run(self, name: str, /, **params: Any) -> int:
-        self._execute(self._texts[name], params)
+        text = self._texts[name]
+        if not text:
+            return 0
+        self._execute(text, params)
         return self._connection.changes()
 
     def many(self, name: str, rows: Iterable[Mapping[str, Any] | Row], /) -> int:

@@ -23,10 +23,6 @@ SELECT id FROM turns WHERE id = :id AND state = 'running' AND lease_until < :now
 -- What time the server has, whoever asks.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT);
 
--- name: check_integrity
--- The server checks its own pages.
-SELECT 'ok';
-
 -- name: check_references
 SELECT conrelid::regclass::text, conname FROM pg_constraint WHERE contype = 'f' AND NOT convalidated;
 

@@ -45,7 +45,7 @@ WITH moved AS (
         -- Not the snapshot's xmax: that is one past the last transaction that ended, and others with larger
         -- ids may be running.
         horizon = pg_current_xact_id()
-    WHERE :settled = 1 AND :complete = 1 AND :seen >= 0
+    WHERE :settled = 1 AND :complete = 1
     RETURNING watermark
 )
 DELETE FROM search_taken WHERE position <= (SELECT watermark FROM moved);
@@ -56,13 +56,6 @@ INSERT INTO search_docs (no, entry_no, at, length, is_long, words)
 VALUES (:no, :entry_no, :at, :length, :is_long, search_vector(
     CASE WHEN :is_long = 1 THEN '' ELSE CAST(:words AS TEXT) END, CAST(:loose AS TEXT), CAST(:no AS BIGINT)))
 ON CONFLICT (no) DO NOTHING;
-
--- name: insert_words
--- The words went in with the document.
-SELECT :no;
-
--- name: delete_words
-SELECT :no;
 
 -- name: docs_without_entry
 SELECT d.no FROM search_docs d
@@ -86,7 +79,7 @@ FROM newest n JOIN search_docs w ON w.ctid = n.place ORDER BY n.no DESC
 
 -- name: find_newest
 WITH found AS MATERIALIZED ({{matching_docs}})
-SELECT d.no, 0.0 + LENGTH(:rank) * 0, d.is_long FROM found d
+SELECT d.no, 0.0, d.is_long FROM found d
 WHERE d.no < :below ORDER BY d.no DESC LIMIT :limit;
 
 -- name: find_scored
@@ -97,7 +90,7 @@ WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
 
 -- name: find_newest_filtered
 WITH found AS MATERIALIZED ({{matching_docs}})
-SELECT d.no, 0.0 + LENGTH(:rank) * 0, d.is_long
+SELECT d.no, 0.0, d.is_long
 FROM found d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE d.no < :below AND {{search_filters}}
 ORDER BY d.no DESC LIMIT :limit;
@@ -117,16 +110,6 @@ unnest(CAST(:numbers AS BIGINT[])) AS w (value)
 -- name: get_docs
 SELECT {{doc_columns}} WHERE d.no = ANY (CAST(:numbers AS BIGINT[]));
 
--- name: index_shards
--- One table holds them all.
-SELECT 0, 0, 0;
-
--- name: add_shard
-SELECT :no;
-
--- name: widen_shard
-SELECT :no, :first_at, :last_at;
-
 -- name: near_words
 -- Words of the newest documents that begin alike: candidates for another spelling.
 SELECT word, CAST(ndoc AS BIGINT) FROM ts_stat(
@@ -140,14 +123,8 @@ DELETE FROM search_docs;
 
 -- name: begin_index
 -- The state came with the tables, unless someone emptied them.
-INSERT INTO search_state (no, watermark, seen, horizon) SELECT 1, 0, 0, '0' WHERE LENGTH(:store_id) = 0
+INSERT INTO search_state (no, watermark, seen, horizon) VALUES (1, 0, 0, '0')
 ON CONFLICT (no) DO NOTHING;
-
--- name: index_identity
-SELECT '', s.watermark, (SELECT COALESCE(MAX(position), 0) FROM feed) FROM search_state s;
-
--- name: has_index
-SELECT 1;
 
 -- name: unseen_feed
 FROM feed f WHERE f.position > (SELECT COALESCE(MAX(watermark), 0) FROM search_state)

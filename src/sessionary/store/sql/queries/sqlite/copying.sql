@@ -1,9 +1,5 @@
 -- Copying a store: what the two databases say differently.
 
--- name: restart_numbers
--- The next number is one more than the highest by itself.
-SELECT 1;
-
 -- name: list_columns
 -- Every column of every table with its kind, and its place in the key.
 SELECT t.name, c.name, c.type, c.pk FROM sqlite_master t JOIN pragma_table_info(t.name) c
@@ -11,6 +7,3 @@ WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' ORDER BY t.name, c.cid;
 
 -- name: list_references
 SELECT t.name, f."table" FROM sqlite_master t JOIN pragma_foreign_key_list(t.name) f WHERE t.type = 'table';
-
--- name: numbered_columns
-SELECT NULL, NULL WHERE 0;

@@ -3,23 +3,12 @@
 -- name: has_migrations
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations';
 
--- name: lock_key
--- One writer at a time: the key is locked already.
-SELECT 1;
-
 -- name: lock_session
 -- The one writer holds every row already.
 SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone';
 
--- name: lock_session_no
-SELECT no FROM sessions WHERE no = :no;
-
 -- name: lock_dead_turn
 SELECT id FROM turns WHERE id = :id AND state = 'running' AND lease_until < :now;
-
--- name: server_time
--- A file has no clock of its own.
-SELECT NULL;
 
 -- name: check_integrity
 PRAGMA integrity_check(20);

@@ -1,11 +1,8 @@
 -- Search on SQLite: the index is a file of its own, to which the log is attached.
 
 -- name: lock_index
--- The writer of the index file is alone, and positions are handed out in the order of the commits.
+-- The index file has one writer, and positions are given in the order of the commits: all is settled.
 SELECT 1;
-
--- name: handed_out
-SELECT 0;
 
 -- name: index_state
 SELECT s.watermark, MAX(0, (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark), 0 FROM search_state s;
@@ -19,7 +16,7 @@ WHERE f.position > (SELECT watermark FROM search_state)
 ORDER BY f.position LIMIT :limit;
 
 -- name: advance_watermark
-UPDATE search_state SET watermark = :seen WHERE :seen > watermark AND :settled = 1 AND :complete >= 0 AND :handed_out >= 0;
+UPDATE search_state SET watermark = :seen WHERE :seen > watermark;
 
 -- name: insert_doc
 INSERT OR REPLACE INTO search_docs (no, entry_no, at, length) VALUES (:no, :entry_no, :at, :length);
@@ -38,12 +35,12 @@ WHERE search_words MATCH :match
 -- name: find_newest
 -- Newest first, limited inside the index; nothing else is touched.
 SELECT rowid, 0.0, 0 FROM search_words
-WHERE search_words MATCH :match AND rowid >= :above AND rowid < :below AND :loose IS NOT NULL
+WHERE search_words MATCH :match AND rowid >= :above AND rowid < :below
 ORDER BY rowid DESC LIMIT :limit;
 
 -- name: find_scored
 SELECT rowid, sessionary_score(search_words, :rank, :given), 0 FROM search_words
-WHERE search_words MATCH :match AND rowid >= :above AND rowid < :below AND :loose IS NOT NULL
+WHERE search_words MATCH :match AND rowid >= :above AND rowid < :below
 ORDER BY rowid DESC LIMIT :limit;
 
 -- name: find_newest_filtered
@@ -52,7 +49,6 @@ SELECT d.no, 0.0, 0
 FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
 LEFT JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE search_words MATCH :match AND search_words.rowid >= :above AND search_words.rowid < :below
-  AND :loose IS NOT NULL
   AND {{search_filters}}
 ORDER BY search_words.rowid DESC LIMIT :limit;
 
@@ -61,7 +57,6 @@ SELECT d.no, sessionary_score(search_words, :rank, :given), 0
 FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
 LEFT JOIN sessions s ON s.no = d.entry_no >> 24
 WHERE search_words MATCH :match AND search_words.rowid >= :above AND search_words.rowid < :below
-  AND :loose IS NOT NULL
   AND {{search_filters}}
 ORDER BY search_words.rowid DESC LIMIT :limit;
 
@@ -101,13 +96,6 @@ SELECT s.store_id, s.watermark, (SELECT COALESCE(MAX(position), 0) FROM feed) FR
 
 -- name: has_index
 SELECT 1 FROM sqlite_master WHERE name = 'search_state';
-
--- name: matching_docs
--- Only PostgreSQL has this piece of a query.
-SELECT 1;
-
--- name: ranked
-SELECT 1;
 
 -- name: unseen_feed
 FROM feed f WHERE f.position > (SELECT watermark FROM search_state)

@@ -8,11 +8,3 @@ SELECT no << 24 | last_seq, 'message', :role, :at, NULLIF(:turn_id, ''), :body F
 WHERE id = :id AND changes() = 1;
 INSERT INTO feed (session_no, seq, what)
 SELECT no, last_seq, 'entry' FROM sessions WHERE id = :id AND changes() = 1;
-
--- name: wait_briefly
--- There is one writer, and nothing to wait for.
-SELECT 1;
-
--- name: plan_by_index
--- SQLite knows no other way.
-SELECT 1;
