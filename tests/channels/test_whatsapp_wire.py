@@ -25,7 +25,7 @@ from sessionary.store.tables import deliveries
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
 from sessionary.testing.clock import START, SequentialIds
 from sessionary.web.app import create_app
-from sessionary.web.parts import WebContext
+from sessionary.web.context import WebContext
 from tests.support.fake_whatsapp import (
     APP_SECRET,
     KNOWN,

@@ -16,7 +16,7 @@ from sessionary.engine.engine import Engine
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from sessionary.web.parts import Limits, WebContext, WebSettings
+from sessionary.web.context import Limits, WebContext, WebSettings
 from sessionary.web.server import Ready, serve
 from tests.support.engine_world import EngineWorld
 

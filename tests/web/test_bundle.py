@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.web import static
+from sessionary.web.routes import static
 
 MOST_BYTES = 110_000
 FIRST = re.compile(r'<(?:script|link)[^>]+(?:src|href)="(/assets/[^"]+\.(?:js|css))"')

@@ -10,7 +10,7 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from sessionary.web.app import create_app
-from sessionary.web.parts import Challenge, WebContext
+from sessionary.web.context import Challenge, WebContext
 
 HOOK = "/api/v1/channels/sample/webhook"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.web.exports import Format, Tool
+from sessionary.web.routes.exports import ExportFormat, HandoverTool
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import routes
 
@@ -135,11 +135,11 @@ async def test_whatever_takes_redact_names_nobody(server: Served, client: Client
     queries = {
         "/bindings": ["", "&limit=1"],
         "/export": [
-            *(f"&session={id}&format={form}" for form in Format),
-            *(f"&format={form}" for form in Format),
-            *(f"&session={id}&as={tool}" for tool in Tool),
+            *(f"&session={id}&format={form}" for form in ExportFormat),
+            *(f"&format={form}" for form in ExportFormat),
+            *(f"&session={id}&as={tool}" for tool in HandoverTool),
         ],
-        "/sessions/{session_id}/handover": [f"&as={tool}" for tool in Tool],
+        "/sessions/{session_id}/handover": [f"&as={tool}" for tool in HandoverTool],
     }
     assert takes_redact == set(queries), "a new path is to be walked here as well"
 

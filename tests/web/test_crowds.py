@@ -13,7 +13,7 @@ import pytest
 from sessionary.actions.tokens import Scope
 from sessionary.web import connections
 from sessionary.web.connections import HEALTH_RESERVE
-from sessionary.web.parts import Limits
+from sessionary.web.context import Limits
 from tests.web.conftest import API, Client, Served
 from tests.web.test_events import listening
 
@@ -73,7 +73,7 @@ class Held:
     """A webhook that answers when it is let go; anyone may call it, like a platform."""
 
     def __init__(self) -> None:
-        self.let_go = asyncio.Event()
+        self.stop_listening = asyncio.Event()
         self.begun = 0
         self.more = asyncio.Condition()
 
@@ -81,7 +81,7 @@ class Held:
         async with self.more:
             self.begun += 1
             self.more.notify_all()
-        await self.let_go.wait()
+        await self.stop_listening.wait()
         return 200
 
     async def until_begun(self, count: int) -> None:
@@ -182,7 +182,7 @@ async def test_when_strangers_are_all_busy_the_known_and_health_checks_have_room
         health = await fresh.get("/healthz")
         known = await Client(await server.fresh(), client.token).call("GET", "/me")
         unknown = await Client(await server.fresh(), "hsd_wrong").call("GET", "/me")
-        held.let_go.set()
+        held.stop_listening.set()
         served = await crowd.pairs[0][0].readuntil(b"\r\n")
 
     assert told.startswith("HTTP/1.1 503 ")
@@ -210,7 +210,7 @@ async def test_a_header_that_nobody_checks_opens_no_room_for_the_known(
         async with asyncio.timeout(PATIENCE_SECONDS):
             told = await refused.readuntil(b"\r\n")
         known = await Client(await server.fresh(), client.token).call("GET", "/me")
-        held.let_go.set()
+        held.stop_listening.set()
 
     assert told.startswith(b"HTTP/1.1 503 ")
     assert (known.status_code, held.begun) == (200, strangers)
@@ -238,7 +238,7 @@ async def test_a_server_that_is_busy_everywhere_still_answers_health_checks(serv
         done = [asyncio.ensure_future(rest_of(reader)) for reader, _ in last]
         async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.wait(done, return_when=asyncio.FIRST_COMPLETED)
-        held.let_go.set()
+        held.stop_listening.set()
         for each in done:
             each.cancel()
 
@@ -284,7 +284,7 @@ async def test_one_address_fills_only_its_share(
     servers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Loopback is not limited, because all programs of a machine share it.
-    monkeypatch.setattr(connections, "place_of", lambda peer, trusted: (peer, False, False))
+    monkeypatch.setattr(connections, "classify_peer", lambda peer, trusted: (peer, False, False))
     held = Held()
     limits = Limits(connections=40, connections_per_address=3)
     server: Served = await servers(limits=limits, webhooks={"held": held})
@@ -296,7 +296,7 @@ async def test_one_address_fills_only_its_share(
         told = await rest_of(over)
         elsewhere, _ = await crowd.join(POST, address="127.0.0.3")
         await held.until_begun(4)
-        held.let_go.set()
+        held.stop_listening.set()
         served = await elsewhere.readuntil(b"\r\n")
 
     assert told.startswith(b"HTTP/1.1 503")
@@ -305,7 +305,7 @@ async def test_one_address_fills_only_its_share(
 
 async def test_the_port_for_webhooks_has_the_same_limits(servers: Any) -> None:
     held = Held()
-    held.let_go.set()
+    held.stop_listening.set()
     limits = Limits(connections=8, request_head_seconds=600)
     server: Served = await servers(
         limits=limits, webhooks={"held": held}, webhook_address=("127.0.0.1", 0)
@@ -372,7 +372,7 @@ async def test_large_bodies_wait_until_there_is_room_for_them(servers: Any) -> N
     assert (uploaded.status_code, held.begun) == (201, 2), (
         "who has a token does not wait for others"
     )
-    held.let_go.set()
+    held.stop_listening.set()
 
     assert [(await each).status_code for each in (first, second, small)] == [200] * 3
 
@@ -385,7 +385,7 @@ async def test_a_large_body_for_which_no_room_comes_is_refused(servers: Any) -> 
     await held.until_begun(1)
 
     refused = await send_webhook(server)
-    held.let_go.set()
+    held.stop_listening.set()
     await first
 
     assert refused.status_code == 503
@@ -445,7 +445,7 @@ async def test_bodies_that_each_hold_a_part_do_not_wait_for_one_another(servers:
     ],
 )
 def test_what_counts_as_one_address(peer: str, expected: tuple[str, bool, bool]) -> None:
-    assert connections.place_of(peer, (ip_network("10.0.0.0/8"),)) == expected
+    assert connections.classify_peer(peer, (ip_network("10.0.0.0/8"),)) == expected
 
 
 async def test_methods_that_nobody_knows_are_counted_as_one(server: Served) -> None:

@@ -35,11 +35,11 @@ async def test_what_was_abandoned_is_listed_with_its_reason(server: Served, clie
     await talked_in(server, client, "1")
     id = await abandoned(server)
 
-    listed = await client.get("/deliveries", params={"state": "abandoned"})
+    heads_json = await client.get("/deliveries", params={"state": "abandoned"})
     shown = await client.get(f"/deliveries/{id}")
 
-    assert [each["id"] for each in listed["items"]] == [id]
-    assert listed["items"][0]["reason"] == "blocked by the user"
+    assert [each["id"] for each in heads_json["items"]] == [id]
+    assert heads_json["items"][0]["reason"] == "blocked by the user"
     assert (shown["channel"], shown["text"]) == ("loopback:gone", "hello")
     assert shown["parts"] == [{"type": "text", "text": "hello"}]
     to_one = await client.get("/deliveries", params={"channel": "loopback:1"})
@@ -106,7 +106,7 @@ async def test_a_delivery_is_retried_or_given_up(server: Served, client: Client)
     assert again["state"] == "waiting"
     assert server.world.adapter.texts("loopback:gone") == ["hello"]
     assert (await writer.call("POST", f"/deliveries/{id}/abandon")).status_code == 409
-    given: dict[str, Any] = {"profile": "main", "when": server.world.context().moment()}
+    given: dict[str, Any] = {"profile": "main", "moment": server.world.context().moment()}
     other = await server.store.write(
         deliver.enqueue, Channel("elsewhere", "1"), (Text("x"),), **given
     )

@@ -17,13 +17,13 @@ from sessionary.actions.tokens import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, Conflict
 from sessionary.store.open import open_store
-from sessionary.web import static
 from sessionary.web.app import create_app
 from sessionary.web.auth import CSRF_HEADER
-from sessionary.web.described import PUBLIC
-from sessionary.web.gate import is_known
-from sessionary.web.login import offer_link
-from sessionary.web.parts import LOOPBACK, WebContext
+from sessionary.web.context import LOOPBACK, WebContext
+from sessionary.web.middleware import is_known
+from sessionary.web.openapi import PUBLIC
+from sessionary.web.routes import static
+from sessionary.web.routes.login import offer_link
 from sessionary.web.server import check_exposure, is_loopback, listen, serve
 from tests.web.conftest import API, Client, Served
 
@@ -131,8 +131,8 @@ async def test_a_token_is_shown_once_and_kept_as_a_hash(server: Served, client: 
     made = await client.post("/tokens", {"scope": "read", "name": "probe"}, status=201)
 
     assert (await Client(server.http, made["token"]).get("/me"))["scope"] == "read"
-    listed = await client.call("GET", "/tokens")
-    assert made["token"] not in listed.text
+    heads_json = await client.call("GET", "/tokens")
+    assert made["token"] not in heads_json.text
     rows = await server.store.read(lambda tx: tx.all("list_tokens", profile="main"))
     assert made["token"] not in str(rows)
 

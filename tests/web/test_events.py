@@ -19,8 +19,8 @@ from sessionary.model.entry import message
 from sessionary.store.open import open_store
 from sessionary.store.tables import entries
 from sessionary.web import auth, stream
-from sessionary.web.parts import Limits
-from sessionary.web.reading_on import HOLE_SECONDS, FeedReader
+from sessionary.web.context import Limits
+from sessionary.web.feed_reader import HOLE_SECONDS, FeedReader
 from tests.web.conftest import API, Client, Served, served
 from tests.web.test_door import logged_in
 
@@ -133,7 +133,7 @@ async def test_who_comes_late_hears_what_was_said_so_far(server: Served, client:
 async def test_a_gap_is_answered_with_resync(
     client: Client, position: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sessionary.web.reading_on.FAR_BEHIND", 0)
+    monkeypatch.setattr("sessionary.web.feed_reader.FAR_BEHIND", 0)
     await opened(client)
     headers = {"Authorization": f"Bearer {client.token}"}
 
@@ -380,14 +380,14 @@ async def test_a_stream_goes_on_when_the_store_cannot_say_for_a_moment_who_liste
 ) -> None:
     id = await opened(client)
     refusals = iter([RetryLater("Busy."), StoreUnavailable("Away.")])
-    check = auth.is_still_good
+    check = auth.is_still_valid
 
     async def busy_at_first(*args: Any) -> bool:
         for error in refusals:
             raise error
         return await check(*args)
 
-    monkeypatch.setattr(stream, "is_still_good", busy_at_first)
+    monkeypatch.setattr(stream, "is_still_valid", busy_at_first)
     async with listening(client, f"topics=session:{id}&after=0") as listener:
         kind, data = (await listener.until("entry"))[-1]
 

@@ -11,7 +11,7 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.handover.forms import FORMS
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from sessionary.web.exports import Tool
+from sessionary.web.routes.exports import HandoverTool
 from tests.transfer import imported
 from tests.web.conftest import Client, Served
 
@@ -84,7 +84,7 @@ async def test_what_was_left_out_does_not_keep_the_rest_from_being_imported(clie
 
 
 def test_every_tool_that_can_go_on_can_be_named() -> None:
-    assert set(Tool) == set(FORMS)
+    assert set(HandoverTool) == set(FORMS)
 
 
 @pytest.mark.parametrize("tool", list(FORMS))

@@ -7,7 +7,7 @@ import pytest
 
 from sessionary.actions import counting, sessions
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
-from sessionary.web import heads
+from sessionary.web import session_heads
 from tests.web.conftest import Client, Served
 from tests.web.test_arrivals import ADA
 from tests.web.test_sessions import opened
@@ -147,7 +147,7 @@ async def test_every_field_of_a_head_can_be_asked_for(client: Client) -> None:
 
     (head,) = (await client.get("/sessions"))["items"]
 
-    assert tuple(head) == heads.FIELDS
+    assert tuple(head) == session_heads.FIELDS
     await client.get(f"/sessions?fields={','.join(head)}")
 
 

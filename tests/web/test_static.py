@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.web.pages import login_page, own_place
-from sessionary.web.static import Bundle
+from sessionary.web.pages import login_page, own_path
+from sessionary.web.routes.static import WebBundle
 from tests.web.conftest import Served
 
 
 @pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
+def bundle(tmp_path: Path) -> WebBundle:
     (tmp_path / "assets").mkdir()
     for name, data in {
         "index.html": b"<html>",
@@ -20,14 +20,14 @@ def bundle(tmp_path: Path) -> Bundle:
         "secret.txt": b"not for browsers",
     }.items():
         (tmp_path / name).write_bytes(data)
-    return Bundle.read(tmp_path)
+    return WebBundle.read(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("accepts", "body"), [("gzip, deflate, br", b"br"), ("gzip;q=1", b"gz"), ("", b"plain")]
 )
 def test_a_file_comes_in_the_form_that_the_browser_takes(
-    bundle: Bundle, accepts: str, body: bytes
+    bundle: WebBundle, accepts: str, body: bytes
 ) -> None:
     found = bundle.answer("assets/app-1a2b.js", accepts)
 
@@ -36,7 +36,7 @@ def test_a_file_comes_in_the_form_that_the_browser_takes(
     assert found.headers["vary"] == "Accept-Encoding"
 
 
-def test_a_hashed_file_is_kept_for_ever_and_the_page_is_asked_for_again(bundle: Bundle) -> None:
+def test_a_hashed_file_is_kept_for_ever_and_the_page_is_asked_for_again(bundle: WebBundle) -> None:
     script, page = bundle.answer("assets/app-1a2b.js", ""), bundle.answer("index.html", "")
 
     assert script is not None
@@ -48,7 +48,7 @@ def test_a_hashed_file_is_kept_for_ever_and_the_page_is_asked_for_again(bundle: 
 @pytest.mark.parametrize(
     "name", ["secret.txt", "../pages.py", "assets/../index.html", "", "assets"]
 )
-def test_what_was_not_built_is_not_served(bundle: Bundle, name: str) -> None:
+def test_what_was_not_built_is_not_served(bundle: WebBundle, name: str) -> None:
     assert bundle.answer(name, "") is None
 
 
@@ -57,12 +57,12 @@ def test_what_was_not_built_is_not_served(bundle: Bundle, name: str) -> None:
     ["https://elsewhere.example", "//elsewhere.example", "/\\elsewhere", "javascript:1", "/a\nb"],
 )
 def test_a_login_leads_only_to_places_of_ours(text: str) -> None:
-    assert own_place(text) == "/"
+    assert own_path(text) == "/"
     assert 'value="/"' in login_page(place=text)
 
 
 def test_a_login_leads_back_to_where_it_was_asked_for() -> None:
-    assert own_place("/s/abc?q=x#m12") == "/s/abc?q=x#m12"
+    assert own_path("/s/abc?q=x#m12") == "/s/abc?q=x#m12"
     assert "<script>" not in login_page("<script>", '/"><script>')
 
 

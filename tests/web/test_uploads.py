@@ -9,7 +9,7 @@ import pytest
 from sessionary.actions import uploads
 from sessionary.actions.retention import purge
 from sessionary.model import media
-from sessionary.web.parts import Limits
+from sessionary.web.context import Limits
 from tests.web.conftest import Client, Served
 from tests.web.test_sessions import begin_elsewhere, end_elsewhere, opened
 
@@ -152,7 +152,7 @@ async def test_every_body_that_takes_parts_takes_only_files_of_ours(
     queued = await client.post(f"/sessions/{id}/turns", {"text": "next"}, status=202)
     more: dict[str, dict[str, Any]] = {
         "NewArrival": {"source": {"platform": "api", "chat_id": "1"}},
-        "NewMessage": {"role": "user"},
+        "NewMessageBody": {"role": "user"},
     }
     description = await client.get("/openapi.json")
     shapes = description["components"]["schemas"]

@@ -176,7 +176,7 @@ async def filled(server: Served, client: Client) -> Filled:
     waiting = await client.post(f"/sessions/{id}/turns", {"text": WORD}, status=202)
     await end_elsewhere(server, begun)
     await server.settle()
-    given: dict[str, Any] = {"profile": "main", "when": server.world.context().moment()}
+    given: dict[str, Any] = {"profile": "main", "moment": server.world.context().moment()}
     parts = (Text(WORD),)
     delivery = await server.store.write(deliver.enqueue, Channel("api", WORD), parts, **given)
     await server.store.write(deliver.abandon, delivery, reason=WORD)

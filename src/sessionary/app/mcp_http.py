@@ -8,8 +8,8 @@ import uvicorn
 from sessionary.client.client import Sessionary
 from sessionary.mcp.authentication import TokenGuard
 from sessionary.mcp.server import Server
-from sessionary.web.connections import Connections, ServerConfig
-from sessionary.web.parts import Limits
+from sessionary.web.connections import OpenConnections, ServerConfig
+from sessionary.web.context import Limits
 from sessionary.web.server import address_of, listen
 
 LIMITS = Limits(connections=128)
@@ -22,7 +22,7 @@ async def serve(
     built.requires_token = True
     app = TokenGuard(built.streamable_http_app(host=host), client.store, profile=client.profile)
     with contextlib.closing(listen(host, port)) as listening:
-        server = uvicorn.Server(ServerConfig(app, Connections(LIMITS, knows_callers=False)))
+        server = uvicorn.Server(ServerConfig(app, OpenConnections(LIMITS, knows_callers=False)))
         tell(
             f"MCP is served at {address_of(listening)}/mcp, for programs with a token of: "
             "sessionary tokens add"

@@ -27,7 +27,7 @@ from sessionary.store.database import Store, Tx
 from sessionary.store.open import sqlite_path
 from sessionary.store.sqlite import db_file
 from sessionary.web import server
-from sessionary.web.parts import Challenge, WebContext, Webhook, WebSettings
+from sessionary.web.context import Challenge, WebContext, Webhook, WebSettings
 from sessionary.web.server import Ready
 
 CHECK_SECONDS = 24 * 3600.0

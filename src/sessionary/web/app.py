@@ -8,51 +8,48 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
-from sessionary.web import (
+from sessionary.web import openapi, problems
+from sessionary.web.auth import read_access
+from sessionary.web.connections import OpenConnections
+from sessionary.web.context import PREFIX, WebContext
+from sessionary.web.jobs import BackgroundJobs
+from sessionary.web.login_attempts import LoginAttempts
+from sessionary.web.middleware import RequestGuard
+from sessionary.web.responses import json_response
+from sessionary.web.routes import (
     access,
     arrivals,
+    bindings,
     conversation,
     deliveries,
-    described,
     events,
     exports,
     health,
-    holds,
     imports,
-    lists,
     login,
-    overview,
-    problems,
+    projects,
+    schedules,
+    search,
     sessions,
-    shelves,
-    sources,
     static,
     traces,
     upkeep,
     uploads,
     webhooks,
 )
-from sessionary.web.answers import json_response
-from sessionary.web.auth import reading
-from sessionary.web.connections import Connections
-from sessionary.web.gate import Gate
-from sessionary.web.guesses import Guesses
-from sessionary.web.jobs import Jobs
-from sessionary.web.parts import PREFIX, WebContext
-from sessionary.web.stream import Streams
+from sessionary.web.stream import EventStreams
 
 VERSION = "1"
 _ROUTERS = (
     arrivals.router,
     sessions.router,
     conversation.router,
-    holds.router,
-    overview.router,
     uploads.router,
     events.router,
-    sources.router,
-    lists.router,
-    shelves.router,
+    search.router,
+    bindings.router,
+    projects.router,
+    schedules.router,
     access.router,
     deliveries.router,
     exports.router,
@@ -64,7 +61,7 @@ _ROUTERS = (
 )
 
 
-def create_app(parts: WebContext) -> FastAPI:
+def create_app(context: WebContext) -> FastAPI:
     """The HTTP interface on these parts, for `serve` or for a test."""
     app = FastAPI(
         title="Sessionary",
@@ -73,56 +70,56 @@ def create_app(parts: WebContext) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        lifespan=_life,
+        lifespan=_lifespan,
         # It would be redirected to plain `http` behind a proxy that has the certificate, token and all.
         redirect_slashes=False,
     )
     counts: Counter[tuple[str, int]] = Counter()
-    app.state.parts = parts
+    app.state.context = context
     app.state.counts = counts
-    app.state.connections = _connections(parts)
-    app.state.guesses = Guesses()
-    app.state.streams = Streams(parts)
-    app.state.imports = Jobs(parts, app.state.streams.wake, kind="import")
-    app.state.upkeep = Jobs(parts, app.state.streams.wake, kind="task")
+    app.state.connections = _connections(context)
+    app.state.login_attempts = LoginAttempts()
+    app.state.streams = EventStreams(context)
+    app.state.imports = BackgroundJobs(context, app.state.streams.wake, kind="import")
+    app.state.upkeep = BackgroundJobs(context, app.state.streams.wake, kind="task")
     for router in _ROUTERS:
-        _add(app, router)
-    if parts.settings.webhook_address is None:
-        _take_webhooks(app, parts)
-    if parts.traces is not None and parts.logs is not None:
-        _add(app, traces.router_for(parts.traces, parts.logs))
-    _add(app, health.probes)
-    _add(app, login.pages)
-    _add(app, static.router_for(static.built()))
+        _add_routes(app, router)
+    if context.settings.webhook_address is None:
+        _add_webhook_routes(app, context)
+    if context.traces is not None and context.logs is not None:
+        _add_routes(app, traces.router_for(context.traces, context.logs))
+    _add_routes(app, health.probes)
+    _add_routes(app, login.pages)
+    _add_routes(app, static.router_for(static.built()))
     app.add_api_route(
         f"{PREFIX}/openapi.json",
-        _description,
+        _openapi_document,
         methods=["GET"],
         include_in_schema=False,
-        dependencies=[reading],
+        dependencies=[read_access],
     )
     problems.install(app)
-    app.add_middleware(Gate, settings=parts.settings)
-    app.add_middleware(health.Tally, counts=counts)
+    app.add_middleware(RequestGuard, settings=context.settings)
+    app.add_middleware(health.AnswerCounter, counts=counts)
     return app
 
 
-def create_webhook_app(parts: WebContext) -> FastAPI:
+def create_webhook_app(context: WebContext) -> FastAPI:
     """The paths of webhooks and nothing else, for an address that platforms can reach."""
     app = FastAPI(
         title="Sessionary", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
     )
-    app.state.parts = parts
-    app.state.connections = _connections(parts, knows_callers=False)
-    _take_webhooks(app, parts)
+    app.state.context = context
+    app.state.connections = _connections(context, knows_callers=False)
+    _add_webhook_routes(app, context)
     problems.install(app)
-    app.add_middleware(Gate, settings=parts.settings)
+    app.add_middleware(RequestGuard, settings=context.settings)
     return app
 
 
-def _connections(parts: WebContext, *, knows_callers: bool = True) -> Connections:
-    settings = parts.settings
-    return Connections(
+def _connections(context: WebContext, *, knows_callers: bool = True) -> OpenConnections:
+    settings = context.settings
+    return OpenConnections(
         settings.limits,
         trusted=settings.trusted_proxies,
         knows_callers=knows_callers,
@@ -130,13 +127,13 @@ def _connections(parts: WebContext, *, knows_callers: bool = True) -> Connection
     )
 
 
-def _take_webhooks(app: FastAPI, parts: WebContext) -> None:
-    for name, webhook in parts.webhooks.items():
-        challenge = parts.challenges.get(name)
-        _add(app, webhooks.router_for(name, webhook, challenge))
+def _add_webhook_routes(app: FastAPI, context: WebContext) -> None:
+    for name, webhook in context.webhooks.items():
+        challenge = context.challenges.get(name)
+        _add_routes(app, webhooks.router_for(name, webhook, challenge))
 
 
-def _add(app: FastAPI, router: APIRouter) -> None:
+def _add_routes(app: FastAPI, router: APIRouter) -> None:
     """Take the routes of a router as they are, with its own prefix.
 
     `include_router` would build each of them a second time, at the first request: 100 ms of CPU.
@@ -145,17 +142,17 @@ def _add(app: FastAPI, router: APIRouter) -> None:
 
 
 @asynccontextmanager
-async def _life(app: FastAPI) -> AsyncIterator[None]:
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     await app.state.upkeep.close()
     await app.state.imports.close()
     app.state.streams.close()
-    app.state.streams.let_go()
+    app.state.streams.stop_listening()
 
 
-async def _description(request: Request) -> Response:
+async def _openapi_document(request: Request) -> Response:
     """What this interface takes and gives, in OpenAPI's words."""
     app: Any = request.app
     if not hasattr(app.state, "description"):
-        app.state.description = described.describe(app)
+        app.state.description = openapi.describe(app)
     return json_response(app.state.description)

@@ -11,21 +11,21 @@ from fastapi import Depends, Request
 from sessionary.actions import logins, tokens
 from sessionary.actions.tokens import Scope
 from sessionary.errors import BadInput
-from sessionary.web.connections import CONNECTION, Connection
-from sessionary.web.parts import Caller, WebContext
-from sessionary.web.problems import SAFE, Refusal
+from sessionary.web.connections import CONNECTION, LimitedConnection
+from sessionary.web.context import Caller, WebContext
+from sessionary.web.problems import SAFE, RequestRefused
 
 CSRF_HEADER = "X-CSRF-Token"
-IDEMPOTENCY = "Idempotency-Key"
+IDEMPOTENCY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY = re.compile("[A-Za-z0-9._-]+")
-LONGEST_IDEMPOTENCY_KEY = 200
+MAX_IDEMPOTENCY_KEY = 200
 _BEARER = "bearer "
 _LONGEST = 200
 
 
-def parts_of(request: Request) -> WebContext:
+def context_of(request: Request) -> WebContext:
     """The parts of the application that a request came to."""
-    found: WebContext = request.app.state.parts
+    found: WebContext = request.app.state.context
     return found
 
 
@@ -34,21 +34,21 @@ def cookie_name(request: Request) -> str:
     return f"sessionary_{request.url.port or 'web'}"
 
 
-def csrf_of(cookie: str) -> str:
+def csrf_token(cookie: str) -> str:
     """What a page of ours must say besides its cookie; only it can read it."""
     return hashlib.sha256(f"sessionary csrf {cookie}".encode()).hexdigest()
 
 
-def wants(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
+def require_scope(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
     """A dependency that lets in who may do this much; it marks its route as closed to others."""
 
     async def caller(request: Request) -> Caller:
         found = await identify(request)
-        connection: Connection | None = request.scope.get(CONNECTION)
+        connection: LimitedConnection | None = request.scope.get(CONNECTION)
         if connection is not None:
             connection.name_caller(found.id)
         if not found.scope.allows(scope):
-            raise Refusal(403, f"This needs the scope {scope}; the token has {found.scope}.")
+            raise RequestRefused(403, f"This needs the scope {scope}; the token has {found.scope}.")
         if request.method not in SAFE:
             idempotency_key(request)
         return found
@@ -59,51 +59,51 @@ def wants(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
 
 async def identify(request: Request) -> Caller:
     """The caller behind a bearer token or a cookie; anything else is refused alike."""
-    parts = parts_of(request)
+    context = context_of(request)
     header = request.headers.get("authorization")
     if header is not None:
         token = header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
         if token and len(token) <= _LONGEST:
-            found = await parts.store.read(tokens.find, token)
+            found = await context.store.read(tokens.find, token)
             if found is not None:
                 return Caller(found.profile, found.scope, found.id)
-        raise Refusal(401, "The token is not valid.")
+        raise RequestRefused(401, "The token is not valid.")
     cookie = request.cookies.get(cookie_name(request))
     if not cookie or len(cookie) > _LONGEST:
-        raise Refusal(401, "A token or a login is needed.")
-    login = await parts.store.read(logins.find, cookie, now=parts.clock.now())
+        raise RequestRefused(401, "A token or a login is needed.")
+    login = await context.store.read(logins.find, cookie, now=context.clock.now())
     if login is None:
-        raise Refusal(401, "The login is over.")
+        raise RequestRefused(401, "The login is over.")
     if request.method not in SAFE:
         said = request.headers.get(CSRF_HEADER, "").encode()
-        if not hmac.compare_digest(said, csrf_of(cookie).encode()):
-            raise Refusal(403, f"The header {CSRF_HEADER} is missing or wrong.")
+        if not hmac.compare_digest(said, csrf_token(cookie).encode()):
+            raise RequestRefused(403, f"The header {CSRF_HEADER} is missing or wrong.")
     return Caller(login.profile, Scope.ADMIN, login.id, is_browser=True)
 
 
 def idempotency_key(request: Request) -> str | None:
     """The request's idempotency key, or None; one that is not as the description says is refused."""
-    key = request.headers.get(IDEMPOTENCY)
+    key = request.headers.get(IDEMPOTENCY_HEADER)
     # An empty key would be shared by all callers: the second would get the answer of the first.
     if key is not None and (
-        len(key) > LONGEST_IDEMPOTENCY_KEY or IDEMPOTENCY_KEY.fullmatch(key) is None
+        len(key) > MAX_IDEMPOTENCY_KEY or IDEMPOTENCY_KEY.fullmatch(key) is None
     ):
         raise BadInput(
-            f"{IDEMPOTENCY} has 1 to {LONGEST_IDEMPOTENCY_KEY} letters, digits, dots, hyphens and "
+            f"{IDEMPOTENCY_HEADER} has 1 to {MAX_IDEMPOTENCY_KEY} letters, digits, dots, hyphens and "
             "underscores; nothing was written."
         )
     return key
 
 
-async def is_still_good(parts: WebContext, caller: Caller) -> bool:
+async def is_still_valid(context: WebContext, caller: Caller) -> bool:
     """Whether a caller's token or login goes on."""
     if caller.is_browser:
-        return await parts.store.read(logins.is_good, caller.id, now=parts.clock.now())
-    return await parts.store.read(tokens.is_good, caller.id)
+        return await context.store.read(logins.is_good, caller.id, now=context.clock.now())
+    return await context.store.read(tokens.is_good, caller.id)
 
 
-EngineContext = Annotated[WebContext, Depends(parts_of)]
-reading = Depends(wants(Scope.READ))
-Reader = Annotated[Caller, reading]
-Writer = Annotated[Caller, Depends(wants(Scope.WRITE))]
-Admin = Annotated[Caller, Depends(wants(Scope.ADMIN))]
+ContextDep = Annotated[WebContext, Depends(context_of)]
+read_access = Depends(require_scope(Scope.READ))
+Reader = Annotated[Caller, read_access]
+Writer = Annotated[Caller, Depends(require_scope(Scope.WRITE))]
+Admin = Annotated[Caller, Depends(require_scope(Scope.ADMIN))]

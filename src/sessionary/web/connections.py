@@ -16,8 +16,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from sessionary.web.parts import Limits, Network
-from sessionary.web.problems import Refusal, raw_refusal
+from sessionary.web.context import Limits, Network
+from sessionary.web.problems import RequestRefused, raw_refusal_response
 
 CONNECTION = "sessionary.connection"
 HEALTH = frozenset({"/healthz", "/readyz", "/api/v1/healthz", "/api/v1/readyz"})
@@ -36,10 +36,10 @@ LINGER_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 # Who may use a connection: anyone, only callers with a token or a login, only health checks.
-Room = Literal["anyone", "known", "health"]
+Admission = Literal["anyone", "known", "health"]
 
 
-class Connections:
+class OpenConnections:
     """Every open connection of one listening address."""
 
     def __init__(
@@ -56,18 +56,18 @@ class Connections:
         reserve = self.most // 4 if knows_callers else 0
         self.most_unknown = self.most - reserve
         self.refused = 0
-        self._open: dict[Connection, None] = {}
+        self._open: dict[LimitedConnection, None] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, new: "Connection") -> Room | None:
+    def admit(self, new: "LimitedConnection") -> Admission | None:
         """Take a connection in and say whom it may serve; None when there is no room at all.
 
         Where there is no room, a connection that waits for its client gives way: first one of the
         address that has the most of them, and of those the one that has waited longest.
         """
-        room: Room = "anyone"
+        room: Admission = "anyone"
         unknown = [each for each in self._open if each.caller is None]
         of_address = sum(each.address == new.address for each in unknown)
         if new.is_limited and of_address >= min(self.limits.connections_per_address, self.most):
@@ -82,17 +82,17 @@ class Connections:
         self._open[new] = None
         return room
 
-    def discard(self, connection: "Connection") -> None:
+    def discard(self, connection: "LimitedConnection") -> None:
         """Forget a connection that is closed."""
         self._open.pop(connection, None)
 
-    def of_caller(self, caller: str, *, besides: "Connection") -> int:
+    def of_caller(self, caller: str, *, besides: "LimitedConnection") -> int:
         """How many requests of one token or login are being answered on other connections."""
         return sum(
             each is not besides and each.caller == caller and each.is_busy for each in self._open
         )
 
-    def _evict(self, candidates: "list[Connection]", *, address: str | None = None) -> bool:
+    def _evict(self, candidates: "list[LimitedConnection]", *, address: str | None = None) -> bool:
         waiting = [
             each
             for each in candidates
@@ -126,7 +126,7 @@ class Connections:
             )
 
 
-class Connection(H11Protocol):
+class LimitedConnection(H11Protocol):
     """A connection of uvicorn that has limits of time, and gives way when there are too many."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -138,7 +138,7 @@ class Connection(H11Protocol):
         self.address = ""
         self.is_proxy = False
         self.is_limited = False
-        self.room: Room = "anyone"
+        self.room: Admission = "anyone"
         self.caller: str | None = None
         self.waiting_since = 0.0
         self._has_named_caller = False
@@ -162,7 +162,7 @@ class Connection(H11Protocol):
         """Find out who is there, and whether there is room."""
         super().connection_made(transport)
         peer = self.client[0] if self.client else ""
-        self.address, self.is_proxy, is_local = place_of(peer, self._all.trusted)
+        self.address, self.is_proxy, is_local = classify_peer(peer, self._all.trusted)
         # Everybody behind a proxy, and everybody on this machine, has the same address.
         self.is_limited = not (self.is_proxy or is_local)
         self.waiting_since = self.loop.time()
@@ -212,7 +212,7 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP as every other problem, and close."""
-        self.transport.write(raw_refusal(Refusal(400, msg, close=True)))
+        self.transport.write(raw_refusal_response(RequestRefused(400, msg, close=True)))
         self.transport.close()
 
     def drop(self) -> None:
@@ -224,13 +224,15 @@ class Connection(H11Protocol):
         """Refuse a request for which this connection has no room."""
         if path in HEALTH or self.room == "anyone" or (self.room == "known" and has_credential):
             return
-        raise Refusal(503, "Too many connections are open; nothing was done.", after=2, close=True)
+        raise RequestRefused(
+            503, "Too many connections are open; nothing was done.", after=2, close=True
+        )
 
     def name_caller(self, caller: str) -> None:
         """Note whose request this is; one caller never has more than half of all connections."""
         self._has_named_caller = True
         if self._all.of_caller(caller, besides=self) >= max(self._all.most // 2, 1):
-            raise Refusal(429, "This token or login has too many requests open.", after=1)
+            raise RequestRefused(429, "This token or login has too many requests open.", after=1)
         self.caller = caller
         if self.room == "known":
             self.room = "anyone"
@@ -259,8 +261,8 @@ class Connection(H11Protocol):
             return
         # Only a client that has begun a request expects an answer to it.
         if self.conn.our_state is h11.IDLE and self.conn.trailing_data[0]:
-            error = Refusal(408, "The request took too long to come.", close=True)
-            self.transport.write(raw_refusal(error))
+            error = RequestRefused(408, "The request took too long to come.", close=True)
+            self.transport.write(raw_refusal_response(error))
             # A client that still sends would lose the answer if we closed now: TCP resets then.
             self._is_ending = True
             self.transport.write_eof()
@@ -300,7 +302,7 @@ class Connection(H11Protocol):
 class ServerConfig(uvicorn.Config):
     """How uvicorn serves an application of ours."""
 
-    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+    def __init__(self, app: ASGIApp, connections: OpenConnections) -> None:
         super().__init__(
             app,
             log_config=None,
@@ -310,7 +312,7 @@ class ServerConfig(uvicorn.Config):
             ws="none",
             lifespan="on",
             # It has the limits of connections; uvicorn's own answer everybody alike with 503.
-            http=Connection,
+            http=LimitedConnection,
             backlog=ACCEPTED_AT_ONCE,
             timeout_graceful_shutdown=STOP_SECONDS,
             h11_max_incomplete_event_size=64 * 1024,
@@ -343,7 +345,7 @@ class BodyBudget:
                 async with asyncio.timeout(seconds), self._freed:
                     await self._freed.wait_for(lambda: self._has_room(holder, size))
             except TimeoutError as error:
-                raise Refusal(
+                raise RequestRefused(
                     503,
                     "Too many large requests are being handled at once; nothing was written.",
                     after=5,
@@ -361,7 +363,7 @@ class BodyBudget:
         return self.used + size <= self._most or next(iter(self._held)) is holder
 
 
-def place_of(peer: str, trusted: tuple[Network, ...]) -> tuple[str, bool, bool]:
+def classify_peer(peer: str, trusted: tuple[Network, ...]) -> tuple[str, bool, bool]:
     """What counts as one address (of IPv6 a network of 64 bits), is it a proxy, is it this machine."""
     try:
         address = ipaddress.ip_address(peer)

@@ -11,7 +11,7 @@ from typing import Any
 from sessionary.actions import requests
 from sessionary.errors import BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.view import time_text
-from sessionary.web.parts import WebContext
+from sessionary.web.context import WebContext
 
 KEPT = 20
 LAST = "last"
@@ -22,12 +22,12 @@ Work = Callable[[Callable[[Json], None]], Json]
 log = logging.getLogger("sessionary.web")
 
 
-class Stopped(Exception):
+class JobStopped(Exception):
     """Someone has asked the work to end; what was done is done."""
 
 
 @dataclass(slots=True)
-class Job:
+class BackgroundJob:
     """A piece of work: what was asked, how far it is, what came of it."""
 
     id: str
@@ -50,24 +50,24 @@ class Job:
         return {"id": self.id} | self.asked | now | self.outcome | times
 
 
-class Jobs:
+class BackgroundJobs:
     """The jobs of one kind in this process. What they did is in the record; they themselves are not."""
 
-    def __init__(self, parts: WebContext, wake: Callable[[], None], *, kind: str) -> None:
-        self._parts = parts
+    def __init__(self, context: WebContext, wake: Callable[[], None], *, kind: str) -> None:
+        self._context = context
         self._wake = wake
         self._kind = kind
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, BackgroundJob] = {}
         self._keys: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._version = 0
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[BackgroundJob]:
         """The latest, newest first."""
         return list(reversed(self._jobs.values()))
 
-    def get(self, id: str) -> Job:
+    def get(self, id: str) -> BackgroundJob:
         """A job by its id; `last` is the newest."""
         if id == LAST and self._jobs:
             return self.jobs[0]
@@ -75,7 +75,7 @@ class Jobs:
             raise NotFound(f"There is no {self._kind} {id}.")
         return self._jobs[id]
 
-    def start(self, work: Work, asked: Json, *, nothing: Json, key: str | None) -> Job:
+    def start(self, work: Work, asked: Json, *, nothing: Json, key: str | None) -> BackgroundJob:
         """Begin, unless one runs; the same key again is the same job. `nothing` is no outcome yet."""
         if key is not None and key in self._keys:
             known = self.get(self._keys[key])
@@ -86,8 +86,8 @@ class Jobs:
             raise Conflict(
                 f"Another {self._kind} is running; nothing was begun. Wait for it, or stop it."
             )
-        moment = self._parts.moment()
-        job = Job(moment.new_id(), asked, nothing, time_text(moment.now))
+        moment = self._context.moment()
+        job = BackgroundJob(moment.new_id(), asked, nothing, time_text(moment.now))
         self._jobs[job.id] = job
         for old in list(self._jobs)[:-KEPT]:
             del self._jobs[old]
@@ -98,7 +98,7 @@ class Jobs:
         self._tell(job)
         return job
 
-    def stop(self, id: str) -> Job:
+    def stop(self, id: str) -> BackgroundJob:
         """Ask a job to end where it is."""
         job = self.get(id)
         if job.state != "running":
@@ -113,17 +113,17 @@ class Jobs:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def news(self, seen: int) -> tuple[list[Json], int]:
+    def changed_since(self, seen: int) -> tuple[list[Json], int]:
         """The jobs that have changed since, and up to where that is."""
         fresh = [job for job in self._jobs.values() if job.version > seen]
         return [job.to_json() for job in fresh], self._version
 
-    async def _run(self, job: Job, work: Work) -> None:
+    async def _run(self, job: BackgroundJob, work: Work) -> None:
         loop = asyncio.get_running_loop()
 
         def tell(progress: Json) -> None:
             if job.stop.is_set():
-                raise Stopped
+                raise JobStopped
             job.progress = progress
             if time.monotonic() - job.told_at > TOLD_SECONDS:
                 job.told_at = time.monotonic()
@@ -135,17 +135,17 @@ class Jobs:
         match error:
             case None:
                 job.state, job.outcome = "done", done.result()
-            case Stopped():
+            case JobStopped():
                 job.state = "stopped"
             case SessionaryError():
                 job.state, job.error = "failed", str(error)
             case _:
                 log.error("%s %s failed", self._kind, job.id, exc_info=error)
                 job.state, job.error = "failed", "Something went wrong here; the log says what."
-        job.ended_at = time_text(self._parts.clock.now())
+        job.ended_at = time_text(self._context.clock.now())
         self._tell(job)
 
-    def _tell(self, job: Job) -> None:
+    def _tell(self, job: BackgroundJob) -> None:
         self._version += 1
         job.version = self._version
         self._wake()

@@ -40,11 +40,11 @@ def no_page() -> str:
 def login_page(said: str = "", place: str = "/") -> str:
     """The form for the password, perhaps with what went wrong; afterwards it leads to a place."""
     note = f'<p role="alert">{escape(said)}</p>' if said else ""
-    body = _LOGIN.format(said=note, place=escape(own_place(place)))
+    body = _LOGIN.format(said=note, place=escape(own_path(place)))
     return _FRAME.format(title="Log in to Sessionary", body=body)
 
 
-def own_place(text: str) -> str:
+def own_path(text: str) -> str:
     """A path of ours; an address of anyone else becomes the front page."""
     is_ours = text.startswith("/") and text[1:2] not in ("/", "\\") and text.isprintable()
     return text if is_ours and text.isascii() and len(text) < 2000 else "/"

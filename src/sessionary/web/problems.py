@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from sessionary.errors import Ambiguous, BadInput, RetryLater, SessionaryError
 from sessionary.model import document
 from sessionary.web import pages
-from sessionary.web.headers import HEADERS
+from sessionary.web.context import HEADERS
 
 MEDIA_TYPE = "application/problem+json"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -33,7 +33,7 @@ _NAMES = {
     503: "retry-later",
 }
 # The framework's own words, and what helps more.
-_SAID = {
+_DETAILS = {
     "Not Found": "There is no such path; /api/v1/openapi.json lists them all.",
     "Method Not Allowed": "This path does not take that method; /api/v1/openapi.json says which.",
 }
@@ -42,7 +42,7 @@ _SHOWN = 5
 log = logging.getLogger("sessionary.web")
 
 
-class Refusal(Exception):
+class RequestRefused(Exception):
     """A request that is refused before it reaches an action: the status says why."""
 
     def __init__(
@@ -71,7 +71,7 @@ def problem(
     )
 
 
-def refusal(error: Refusal, *, is_write: bool = False) -> Response:
+def refusal_response(error: RequestRefused, *, is_write: bool = False) -> Response:
     """A refusal as a response."""
     headers: dict[str, str] = {}
     if error.status == 401:
@@ -84,9 +84,9 @@ def refusal(error: Refusal, *, is_write: bool = False) -> Response:
     return problem(error.status, _NAMES[error.status], error.detail, headers=headers, **more)
 
 
-def raw_refusal(error: Refusal) -> bytes:
+def raw_refusal_response(error: RequestRefused) -> bytes:
     """A refusal as the wire has it, for a connection that has no request to answer."""
-    response = refusal(error)
+    response = refusal_response(error)
     status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n".encode()
     head = b"".join(name + b": " + value + b"\r\n" for name, value in response.raw_headers)
     return status + head + b"\r\n" + bytes(response.body)
@@ -94,14 +94,14 @@ def raw_refusal(error: Refusal) -> bytes:
 
 def install(app: FastAPI) -> None:
     """Let every error of the application end here."""
-    app.add_exception_handler(SessionaryError, _of_the_house)
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(HTTPException, _of_the_framework)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Exception, _unforeseen)
+    app.add_exception_handler(SessionaryError, _handle_sessionary_error)
+    app.add_exception_handler(RequestRefused, _handle_refusal)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(Exception, _handle_unexpected)
 
 
-async def _of_the_house(request: Request, error: Exception) -> Response:
+async def _handle_sessionary_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SessionaryError)
     more: dict[str, Any] = {}
     headers: dict[str, str] = {}
@@ -116,14 +116,14 @@ async def _of_the_house(request: Request, error: Exception) -> Response:
     return problem(error.http_status, error.kind, str(error), headers=headers, **more)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return refusal(error, is_write=_is_write(request))
+async def _handle_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestRefused)
+    return refusal_response(error, is_write=_is_write(request))
 
 
-async def _of_the_framework(request: Request, error: Exception) -> Response:
+async def _handle_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code == 404 and _is_for_a_person(request):
+    if error.status_code == 404 and _wants_html(request):
         return HTMLResponse(pages.no_page(), 404)
     headers = dict(error.headers or {})
     if error.status_code == 405:
@@ -132,11 +132,11 @@ async def _of_the_framework(request: Request, error: Exception) -> Response:
             return Response(status_code=204, headers=headers)
     kind = _NAMES.get(error.status_code, "error")
     more: dict[str, Any] = {"committed": "no"} if _is_write(request) else {}
-    said = _SAID.get(str(error.detail), str(error.detail))
+    said = _DETAILS.get(str(error.detail), str(error.detail))
     return problem(error.status_code, kind, said, headers=headers, **more)
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _handle_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = [
         f"{'.'.join(str(place) for place in each['loc'])}: {each['msg']}"
@@ -146,7 +146,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return problem(BadInput.http_status, BadInput.kind, "; ".join(found), **more)
 
 
-async def _unforeseen(request: Request, error: Exception) -> Response:
+async def _handle_unexpected(request: Request, error: Exception) -> Response:
     """What nobody foresaw: recorded here, and shown to nobody."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     more: dict[str, Any] = {"committed": "unknown"} if _is_write(request) else {}
@@ -164,7 +164,7 @@ def _methods(app: FastAPI, path: str) -> set[str]:
     return found
 
 
-def _is_for_a_person(request: Request) -> bool:
+def _wants_html(request: Request) -> bool:
     """Whether someone typed an address, and no program asked."""
     accepted = request.headers.get("accept", "")
     return request.method == "GET" and "text/html" in accepted

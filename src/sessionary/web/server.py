@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from sessionary.errors import BadInput, Conflict, StoreUnavailable
 from sessionary.web.app import create_app, create_webhook_app
 from sessionary.web.connections import ServerConfig
-from sessionary.web.login import has_password, offer_link
-from sessionary.web.parts import WebContext
+from sessionary.web.context import WebContext
+from sessionary.web.routes.login import has_password, offer_link
 
 BACKLOG = 1024
 log = logging.getLogger("sessionary.web")
@@ -48,7 +48,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def serve(
-    parts: WebContext,
+    context: WebContext,
     *,
     host: str = "127.0.0.1",
     port: int = 8741,
@@ -60,14 +60,14 @@ async def serve(
 
     An address that others can reach needs a password and `exposed`.
     """
-    await check_exposure(parts, host, exposed=exposed)
+    await check_exposure(context, host, exposed=exposed)
     with contextlib.ExitStack() as leaving:
         own = leaving.enter_context(contextlib.closing(listen(host, port)))
-        servers = {_Server(create_app(parts)): own}
-        hooks = parts.settings.webhook_address
+        servers = {_UvicornServer(create_app(context)): own}
+        hooks = context.settings.webhook_address
         if hooks is not None:
             door = leaving.enter_context(contextlib.closing(listen(*hooks)))
-            servers[_Server(create_webhook_app(parts))] = door
+            servers[_UvicornServer(create_webhook_app(context))] = door
         ending = asyncio.Event() if stop is None else stop
         if stop is None:
             leaving.enter_context(_signals(ending))
@@ -77,7 +77,7 @@ async def serve(
                 addresses = [address_of(each) for each in servers.values()]
                 link, cannot_write = None, None
                 try:
-                    link = await offer_link(parts, addresses[0])
+                    link = await offer_link(context, addresses[0])
                 except StoreUnavailable as error:
                     # Full, read-only or damaged: what is there can still be read.
                     cannot_write = str(error)
@@ -88,7 +88,7 @@ async def serve(
 
 
 async def _run(
-    servers: "Mapping[_Server, socket.socket]",
+    servers: "Mapping[_UvicornServer, socket.socket]",
     ready: Callable[[], Awaitable[None]],
     ending: asyncio.Event,
 ) -> None:
@@ -115,11 +115,11 @@ async def _run(
         raise error
 
 
-async def check_exposure(parts: WebContext, host: str, *, exposed: bool) -> None:
+async def check_exposure(context: WebContext, host: str, *, exposed: bool) -> None:
     """Refuse an address that others can reach without a password, or by accident."""
     if is_loopback(host):
         return
-    if not await has_password(parts):
+    if not await has_password(context):
         raise BadInput(
             f"{host} can be reached by others; nothing was begun. Set a password first: "
             "sessionary password set"
@@ -130,7 +130,7 @@ async def check_exposure(parts: WebContext, host: str, *, exposed: bool) -> None
         )
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     """Uvicorn without its own signals; it ends open streams before it waits for them."""
 
     def __init__(self, app: FastAPI) -> None:

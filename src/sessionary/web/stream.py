@@ -21,12 +21,12 @@ from sessionary.model.session import Segment
 from sessionary.model.view import entry_json
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries
-from sessionary.web import heads
-from sessionary.web.auth import is_still_good
-from sessionary.web.jobs import Jobs
-from sessionary.web.parts import Caller, WebContext
-from sessionary.web.problems import Refusal, refusal
-from sessionary.web.reading_on import FeedReader
+from sessionary.web import session_heads
+from sessionary.web.auth import is_still_valid
+from sessionary.web.context import Caller, WebContext
+from sessionary.web.feed_reader import FeedReader
+from sessionary.web.jobs import BackgroundJobs
+from sessionary.web.problems import RequestRefused, refusal_response
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -38,14 +38,14 @@ MOST_CHARACTERS = 1_000_000
 log = logging.getLogger(__name__)
 
 
-class Streams:
+class EventStreams:
     """Every open stream of the application; each is woken by commits, and all can be closed."""
 
-    def __init__(self, parts: WebContext) -> None:
+    def __init__(self, context: WebContext) -> None:
         self._open: set[EventStream] = set()
-        self._limits = parts.settings.limits
+        self._limits = context.settings.limits
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop = parts.store.listen(self._saw)
+        self._stop = context.store.listen(self._on_commit)
         self.closed = False
 
     def __len__(self) -> int:
@@ -55,14 +55,14 @@ class Streams:
         """Watch for a stream; refuse it when its caller, or all together, have too many."""
         of_caller = sum(each.caller.id == stream.caller.id for each in self._open)
         if of_caller >= self._limits.streams_per_caller:
-            raise Refusal(
+            raise RequestRefused(
                 429,
                 f"This token or login has {of_caller} event streams open, which is the most it may "
                 "have; close one first.",
                 after=5,
             )
         if len(self._open) >= self._limits.streams:
-            raise Refusal(503, "Too many event streams are open.", after=5)
+            raise RequestRefused(503, "Too many event streams are open.", after=5)
         self._loop = asyncio.get_running_loop()
         self._open.add(stream)
 
@@ -75,11 +75,11 @@ class Streams:
         self.closed = True
         self.wake()
 
-    def let_go(self) -> None:
+    def stop_listening(self) -> None:
         """Listen to commits no longer."""
         self._stop()
 
-    def _saw(self, events: Sequence[Any]) -> None:
+    def _on_commit(self, events: Sequence[Any]) -> None:
         # This runs in the thread that committed; the loop may be gone already.
         if self._loop is not None and any(
             isinstance(event, SessionChanged | AccessEnded) for event in events
@@ -98,19 +98,19 @@ class EventStream(Response):
 
     def __init__(
         self,
-        parts: WebContext,
+        context: WebContext,
         caller: Caller,
-        streams: Streams,
+        streams: EventStreams,
         *,
         shows_list: bool,
         sessions: frozenset[str],
         after: int | None,
-        imports: Jobs | None = None,
+        imports: BackgroundJobs | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
         self.wake = asyncio.Event()
-        self._parts = parts
+        self._context = context
         self.caller = caller
         self._streams = streams
         self._shows_list = shows_list
@@ -118,7 +118,7 @@ class EventStream(Response):
         self._after = after
         self._imports = imports
         self._imports_seen = 0
-        self._reader = FeedReader(parts.store, after or 0)
+        self._reader = FeedReader(context.store, after or 0)
         self._live: asyncio.Queue[LiveEvent | None] | None = None
         self._next: asyncio.Future[LiveEvent | None] | None = None
         self._sent_at = time.monotonic()
@@ -126,8 +126,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             self._streams.add(self)
-        except Refusal as error:
-            await refusal(error)(scope, receive, send)
+        except RequestRefused as error:
+            await refusal_response(error)(scope, receive, send)
             return
         gone = asyncio.ensure_future(_until_gone(receive))
         try:
@@ -145,13 +145,13 @@ class EventStream(Response):
                 self._next.cancel()
 
     async def _run(self, send: Send, gone: "asyncio.Future[None]", ending: ExitStack) -> None:
-        limits = self._parts.settings.limits
+        limits = self._context.settings.limits
         await self._begin(send, ending)
         while not gone.done() and not self._streams.closed:
             self.wake.clear()
             is_allowed: bool | None = None
             with suppress(RetryLater, StoreUnavailable):  # the next round asks again
-                is_allowed = await is_still_good(self._parts, self.caller)
+                is_allowed = await is_still_valid(self._context, self.caller)
             if is_allowed is False:
                 await self._send(send, event("closed", {"reason": "no longer allowed"}))
                 return
@@ -168,16 +168,16 @@ class EventStream(Response):
                 await asyncio.wait({gone}, timeout=limits.check_seconds)
 
     async def _begin(self, send: Send, ending: ExitStack) -> None:
-        engine = self._parts.engine
+        engine = self._context.engine
         if self._after is None:
             await self._reader.jump()
-        elif await self._reader.is_lost():
+        elif await self._reader.is_out_of_range():
             await self._resync(send)
         await self._send(send, event("hello", {}, id=self._reader.position))
         if self._after is not None:
             # An entry and the head that follows it have the same id: a client that was cut between
             # them has the entry, and not the head.
-            told = await self._parts.store.read(
+            told = await self._context.store.read(
                 _heads, sorted(self._sessions), profile=self.caller.profile
             )
             if told:
@@ -196,7 +196,7 @@ class EventStream(Response):
         while changes := await self._reader.unsent():
             mine = [each for each in changes if self._concerns(each)]
             others = [each for each in changes if not self._concerns(each)]
-            shown = await self._parts.store.read(
+            shown = await self._context.store.read(
                 _shown, mine, sessions=self._sessions, shows_list=self._shows_list
             )
             self._reader.mark_sent(others)
@@ -221,8 +221,8 @@ class EventStream(Response):
 
     async def _send_imports(self, send: Send) -> None:
         if self._imports is not None:
-            news, self._imports_seen = self._imports.news(self._imports_seen)
-            for each in news:
+            changed_since, self._imports_seen = self._imports.changed_since(self._imports_seen)
+            for each in changed_since:
                 await self._send(send, event("import", each))
 
     async def _pause(self, gone: "asyncio.Future[None]") -> None:
@@ -232,7 +232,7 @@ class EventStream(Response):
         if self._live is not None:
             self._next = self._next or asyncio.ensure_future(self._live.get())
             waits.add(self._next)
-        seconds = self._parts.settings.limits.check_seconds
+        seconds = self._context.settings.limits.check_seconds
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         woken.cancel()
 
@@ -241,7 +241,7 @@ class EventStream(Response):
         await self._send(send, event("resync", {}, id=self._reader.position))
 
     async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
-        stall = self._parts.settings.limits.stream_stall_seconds
+        stall = self._context.settings.limits.stream_stall_seconds
         message = {"type": "http.response.body", "body": data, "more_body": more}
         await asyncio.wait_for(send(message), stall)
         self._sent_at = time.monotonic()
@@ -312,7 +312,9 @@ def _heads(tx: Tx, ids: Iterable[str], *, profile: str) -> list[tuple[str, str]]
     for id in ids:
         try:
             head = read.head(tx, id, profile=profile)
-            told += [("head", document.encode(each)) for each in heads.listed(tx, [head])]
+            told += [
+                ("head", document.encode(each)) for each in session_heads.heads_json(tx, [head])
+            ]
         except NotFound:
             told.append(("gone", document.encode({"id": id})))
     return told

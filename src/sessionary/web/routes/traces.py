@@ -5,9 +5,9 @@ from starlette.responses import Response
 
 from sessionary.errors import BadInput
 from sessionary.web.auth import Writer
-from sessionary.web.bodies import read_raw
-from sessionary.web.parts import Caller, Traces
-from sessionary.web.problems import Refusal
+from sessionary.web.context import Caller, Traces
+from sessionary.web.problems import RequestRefused
+from sessionary.web.requests import read_raw
 
 PATH = "/v1/traces"
 LOGS_PATH = "/v1/logs"
@@ -35,13 +35,13 @@ async def _take(request: Request, caller: Caller, intake: Traces) -> Response:
     given = request.headers.get("content-type", "")
     media = given.split(";")[0].strip().lower()
     if media not in MEDIA_TYPES:
-        raise Refusal(415, f"Send {' or '.join(MEDIA_TYPES)}.")
+        raise RequestRefused(415, f"Send {' or '.join(MEDIA_TYPES)}.")
     encoding = request.headers.get("content-encoding")
     raw = await read_raw(request)
     try:
         body = await intake(caller.profile, raw, media, encoding)
     except BadInput as error:
-        raise Refusal(400, f"{error} Nothing was written.") from error
+        raise RequestRefused(400, f"{error} Nothing was written.") from error
     if body is None:
-        raise Refusal(413, "The body is too large, once unpacked.")
+        raise RequestRefused(413, "The body is too large, once unpacked.")
     return Response(body, media_type=media)

@@ -15,10 +15,10 @@ from sessionary.errors import BadInput
 from sessionary.model.extent import Extent
 from sessionary.model.handover.forms import FORMS
 from sessionary.model.handover.passage import Passage
-from sessionary.web.answers import json_response, name
-from sessionary.web.auth import EngineContext, Reader
-from sessionary.web.described import gives
-from sessionary.web.parts import PREFIX, Caller, WebContext
+from sessionary.web.auth import ContextDep, Reader
+from sessionary.web.context import PREFIX, Caller, WebContext
+from sessionary.web.openapi import response_content
+from sessionary.web.responses import checked_name, json_response
 
 router = APIRouter(prefix=PREFIX, tags=["export"])
 CHUNK = 64 * 1024
@@ -26,7 +26,7 @@ MOST_TOKENS = 10_000_000
 _SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """As what sessions are exported."""
 
     JSONL = "jsonl"
@@ -34,7 +34,7 @@ class Format(StrEnum):
     HTML = "html"
 
 
-class Tool(StrEnum):
+class HandoverTool(StrEnum):
     """Who goes on from a file: the names of `FORMS`, for the description."""
 
     CLAUDE_CODE = "claude-code"
@@ -45,9 +45,9 @@ class Tool(StrEnum):
 
 
 _MAKERS = {
-    Format.JSONL: jsonl_export.export_jsonl,
-    Format.MARKDOWN: render.export_markdown,
-    Format.HTML: render.export_html,
+    ExportFormat.JSONL: jsonl_export.export_jsonl,
+    ExportFormat.MARKDOWN: render.export_markdown,
+    ExportFormat.HTML: render.export_html,
 }
 _TYPES = {
     "jsonl": "application/x-ndjson",
@@ -57,7 +57,7 @@ _TYPES = {
 }
 
 
-class Left(BaseModel):
+class ContentOptions(BaseModel):
     """What of a session goes along."""
 
     tools: bool = True
@@ -76,29 +76,29 @@ class Left(BaseModel):
         )
 
 
-class HandoverWish(Left):
+class HandoverQuery(ContentOptions):
     """A tool that shall go on, and how much of the conversation it gets."""
 
-    tool: Tool = Field(alias="as")
+    tool: HandoverTool = Field(alias="as")
     budget: int = Field(handovers.BUDGET, ge=1, le=MOST_TOKENS)
 
 
-class ExportWish(Left):
+class ExportQuery(ContentOptions):
     """Which sessions, and as what."""
 
     session: list[str] | None = Field(None, max_length=1000)
-    format: Format | None = None
-    tool: Tool | None = Field(None, alias="as")
+    format: ExportFormat | None = None
+    tool: HandoverTool | None = Field(None, alias="as")
     budget: int | None = Field(None, ge=1, le=MOST_TOKENS)
 
 
 @router.get(
     "/export",
     response_class=Response,
-    responses=gives(*(each.partition(";")[0] for each in _TYPES.values())),
+    responses=response_content(*(each.partition(";")[0] for each in _TYPES.values())),
 )
 async def export(
-    parts: EngineContext, caller: Reader, wish: Annotated[ExportWish, Query()]
+    context: ContextDep, caller: Reader, wish: Annotated[ExportQuery, Query()]
 ) -> Response:
     """The named sessions, or all of the profile: lossless as JSONL, or for people.
 
@@ -106,17 +106,17 @@ async def export(
     tokens. Tools and reasoning can be left out, people's ids, numbers and addresses hidden,
     secrets masked.
     """
-    ids = None if wish.session is None else [name(each, "session") for each in wish.session]
+    ids = None if wish.session is None else [checked_name(each, "session") for each in wish.session]
     if wish.tool is not None:
         suffix = FORMS[wish.tool].suffix
-        pieces = await asyncio.to_thread(_handed_over, parts, caller, wish, ids)
+        pieces = await asyncio.to_thread(_handed_over, context, caller, wish, ids)
         file = file_name(wish.tool)
     else:
         if wish.budget is not None:
             raise BadInput("`budget` goes with `as`.")
-        form = wish.format or Format.JSONL
+        form = wish.format or ExportFormat.JSONL
         suffix, file = str(form), f"sessionary.{form}"
-        pieces = _MAKERS[form](parts.store, ids, profile=caller.profile, extent=wish.extent)
+        pieces = _MAKERS[form](context.store, ids, profile=caller.profile, extent=wish.extent)
     chunks = _chunks(pieces)
     # The first chunk is made before the answer begins: what is not there is a 404, not half a file.
     first = await asyncio.to_thread(next, chunks, b"")
@@ -129,11 +129,11 @@ async def export(
 
 @router.get("/sessions/{session_id}/handover")
 async def handover(
-    session_id: str, parts: EngineContext, caller: Reader, wish: Annotated[HandoverWish, Query()]
+    session_id: str, context: ContextDep, caller: Reader, wish: Annotated[HandoverQuery, Query()]
 ) -> Response:
     """What `/export?as=` would write: how much of the session, and how to go on with the file."""
-    known = name(session_id, "session")
-    made = await asyncio.to_thread(passage, parts, caller, known, budget=wish.budget, left=wish)
+    known = checked_name(session_id, "session")
+    made = await asyncio.to_thread(passage, context, caller, known, budget=wish.budget, left=wish)
     form, file = FORMS[wish.tool], file_name(wish.tool)
     return json_response(
         {
@@ -154,21 +154,21 @@ def file_name(tool: str) -> str:
 
 
 def passage(
-    parts: WebContext, caller: Caller, session_id: str, *, budget: int, left: Left
+    context: WebContext, caller: Caller, session_id: str, *, budget: int, left: ContentOptions
 ) -> Passage:
     """What of a session is handed over to whoever asks."""
     return handovers.passage(
-        parts.store, session_id, profile=caller.profile, budget=budget, extent=left.extent
+        context.store, session_id, profile=caller.profile, budget=budget, extent=left.extent
     )
 
 
 def _handed_over(
-    parts: WebContext, caller: Caller, wish: ExportWish, ids: list[str] | None
+    context: WebContext, caller: Caller, wish: ExportQuery, ids: list[str] | None
 ) -> Iterator[str]:
     if wish.format is not None or ids is None or len(set(ids)) != 1 or wish.tool is None:
         raise BadInput("`as` takes one `session`, and no `format`.")
     budget = handovers.BUDGET if wish.budget is None else wish.budget
-    return FORMS[wish.tool].pieces(passage(parts, caller, ids[0], budget=budget, left=wish))
+    return FORMS[wish.tool].pieces(passage(context, caller, ids[0], budget=budget, left=wish))
 
 
 def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

@@ -38,7 +38,7 @@ class FeedReader:
     def _below_holes(self) -> int:
         return min(self._holes, default=self._last + 1) - 1
 
-    async def is_lost(self) -> bool:
+    async def is_out_of_range(self) -> bool:
         """Whether the position is not of this feed, or so far back that a fresh look is cheaper."""
         last = await self._store.read(feed.last_position)
         return self._last > last or last - self._last > FAR_BEHIND

@@ -9,11 +9,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sessionary.errors import SessionaryError
 from sessionary.store.database import Tx
-from sessionary.web.auth import EngineContext, Reader
-from sessionary.web.connections import Connections
-from sessionary.web.described import PUBLIC, gives
-from sessionary.web.parts import PREFIX, WebContext
-from sessionary.web.problems import Refusal
+from sessionary.web.auth import ContextDep, Reader
+from sessionary.web.connections import OpenConnections
+from sessionary.web.context import PREFIX, WebContext
+from sessionary.web.openapi import PUBLIC, response_content
+from sessionary.web.problems import RequestRefused
 
 public = APIRouter(prefix=PREFIX, tags=["health"])
 probes = APIRouter(include_in_schema=False)  # the same where orchestrators look for them
@@ -26,7 +26,7 @@ DAMAGED = "damaged: nothing is written; run `sessionary doctor` on the server\n"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Tally:
+class AnswerCounter:
     """Counts answers by method and status; a piece of middleware."""
 
     def __init__(self, app: ASGIApp, counts: "Counter[tuple[str, int]]") -> None:
@@ -46,7 +46,9 @@ class Tally:
 @probes.head("/healthz", openapi_extra=PUBLIC)
 @probes.get("/healthz", openapi_extra=PUBLIC)
 @public.head("/healthz", openapi_extra=PUBLIC, include_in_schema=False)
-@public.get("/healthz", openapi_extra=PUBLIC, response_class=Response, responses=gives(TEXT))
+@public.get(
+    "/healthz", openapi_extra=PUBLIC, response_class=Response, responses=response_content(TEXT)
+)
 async def healthz() -> Response:
     """We live."""
     return PlainTextResponse("ok\n")
@@ -59,52 +61,52 @@ async def healthz() -> Response:
     "/readyz",
     openapi_extra=PUBLIC,
     response_class=Response,
-    responses=gives(TEXT) | gives(TEXT, status=503),
+    responses=response_content(TEXT) | response_content(TEXT, status=503),
 )
-async def readyz(parts: EngineContext) -> Response:
+async def readyz(context: ContextDep) -> Response:
     """The store can be read, and is not known to be damaged.
 
     A damaged store takes no writes: 503 with `damaged` until a backup is restored and the server
     started again.
     """
     try:
-        await asyncio.wait_for(_asked(parts), READY_SECONDS)
+        await asyncio.wait_for(_asked(context), READY_SECONDS)
     except (SessionaryError, TimeoutError):
-        if parts.store.damage is None:
+        if context.store.damage is None:
             return PlainTextResponse("not ready\n", 503)
-    if parts.store.damage is not None:
+    if context.store.damage is not None:
         return PlainTextResponse(DAMAGED, 503)
     return PlainTextResponse("ok\n")
 
 
-@router.get("/metrics", response_class=Response, responses=gives(TEXT))
-async def metrics(request: Request, parts: EngineContext, caller: Reader) -> Response:
+@router.get("/metrics", response_class=Response, responses=response_content(TEXT))
+async def metrics(request: Request, context: ContextDep, caller: Reader) -> Response:
     """Numbers in Prometheus' words: no names, no texts.
 
     Whoever is of the profile that is served here hears of the server too.
     """
-    waiting, sending, running = await parts.store.read(_counts, profile=caller.profile)
+    waiting, sending, running = await context.store.read(_counts, profile=caller.profile)
     lines = [
         *_metric("sessionary_arrivals_waiting", "gauge", {"": waiting}),
         *_metric("sessionary_deliveries_open", "gauge", {"": sending}),
         *_metric("sessionary_turns_running", "gauge", {"": running}),
     ]
-    if caller.profile == parts.profile:
-        lines += _of_the_server(request, parts)
+    if caller.profile == context.profile:
+        lines += _server_metrics(request, context)
     return Response("\n".join([*lines, ""]), media_type=_TEXT)
 
 
-def _of_the_server(request: Request, parts: WebContext) -> list[str]:
-    connections: Connections = request.app.state.connections
+def _server_metrics(request: Request, context: WebContext) -> list[str]:
+    connections: OpenConnections = request.app.state.connections
     lines = [
         *_metric("sessionary_streams_open", "gauge", {"": len(request.app.state.streams)}),
         *_metric("sessionary_connections_open", "gauge", {"": len(connections)}),
         *_metric("sessionary_connections_refused_total", "counter", {"": connections.refused}),
     ]
-    if parts.engine is not None:
+    if context.engine is not None:
         states = {
             f'{{loop="{_label(name)}"}}': int(state == "running")
-            for name, state in sorted(parts.engine.states.items())
+            for name, state in sorted(context.engine.states.items())
         }
         lines += _metric("sessionary_loop_up", "gauge", states)
     answered = {
@@ -114,14 +116,14 @@ def _of_the_server(request: Request, parts: WebContext) -> list[str]:
     return lines + _metric("sessionary_http_answers_total", "counter", answered)
 
 
-async def _asked(parts: WebContext) -> None:
-    await parts.store.read(_counts, profile=parts.profile)
+async def _asked(context: WebContext) -> None:
+    await context.store.read(_counts, profile=context.profile)
 
 
 def _counts(tx: Tx, *, profile: str) -> tuple[int, int, int]:
     row = tx.one("count_waiting", profile=profile)
     if row is None:
-        raise Refusal(503, "The store does not answer.")
+        raise RequestRefused(503, "The store does not answer.")
     waiting, sending, running = row
     return waiting, sending, running
 

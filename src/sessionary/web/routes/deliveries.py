@@ -11,19 +11,26 @@ from sessionary.model.delivery import DeliveryState
 from sessionary.model.place import Channel
 from sessionary.model.view import delivery_json
 from sessionary.store.database import Tx
-from sessionary.web.answers import answer, change, items, json_response, name, plain
-from sessionary.web.asking import engine_of
-from sessionary.web.auth import Admin, EngineContext, Reader, Writer
-from sessionary.web.bodies import AbandonDelivery, Nothing, RedirectDelivery, read_body
-from sessionary.web.described import takes
-from sessionary.web.parts import PREFIX
+from sessionary.web.auth import Admin, ContextDep, Reader, Writer
+from sessionary.web.context import PREFIX
+from sessionary.web.openapi import request_body
+from sessionary.web.requests import AbandonDelivery, EmptyBody, RedirectDelivery, read_body
+from sessionary.web.responses import (
+    answer,
+    change,
+    checked_name,
+    checked_text,
+    engine_for,
+    json_response,
+    list_response,
+)
 
 router = APIRouter(prefix=f"{PREFIX}/deliveries", tags=["deliveries"])
 
 
 @router.get("")
 async def list_deliveries(
-    parts: EngineContext,
+    context: ContextDep,
     caller: Reader,
     *,
     state: DeliveryState | None = None,
@@ -32,75 +39,77 @@ async def list_deliveries(
     cursor: str | None = None,
 ) -> Response:
     """The outbox, newest first. `channel` is a platform, or `platform:chat[:thread]`."""
-    page = await parts.store.read(
+    page = await context.store.read(
         deliver.listing,
         profile=caller.profile,
         limit=limit,
         state=state,
-        channel=plain(channel) or None,
-        cursor=plain(cursor) or None,
+        channel=checked_text(channel) or None,
+        cursor=checked_text(cursor) or None,
     )
-    return items(map(delivery_json, page.items), page.next)
+    return list_response(map(delivery_json, page.items), page.next)
 
 
 @router.get("/{delivery_id}")
-async def show(delivery_id: str, parts: EngineContext, caller: Reader) -> Response:
+async def show(delivery_id: str, context: ContextDep, caller: Reader) -> Response:
     """One delivery with its parts."""
-    known = name(delivery_id, "delivery")
-    found = await parts.store.read(deliver.find, known, profile=caller.profile)
+    known = checked_name(delivery_id, "delivery")
+    found = await context.store.read(deliver.find, known, profile=caller.profile)
     return json_response(delivery_json(found, whole=True))
 
 
-@router.post("/{delivery_id}/retry", openapi_extra=takes(Nothing, required=False))
+@router.post("/{delivery_id}/retry", openapi_extra=request_body(EmptyBody, required=False))
 async def retry(
-    delivery_id: str, request: Request, parts: EngineContext, caller: Writer
+    delivery_id: str, request: Request, context: ContextDep, caller: Writer
 ) -> Response:
     """Send what waits or was abandoned as soon as possible, under the same id."""
-    known, moment = name(delivery_id, "delivery"), parts.moment()
-    _, raw = await read_body(request, Nothing)
+    known, moment = checked_name(delivery_id, "delivery"), context.moment()
+    _, raw = await read_body(request, EmptyBody)
 
-    def act(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx, /) -> StoredResponse:
         done = deliver.retry(tx, known, profile=caller.profile, moment=moment)
         return answer(delivery_json(done), session_id=done.session_id)
 
-    return await change(request, caller, raw, act)
+    return await change(request, caller, raw, apply)
 
 
-@router.post("/{delivery_id}/redirect", status_code=201, openapi_extra=takes(RedirectDelivery))
+@router.post(
+    "/{delivery_id}/redirect", status_code=201, openapi_extra=request_body(RedirectDelivery)
+)
 async def redirect(
-    delivery_id: str, request: Request, parts: EngineContext, caller: Admin
+    delivery_id: str, request: Request, context: ContextDep, caller: Admin
 ) -> Response:
     """Send what waits or was abandoned to another channel instead; the new delivery.
 
     The channel is one of a configured platform where someone has talked with the agent, or a home channel.
     """
-    known, moment = name(delivery_id, "delivery"), parts.moment()
+    known, moment = checked_name(delivery_id, "delivery"), context.moment()
     body, raw = await read_body(request, RedirectDelivery)
-    target = Channel.parse(plain(body.channel) or "")
-    platforms = engine_of(request, caller).context.deliverable
+    target = Channel.parse(checked_text(body.channel) or "")
+    platforms = engine_for(request, caller).context.deliverable
 
-    def act(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx, /) -> StoredResponse:
         made = deliver.redirect(
             tx, known, target, profile=caller.profile, moment=moment, platforms=platforms
         )
         return answer(delivery_json(made), 201, session_id=made.session_id)
 
-    return await change(request, caller, raw, act)
+    return await change(request, caller, raw, apply)
 
 
-@router.post("/{delivery_id}/abandon", openapi_extra=takes(AbandonDelivery, required=False))
+@router.post("/{delivery_id}/abandon", openapi_extra=request_body(AbandonDelivery, required=False))
 async def abandon(
-    delivery_id: str, request: Request, parts: EngineContext, caller: Writer
+    delivery_id: str, request: Request, context: ContextDep, caller: Writer
 ) -> Response:
     """Give up what waits: it is not sent, and the next for its channel goes on."""
-    known, moment = name(delivery_id, "delivery"), parts.moment()
+    known, moment = checked_name(delivery_id, "delivery"), context.moment()
     body, raw = await read_body(request, AbandonDelivery)
-    reason = plain(body.reason) or deliver.GIVEN_UP
+    reason = checked_text(body.reason) or deliver.GIVEN_UP
 
-    def act(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx, /) -> StoredResponse:
         done = deliver.abandon_by_owner(
             tx, known, profile=caller.profile, moment=moment, reason=reason
         )
         return answer(delivery_json(done), session_id=done.session_id)
 
-    return await change(request, caller, raw, act)
+    return await change(request, caller, raw, apply)

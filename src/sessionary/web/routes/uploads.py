@@ -13,12 +13,12 @@ from sessionary.model.media import PICTURES
 from sessionary.model.part import Attachment
 from sessionary.model.terminal import one_line
 from sessionary.store.database import Tx
-from sessionary.web.answers import answer, change, name
-from sessionary.web.auth import EngineContext, Reader, Writer
-from sessionary.web.bodies import read_raw
-from sessionary.web.described import gives
-from sessionary.web.parts import PREFIX
-from sessionary.web.problems import Refusal
+from sessionary.web.auth import ContextDep, Reader, Writer
+from sessionary.web.context import PREFIX
+from sessionary.web.openapi import response_content
+from sessionary.web.problems import RequestRefused
+from sessionary.web.requests import read_raw
+from sessionary.web.responses import answer, change, checked_name
 
 router = APIRouter(prefix=PREFIX, tags=["files"])
 LONGEST_NAME = 200
@@ -30,7 +30,7 @@ Name = Annotated[str, Query(alias="name", max_length=2000)]
 
 @router.post("/blobs", status_code=201, openapi_extra=_BODY)
 async def upload(
-    request: Request, parts: EngineContext, caller: Writer, file_name: Name = ""
+    request: Request, context: ContextDep, caller: Writer, file_name: Name = ""
 ) -> Response:
     """Keep a file for a message that will have it; the answer is the part to send with it.
 
@@ -38,32 +38,35 @@ async def upload(
     has had for a week is let go.
     """
     data = await read_raw(request)
-    limit = parts.settings.limits.upload_bytes
+    limit = context.settings.limits.upload_bytes
     if len(data) > limit:
-        raise Refusal(413, f"A file has {limit:,} bytes at most.")
+        raise RequestRefused(413, f"A file has {limit:,} bytes at most.")
     called = one_line(document.storable_text(file_name), LONGEST_NAME) or None
     kind = media.media_type_of(data, request.headers.get("content-type", ""))
-    moment = parts.moment()
+    moment = context.moment()
 
-    def act(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx, /) -> StoredResponse:
         known = uploads.upload(tx, data, profile=caller.profile, moment=moment)
         return answer(part.to_json(Attachment(known, kind, called, len(data))), 201)
 
-    return await change(request, caller, data, act)
+    return await change(request, caller, data, apply)
 
 
 @router.get(
     "/sessions/{session_id}/blobs/{blob}",
     response_class=Response,
-    responses=gives(media.BYTES, *sorted(PICTURES)),
+    responses=response_content(media.BYTES, *sorted(PICTURES)),
 )
 async def attachment(
-    session_id: str, blob: str, parts: EngineContext, caller: Reader, file_name: Name = ""
+    session_id: str, blob: str, context: ContextDep, caller: Reader, file_name: Name = ""
 ) -> Response:
     """The bytes of an attachment of this session: to be kept, never to be run."""
-    known, wanted = name(session_id, "session"), name(blob, "attachment")[: _HASH + 1]
-    head = await parts.store.read(read.head, known, profile=caller.profile)
-    data = await parts.store.read(blobs.read_blob, wanted, session_no=head.no)
+    known, wanted = (
+        checked_name(session_id, "session"),
+        checked_name(blob, "attachment")[: _HASH + 1],
+    )
+    head = await context.store.read(read.head, known, profile=caller.profile)
+    data = await context.store.read(blobs.read_blob, wanted, session_no=head.no)
     headers = {"Content-Disposition": _kept_as(file_name), "Content-Security-Policy": _SANDBOX}
     return Response(data, media_type=media.shown_as(data), headers=headers)
 

@@ -9,14 +9,14 @@ from starlette.responses import Response
 from sessionary.actions import read
 from sessionary.actions.tokens import Scope
 from sessionary.errors import BadInput
-from sessionary.web.answers import name
-from sessionary.web.auth import EngineContext, Reader
-from sessionary.web.described import gives
-from sessionary.web.imports import jobs_of
-from sessionary.web.jobs import Jobs
-from sessionary.web.parts import PREFIX, Caller
-from sessionary.web.problems import Refusal
-from sessionary.web.stream import EventStream, Streams
+from sessionary.web.auth import ContextDep, Reader
+from sessionary.web.context import PREFIX, Caller
+from sessionary.web.jobs import BackgroundJobs
+from sessionary.web.openapi import response_content
+from sessionary.web.problems import RequestRefused
+from sessionary.web.responses import checked_name
+from sessionary.web.routes.imports import jobs_of
+from sessionary.web.stream import EventStream, EventStreams
 
 router = APIRouter(prefix=PREFIX, tags=["events"])
 MOST_TOPICS = 50
@@ -25,10 +25,10 @@ _TOPICS = "list, session:ID, imports"
 _NUMBER = re.compile(r"^\d{1,18}$")
 
 
-@router.get("/events", response_class=Response, responses=gives("text/event-stream"))
+@router.get("/events", response_class=Response, responses=response_content("text/event-stream"))
 async def listen(
     request: Request,
-    parts: EngineContext,
+    context: ContextDep,
     caller: Reader,
     *,
     topics: str = "list",
@@ -49,11 +49,11 @@ async def listen(
             continue
         if not topic.startswith("session:"):
             raise BadInput(f"There is no topic {topic[:60]!r}; use {_TOPICS}.")
-        sessions.append(name(topic.removeprefix("session:"), "session"))
-        await parts.store.read(read.head, sessions[-1], profile=caller.profile)
-    streams: Streams = request.app.state.streams
+        sessions.append(checked_name(topic.removeprefix("session:"), "session"))
+        await context.store.read(read.head, sessions[-1], profile=caller.profile)
+    streams: EventStreams = request.app.state.streams
     return EventStream(
-        parts,
+        context,
         caller,
         streams,
         shows_list="list" in wanted,
@@ -63,9 +63,9 @@ async def listen(
     )
 
 
-def _imports(request: Request, caller: Caller) -> Jobs:
+def _imports(request: Request, caller: Caller) -> BackgroundJobs:
     if not caller.scope.allows(Scope.ADMIN):
-        raise Refusal(403, f"The topic imports needs the scope {Scope.ADMIN}.")
+        raise RequestRefused(403, f"The topic imports needs the scope {Scope.ADMIN}.")
     return jobs_of(request, caller)
 
 

@@ -2,25 +2,27 @@
 
 import asyncio
 import json
-from typing import Any, Literal, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from fastapi import Request
 from msgspec import UNSET, Struct, UnsetType
+from pydantic import Field
 
 from sessionary.errors import BadInput
 from sessionary.formats.message_input import MessageInput, read_message
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.place import Source
-from sessionary.web.auth import parts_of
-from sessionary.web.problems import Refusal
+from sessionary.web.auth import context_of
+from sessionary.web.problems import RequestRefused
 
 B = TypeVar("B", bound=Struct)
 Role = Literal["user", "assistant", "system", "tool"]
 Json = dict[str, Any]
 
 
-class Said(Struct, kw_only=True, forbid_unknown_fields=True):
+class MessageBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """A message: a text, or parts."""
 
     text: str | None = None
@@ -67,7 +69,7 @@ class SessionChange(Struct, kw_only=True, forbid_unknown_fields=True):
     read_through: int | UnsetType = UNSET
 
 
-class NewMessage(Struct, kw_only=True, forbid_unknown_fields=True):
+class NewMessageBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """A message to be added without running the agent."""
 
     role: Role
@@ -97,7 +99,7 @@ class Compact(Struct, kw_only=True, forbid_unknown_fields=True):
     focus: str | None = None
 
 
-class End(Struct, kw_only=True, forbid_unknown_fields=True):
+class ReasonBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """Why a session or a turn shall end."""
 
     reason: str | None = None
@@ -196,17 +198,17 @@ class AbandonDelivery(Struct, kw_only=True, forbid_unknown_fields=True):
     reason: str | None = None
 
 
-class Nothing(Struct, kw_only=True, forbid_unknown_fields=True):
+class EmptyBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """No wishes."""
 
 
 async def read_raw(request: Request) -> bytes:
     """The body as it came, within its limits of size and time."""
-    limits = parts_of(request).settings.limits
+    limits = context_of(request).settings.limits
     try:
         return await asyncio.wait_for(request.body(), limits.body_seconds)
     except TimeoutError as error:
-        raise Refusal(408, "The body took too long to come.") from error
+        raise RequestRefused(408, "The body took too long to come.") from error
 
 
 async def read_body(request: Request, kind: type[B]) -> tuple[B, bytes]:
@@ -214,9 +216,9 @@ async def read_body(request: Request, kind: type[B]) -> tuple[B, bytes]:
     raw = await read_raw(request)
     media = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
     if raw and media != "application/json":
-        raise Refusal(415, "Send JSON, with the content type application/json.")
+        raise RequestRefused(415, "Send JSON, with the content type application/json.")
     data = decode(raw or b"{}")
-    if _depth(data) > parts_of(request).settings.limits.depth:
+    if _depth(data) > context_of(request).settings.limits.depth:
         raise BadInput("The JSON is nested too deeply; nothing was written.")
     try:
         return msgspec.convert(data, kind), raw
@@ -240,7 +242,9 @@ def decode(raw: bytes) -> Any:
         raise BadInput("The body is no JSON; nothing was written.") from error
 
 
-def message_of(role: str, said: NewMessage | NewArrival | NewSession | Said) -> MessageInput:
+def message_of(
+    role: str, said: NewMessageBody | NewArrival | NewSession | MessageBody
+) -> MessageInput:
     """The message that a body describes, with the files inside it."""
     if (said.text is None) == (said.parts is None):
         raise BadInput("Send either `text` or `parts`; nothing was written.")
@@ -279,3 +283,23 @@ def _depth(data: Any) -> int:
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
     return depth
+
+
+TimeQuery = Annotated[
+    str | None,
+    Field(json_schema_extra={"format": "date-time"}, description="RFC 3339, with a zone."),
+]
+_FIRST, _LAST = 1900, 9000
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """The time that a text names."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadInput("A time is written like 2026-11-15T09:30:00Z.") from error
+    if found.tzinfo is None or not _FIRST <= found.year <= _LAST:
+        raise BadInput("A time is written like 2026-11-15T09:30:00Z, with its zone.")
+    return found

@@ -7,14 +7,14 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from msgspec import Struct
 
-from sessionary.web import bodies
-from sessionary.web.auth import IDEMPOTENCY, IDEMPOTENCY_KEY, LONGEST_IDEMPOTENCY_KEY
+from sessionary.web import requests
+from sessionary.web.auth import IDEMPOTENCY_HEADER, IDEMPOTENCY_KEY, MAX_IDEMPOTENCY_KEY
 from sessionary.web.problems import MEDIA_TYPE
 
 _REF = "#/components/schemas/{name}"
 _BODIES = [
     each
-    for each in vars(bodies).values()
+    for each in vars(requests).values()
     if isinstance(each, type) and issubclass(each, Struct) and each is not Struct
 ]
 _UNSAFE = ("post", "patch", "put", "delete")
@@ -31,21 +31,21 @@ _PROBLEM = {
     },
 }
 _KEY = {
-    "name": IDEMPOTENCY,
+    "name": IDEMPOTENCY_HEADER,
     "in": "header",
     "required": False,
     "description": "The same request with the same key is done once and answered alike.",
     "schema": {
         "type": "string",
         "minLength": 1,
-        "maxLength": LONGEST_IDEMPOTENCY_KEY,
+        "maxLength": MAX_IDEMPOTENCY_KEY,
         "pattern": f"^{IDEMPOTENCY_KEY.pattern}$",
     },
 }
 PUBLIC = {"x-public": True, "security": []}
 
 
-def takes(kind: type[Struct], *, required: bool = True) -> dict[str, Any]:
+def request_body(kind: type[Struct], *, required: bool = True) -> dict[str, Any]:
     """What to tell the description of a path that reads a body by itself."""
     schema = {"$ref": _REF.format(name=kind.__name__)}
     return {
@@ -53,7 +53,7 @@ def takes(kind: type[Struct], *, required: bool = True) -> dict[str, Any]:
     }
 
 
-def gives(*media_types: str, status: int = 200) -> dict[int | str, dict[str, Any]]:
+def response_content(*media_types: str, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """What to tell the description of a path that answers with something else than JSON.
 
     The path also needs `response_class=Response`, so that JSON is not described besides.

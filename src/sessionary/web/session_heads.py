@@ -13,7 +13,7 @@ from sessionary.store.database import Tx
 FIELDS = (*HEAD_FIELDS, "subagents", "failed")
 
 
-def listed(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
+def heads_json(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
     """Heads, each with its subagents' number and whether its last turn came to nothing."""
     known = session_statuses(tx, heads)
     nothing = SessionStatus()
@@ -30,7 +30,7 @@ def page(
     position = feed.last_position(tx)
     found = listing.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
     return {
-        "items": listed(tx, found.items),
+        "items": heads_json(tx, found.items),
         "next": found.next,
         **found.hidden.to_json(),
         "position": position,
@@ -39,10 +39,10 @@ def page(
 
 def children(tx: Tx, id: str, *, profile: str) -> list[dict[str, Any]]:
     """The sessions that came from one, as heads."""
-    return listed(tx, read.children(tx, read.head(tx, id, profile=profile)))
+    return heads_json(tx, read.children(tx, read.head(tx, id, profile=profile)))
 
 
-def fields_of(text: str) -> tuple[str, ...]:
+def parse_fields(text: str) -> tuple[str, ...]:
     """The fields that someone names; one that no head has is refused."""
     named = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
     for each in named:
@@ -51,7 +51,7 @@ def fields_of(text: str) -> tuple[str, ...]:
     return named
 
 
-def with_fields(head: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+def select_fields(head: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
     """These fields of a head, as far as they say something."""
     return {name: head[name] for name in fields if head[name]}
 

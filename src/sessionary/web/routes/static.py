@@ -7,10 +7,10 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
-from sessionary.web.described import PUBLIC
+from sessionary.web.openapi import PUBLIC
 from sessionary.web.pages import not_built
 
-DIST = Path(__file__).parent / "dist"
+DIST = Path(__file__).parent.parent / "dist"
 _SHELL = "index.html"
 # Every page of the workbench is the same shell; the browser reads the address.
 PAGES = ("/", "/s/{session_id}", "/search", "/live", "/usage", "/import", "/settings")
@@ -31,7 +31,7 @@ _ASK_AGAIN = "no-cache"
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class BuiltFile:
     """A built file: its bytes, and the same bytes compressed."""
 
     media_type: str
@@ -39,14 +39,14 @@ class File:
     packed: dict[str, bytes]
 
 
-class Bundle:
+class WebBundle:
     """All built files by their path. What is not among them is not served."""
 
-    def __init__(self, files: dict[str, File]) -> None:
+    def __init__(self, files: dict[str, BuiltFile]) -> None:
         self._files = files
 
     @classmethod
-    def read(cls, folder: Path = DIST) -> "Bundle":
+    def read(cls, folder: Path = DIST) -> "WebBundle":
         """Read what was built; a checkout that was not set up has nothing."""
         found = {}
         for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
@@ -57,7 +57,7 @@ class Bundle:
                     if (packed := path.with_name(path.name + suffix)).is_file()
                 }
                 name = path.relative_to(folder).as_posix()
-                found[name] = File(_TYPES[path.suffix], path.read_bytes(), packed)
+                found[name] = BuiltFile(_TYPES[path.suffix], path.read_bytes(), packed)
         return cls(found)
 
     def answer(self, name: str, accepts: str) -> Response | None:
@@ -76,12 +76,12 @@ class Bundle:
 
 
 @cache
-def built() -> Bundle:
+def built() -> WebBundle:
     """What this installation has."""
-    return Bundle.read()
+    return WebBundle.read()
 
 
-def router_for(bundle: Bundle) -> APIRouter:
+def router_for(bundle: WebBundle) -> APIRouter:
     """The workbench's pages and files; they hold nothing of the record and are open to all."""
     router = APIRouter(include_in_schema=False)
 

@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from sessionary.web.bodies import read_raw
-from sessionary.web.described import PUBLIC, gives
-from sessionary.web.parts import PREFIX, Challenge, Webhook
+from sessionary.web.context import PREFIX, Challenge, Webhook
+from sessionary.web.openapi import PUBLIC, response_content
+from sessionary.web.requests import read_raw
 
 LONGEST_CHALLENGE = 1024
 
@@ -18,7 +18,7 @@ def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) 
         f"/channels/{name}/webhook",
         openapi_extra=PUBLIC | {"x-signed": True},
         response_class=Response,
-        responses=gives("text/plain"),
+        responses=response_content("text/plain"),
     )
     async def receive(request: Request) -> Response:
         """Take a platform's message in; durable when this answers."""
@@ -35,7 +35,7 @@ def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) 
         f"/channels/{name}/webhook",
         openapi_extra=PUBLIC | {"x-signed": True},
         response_class=Response,
-        responses=gives("text/plain"),
+        responses=response_content("text/plain"),
     )
     async def prove(request: Request) -> Response:
         """Prove to a platform that this address is ours, if it knows the word that we agreed on."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sessionary.actions import logins
-from sessionary.web.problems import Refusal
+from sessionary.web.problems import RequestRefused
 
 # Guesses of one address, and of all, that may wait for their answer at once.
 MOST_OF_ADDRESS = 2
@@ -26,7 +26,7 @@ class _Record:
     locked_until: datetime
 
 
-class Guesses:
+class LoginAttempts:
     """What this server knows about who tries passwords. It forgets at its end.
 
     The store counts the wrong passwords of all addresses together, for guesses from many places.
@@ -43,7 +43,9 @@ class Guesses:
     async def turn(self, address: str) -> AsyncIterator[None]:
         """Wait for the right to have one password compared, which takes long on purpose."""
         if self._waiting.count(address) >= MOST_OF_ADDRESS or len(self._waiting) >= MOST_WAITING:
-            raise Refusal(429, f"Too many passwords are being tried at once; {OTHER_WAY}.", after=1)
+            raise RequestRefused(
+                429, f"Too many passwords are being tried at once; {OTHER_WAY}.", after=1
+            )
         self._waiting.append(address)
         try:
             async with self._one_at_a_time:
@@ -56,7 +58,7 @@ class Guesses:
         record = self._records.get(address)
         if record is not None and now < record.locked_until:
             wait = (record.locked_until - now).total_seconds()
-            raise Refusal(
+            raise RequestRefused(
                 429,
                 f"Too many wrong passwords from this address; try again in {wait:.0f} s. "
                 f"Or: {OTHER_WAY}.",

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sessionary.web.connections import CONNECTION, BodyBudget, Connection, place_of
-from sessionary.web.headers import HEADERS
-from sessionary.web.parts import LOOPBACK, PREFIX, Limits, WebSettings
-from sessionary.web.problems import SAFE, Refusal, refusal
+from sessionary.web.connections import CONNECTION, BodyBudget, LimitedConnection, classify_peer
+from sessionary.web.context import HEADERS, LOOPBACK, PREFIX, Limits, WebSettings
+from sessionary.web.problems import SAFE, RequestRefused, refusal_response
 
 API = "/api/"
 SMALL = ("/api/v1/login", "/login")
@@ -20,7 +19,7 @@ UNCOUNTED_BYTES = 64 * 1024
 _FRIENDLY = frozenset({"same-origin", "none"})
 
 
-class Gate:
+class RequestGuard:
     """Lets a request pass that is addressed to us, comes from our own pages or from a program."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
@@ -40,8 +39,8 @@ class Gate:
             headers = Headers(scope=scope)
             self._check(scope, headers)
             body = self._body(scope, receive, headers)
-        except Refusal as error:
-            response = refusal(error, is_write=scope["method"] not in SAFE)
+        except RequestRefused as error:
+            response = refusal_response(error, is_write=scope["method"] not in SAFE)
             await response(scope, receive, guarded)
             return
         try:
@@ -49,15 +48,15 @@ class Gate:
         finally:
             await body.release()
 
-    def _body(self, scope: Scope, receive: Receive, headers: Headers) -> "_Body":
+    def _body(self, scope: Scope, receive: Receive, headers: Headers) -> "_LimitedBody":
         path: str = scope["path"]
         budget = self._webhook_budget if path.startswith(WEBHOOKS) else self._budget
         # Nobody collects the body of a request that only reads: it takes no memory, whatever comes.
         counted = None if scope["method"] in SAFE else budget
-        return _Body(receive, headers, path, self._settings.limits, counted)
+        return _LimitedBody(receive, headers, path, self._settings.limits, counted)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        connection: Connection | None = scope.get(CONNECTION)
+        connection: LimitedConnection | None = scope.get(CONNECTION)
         if connection is not None:
             path = scope["path"]
             # At a webhook nobody looks whether a token or a cookie is good.
@@ -67,17 +66,17 @@ class Gate:
         scope[CLIENT] = self._client(scope, headers)
         host, scheme = self._address(scope, headers)
         if not is_known(host, self._hosts):
-            raise Refusal(421, "This server does not answer to that name.")
+            raise RequestRefused(421, "This server does not answer to that name.")
         scope["sessionary.origin"] = f"{scheme}://{host}"
         unsafe = scope["method"] not in SAFE or scope["path"].endswith("/events")
         if not unsafe:
             return
         origin = headers.get("origin")
         if origin is not None and origin.lower() != f"{scheme}://{host}":
-            raise Refusal(403, "The request comes from another site.")
+            raise RequestRefused(403, "The request comes from another site.")
         site = headers.get("sec-fetch-site")
         if site is not None and site not in _FRIENDLY:
-            raise Refusal(403, "The request comes from another site.")
+            raise RequestRefused(403, "The request comes from another site.")
 
     def _address(self, scope: Scope, headers: Headers) -> tuple[str, str]:
         """The name we were called by, and how: a proxy's word counts only if it is configured."""
@@ -99,10 +98,10 @@ class Gate:
             if hop is None:  # the proxy does not say who it was: then it answers for them
                 break
             peer = hop
-        return place_of(peer, ())[0]
+        return classify_peer(peer, ())[0]
 
     def _is_trusted(self, peer: str) -> bool:
-        return place_of(peer, self._settings.trusted_proxies)[1]
+        return classify_peer(peer, self._settings.trusted_proxies)[1]
 
 
 def is_known(host: str, known: Iterable[str]) -> bool:
@@ -130,7 +129,7 @@ def _address_of(hop: str) -> str | None:
     return text
 
 
-class _Body:
+class _LimitedBody:
     """A body that is refused as soon as it is known to be too large, and read when there is room."""
 
     def __init__(
@@ -167,8 +166,8 @@ class _Body:
             await self._budget.release(self)
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(413, f"A request has {limit:,} bytes at most.")
+def _too_large(limit: int) -> RequestRefused:
+    return RequestRefused(413, f"A request has {limit:,} bytes at most.")
 
 
 def _with_headers(send: Send, *, is_api: bool) -> Send:

@@ -17,18 +17,25 @@ from sessionary.model.session import Segment
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, entries, sessions, turns
-from sessionary.web.answers import answer, change, idempotency_key_of, json_response, name
-from sessionary.web.asking import accepted, engine_of
-from sessionary.web.auth import EngineContext, Reader, Writer
-from sessionary.web.bodies import NewArrival, Said, message_of, read_body, source_of
-from sessionary.web.described import takes
-from sessionary.web.parts import PREFIX
+from sessionary.web.auth import ContextDep, Reader, Writer
+from sessionary.web.context import PREFIX
+from sessionary.web.openapi import request_body
+from sessionary.web.requests import MessageBody, NewArrival, message_of, read_body, source_of
+from sessionary.web.responses import (
+    accepted,
+    answer,
+    change,
+    checked_name,
+    engine_for,
+    json_response,
+    stored_idempotency_key,
+)
 
 router = APIRouter(prefix=PREFIX, tags=["arrivals"])
 
 
-@router.post("/arrivals", status_code=202, openapi_extra=takes(NewArrival))
-async def receive(request: Request, parts: EngineContext, caller: Writer) -> Response:
+@router.post("/arrivals", status_code=202, openapi_extra=request_body(NewArrival))
+async def receive(request: Request, context: ContextDep, caller: Writer) -> Response:
     """Take a message in; durable when this answers. The same message id twice is one arrival.
 
     `session_id` names the session that contains the message. It is null while the message waits for a turn, and for a
@@ -38,11 +45,11 @@ async def receive(request: Request, parts: EngineContext, caller: Writer) -> Res
     source = source_of(body.source, body.platform_message_id)
     written = message_of("user", body)
     said = written.message
-    engine = engine_of(request, caller)
+    engine = engine_for(request, caller)
     # A platform's own id is the better key: another request may carry the same message.
-    idempotency_key = None if source.platform_message_id else idempotency_key_of(request)
+    idempotency_key = None if source.platform_message_id else stored_idempotency_key(request)
     wish = Asking(said, idempotency_key, begin=engine.turns.has_room)
-    moment = parts.moment()
+    moment = context.moment()
 
     def take(tx: Tx) -> Accepted:
         uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
@@ -52,40 +59,40 @@ async def receive(request: Request, parts: EngineContext, caller: Writer) -> Res
 
 
 @router.get("/arrivals/{arrival_id}")
-async def look(arrival_id: str, parts: EngineContext, caller: Reader) -> Response:
+async def look(arrival_id: str, context: ContextDep, caller: Reader) -> Response:
     """What became of an arrival, and the reply when it is there."""
-    known = name(arrival_id, "arrival")
-    return json_response(await parts.store.read(_look, known, profile=caller.profile))
+    known = checked_name(arrival_id, "arrival")
+    return json_response(await context.store.read(_look, known, profile=caller.profile))
 
 
-@router.patch("/arrivals/{arrival_id}", openapi_extra=takes(Said))
+@router.patch("/arrivals/{arrival_id}", openapi_extra=request_body(MessageBody))
 async def rewrite(
-    arrival_id: str, request: Request, parts: EngineContext, caller: Writer
+    arrival_id: str, request: Request, context: ContextDep, caller: Writer
 ) -> Response:
     """Put other words into a message of yours that waits for its turn."""
-    known = name(arrival_id, "arrival")
-    body, raw = await read_body(request, Said)
-    written, moment = message_of("user", body), parts.moment()
+    known = checked_name(arrival_id, "arrival")
+    body, raw = await read_body(request, MessageBody)
+    written, moment = message_of("user", body), context.moment()
     said = written.message
 
-    def act(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx, /) -> StoredResponse:
         uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
         inbox.rewrite(tx, known, said, profile=caller.profile, moment=moment)
         return answer(_look(tx, known, profile=caller.profile))
 
-    return await change(request, caller, raw, act)
+    return await change(request, caller, raw, apply)
 
 
 @router.delete("/arrivals/{arrival_id}")
 async def withdraw(arrival_id: str, request: Request, caller: Writer) -> Response:
     """Take a message back that waits for its turn."""
-    known = name(arrival_id, "arrival")
+    known = checked_name(arrival_id, "arrival")
 
-    def act(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx, /) -> StoredResponse:
         inbox.withdraw(tx, known, profile=caller.profile)
         return answer(_look(tx, known, profile=caller.profile))
 
-    return await change(request, caller, b"", act)
+    return await change(request, caller, b"", apply)
 
 
 def _told(done: Accepted) -> dict[str, object]:

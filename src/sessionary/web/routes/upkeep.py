@@ -6,31 +6,31 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.web.answers import idempotency_key_of, json_response, name
-from sessionary.web.auth import Admin, EngineContext, parts_of
-from sessionary.web.bodies import NewUpkeep, read_body
-from sessionary.web.described import takes
-from sessionary.web.jobs import Jobs
-from sessionary.web.parts import PREFIX, Caller, Upkeep, WebContext
+from sessionary.web.auth import Admin, ContextDep, context_of
+from sessionary.web.context import PREFIX, Caller, Upkeep, WebContext
+from sessionary.web.jobs import BackgroundJobs
+from sessionary.web.openapi import request_body
+from sessionary.web.requests import NewUpkeep, read_body
+from sessionary.web.responses import checked_name, json_response, stored_idempotency_key
 
 router = APIRouter(prefix=PREFIX, tags=["upkeep"])
 
 
 @router.get("/upkeep")
-async def overview(request: Request, parts: EngineContext, caller: Admin) -> Response:
+async def overview(request: Request, context: ContextDep, caller: Admin) -> Response:
     """Where backups are and which there are, how large the store is, what can be done, and the latest jobs."""
-    found = await asyncio.to_thread(_upkeep(parts, caller).overview)
+    found = await asyncio.to_thread(_upkeep(context, caller).overview)
     jobs = [job.to_json() for job in _jobs(request, caller).jobs]
     return json_response(found | {"jobs": jobs})
 
 
-@router.post("/upkeep", status_code=202, openapi_extra=takes(NewUpkeep))
-async def start(request: Request, parts: EngineContext, caller: Admin) -> Response:
+@router.post("/upkeep", status_code=202, openapi_extra=request_body(NewUpkeep))
+async def start(request: Request, context: ContextDep, caller: Admin) -> Response:
     """Begin a task: `backup`, `verify` or `shrink`; one runs at a time.
 
     A backup holds all profiles, so it is written into the folder of the configuration and never sent.
     """
-    upkeep = _upkeep(parts, caller)
+    upkeep = _upkeep(context, caller)
     body, _ = await read_body(request, NewUpkeep)
     task = body.task
     if task not in (await asyncio.to_thread(upkeep.overview))["tasks"]:
@@ -39,7 +39,7 @@ async def start(request: Request, parts: EngineContext, caller: Admin) -> Respon
         lambda tell: {"outcome": upkeep.run(task, tell)},
         {"task": task},
         nothing={"outcome": None},
-        key=idempotency_key_of(request),
+        key=stored_idempotency_key(request),
     )
     return json_response(job.to_json(), 202)
 
@@ -47,26 +47,26 @@ async def start(request: Request, parts: EngineContext, caller: Admin) -> Respon
 @router.get("/upkeep/{job_id}")
 async def look(job_id: str, request: Request, caller: Admin) -> Response:
     """How a task (or the `last`) goes, and what came of it."""
-    return json_response(_jobs(request, caller).get(name(job_id, "task")).to_json())
+    return json_response(_jobs(request, caller).get(checked_name(job_id, "task")).to_json())
 
 
 @router.delete("/upkeep/{job_id}")
 async def stop(job_id: str, request: Request, caller: Admin) -> Response:
     """Let a task end where it is; of a backup nothing stays."""
-    return json_response(_jobs(request, caller).stop(name(job_id, "task")).to_json())
+    return json_response(_jobs(request, caller).stop(checked_name(job_id, "task")).to_json())
 
 
-def _jobs(request: Request, caller: Caller) -> Jobs:
+def _jobs(request: Request, caller: Caller) -> BackgroundJobs:
     """The tasks of the profile that is served here; another profile has none."""
-    if caller.profile != parts_of(request).profile:
+    if caller.profile != context_of(request).profile:
         raise NotFound("There is no such task.")
-    found: Jobs = request.app.state.upkeep
+    found: BackgroundJobs = request.app.state.upkeep
     return found
 
 
-def _upkeep(parts: WebContext, caller: Caller) -> Upkeep:
-    if parts.upkeep is None or caller.profile != parts.profile:
+def _upkeep(context: WebContext, caller: Caller) -> Upkeep:
+    if context.upkeep is None or caller.profile != context.profile:
         raise Conflict(
             "The store is not looked after here; use `sessionary backup` on its machine."
         )
-    return parts.upkeep
+    return context.upkeep

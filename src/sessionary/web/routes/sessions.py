@@ -9,10 +9,12 @@ from msgspec import UNSET
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from sessionary.actions import feed, holds, listing, new_message, projects, read, uploads
+from sessionary.actions import counting, feed, holds, listing, new_message, projects, read, uploads
 from sessionary.actions import sessions as verbs
 from sessionary.actions.orders import Order
 from sessionary.actions.requests import StoredResponse
+from sessionary.actions.upkeep import overview
+from sessionary.actions.upkeep.overview import Overview
 from sessionary.clock import Moment
 from sessionary.engine import asking
 from sessionary.engine.asking import Accepted, Asking
@@ -23,35 +25,38 @@ from sessionary.model.session import Kind, Opening, SessionHead, Shelf
 from sessionary.model.view import head_json, hold_json, time_text, turn_json
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, sessions, turns
-from sessionary.web import heads
-from sessionary.web.answers import (
-    JSON,
-    answer,
-    change,
-    idempotency_key_of,
-    json_response,
-    name,
-    plain,
-)
-from sessionary.web.asking import accepted, engine_of
-from sessionary.web.auth import EngineContext, Reader, Writer
-from sessionary.web.bodies import (
+from sessionary.web import session_heads
+from sessionary.web.auth import ContextDep, Reader, Writer
+from sessionary.web.context import PREFIX
+from sessionary.web.openapi import request_body
+from sessionary.web.requests import (
     NewSession,
     SessionChange,
+    TimeQuery,
     entry_number,
     message_of,
+    parse_time,
     read_body,
     source_of,
 )
-from sessionary.web.described import takes
-from sessionary.web.parts import PREFIX
-from sessionary.web.times import TimeQuery, parse_time
+from sessionary.web.responses import (
+    JSON,
+    accepted,
+    answer,
+    change,
+    checked_name,
+    checked_text,
+    engine_for,
+    json_response,
+    list_response,
+    stored_idempotency_key,
+)
 
 router = APIRouter(prefix=PREFIX, tags=["sessions"])
 _QUEUED = 50
 
 
-class ListWish(BaseModel):
+class SessionListQuery(BaseModel):
     """What narrows the list."""
 
     shelf: Shelf | Literal["all"] = Shelf.CHATS
@@ -74,50 +79,50 @@ class ListWish(BaseModel):
 
 @router.get("/sessions")
 async def list_sessions(
-    parts: EngineContext, caller: Reader, wish: Annotated[ListWish, Query()]
+    context: ContextDep, caller: Reader, wish: Annotated[SessionListQuery, Query()]
 ) -> Response:
     """A page of session heads, newest activity first or sorted otherwise; `all` is chats and automation.
 
     With `fields` a head has these alone, without those that are null, false, 0 or empty.
     """
-    fields = None if wish.fields is None else heads.fields_of(wish.fields)
+    fields = None if wish.fields is None else session_heads.parse_fields(wish.fields)
     if wish.shelf == Shelf.GONE:
         raise BadInput("What was purged is in no list.")
     wanted = listing.SessionFilters(
         shelf=Shelf.CHATS if wish.shelf == "all" else wish.shelf,
         and_automation=wish.shelf == "all",
-        platforms=tuple(plain(each) or "" for each in wish.source if each),
+        platforms=tuple(checked_text(each) or "" for each in wish.source if each),
         kind=wish.kind,
-        project=plain(wish.project),
-        model=plain(wish.model),
+        project=checked_text(wish.project),
+        model=checked_text(wish.model),
         since=parse_time(wish.since),
         until=parse_time(wish.until),
         is_open=wish.open,
         pinned=wish.pinned,
-        text=plain(wish.text),
+        text=checked_text(wish.text),
         read_only=wish.read_only,
-        label=plain(wish.label) or None,
+        label=checked_text(wish.label) or None,
         order=wish.sort,
     )
-    page = await parts.store.read(
-        heads.page,
+    page = await context.store.read(
+        session_heads.page,
         wanted,
         profile=caller.profile,
         limit=wish.limit,
         cursor=wish.cursor or None,
     )
     if fields is not None:
-        page["items"] = [heads.with_fields(each, fields) for each in page["items"]]
+        page["items"] = [session_heads.select_fields(each, fields) for each in page["items"]]
     return json_response(page)
 
 
 @router.post(
     "/sessions",
     status_code=201,
-    openapi_extra=takes(NewSession),
+    openapi_extra=request_body(NewSession),
     responses={202: {"description": "The agent answers", "content": {JSON: {"schema": {}}}}},
 )
-async def open_session(request: Request, parts: EngineContext, caller: Writer) -> Response:
+async def open_session(request: Request, context: ContextDep, caller: Writer) -> Response:
     """Open a session with its first message; with `run` the agent answers it (202)."""
     body, raw = await read_body(request, NewSession)
     written = message_of(body.role, body)
@@ -127,15 +132,15 @@ async def open_session(request: Request, parts: EngineContext, caller: Writer) -
         caller.profile,
         source if not body.run or body.source is not None else Source("web"),
         title=body.title,
-        model=plain(body.model),
+        model=checked_text(body.model),
         settings=_settings(body),
         labels=tuple(body.labels),
     )
-    moment, idempotency_key = parts.moment(), idempotency_key_of(request)
+    moment, idempotency_key = context.moment(), stored_idempotency_key(request)
     if body.run:
         if body.role != "user":
             raise BadInput("The agent answers what a user says; nothing was written.")
-        engine = engine_of(request, caller)
+        engine = engine_for(request, caller)
 
         def take(tx: Tx) -> Accepted:
             uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
@@ -146,9 +151,9 @@ async def open_session(request: Request, parts: EngineContext, caller: Writer) -
                 projects.move(tx, done.session_id, body.project, profile=caller.profile)
             return done
 
-        return await accepted(request, caller, raw, take, begun)
+        return await accepted(request, caller, raw, take, accepted_json)
 
-    def act(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx, /) -> StoredResponse:
         uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
         done = new_message.append_to_new(
             tx,
@@ -161,48 +166,46 @@ async def open_session(request: Request, parts: EngineContext, caller: Writer) -
             found = projects.move(tx, done.session_id, body.project, profile=caller.profile)
         return answer(head_json(found), 201, session_id=found.id)
 
-    return await change(request, caller, raw, act)
+    return await change(request, caller, raw, apply)
 
 
 @router.get("/sessions/{session_id}")
-async def show(session_id: str, parts: EngineContext, caller: Reader) -> Response:
+async def show(session_id: str, context: ContextDep, caller: Reader) -> Response:
     """One session: its head, its draft, what waits for it, the turn that runs, its children, its holds."""
-    known = name(session_id, "session")
-    now = parts.clock.now()
-    return json_response(await parts.store.read(_show, known, profile=caller.profile, now=now))
+    known = checked_name(session_id, "session")
+    now = context.clock.now()
+    return json_response(await context.store.read(_show, known, profile=caller.profile, now=now))
 
 
-@router.patch("/sessions/{session_id}", openapi_extra=takes(SessionChange))
+@router.patch("/sessions/{session_id}", openapi_extra=request_body(SessionChange))
 async def change_session(
-    session_id: str, request: Request, parts: EngineContext, caller: Writer
+    session_id: str, request: Request, context: ContextDep, caller: Writer
 ) -> Response:
     """Change what is named and nothing else, all of it or nothing."""
-    known = name(session_id, "session")
+    known = checked_name(session_id, "session")
     body, raw = await read_body(request, SessionChange)
-    moment = parts.moment()
+    moment = context.moment()
 
-    def act(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx, /) -> StoredResponse:
         head = _change(tx, known, body, profile=caller.profile, moment=moment)
         return answer(head_json(head), session_id=head.id)
 
-    return await change(request, caller, raw, act)
+    return await change(request, caller, raw, apply)
 
 
 @router.delete("/sessions/{session_id}")
-async def trash(
-    session_id: str, request: Request, parts: EngineContext, caller: Writer
-) -> Response:
+async def trash(session_id: str, request: Request, context: ContextDep, caller: Writer) -> Response:
     """Put a session and its subagents into the trash, from where they can come back for 30 days."""
-    known, moment = name(session_id, "session"), parts.moment()
+    known, moment = checked_name(session_id, "session"), context.moment()
 
-    def act(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx, /) -> StoredResponse:
         head = verbs.trash(tx, known, profile=caller.profile, moment=moment)
         return answer(head_json(head), session_id=head.id)
 
-    return await change(request, caller, b"", act)
+    return await change(request, caller, b"", apply)
 
 
-def begun(done: Accepted) -> dict[str, object]:
+def accepted_json(done: Accepted) -> dict[str, object]:
     """What the asker of a turn is told; after a command, the session that the conversation is on now."""
     is_command = done.received.answer is not None
     told: dict[str, object] = {
@@ -222,7 +225,7 @@ def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
     running = (
         None if head.running_turn is None else turns.get(tx, head.running_turn, profile=profile)
     )
-    return heads.listed(tx, [head])[0] | {
+    return session_heads.heads_json(tx, [head])[0] | {
         "position": position,
         "draft": more.draft,
         "read_through": head.read_through,
@@ -281,5 +284,74 @@ def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Momen
 
 def _settings(body: NewSession) -> Mapping[str, Any] | None:
     """What the session's agent is asked to do otherwise; a model that is named answers."""
-    named = {} if body.model is None else {"model": plain(body.model)}
+    named = {} if body.model is None else {"model": checked_text(body.model)}
     return {**(body.settings or {}), **named} or None
+
+
+@router.get("/sessions/{session_id}/overview")
+async def show_overview(session_id: str, context: ContextDep, caller: Reader) -> Response:
+    """What was asked, which files were touched, how full the context is, and the family."""
+    known = checked_name(session_id, "session")
+    engine = context.engine
+    is_ours = engine is not None and engine.context.profile == caller.profile
+    threshold = (
+        engine.context.settings.compact_at_tokens if engine is not None and is_ours else None
+    )
+
+    def look(tx: Tx) -> dict[str, Any]:
+        found = overview.overview(tx, known, profile=caller.profile)
+        return _overview(tx, found, threshold)
+
+    return json_response(await context.store.read(look))
+
+
+@router.get("/sessions/{session_id}/children")
+async def list_children(session_id: str, context: ContextDep, caller: Reader) -> Response:
+    """The sessions that came from this one: forks, continuations, subagents."""
+    known = checked_name(session_id, "session")
+    return list_response(
+        await context.store.read(session_heads.children, known, profile=caller.profile)
+    )
+
+
+def _overview(tx: Tx, found: Overview, threshold: int | None) -> dict[str, Any]:
+    return {
+        "prompts": [
+            {"seq": each.seq, "text": each.text, "at": time_text(each.at)} for each in found.prompts
+        ],
+        "files": [
+            {"path": each.path, "changed": each.changed, "seq": each.seq} for each in found.files
+        ],
+        "context": {
+            "used": sum(found.sizes.values()),
+            "by_kind": dict(found.sizes),
+            "compacts_at": threshold,
+            "status": "estimate",
+        },
+        "ancestors": session_heads.heads_json(tx, found.ancestors),
+        "children": session_heads.heads_json(tx, found.children),
+    }
+
+
+@router.get("/sources")
+async def list_sources(
+    context: ContextDep, caller: Reader, shelf: Shelf | Literal["all"] = Shelf.CHATS
+) -> Response:
+    """Sessions by source on a shelf, and by shelf; `most` means «so many or more»."""
+    if shelf == Shelf.GONE:
+        raise BadInput("What was purged is in no list.")
+    shelves = (Shelf.CHATS, Shelf.AUTOMATION) if shelf == "all" else (Shelf(shelf),)
+    found = await context.store.read(counting.counts, shelves, profile=caller.profile)
+    sources = sorted(found.sources.items(), key=lambda each: (-each[1], each[0]))
+    return list_response(
+        ({"platform": platform, "sessions": number} for platform, number in sources),
+        shelves={str(shelf): number for shelf, number in found.shelves.items()},
+        most=counting.MOST,
+    )
+
+
+@router.get("/models")
+async def list_models(context: ContextDep, caller: Reader) -> Response:
+    """Every model that a session of this profile has, purged sessions aside."""
+    found = await context.store.read(counting.models, profile=caller.profile)
+    return list_response({"model": each} for each in found)

@@ -1,7 +1,8 @@
 """What callers get: JSON made by us, told to the description without being made twice."""
 
+import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from fastapi import Request
@@ -9,17 +10,19 @@ from starlette.responses import Response
 
 from sessionary.actions import requests
 from sessionary.actions.requests import Repeatable, StoredResponse
-from sessionary.errors import BadInput, NotFound
+from sessionary.engine.asking import Accepted
+from sessionary.engine.engine import Engine
+from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model import document
 from sessionary.store.database import Tx
-from sessionary.web.auth import idempotency_key, parts_of
-from sessionary.web.parts import Caller
+from sessionary.web.auth import context_of, idempotency_key
+from sessionary.web.context import Caller
 
 JSON = "application/json"
 _LONGEST_NAME = 300
 
 
-class Act(Protocol):
+class WriteFunction(Protocol):
     """A change that is made in the transaction that notes its answer."""
 
     def __call__(self, tx: Tx, /) -> StoredResponse: ...
@@ -30,7 +33,7 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(document.encode(value).encode("utf-8"), status, media_type=JSON)
 
 
-def items(values: Iterable[Any], following: str | None = None, **more: Any) -> Response:
+def list_response(values: Iterable[Any], following: str | None = None, **more: Any) -> Response:
     """A list as every list is."""
     return json_response({"items": list(values), "next": following, **more})
 
@@ -40,43 +43,78 @@ def answer(value: Any, status: int = 200, *, session_id: str | None = None) -> S
     return StoredResponse(status, document.encode(value), session_id)
 
 
-async def change(request: Request, caller: Caller, raw: bytes, act: Act) -> Response:
+async def change(request: Request, caller: Caller, raw: bytes, apply: WriteFunction) -> Response:
     """Make a change; the same request with the same idempotency key makes it once."""
-    parts = parts_of(request)
-    done = await parts.store.write(
+    context = context_of(request)
+    done = await context.store.write(
         requests.once,
         repeatable(request, raw),
-        act,
+        apply,
         profile=caller.profile,
-        now=parts.clock.now(),
+        now=context.clock.now(),
     )
     return Response(done.body.encode("utf-8"), done.status, media_type=JSON)
 
 
 def repeatable(request: Request, raw: bytes) -> Repeatable | None:
     """The request's idempotency key with what the request says; None when it has none."""
-    key = idempotency_key_of(request)
+    key = stored_idempotency_key(request)
     if key is None:
         return None
     said = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
     return Repeatable(key, hashlib.sha256(said + raw).hexdigest())
 
 
-def idempotency_key_of(request: Request) -> str | None:
+def stored_idempotency_key(request: Request) -> str | None:
     """The idempotency key as the log keeps it, for ever."""
     key = idempotency_key(request)
     return None if key is None else f"http/{key}"
 
 
-def name(text: str, what: str) -> str:
+def checked_name(text: str, what: str) -> str:
     """An id or a name out of a path; what no record could hold is found nowhere."""
     if len(text) > _LONGEST_NAME or document.storable_text(text) != text:
         raise NotFound(f"There is no such {what}.")
     return text
 
 
-def plain(text: str | None, most: int = 4000) -> str | None:
+def checked_text(text: str | None, most: int = 4000) -> str | None:
     """A short text of a wish; what no record could hold is replaced visibly."""
     if text is not None and len(text) > most:
         raise BadInput(f"Too long: {text[:20]!a}… has {len(text):,} characters; {most:,} at most.")
     return None if text is None else document.storable_text(text)
+
+
+def engine_for(request: Request, caller: Caller) -> Engine:
+    """The engine that serves this caller's profile."""
+    engine = context_of(request).engine
+    if engine is None or engine.context.profile != caller.profile:
+        raise Conflict("No agent is attached here; nothing was written.")
+    return engine
+
+
+async def accepted(
+    request: Request,
+    caller: Caller,
+    raw: bytes,
+    take: Callable[[Tx], Accepted],
+    tell: Callable[[Accepted], dict[str, object]],
+) -> Response:
+    """Take a message in, answer once it is durable, and let the engine carry on."""
+    engine = engine_for(request, caller)
+    taken: list[Accepted] = []
+
+    def apply(tx: Tx, /) -> StoredResponse:
+        taken[:] = [take(tx)]
+        # Also the answer to a command goes when the session goes that it may speak of.
+        about = taken[0].session_id or taken[0].current_session_id
+        return answer(tell(taken[0]), 202, session_id=about)
+
+    async def finish() -> Response:
+        response = await change(request, caller, raw, apply)
+        for each in taken:
+            engine.carry_on(each)
+        return response
+
+    # A caller who goes away meanwhile must not leave a turn behind that was begun and never run.
+    return await asyncio.shield(asyncio.ensure_future(finish()))

@@ -1,0 +1,233 @@
+"""Coming in with a browser: by a link that works once, or by a password."""
+
+import asyncio
+from typing import Annotated
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from sessionary.actions import logins
+from sessionary.actions.logins import Login
+from sessionary.actions.requests import StoredResponse
+from sessionary.errors import Conflict, RetryLater
+from sessionary.model.view import time_text
+from sessionary.store.database import Tx
+from sessionary.web.auth import Admin, ContextDep, Reader, cookie_name, csrf_token
+from sessionary.web.context import PREFIX, Caller, WebContext
+from sessionary.web.login_attempts import OTHER_WAY, LoginAttempts
+from sessionary.web.middleware import CLIENT
+from sessionary.web.openapi import PUBLIC, request_body
+from sessionary.web.pages import login_page, own_path
+from sessionary.web.problems import RequestRefused, refusal_response
+from sessionary.web.requests import Password, PasswordChange, read_body, read_raw
+from sessionary.web.responses import answer, change, checked_name, json_response, list_response
+
+router = APIRouter(prefix=PREFIX, tags=["login"])
+pages = APIRouter(include_in_schema=False)
+SECRET_BYTES = 32
+SALT_BYTES = 16
+_WRONG = "The password is wrong."
+_KEPT_HEADERS = ("retry-after", "connection")
+
+
+async def offer_link(context: WebContext, address: str) -> str:
+    """A link that lets one browser in, once, within a minute."""
+    code = context.rng(SECRET_BYTES).hex()
+    await context.store.write(
+        logins.offer_link, code, profile=context.profile, moment=context.moment()
+    )
+    return f"{address}/login?code={code}"
+
+
+@pages.get("/login", openapi_extra=PUBLIC)
+async def log_in_by_link(
+    request: Request,
+    context: ContextDep,
+    code: str = "",
+    place: Annotated[str, Query(alias="next")] = "/",
+) -> Response:
+    """Use a link up, or ask for the password."""
+    if not code:
+        return HTMLResponse(login_page(place=place))
+    cookie = context.rng(SECRET_BYTES).hex()
+    found = await context.store.write(
+        logins.enter_by_link, code[:200], cookie, moment=context.moment()
+    )
+    if found is None:
+        said = (
+            "That link was used or is too old. Make a new one on the server's machine: "
+            "sessionary password link"
+        )
+        return HTMLResponse(login_page(said), 403)
+    _login_attempts(request).trust(_client(request))
+    return _set_login_cookie(request, RedirectResponse("/", 303), cookie, found)
+
+
+@pages.post("/login", openapi_extra=PUBLIC)
+async def log_in_by_form(request: Request, context: ContextDep) -> Response:
+    """The password from a page without scripts."""
+    said = parse_qs((await read_raw(request)).decode("utf-8", "replace"))
+    password, place = said.get("password", [""])[0], said.get("next", ["/"])[0]
+    try:
+        cookie, found = await _log_in(request, context, password)
+    except RequestRefused as error:
+        headers = refusal_response(error).headers
+        kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
+        return HTMLResponse(login_page(error.detail, place), error.status, headers=kept)
+    return _set_login_cookie(request, RedirectResponse(own_path(place), 303), cookie, found)
+
+
+@router.post("/login", openapi_extra=PUBLIC | request_body(Password))
+async def log_in_by_password(request: Request, context: ContextDep) -> Response:
+    """Come in with the password: sets the cookie, and says what to send with every change."""
+    body, _ = await read_body(request, Password)
+    cookie, found = await _log_in(request, context, body.password)
+    return _set_login_cookie(request, json_response({"csrf": csrf_token(cookie)}), cookie, found)
+
+
+@router.post("/logout")
+async def log_out(request: Request, context: ContextDep, caller: Reader) -> Response:
+    """Log this browser out."""
+    if caller.is_browser:
+        await context.store.write(
+            logins.end, caller.id, profile=caller.profile, moment=context.moment()
+        )
+    response = json_response({})
+    response.delete_cookie(cookie_name(request), path="/")
+    return response
+
+
+@router.get("/me")
+async def me(request: Request, caller: Reader) -> Response:
+    """Who asks, and for a browser what to send with every change."""
+    cookie = request.cookies.get(cookie_name(request), "")
+    csrf = csrf_token(cookie) if caller.is_browser else None
+    return json_response({"profile": caller.profile, "scope": caller.scope, "csrf": csrf})
+
+
+@router.get("/logins")
+async def list_logins(context: ContextDep, caller: Admin) -> Response:
+    """The browsers that are in."""
+    found = await context.store.read(
+        logins.listing, profile=caller.profile, now=context.clock.now()
+    )
+    return list_response(
+        {
+            "id": each.id,
+            "began_at": time_text(each.began_at),
+            "expires_at": time_text(each.expires_at),
+            "this": each.id == caller.id,
+        }
+        for each in found
+    )
+
+
+@router.delete("/logins/{login_id}")
+async def end_login(
+    login_id: str, request: Request, context: ContextDep, caller: Admin
+) -> Response:
+    """Log a browser out; its streams are closed."""
+    known, moment = checked_name(login_id, "login"), context.moment()
+
+    def apply(tx: Tx, /) -> StoredResponse:
+        logins.end(tx, known, profile=caller.profile, moment=moment)
+        return answer({"id": known})
+
+    return await change(request, caller, b"", apply)
+
+
+@router.put("/password", openapi_extra=request_body(PasswordChange))
+async def set_password(request: Request, context: ContextDep, caller: Admin) -> Response:
+    """Set the password or take it away; every other browser is logged out."""
+    body, _ = await read_body(request, PasswordChange)
+    if context.settings.password_hash is not None and caller.profile == context.profile:
+        raise Conflict("The password stands in the configuration; change it there.")
+    kept = await context.store.read(logins.password_of, profile=caller.profile)
+    if kept is not None:
+        await _check(request, context, body.old or "", kept, profile=caller.profile, caller=caller)
+    hashed = None
+    if body.new is not None:
+        salt = context.rng(SALT_BYTES)
+        hashed = await asyncio.to_thread(logins.hash_password, body.new, salt)
+    but = caller.id if caller.is_browser else ""
+    await context.store.write(
+        logins.set_password, hashed, profile=caller.profile, moment=context.moment(), but=but
+    )
+    return json_response({"password": hashed is not None})
+
+
+async def has_password(context: WebContext) -> bool:
+    """Whether a password was set, in the configuration or in the store."""
+    return await _password(context) is not None
+
+
+async def _password(context: WebContext) -> str | None:
+    configured = context.settings.password_hash
+    return configured or await context.store.read(logins.password_of, profile=context.profile)
+
+
+async def _log_in(request: Request, context: WebContext, password: str) -> tuple[str, Login]:
+    kept = await _password(context)
+    if kept is None:
+        raise RequestRefused(
+            403,
+            "No password is set; use the link that the server prints at its start, or make a new one "
+            "on its machine: sessionary password link",
+        )
+    await _check(request, context, password, kept, profile=context.profile)
+    cookie = context.rng(SECRET_BYTES).hex()
+    found = await context.store.write(
+        logins.enter, cookie, profile=context.profile, moment=context.moment()
+    )
+    return cookie, found
+
+
+async def _check(
+    request: Request,
+    context: WebContext,
+    password: str,
+    kept: str,
+    *,
+    profile: str,
+    caller: Caller | None = None,
+) -> None:
+    """Compare a password, one guess at a time; each guess is counted before its answer."""
+    attempts, address = _login_attempts(request), _client(request)
+    attempts.check(address, now=context.clock.now())
+    async with attempts.turn(address):
+        now = context.clock.now()
+        attempts.check(address, now=now)
+        if caller is None and attempts.is_stranger(address):
+            try:
+                await context.store.read(logins.check_guard, profile=profile, now=now)
+            except RetryLater as error:
+                raise RequestRefused(429, f"{error} Or: {OTHER_WAY}.", after=error.after) from error
+        right = await asyncio.to_thread(logins.password_fits, password, kept)
+        attempts.note(address, right=right, now=now)
+        await context.store.write(logins.count_guess, profile=profile, right=right, now=now)
+    if not right:
+        raise RequestRefused(401, _WRONG)
+
+
+def _login_attempts(request: Request) -> LoginAttempts:
+    found: LoginAttempts = request.app.state.login_attempts
+    return found
+
+
+def _client(request: Request) -> str:
+    """The address that counts the guesses of this request."""
+    return str(request.scope.get(CLIENT, ""))
+
+
+def _set_login_cookie(request: Request, response: Response, cookie: str, login: Login) -> Response:
+    response.set_cookie(
+        cookie_name(request),
+        cookie,
+        max_age=int((login.expires_at - login.began_at).total_seconds()),
+        path="/",
+        secure=str(request.scope.get("sessionary.origin", "")).startswith("https:"),
+        httponly=True,
+        samesite="strict",
+    )
+    return response
