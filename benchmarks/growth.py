@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class ExportOptions:
     """How far the stores grow, and for how long each operation is measured."""
 
     seconds: float
@@ -31,16 +31,16 @@ class Extent:
 
 
 EXTENTS = {
-    "tiny": Extent(0.02, (20, 60), (400, 800), (20, 60), (400, 800)),
-    "quick": Extent(0.3, (100, 1_000), (1_000, 4_000), (100, 1_000), (1_000, 4_000)),
-    "normal": Extent(
+    "tiny": ExportOptions(0.02, (20, 60), (400, 800), (20, 60), (400, 800)),
+    "quick": ExportOptions(0.3, (100, 1_000), (1_000, 4_000), (100, 1_000), (1_000, 4_000)),
+    "normal": ExportOptions(
         0.5,
         (1_000, 10_000, 100_000),
         (10_000, 100_000),
         (1_000, 10_000),
         (1_000, 10_000),
     ),
-    "full": Extent(
+    "full": ExportOptions(
         1.0,
         (1_000, 10_000, 100_000, 1_000_000),
         (10_000, 100_000, 1_000_000),
@@ -84,7 +84,7 @@ def main(*, scale: str = "normal", output: Path | None = None, say: Say) -> list
     return points
 
 
-def _measured(extent: Extent) -> Iterator[Point]:
+def _measured(extent: ExportOptions) -> Iterator[Point]:
     """The smaller stores first."""
     with postgres() as place:
         yield from _in_sessions(place, extent, extent.server_sessions)
@@ -95,7 +95,7 @@ def _measured(extent: Extent) -> Iterator[Point]:
         yield from _in_messages(FilePlace(Path(made) / "messages.db"), extent, extent.messages)
 
 
-def _in_sessions(place: Place, extent: Extent, sizes: Sequence[int]) -> Iterator[Point]:
+def _in_sessions(place: Place, extent: ExportOptions, sizes: Sequence[int]) -> Iterator[Point]:
     with closing(opened(place)) as store:
         before = 0
         for size in sizes:
@@ -105,7 +105,7 @@ def _in_sessions(place: Place, extent: Extent, sizes: Sequence[int]) -> Iterator
             yield from _points(place, store, extent, (SESSIONS, size), work)
 
 
-def _in_messages(place: Place, extent: Extent, sizes: Sequence[int]) -> Iterator[Point]:
+def _in_messages(place: Place, extent: ExportOptions, sizes: Sequence[int]) -> Iterator[Point]:
     language = Language()
     with closing(opened(place)) as store:
         filling = search_store.Filling(store)
@@ -122,7 +122,7 @@ def _in_messages(place: Place, extent: Extent, sizes: Sequence[int]) -> Iterator
 def _points(
     place: Place,
     store: Store,
-    extent: Extent,
+    extent: ExportOptions,
     where: tuple[str, int],
     work: Iterator[Work],
     *,

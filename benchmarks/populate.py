@@ -8,8 +8,8 @@ from sessionary.actions import log, sessions
 from sessionary.clock import Moment, RandomIds, SystemClock, encode_id, to_micros
 from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for
-from sessionary.model.place import Source
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
 from sessionary.store.tables import sessions as table

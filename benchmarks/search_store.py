@@ -14,8 +14,8 @@ from sessionary.actions import log, projects
 from sessionary.clock import Moment, RandomIds
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import ToolResult
-from sessionary.model.place import Source
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import sessions as table
 

@@ -20,7 +20,7 @@ from sessionary.engine.ports import Capabilities, Receive, Sent
 from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import message
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.store.database import Store
 
 PLATFORM = "telegram"

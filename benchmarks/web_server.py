@@ -20,8 +20,8 @@ from sessionary.actions import new_message, sessions, tokens
 from sessionary.actions.tokens import Scope
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
-from sessionary.model.place import Source
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.store.database import Store, Tx
 
 SESSIONS, MESSAGES, LONG = 10_000, 320_000, 2_000

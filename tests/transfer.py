@@ -8,7 +8,7 @@ from sessionary.actions.transfer import jsonl_export, jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from sessionary.model.place import Person, Source
+from sessionary.model.source import Person, Source
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import blobs

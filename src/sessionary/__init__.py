@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     )
     from sessionary.formats.message_input import File
     from sessionary.model.entry import Entry, Message
-    from sessionary.model.place import Channel, Person, Source
     from sessionary.model.session import SessionHead
+    from sessionary.model.source import Channel, Person, Source
     from sessionary.model.usage import Usage
 
 __version__ = "0.1.0"
@@ -72,8 +72,8 @@ def __getattr__(name: str) -> Any:
     from sessionary.client.session import RunningTurn, Session
     from sessionary.formats.message_input import File
     from sessionary.model.entry import Entry, Message
-    from sessionary.model.place import Channel, Person, Source
     from sessionary.model.session import SessionHead
+    from sessionary.model.source import Channel, Person, Source
     from sessionary.model.usage import Usage
 
     classes = (

@@ -13,7 +13,7 @@ from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import record
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.support.world import ANN, World

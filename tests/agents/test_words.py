@@ -8,9 +8,9 @@ from sessionary.agents.prompt import DEFAULT_PROMPT, assemble
 from sessionary.agents.summarize import ExtractiveSummarizer, ModelSummarizer
 from sessionary.agents.titles import Titler
 from sessionary.errors import AgentFailed, SessionaryError
-from sessionary.model.place import Source
+from sessionary.model.prompt import PromptContext, render
 from sessionary.model.reset import ResetReason
-from sessionary.model.surroundings import Surroundings, render
+from sessionary.model.source import Source
 from sessionary.model.transcript import Chat
 from sessionary.model.usage import Usage
 
@@ -44,29 +44,29 @@ class Fake:
 
 
 def test_the_prompt_stands_before_the_surroundings_and_the_reset_last() -> None:
-    prompt = assemble("Be kind.\n", Surroundings(source=SOURCE, reset=ResetReason.IDLE))
+    prompt = assemble("Be kind.\n", PromptContext(source=SOURCE, reset=ResetReason.IDLE))
 
     assert prompt.startswith("Be kind.\n\n## Where you are")
     assert "nobody had written for a while" in prompt.split("\n\n")[-1]
 
 
 def test_the_same_facts_give_the_same_bytes() -> None:
-    one = assemble(None, Surroundings(source=SOURCE, connected=frozenset({"a", "b", "c"})))
-    other = assemble(None, Surroundings(source=SOURCE, connected=frozenset({"c", "b", "a"})))
+    one = assemble(None, PromptContext(source=SOURCE, connected=frozenset({"a", "b", "c"})))
+    other = assemble(None, PromptContext(source=SOURCE, connected=frozenset({"c", "b", "a"})))
 
     assert one == other
     assert one.startswith(DEFAULT_PROMPT.strip())
 
 
 def test_the_turn_after_a_reset_only_shortens_the_prompt() -> None:
-    first = assemble(None, Surroundings(source=SOURCE, reset=ResetReason.DAILY))
-    second = assemble(None, Surroundings(source=SOURCE))
+    first = assemble(None, PromptContext(source=SOURCE, reset=ResetReason.DAILY))
+    second = assemble(None, PromptContext(source=SOURCE))
 
     assert first.startswith(second)
 
 
 def test_an_empty_prompt_leaves_the_surroundings_alone() -> None:
-    facts = Surroundings(source=SOURCE)
+    facts = PromptContext(source=SOURCE)
 
     assert assemble("", facts) == render(facts)
 

@@ -12,7 +12,7 @@ import sessionary
 from sessionary.client.client import Machine, Sessionary, connect
 from sessionary.client.session import LEASE_SECONDS
 from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
-from sessionary.model.place import ChatType, Source
+from sessionary.model.source import ChatType, Source
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import turns
@@ -223,15 +223,17 @@ def test_a_time_without_a_zone_is_refused(client: Sessionary, clock: FakeClock) 
         client.session(ALICE).append("user", "hello", at=clock.now().replace(tzinfo=None))
 
 
-def test_what_is_no_time_no_source_and_no_shelf_is_refused_in_our_words(client: Sessionary) -> None:
+def test_what_is_no_time_no_source_and_no_folder_is_refused_in_our_words(
+    client: Sessionary,
+) -> None:
     careless: Any = client
     with pytest.raises(BadInput, match=r"sessionary\.Source"):
         careless.session("alice")
     with pytest.raises(BadInput, match="datetime"):
         careless.session(ALICE).append("user", "hello", at="now")
-    with pytest.raises(BadInput, match="no shelf 'attic'"):
-        careless.sessions(shelf="attic")
-    assert careless.sessions(shelf="archive").items == ()
+    with pytest.raises(BadInput, match="no folder 'attic'"):
+        careless.sessions(folder="attic")
+    assert careless.sessions(folder="archive").items == ()
 
 
 def test_a_policy_of_the_configuration_resets_a_session(tmp_path: Path, clock: FakeClock) -> None:

@@ -18,8 +18,8 @@ from sessionary.model.arrival import Arrival, ArrivalState
 from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for
 from sessionary.model.part import Text, ToolCall, ToolResult
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
+from sessionary.model.source import Source
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, deliveries

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sessionary.client.client import connect
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from tests.browser.conftest import (
     WRITE,
     GatedAgent,

@@ -12,8 +12,8 @@ from sessionary.actions.transfer import render
 from sessionary.actions.uploads import upload
 from sessionary.client.client import Sessionary, connect
 from sessionary.model.entry import message
-from sessionary.model.place import Source
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.store.database import Tx
 from tests.browser.conftest import Served, Visit, Visitor, eventually, served, settled
 from tests.model.hostile import CORPUS

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from sessionary.actions import new_message
 from sessionary.client.client import connect
 from sessionary.model.entry import message
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from tests.browser.conftest import Visitor, served, settled
 
 pytestmark = pytest.mark.timeout(300)

@@ -10,8 +10,8 @@ from sessionary.actions import new_message
 from sessionary.client.client import connect
 from sessionary.clock import Moment
 from sessionary.model.entry import message
-from sessionary.model.place import Source
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.store.database import Tx
 from tests.browser.conftest import Served, Visitor, served, settled
 

@@ -8,8 +8,8 @@ from playwright.sync_api import Locator, Page, expect
 from sessionary.actions import new_message, projects
 from sessionary.client.client import connect
 from sessionary.model.entry import message
-from sessionary.model.place import Source
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 from tests.browser.conftest import Served, Visitor, eventually, settled
 

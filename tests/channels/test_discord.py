@@ -20,7 +20,7 @@ from sessionary.engine.commands import REGISTRY
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment
-from sessionary.model.place import Channel, Source
+from sessionary.model.source import Channel, Source
 from sessionary.store.database import Store
 from sessionary.testing.adapter_suite import AdapterSuite
 from sessionary.testing.channel_world import (

@@ -11,7 +11,7 @@ from sessionary.channels.progress import Progress
 from sessionary.model.entry import message
 from sessionary.model.key import key_for
 from sessionary.model.part import Attachment
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.testing.channel_world import delivery_to
 
 ME = Me("1", frozenset({"2"}))

@@ -14,7 +14,7 @@ from sessionary.channels.email.outbound import Identity, Thread
 from sessionary.channels.email.quotes import own_words
 from sessionary.errors import BadInput, Unreachable
 from sessionary.model.part import Attachment, Text
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.testing.channel_world import delivery_to
 
 RULES = Rules("bot@example.org")

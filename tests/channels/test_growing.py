@@ -3,7 +3,7 @@
 import asyncio
 
 from sessionary.channels.growing import Growing
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 
 HERE = Channel("telegram", "7")
 

@@ -9,7 +9,7 @@ import pytest
 from sessionary.channels import matrix as channel
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.part import Attachment
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.testing.adapter_suite import AdapterSuite
 from sessionary.testing.channel_world import Door, delivery_to, taking_in, until
 from tests.support.homeserver import MatrixPlatform

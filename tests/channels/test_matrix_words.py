@@ -11,7 +11,7 @@ from sessionary.channels.matrix import inbound, outbound
 from sessionary.channels.matrix.inbound import Heard, Me, Room, Rules
 from sessionary.errors import BadInput
 from sessionary.model.part import Attachment, Text
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.testing.channel_world import delivery_to
 
 ME = Me("@clerk:test", "The Clerk")

@@ -25,7 +25,7 @@ from sessionary.errors import (
 )
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment, Text
-from sessionary.model.place import Channel, Source
+from sessionary.model.source import Channel, Source
 from sessionary.store.database import Store, Tx
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
 from tests.support.fake_signal import (

@@ -26,7 +26,7 @@ from sessionary.config.table import Table
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.store.database import Store
 from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite, giving
 from sessionary.testing.channel_world import (

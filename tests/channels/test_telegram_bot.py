@@ -16,7 +16,7 @@ from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
 from tests.support.fake_telegram import TOKEN, FakeTelegram, PostingTelegram
@@ -360,7 +360,7 @@ def test_a_configuration_makes_an_adapter() -> None:
     assert not made.capabilities.ids_needed_for_mentions
 
 
-class Shelf:
+class SessionFolder:
     """A desk with one file."""
 
     def __init__(self, data: bytes) -> None:
@@ -387,7 +387,7 @@ class Shelf:
 
 async def test_a_picture_is_shown_and_one_that_cannot_be_is_a_document(fake: FakeTelegram) -> None:
     adapter = fake.adapter()
-    adapter.attach(Shelf(b"png"))
+    adapter.attach(SessionFolder(b"png"))
     picture = Attachment("ab", "image/png", "cat.png", 3)
 
     await adapter.send(delivery_to(Channel("telegram", "7"), picture))
@@ -403,7 +403,7 @@ async def test_a_file_that_telegram_refuses_is_named_and_nothing_is_sent_twice(
     fake: FakeTelegram,
 ) -> None:
     adapter = fake.adapter()
-    adapter.attach(Shelf(b"bytes"))
+    adapter.attach(SessionFolder(b"bytes"))
     delivery = delivery_to(
         Channel("telegram", "7"), "see", Attachment("ab", "text/plain", "a.txt", 5)
     )

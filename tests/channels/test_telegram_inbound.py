@@ -6,7 +6,7 @@ import pytest
 
 from sessionary.channels.telegram import inbound
 from sessionary.channels.telegram.inbound import FileRef, Incoming, Me
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 
 ME = Me(4242, "clerk_bot")
 ADA = {"id": 7, "is_bot": False, "first_name": "Ada", "last_name": "L"}

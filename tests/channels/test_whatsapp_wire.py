@@ -19,7 +19,7 @@ from sessionary.model.delivery import DeliveryState
 from sessionary.model.entry import Message
 from sessionary.model.key import key_for
 from sessionary.model.part import Attachment, Text, Unknown
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import deliveries
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until

@@ -119,4 +119,4 @@ def test_a_search_loads_nothing_that_it_does_not_use(fruit: Program) -> None:
     unwanted = {"asyncio", "fastapi", "psycopg", "pydantic_ai", "genai_prices", "uvicorn", "rich"}
 
     assert loaded(fruit, "search", "pineapple") & unwanted == set()
-    assert "sessionary.model.words" not in loaded(fruit, "sessions", "list")
+    assert "sessionary.model.tokenizer" not in loaded(fruit, "sessions", "list")

@@ -12,7 +12,7 @@ HEAVY = {
     "fastapi",
     "genai_prices",
     "sessionary.client.session",
-    "sessionary.model.words",
+    "sessionary.model.tokenizer",
     "sessionary.prices",
     "httpx",
     "logging",
@@ -74,7 +74,7 @@ def test_a_reading_command_loads_nothing_heavy(sessionary: Program, args: list[s
 def test_a_search_loads_the_words_and_little_else(sessionary: Program) -> None:
     sessionary.append("new", "hello", "--title", "Capitals")
 
-    assert loaded(sessionary, "search", "hello") & HEAVY == {"apsw", "sessionary.model.words"}
+    assert loaded(sessionary, "search", "hello") & HEAVY == {"apsw", "sessionary.model.tokenizer"}
 
 
 def test_the_package_gives_its_public_names_and_no_others() -> None:

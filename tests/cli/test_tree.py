@@ -13,8 +13,8 @@ from sessionary.actions import access, deliver
 from sessionary.cli.root import root
 from sessionary.client.client import connect
 from sessionary.model.part import Text
-from sessionary.model.place import Channel, Person
-from sessionary.model.surroundings import HomeChannel
+from sessionary.model.prompt import HomeChannel
+from sessionary.model.source import Channel, Person
 from tests.cli.conftest import Program
 from tools import cli_page
 

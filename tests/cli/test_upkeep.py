@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.client.client import connect
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from tests.cli.conftest import Program
 
 

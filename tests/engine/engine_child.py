@@ -17,7 +17,7 @@ from sessionary.errors import RetryLater, StoreUnavailable
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import message
 from sessionary.model.part import text_of
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 from sessionary.store.open import open_store
 from sessionary.testing.loopback import LoopbackAdapter

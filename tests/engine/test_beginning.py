@@ -13,7 +13,7 @@ from sessionary.engine.settings import Settings
 from sessionary.errors import BadInput
 from sessionary.model.entry import message
 from sessionary.model.key import key_for
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store
 from sessionary.testing.scripted import ScriptedRunner

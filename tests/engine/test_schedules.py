@@ -17,10 +17,10 @@ from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.engine.settings import Budget
 from sessionary.errors import BadInput, Conflict
 from sessionary.model.entry import message
-from sessionary.model.place import Source
+from sessionary.model.prompt import HomeChannel
 from sessionary.model.schedule import Run, RunState, Timing
-from sessionary.model.session import Kind, Shelf
-from sessionary.model.surroundings import HomeChannel
+from sessionary.model.session import Kind, SessionFolder
+from sessionary.model.source import Source
 from sessionary.store.database import Store
 from sessionary.testing.clock import moment_of
 from tests.support.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
@@ -101,7 +101,7 @@ async def test_a_run_is_a_session_of_its_own_and_is_delivered_to_its_origin(
 
     assert [run.state for run in await runs(world)] == [RunState.DONE, RunState.DONE]
     assert world.adapter.texts("loopback:home") == ["re: tock", "re: tock"]
-    jobs = await world.sessions(Shelf.AUTOMATION)
+    jobs = await world.sessions(SessionFolder.AUTOMATION)
     assert [(head.kind, head.title) for head in jobs] == [
         (Kind.JOB, "tick #2"),
         (Kind.JOB, "tick"),

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import Unreachable
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.testing.growing_suite import SlowRunner
 from sessionary.testing.loopback import LoopbackAdapter
 from tests.support.engine_world import EngineWorld

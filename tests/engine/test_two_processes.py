@@ -13,7 +13,7 @@ from sessionary.actions.receive import platform_idempotency_key
 from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.entry import Message, Role
-from sessionary.model.session import SessionHead, Shelf
+from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
 from sessionary.store.tables import arrivals as inbox
@@ -132,7 +132,7 @@ def _places(tx: Tx, names: list[str]) -> dict[str, list[tuple[int, int]]]:
 
 
 def _sessions(store: Store) -> list[SessionHead]:
-    wanted = listing.SessionFilters(shelf=Shelf.CHATS)
+    wanted = listing.SessionFilters(folder=SessionFolder.CHATS)
     return list(store.read(listing.listing, wanted, profile="main", limit=500).result().items)
 
 

@@ -124,4 +124,4 @@ def _own(tx: Tx, no: int) -> list[Entry]:
 def _heads(tx: Tx) -> list[SessionHead]:
     rows = tx.all("page_of_all_sessions", after=0, limit=100_000)
     found = [sessions.get_by_no(tx, row[0]) for row in rows]
-    return [head for head in found if head.shelf != "gone"]
+    return [head for head in found if head.folder != "gone"]

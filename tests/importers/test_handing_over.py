@@ -15,7 +15,7 @@ from sessionary.errors import BadInput
 from sessionary.importers import registry
 from sessionary.importers.base.events import Begin, Compacted, Facts, Said
 from sessionary.model.entry import Message, Role
-from sessionary.model.extent import Extent
+from sessionary.model.export_options import ExportOptions
 from sessionary.model.handover.forms import FORMS
 from sessionary.model.handover.passage import Passage
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
@@ -279,7 +279,7 @@ def test_secrets_can_be_left_out(archive: Archive, tmp_path: Path) -> None:
 
     made = handover.passage(archive.store, session, profile="main")
     masked = handover.passage(
-        archive.store, session, profile="main", extent=Extent(mask_secrets=True)
+        archive.store, session, profile="main", extent=ExportOptions(mask_secrets=True)
     )
 
     assert key in "".join(FORMS["openai"].pieces(made))

@@ -17,7 +17,7 @@ from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment, Reasoning, ToolResult
-from sessionary.model.session import Lineage, Shelf
+from sessionary.model.session import Lineage, SessionFolder
 from tests.integrations.driving import Urls, broken, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer
 
@@ -215,7 +215,7 @@ async def test_a_subagent_is_a_session_of_its_own_below_the_main_one(
     await store.append(SUB, [user(20, "Count the ships.")])
 
     (main,) = client.sessions().items
-    (sub,) = client.sessions(shelf=Shelf.AUTOMATION).items
+    (sub,) = client.sessions(folder=SessionFolder.AUTOMATION).items
     assert (sub.parent_id, sub.lineage) == (main.id, Lineage.SUBAGENT)
     assert await store.list_subkeys(KEY) == ["subagents/agent-1"]
 
@@ -230,7 +230,7 @@ async def test_a_deleted_transcript_lies_in_the_trash_and_its_name_is_free(
     await store.append(KEY, LINES[1:2])
 
     assert await store.load(KEY) == LINES[1:2]
-    assert len(client.sessions(shelf=Shelf.TRASH).items) == 1
+    assert len(client.sessions(folder=SessionFolder.TRASH).items) == 1
 
 
 async def test_the_sdks_readers_read_it(store: SessionarySessionStore) -> None:

@@ -30,7 +30,7 @@ from sessionary.errors import BadInput, Conflict, StoreUnavailable, TurnLost
 from sessionary.integrations.openai_agents import About, SessionarySession
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment
-from sessionary.model.place import Person
+from sessionary.model.source import Person
 from sessionary.store.tables import blobs
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
 from tests.support.http_server import HttpServer, Request, Response, json_response

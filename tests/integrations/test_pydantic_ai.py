@@ -31,7 +31,7 @@ from pydantic_ai.usage import RequestUsage
 from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.pydantic_ai import SessionaryConversationStore
 from sessionary.model.entry import Message
-from sessionary.model.session import Lineage, Shelf
+from sessionary.model.session import Lineage, SessionFolder
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer
 
@@ -225,7 +225,7 @@ async def test_a_fork_is_a_fork_and_outlives_what_it_came_from(
     assert await texts(store, "b") == ["one", "two", "other"]
     (fork,) = client.sessions().items
     assert (fork.lineage, fork.message_count) == (Lineage.FORK, 3)
-    (gone,) = client.sessions(shelf=Shelf.TRASH).items
+    (gone,) = client.sessions(folder=SessionFolder.TRASH).items
     client.find(gone.id).purge()
     assert await texts(store, "b") == ["one", "two", "other"]
     await store.fork("b", at=2, new_conversation_id="c")

@@ -23,7 +23,7 @@ from sessionary.mcp.bounds import MOST_TOKENS
 from sessionary.mcp.tools import Tools
 from sessionary.model.entry import message
 from sessionary.model.part import Text, ToolCall, ToolResult
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
 from sessionary.model.usage import Usage
 from tests.mcp.test_server import asked

@@ -19,7 +19,7 @@ from sessionary.client.client import Sessionary, connect
 from sessionary.mcp import server, standard_input
 from sessionary.mcp.bounds import MOST_TOKENS
 from sessionary.mcp.tools import LONGEST_TRANSCRIPT, Tools
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
 
 # A program on a busy machine; nothing waits for so long.

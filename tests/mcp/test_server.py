@@ -15,7 +15,7 @@ from sessionary.errors import BadInput
 from sessionary.mcp import server
 from sessionary.mcp.server import check_address
 from sessionary.mcp.tools import Tools
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 
 READ_ONLY = {
     "search_sessions",

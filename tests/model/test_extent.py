@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from sessionary.model.entry import Compaction, Entry, Message, Role
-from sessionary.model.extent import WHOLE, Extent, entry_within, is_empty
+from sessionary.model.export_options import WHOLE, ExportOptions, entry_within, is_empty
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from sessionary.model.place import Person, Source
+from sessionary.model.source import Person, Source
 
 SOURCE = Source("signal", "+49 170 1234567", user_id="uuid-1234-5678", user_name="+49 170 1234567")
 ADA = Person("uuid-1234-5678", name="Ada")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-REDACTED = Extent(redact=True)
+REDACTED = ExportOptions(redact=True)
 
 
 def entry(*parts: object, role: Role = Role.USER) -> Entry:
@@ -33,8 +33,8 @@ def test_everything_is_the_entry_itself() -> None:
 def test_tools_and_thoughts_are_left_out_apart() -> None:
     said = entry(Text("a"), ToolCall("1", "x"), ToolResult("1", "y"), Reasoning("hm"))
 
-    no_tools = entry_within(said, SOURCE, Extent(tools=False)).body
-    no_thoughts = entry_within(said, SOURCE, Extent(reasoning=False)).body
+    no_tools = entry_within(said, SOURCE, ExportOptions(tools=False)).body
+    no_thoughts = entry_within(said, SOURCE, ExportOptions(reasoning=False)).body
 
     assert isinstance(no_tools, Message)
     assert isinstance(no_thoughts, Message)
@@ -46,7 +46,7 @@ def test_a_message_of_tools_alone_is_empty_without_them() -> None:
     said = entry(ToolResult("1", "y"), role=Role.TOOL)
 
     assert not is_empty(said)
-    assert is_empty(entry_within(said, SOURCE, Extent(tools=False)))
+    assert is_empty(entry_within(said, SOURCE, ExportOptions(tools=False)))
 
 
 @pytest.mark.parametrize(

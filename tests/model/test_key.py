@@ -13,7 +13,7 @@ from sessionary.model.key import (
     key_for,
     validate_profile,
 )
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 
 any_text = st.text(
     st.characters(exclude_categories=()) | st.sampled_from("/=:%\x00\n \u202e\ud800é語57"),

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from sessionary.model import markdown
 from sessionary.model.entry import Compaction, Entry, Message, Role
 from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult
-from sessionary.model.place import Person
+from sessionary.model.source import Person
 from tests.model.hostile import CORPUS
 from tests.model.test_page import HEAD
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from sessionary.model.matching import matches
-from sessionary.model.query import parse
+from sessionary.model.query import matches, parse
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sessionary.model import page
+from sessionary.model import html_page
 from sessionary.model.entry import Compaction, Entry, Message, Role
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
-from sessionary.model.place import Person, Source
-from sessionary.model.session import Kind, SessionHead, Shelf
+from sessionary.model.session import Kind, SessionFolder, SessionHead
+from sessionary.model.source import Person, Source
 from sessionary.model.usage import UsageTotal
 from tests.model.hostile import CORPUS
 
@@ -22,7 +22,7 @@ HEAD = SessionHead(
     key=None,
     source=Source("terminal"),
     kind=Kind.CHAT,
-    shelf=Shelf.CHATS,
+    folder=SessionFolder.CHATS,
     title=None,
     title_by=None,
     preview=None,
@@ -147,13 +147,13 @@ def read(text: str) -> Reader:
 def page_of(
     *entries: Entry, head: SessionHead = HEAD, pictures: dict[str, bytes] | None = None
 ) -> str:
-    shown = "".join(page.entry(each, pictures or {}) for each in entries)
+    shown = "".join(html_page.entry(each, pictures or {}) for each in entries)
     return (
-        page.opening(head.title or "x")
-        + page.session_opening(head)
+        html_page.opening(head.title or "x")
+        + html_page.session_opening(head)
         + shown
-        + page.session_closing()
-        + page.closing()
+        + html_page.session_closing()
+        + html_page.closing()
     )
 
 
@@ -211,12 +211,12 @@ def test_a_picture_from_elsewhere_becomes_a_link() -> None:
 
 def test_a_picture_of_the_record_is_shown_and_other_files_are_named() -> None:
     picture = said(Attachment("a" * 64, "image/png", "cat.png", 3))
-    assert page.pictures_of(picture) == ["a" * 64]
+    assert html_page.pictures_of(picture) == ["a" * 64]
     assert "data:image/png;base64,YWJj" in page_of(picture, pictures={"a" * 64: b"abc"})
     drawing = said(Attachment("b" * 64, "image/svg+xml", "cat.svg", 3))
-    assert page.pictures_of(drawing) == []
+    assert html_page.pictures_of(drawing) == []
     assert "<img" not in page_of(drawing, pictures={"b" * 64: b"abc"})
-    assert page.pictures_of(said(Attachment("a" * 64, "image/png", "x", 2**40))) == []
+    assert html_page.pictures_of(said(Attachment("a" * 64, "image/png", "x", 2**40))) == []
 
 
 def test_the_page_forbids_scripts_and_everything_from_elsewhere() -> None:
@@ -229,5 +229,5 @@ def test_the_page_forbids_scripts_and_everything_from_elsewhere() -> None:
 
 
 def test_a_very_long_text_is_shown_as_it_is() -> None:
-    shown = page_of(said(Text("*a* " * page.MAX_RENDERED)))
+    shown = page_of(said(Text("*a* " * html_page.MAX_RENDERED)))
     assert "<em>" not in shown

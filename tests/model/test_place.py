@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionary.errors import BadInput
-from sessionary.model.place import Channel, ChatType, Person, Source, escape, unescape
+from sessionary.model.source import Channel, ChatType, Person, Source, escape, unescape
 
 any_char = st.characters(exclude_categories=())
 any_text = st.text(any_char | st.sampled_from("/=:%\x00\n \u202e\ud800\udc00é語"), max_size=12)

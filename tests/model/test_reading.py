@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Entry, Message, Role, body_from_json, body_to_json
+from sessionary.model.entry_decoder import message_entry, reader
+from sessionary.model.mutable import mutable_class
 from sessionary.model.part import Reasoning, Text, ToolCall
-from sessionary.model.place import Person, Source, source_as_stored
-from sessionary.model.reading import message_entry, reader
 from sessionary.model.session import SessionHead
-from sessionary.model.twin import twin_of
+from sessionary.model.source import Person, Source, source_as_stored
 from sessionary.model.usage import UsageTotal
 
 AT = datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -33,10 +33,10 @@ messages = st.builds(
 
 @given(messages, maybe)
 def test_both_ways_read_the_same_entry(said: Message, turn_id: str | None) -> None:
-    text = document.encode(body_to_json(said))
+    text = json_codec.encode(body_to_json(said))
 
     quick = message_entry("s", 7, AT, turn_id, role=said.role, body=reader().decode(text))
-    slow = Entry("s", 7, AT, body_from_json("message", said.role, document.decode(text)), turn_id)
+    slow = Entry("s", 7, AT, body_from_json("message", said.role, json_codec.decode(text)), turn_id)
 
     assert quick == slow
     assert type(quick) is Entry
@@ -55,7 +55,7 @@ def test_what_is_more_than_text_takes_the_long_way(said: Message) -> None:
     decode, failure = reader()
 
     with pytest.raises(failure):
-        decode(document.encode(body_to_json(said)))
+        decode(json_codec.encode(body_to_json(said)))
 
 
 def test_a_value_read_quickly_is_as_frozen_as_any_other() -> None:
@@ -73,4 +73,4 @@ def test_a_stored_source_is_the_source(source: Source) -> None:
 
 @pytest.mark.parametrize("value", [Text, Message, Entry, Source, SessionHead, UsageTotal])
 def test_a_twin_has_the_fields_of_its_value_in_their_order(value: type) -> None:
-    assert twin_of(value).__slots__ == value.__slots__  # type: ignore[attr-defined]
+    assert mutable_class(value).__slots__ == value.__slots__  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from sessionary.errors import BadInput
 from sessionary.model import record
 from sessionary.model.entry import Compaction, Entry, Message, Retraction, Role
 from sessionary.model.part import Text, Unknown
-from sessionary.model.place import Person
+from sessionary.model.source import Person
 from sessionary.model.usage import CostStatus, Usage
 
 AT = datetime(2026, 1, 1, 12, 30, 15, 123456, tzinfo=UTC)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.model.place import Source
 from sessionary.model.redact import redact_chat_id, redact_name, redact_source, redact_user_id
+from sessionary.model.source import Source
 
 any_text = st.text(st.characters(exclude_categories=()), min_size=1, max_size=12)
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionary.errors import BadInput
-from sessionary.model.place import Source
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy, ResetReason
+from sessionary.model.source import Source
 
 TICK = timedelta(microseconds=1)
 NOON = datetime(2026, 6, 10, 12, tzinfo=UTC)

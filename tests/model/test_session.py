@@ -4,19 +4,19 @@ import itertools
 
 import pytest
 
-from sessionary.model.session import Kind, Lineage, Shelf, shelf_of
+from sessionary.model.session import Kind, Lineage, SessionFolder, folder_of
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_a_session_stands_on_one_shelf(kind: Kind) -> None:
     """D-10, D-11: gone before trash before archive before what it is."""
     for archived, trashed, purged in itertools.product((False, True), repeat=3):
-        shelf = shelf_of(kind=kind, archived=archived, trashed=trashed, purged=purged)
-        own = Shelf.AUTOMATION if kind in ("job", "subagent") else Shelf.CHATS
+        shelf = folder_of(kind=kind, archived=archived, trashed=trashed, purged=purged)
+        own = SessionFolder.AUTOMATION if kind in ("job", "subagent") else SessionFolder.CHATS
         expected = (
-            (purged, Shelf.GONE),
-            (trashed, Shelf.TRASH),
-            (archived, Shelf.ARCHIVE),
+            (purged, SessionFolder.GONE),
+            (trashed, SessionFolder.TRASH),
+            (archived, SessionFolder.ARCHIVE),
             (True, own),
         )
         assert shelf is next(name for holds, name in expected if holds)

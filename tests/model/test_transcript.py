@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sessionary.model.entry import Body, Compaction, Entry, Message, Retraction, Role, message
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
-from sessionary.model.place import Person
+from sessionary.model.source import Person
 from sessionary.model.transcript import (
     NO_RESULT,
     SUMMARY_HEADING,

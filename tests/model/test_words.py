@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sessionary.model import words
-from sessionary.model.words import GAP
+from sessionary.model import tokenizer
+from sessionary.model.tokenizer import GAP
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from sessionary.model.words import GAP
     ],
 )
 def test_a_text_is_cut_into_words(text: str, cut: list[str]) -> None:
-    assert words.words(text) == cut
+    assert tokenizer.words(text) == cut
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_a_text_is_cut_into_words(text: str, cut: list[str]) -> None:
     ],
 )
 def test_names_written_in_one_are_found_by_their_parts(text: str, parts: list[str]) -> None:
-    assert words.humps(text) == parts
+    assert tokenizer.humps(text) == parts
 
 
 def test_signs_behind_a_word_and_signs_alone_are_extras_behind_a_gap() -> None:
-    extras = words.extras("C++ is => 50% ... ok")
+    extras = tokenizer.extras("C++ is => 50% ... ok")
 
     assert extras[0] == GAP
-    assert [words.shown(each) for each in extras[1:]] == ["c++", "50%", "=>", "..."]
-    assert words.extras("plain words, nothing else.") == []
+    assert [tokenizer.shown(each) for each in extras[1:]] == ["c++", "50%", "=>", "..."]
+    assert tokenizer.extras("plain words, nothing else.") == []
 
 
 @given(st.text())
 def test_no_word_has_a_sign_that_a_database_would_trip_over(text: str) -> None:
-    for word in (*words.words(text), *words.extras(text)):
+    for word in (*tokenizer.words(text), *tokenizer.extras(text)):
         assert word
         word.encode()
         assert not any(char.isascii() and not char.isalnum() for char in word)
@@ -69,7 +69,7 @@ def test_no_word_has_a_sign_that_a_database_would_trip_over(text: str) -> None:
 
 @given(st.text(), st.text())
 def test_words_of_two_texts_are_the_words_of_both_together(one: str, other: str) -> None:
-    assert words.words(f"{one}\n{other}") == words.words(one) + words.words(other)
+    assert tokenizer.words(f"{one}\n{other}") == tokenizer.words(one) + tokenizer.words(other)
 
 
 @given(st.text(st.characters(max_codepoint=127)))
@@ -78,23 +78,23 @@ def test_words_of_two_texts_are_the_words_of_both_together(one: str, other: str)
 def test_ascii_is_cut_as_it_is_beside_another_letter(text: str) -> None:
     beside = text + " \u00e9"
 
-    assert [*words.words(text), "e"] == words.words(beside)
-    assert words.humps(text) == words.humps(beside)
-    assert words.alone(text) == words.alone(beside)
+    assert [*tokenizer.words(text), "e"] == tokenizer.words(beside)
+    assert tokenizer.humps(text) == tokenizer.humps(beside)
+    assert tokenizer.alone(text) == tokenizer.alone(beside)
 
 
 @given(st.text())
 def test_folding_twice_is_folding_once(text: str) -> None:
-    once = words.fold(text)
+    once = tokenizer.fold(text)
 
-    assert words.words(once) == words.words(text)
+    assert tokenizer.words(once) == tokenizer.words(text)
 
 
 @given(st.text())
 def test_what_is_wanted_of_a_text_is_in_it(text: str) -> None:
-    found = words.words(text)
+    found = tokenizer.words(text)
 
-    for word in words.wanted(text):
+    for word in tokenizer.wanted(text):
         assert any(
             each.startswith(word.text) if word.begins else each == word.text for each in found
         )

@@ -60,7 +60,7 @@ DUPLICATES_LEFT = {
     "Scope",
     "Secret",
     "Server",
-    "Shelf",
+    "SessionFolder",
     "Spending",
     "Step",
     "Stopped",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sessionary.actions.search.index import squeezed
 from sessionary.model import query as queries
-from sessionary.model.matching import matches
+from sessionary.model.query import matches
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 

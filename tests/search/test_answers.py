@@ -9,8 +9,8 @@ from sessionary.actions.search import index
 from sessionary.errors import BadInput
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
-from sessionary.model.place import Source
 from sessionary.model.snippet import CLOSE, OPEN
+from sessionary.model.source import Source
 from tests.search.conftest import Library
 
 WEB = Source("web", "web-chat", user_id="ann")

@@ -8,8 +8,8 @@ import pytest
 
 from sessionary.actions import log, projects
 from sessionary.model.entry import message
-from sessionary.model.place import Source
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.store import stretches
 from sessionary.store.database import Tx
 from sessionary.store.search import fts5

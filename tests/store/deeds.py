@@ -26,10 +26,10 @@ from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.errors import SessionaryError
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import Text, ToolCall, ToolResult
-from sessionary.model.place import Channel, ChatType, Source
+from sessionary.model.prompt import HomeChannel
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
-from sessionary.model.session import Kind, Shelf, TitleBy
-from sessionary.model.surroundings import HomeChannel
+from sessionary.model.session import Kind, SessionFolder, TitleBy
+from sessionary.model.source import Channel, ChatType, Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import deliveries
@@ -325,7 +325,7 @@ def project(s: Story, a: int, b: int) -> Any:
 def list_sessions(s: Story, a: int, b: int) -> Any:
     narrowed = (
         SessionFilters(),
-        SessionFilters(shelf=_pick(list(Shelf)[:4], a)),
+        SessionFilters(folder=_pick(list(SessionFolder)[:4], a)),
         SessionFilters(platform="telegram"),
         SessionFilters(pinned=True),
         SessionFilters(is_open=a % 2 == 0),

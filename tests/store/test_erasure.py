@@ -12,7 +12,7 @@ from sessionary.actions.search.search import Wish
 from sessionary.actions.upkeep import verify
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text
-from sessionary.model.place import Person, Source
+from sessionary.model.source import Person, Source
 from sessionary.store.database import Store
 from sessionary.store.tables import blobs
 from tests.support.world import ANN, World

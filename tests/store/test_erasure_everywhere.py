@@ -23,7 +23,7 @@ from sessionary.importers.base.events import Begin, Event, Said, Unit
 from sessionary.importers.base.session_line import Target
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text
-from sessionary.model.place import Person, Source
+from sessionary.model.source import Person, Source
 from sessionary.store import copy_store
 from sessionary.store.database import Store
 from sessionary.store.tables import blobs

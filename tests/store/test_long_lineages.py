@@ -9,7 +9,7 @@ from sessionary.actions.retention.purge import NO_SOURCE
 from sessionary.actions.search.search import Wish, search
 from sessionary.clock import to_micros
 from sessionary.model.entry import message
-from sessionary.model.session import Lineage, Opening, Shelf
+from sessionary.model.session import Lineage, Opening, SessionFolder
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import sessions
 from sessionary.store.tables.sessions import Inheritance
@@ -87,7 +87,7 @@ def test_words_that_only_the_last_of_a_long_line_shows_are_found_in_it(
 ) -> None:
     def trash(tx: Tx) -> None:
         for no in line[:-1]:
-            tx.run("set_shelf", no=no, shelf=Shelf.TRASH, archived=0, trashed_at=1)
+            tx.run("set_shelf", no=no, shelf=SessionFolder.TRASH, archived=0, trashed_at=1)
 
     world.write(trash)
     wish, now = Wish(all_hits=True), world.clock.now()

@@ -9,9 +9,9 @@ from sessionary.actions import routing
 from sessionary.actions.new_message import NewMessage, append_to_source
 from sessionary.model.entry import message
 from sessionary.model.key import key_for
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import EndReason
+from sessionary.model.source import Source
 from sessionary.store import queries
 from sessionary.store.database import Store, Tx
 from tests.store.conftest import opened

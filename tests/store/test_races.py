@@ -19,10 +19,10 @@ from sessionary.actions import (
 from sessionary.actions.turns import Begun
 from sessionary.errors import Conflict, SessionaryError, TurnLost
 from sessionary.model.entry import message
-from sessionary.model.place import Source
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.schedule import RunState, Timing
 from sessionary.model.session import SessionHead
+from sessionary.model.source import Source
 from sessionary.store.database import Tx
 from tests.store.racing import ROUNDS, at_once, clean
 from tests.support.world import ANN, BOB, LEASE_SECONDS, World

@@ -10,9 +10,9 @@ from sessionary.actions.retention import purge
 from sessionary.errors import Conflict, NotFound, RetryLater, SessionaryError
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Text
-from sessionary.model.place import Channel
+from sessionary.model.prompt import HomeChannel
 from sessionary.model.session import SessionHead
-from sessionary.model.surroundings import HomeChannel
+from sessionary.model.source import Channel
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import usage as usage_table

@@ -14,8 +14,8 @@ from sessionary.actions.upkeep import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import StoreUnavailable
 from sessionary.model.entry import Message, message
-from sessionary.model.place import Source
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.store import migrations, queries
 from sessionary.store.database import Store
 from sessionary.store.open import open_store

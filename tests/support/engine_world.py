@@ -16,9 +16,9 @@ from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.entry import Message, message
 from sessionary.model.key import key_for
-from sessionary.model.place import Source
-from sessionary.model.session import SessionHead, Shelf
-from sessionary.model.surroundings import Surroundings, render
+from sessionary.model.prompt import PromptContext, render
+from sessionary.model.session import SessionFolder, SessionHead
+from sessionary.model.source import Source
 from sessionary.model.turn import Turn
 from sessionary.store.database import Store
 from sessionary.store.tables import deliveries
@@ -154,10 +154,10 @@ class EngineWorld:
         """The turns of a chat's current session."""
         return list(await self.store.read(turns.of_session, (await self.head(chat)).no))
 
-    async def sessions(self, shelf: Shelf = Shelf.CHATS) -> list[SessionHead]:
-        """All sessions of a shelf, the latest first."""
+    async def sessions(self, folder: SessionFolder = SessionFolder.CHATS) -> list[SessionHead]:
+        """All sessions of a folder, the latest first."""
         page = await self.store.read(
-            listing.listing, listing.SessionFilters(shelf=shelf), profile="main"
+            listing.listing, listing.SessionFilters(folder=folder), profile="main"
         )
         return list(page.items)
 
@@ -181,6 +181,6 @@ class EngineWorld:
         return idle and not (found.waiting_arrivals or found.open_deliveries or found.running_turns)
 
 
-def assembled(_: str | None, surroundings: Surroundings) -> str:
+def assembled(_: str | None, surroundings: PromptContext) -> str:
     """A system prompt of the surroundings alone."""
     return render(surroundings)

@@ -10,7 +10,7 @@ from sessionary.channels.webhook.adapter import WebhookAdapter
 from sessionary.channels.webhook.settings import WebhookSettings
 from sessionary.channels.webhook.signing import problem, sign
 from sessionary.config.secret import Secret
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from tests.support.http_server import LOST, HttpServer, Request, Response
 from tests.support.posting import Posted, Poster
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 from sessionary.channels.signal import daemon_at
 from sessionary.channels.signal.adapter import SignalAdapter
 from sessionary.channels.signal.inbound import Rules
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from tests.support.listening import Listening
 
 ACCOUNT, ACCOUNT_UUID = "+15550783881", "aaaaaaaa-0000-4000-8000-00000000b070"

@@ -15,7 +15,7 @@ from typing import Any, Self
 from sessionary.channels.telegram.adapter import SECRET_HEADER, TelegramAdapter
 from sessionary.channels.telegram.settings import TelegramSettings
 from sessionary.config.secret import Secret
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from tests.support import fake_telegram_text as texts
 from tests.support.http_server import (
     LOST,

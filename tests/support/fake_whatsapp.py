@@ -15,7 +15,7 @@ from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
 from sessionary.channels.whatsapp.client import Graph
 from sessionary.channels.whatsapp.inbound import Rules
 from sessionary.config.secret import Secret
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from tests.support.http_server import LOST, HttpServer, Request, Response, json_response
 from tests.support.posting import Posted
 

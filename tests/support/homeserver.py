@@ -10,7 +10,7 @@ from aiohttp import ClientSession, web
 from sessionary.channels import registry
 from sessionary.channels.files import MEGABYTE
 from sessionary.engine.ports import Adapter
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from tests.support.child import free_port
 from tests.support.synapse import Synapse
 

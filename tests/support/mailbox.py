@@ -13,7 +13,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from sessionary.channels import registry
 from sessionary.channels.files import MEGABYTE
 from sessionary.engine.ports import Adapter
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from tests.support.child import free_port
 from tests.support.dovecot import Dovecot
 from tests.support.proxy import Proxy

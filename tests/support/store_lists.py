@@ -13,8 +13,8 @@ from sessionary.actions.retention import purge
 from sessionary.actions.upkeep import stats, verify
 from sessionary.errors import BadInput, Conflict, NotFound, Purged
 from sessionary.model.part import Text
-from sessionary.model.place import ChatType, Source
-from sessionary.model.session import Kind, Shelf
+from sessionary.model.session import Kind, SessionFolder
+from sessionary.model.source import ChatType, Source
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import deliveries
@@ -111,7 +111,7 @@ class ListSuite(Suite):
         shown = page(world)
 
         assert ([head.id for head in shown.items], shown.hidden) == ([chat], Hidden(automation=2))
-        assert ids(world, shelf=Shelf.AUTOMATION) == jobs[::-1]
+        assert ids(world, folder=SessionFolder.AUTOMATION) == jobs[::-1]
 
     def test_archived_sessions_count_as_not_shown_and_trashed_ones_do_not(
         self, world: World
@@ -124,7 +124,7 @@ class ListSuite(Suite):
 
         assert page(world).hidden == Hidden(automation=1, archived=1)
         assert page(world, and_automation=True).hidden == Hidden(archived=1)
-        assert page(world, shelf=Shelf.ARCHIVE).hidden == Hidden()
+        assert page(world, folder=SessionFolder.ARCHIVE).hidden == Hidden()
 
     def test_the_count_of_what_is_not_shown_respects_the_filters(self, world: World) -> None:
         """D-10."""
@@ -175,8 +175,8 @@ class ListSuite(Suite):
         world.write(sessions.trash, trashed, profile="main", moment=world.moment())
 
         assert ids(world) == [kept]
-        assert ids(world, shelf=Shelf.ARCHIVE) == [away]
-        assert ids(world, shelf=Shelf.TRASH) == [trashed]
+        assert ids(world, folder=SessionFolder.ARCHIVE) == [away]
+        assert ids(world, folder=SessionFolder.TRASH) == [trashed]
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
     def test_pages_together_are_the_list(self, world: World, limit: int) -> None:
@@ -253,7 +253,7 @@ class ListSuite(Suite):
         assert ids(world, order=order, since=later) == [group]
         assert ids(world, order=order, until=later) == [chat]
         assert set(ids(world, order=order, and_automation=True)) == {chat, group, job}
-        assert ids(world, order=order, shelf=Shelf.AUTOMATION, kind=Kind.JOB) == [job]
+        assert ids(world, order=order, folder=SessionFolder.AUTOMATION, kind=Kind.JOB) == [job]
         with refused(NotFound, "no project"):
             page(world, order=order, project="Q")
         with refused(BadInput, "by activity"):
@@ -302,7 +302,7 @@ class PurgeSuite(Suite):
         assert (purged.entries, purged.kept_for_others) == (2, 0)
         with refused(Purged, session):
             world.head(session)
-        assert ids(world) == ids(world, shelf=Shelf.TRASH) == []
+        assert ids(world) == ids(world, folder=SessionFolder.TRASH) == []
         assert world.read(_blob_count) == 0
         assert world.read(_cost, head.no) == 9
         again = world.session("b", title="secret")
@@ -406,7 +406,7 @@ class PurgeSuite(Suite):
         emptied = world.write(sweep.empty_trash, moment=world.moment())
 
         assert emptied == [old]
-        assert ids(world, shelf=Shelf.TRASH) == [new]
+        assert ids(world, folder=SessionFolder.TRASH) == [new]
 
     def test_prune_takes_what_ended_long_ago_and_nothing_open(self, world: World) -> None:
         """D-11: by source; a dry run says counts and bytes."""

@@ -8,7 +8,7 @@ from sessionary.actions import sessions
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
-from sessionary.model.place import Person
+from sessionary.model.source import Person
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, entries
 from tests.support.suite import Suite, refused

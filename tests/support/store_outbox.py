@@ -11,8 +11,8 @@ from sessionary.actions.retention import purge
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.part import Text
-from sessionary.model.place import Channel, Source
-from sessionary.model.surroundings import HomeChannel
+from sessionary.model.prompt import HomeChannel
+from sessionary.model.source import Channel, Source
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.store.tables import deliveries
 from sessionary.store.tables import usage as usage_table

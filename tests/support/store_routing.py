@@ -12,10 +12,10 @@ from sessionary.actions.compact import compact
 from sessionary.actions.moving import Move, move_chat
 from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model.key import Isolation, key_for
-from sessionary.model.place import ChatType, Source
+from sessionary.model.prompt import HomeChannel
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import EndReason, Lineage, SessionHead
-from sessionary.model.surroundings import HomeChannel
+from sessionary.model.source import ChatType, Source
 from sessionary.store.database import Tx
 from tests.support.suite import Suite, refused
 from tests.support.world import ANN, BOB, World

@@ -6,8 +6,8 @@ import pytest
 
 from sessionary.actions import projects, read, resolve, routing, sessions, titles
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, Purged
-from sessionary.model.place import Source
-from sessionary.model.session import EndReason, Kind, Opening, Shelf, TitleBy
+from sessionary.model.session import EndReason, Kind, Opening, SessionFolder, TitleBy
+from sessionary.model.source import Source
 from sessionary.store.database import Tx
 from sessionary.store.tables.sessions import Details, details
 from tests.support.suite import Suite, refused
@@ -260,7 +260,7 @@ class SessionSuite(Suite):
         trashed = world.write(sessions.trash, session, profile="main", moment=world.moment())
         back = world.write(sessions.restore, session, profile="main")
 
-        assert (trashed.shelf, trashed.end_reason) == (Shelf.TRASH, EndReason.TRASH)
+        assert (trashed.folder, trashed.end_reason) == (SessionFolder.TRASH, EndReason.TRASH)
         assert back == before
         assert world.talk("b") == session
 
@@ -298,10 +298,10 @@ class SessionSuite(Suite):
         before = [world.head(id) for id in family]
 
         world.write(sessions.trash, parent, profile="main", moment=world.moment())
-        trashed = [world.head(id).shelf for id in family]
+        trashed = [world.head(id).folder for id in family]
         world.write(sessions.restore, parent, profile="main")
 
-        assert trashed == [Shelf.TRASH] * 3
+        assert trashed == [SessionFolder.TRASH] * 3
         assert [world.head(id) for id in family] == before
 
     def test_forks_and_continuations_stay_when_their_parent_is_trashed(self, world: World) -> None:
@@ -311,7 +311,7 @@ class SessionSuite(Suite):
 
         world.write(sessions.trash, parent, profile="main", moment=world.moment())
 
-        assert world.head(fork).shelf is Shelf.CHATS
+        assert world.head(fork).folder is SessionFolder.CHATS
         assert world.texts(fork) == ["a", "b"]
 
     def test_a_subagent_that_was_trashed_by_itself_stays_in_the_trash(self, world: World) -> None:
@@ -324,8 +324,8 @@ class SessionSuite(Suite):
 
         world.write(sessions.restore, parent, profile="main")
 
-        assert world.head(own).shelf is Shelf.TRASH
-        assert world.head(with_parent).shelf is Shelf.AUTOMATION
+        assert world.head(own).folder is SessionFolder.TRASH
+        assert world.head(with_parent).folder is SessionFolder.AUTOMATION
 
     def test_a_session_whose_subagent_is_at_work_is_not_trashed(self, world: World) -> None:
         """D-11."""
@@ -344,8 +344,8 @@ class SessionSuite(Suite):
 
         world.write(sessions.reopen, parent, profile="main")
 
-        assert world.head(parent).shelf is Shelf.CHATS
-        assert world.head(child).shelf is Shelf.AUTOMATION
+        assert world.head(parent).folder is SessionFolder.CHATS
+        assert world.head(child).folder is SessionFolder.AUTOMATION
 
     def test_whoever_asks_for_a_purged_session_hears_that_it_is_gone_for_good(
         self, world: World
@@ -371,7 +371,7 @@ class SessionSuite(Suite):
         world.talk("b")
         back = world.write(sessions.archive, session, profile="main", archived=False)
 
-        assert (away.shelf, back.shelf) == (Shelf.ARCHIVE, Shelf.CHATS)
+        assert (away.folder, back.folder) == (SessionFolder.ARCHIVE, SessionFolder.CHATS)
         assert back.message_count == 4
 
     def test_the_trash_remembers_the_archive(self, world: World) -> None:
@@ -379,7 +379,9 @@ class SessionSuite(Suite):
         world.write(sessions.archive, session, profile="main", archived=True)
         world.write(sessions.trash, session, profile="main", moment=world.moment())
 
-        assert world.write(sessions.restore, session, profile="main").shelf is Shelf.ARCHIVE
+        assert (
+            world.write(sessions.restore, session, profile="main").folder is SessionFolder.ARCHIVE
+        )
 
     def test_a_draft_is_its_own_field(self, world: World) -> None:
         """W-3."""

@@ -13,8 +13,8 @@ from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
 from sessionary.model.arrival import ArrivalState
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import Text
-from sessionary.model.place import Channel, Source
 from sessionary.model.reset import ResetPolicy
+from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx

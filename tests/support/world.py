@@ -11,9 +11,9 @@ from sessionary.actions.turns import Begun, Claim, Ending
 from sessionary.clock import Moment, to_micros
 from sessionary.model.entry import Entry, Message, message
 from sessionary.model.key import SessionKey, key_for
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
-from sessionary.model.session import Kind, Opening, SessionHead, Shelf
+from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
+from sessionary.model.source import Source
 from sessionary.model.transcript import Chat
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries
@@ -193,6 +193,8 @@ def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, moment: Momen
 
 
 def _everything(tx: Tx, profile: str) -> list[Any]:
-    pages = [listing(tx, SessionFilters(shelf=s), profile=profile, limit=1000) for s in Shelf]
-    heads = [head for page in pages for head in page.items if head.shelf is not Shelf.GONE]
+    pages = [
+        listing(tx, SessionFilters(folder=s), profile=profile, limit=1000) for s in SessionFolder
+    ]
+    heads = [head for page in pages for head in page.items if head.folder is not SessionFolder.GONE]
     return [(head, read.log_of(tx, head.id, profile=profile, limit=1000)) for head in heads]

@@ -20,8 +20,8 @@ from sessionary.engine.ports import Receive, Sent
 from sessionary.errors import BadInput, RetryLater
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import message
-from sessionary.model.place import Source
 from sessionary.model.session import SessionHead
+from sessionary.model.source import Source
 from sessionary.telemetry import genai, wire
 from sessionary.telemetry.span import Span
 from sessionary.testing.loopback import LoopbackAdapter

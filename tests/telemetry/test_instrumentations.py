@@ -13,8 +13,8 @@ import pytest
 from sessionary.actions import read, routing
 from sessionary.actions.tokens import Scope
 from sessionary.model.key import key_for
-from sessionary.model.place import Source
 from sessionary.model.session import SessionHead
+from sessionary.model.source import Source
 from tests.support.child import ServerUnavailable
 from tests.support.environment import installed
 from tests.support.model_server import Call, ModelServer, Reply, Tokens

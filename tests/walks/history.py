@@ -11,7 +11,7 @@ from typing import Any
 
 from sessionary.model.entry import Message
 from sessionary.model.part import Text
-from sessionary.model.session import Shelf
+from sessionary.model.session import SessionFolder
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, deliveries, entries, sessions, turns, usage
 
@@ -47,7 +47,7 @@ def read_all(tx: Tx, received: Iterable[str]) -> Stored:
     while page := tx.all("page_of_all_sessions", after=after, limit=200):
         for no, session, shelf in page:
             after = no
-            if shelf != Shelf.GONE:
+            if shelf != SessionFolder.GONE:
                 _read_session(tx, stored, no, session)
     for idempotency_key in received:
         found = arrivals.get_by_idempotency_key(tx, idempotency_key, profile=PROFILE)

@@ -22,9 +22,9 @@ from sessionary.errors import Conflict, SessionaryError
 from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for
 from sessionary.model.part import Text
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store

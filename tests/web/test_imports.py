@@ -13,7 +13,7 @@ from tests.web.conftest import Client, served
 FOUND = {"tool": "notes", "title": "Notes", "place": "somewhere", "units": 2, "new_units": 2}
 
 
-class Shelf:
+class SessionFolder:
     """A machine on which someone left records; an import waits until it may go on."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ async def ended(client: Client) -> dict[str, Any]:
 
 
 async def test_what_is_found_is_imported_beside_everything_else(store: Store) -> None:
-    shelf = Shelf()
+    shelf = SessionFolder()
     async with served(store, imports=shelf) as server:
         client = await server.client()
         assert (await client.get("/imports"))["items"] == [FOUND]
@@ -62,7 +62,7 @@ async def test_what_is_found_is_imported_beside_everything_else(store: Store) ->
 
 
 async def test_an_import_is_stopped_between_two_records(store: Store) -> None:
-    shelf = Shelf()
+    shelf = SessionFolder()
     async with served(store, imports=shelf) as server:
         client = await server.client()
         await client.post("/imports", {}, status=202)
@@ -77,7 +77,7 @@ async def test_an_import_is_stopped_between_two_records(store: Store) -> None:
 
 
 async def test_an_import_that_fails_says_why(store: Store) -> None:
-    shelf = Shelf()
+    shelf = SessionFolder()
     shelf.wrong = "That is no record of notes."
     shelf.may_go_on.set()
     async with served(store, imports=shelf) as server:
@@ -89,7 +89,7 @@ async def test_an_import_that_fails_says_why(store: Store) -> None:
 
 
 async def test_only_who_may_do_everything_here_imports(store: Store) -> None:
-    async with served(store, imports=Shelf()) as server:
+    async with served(store, imports=SessionFolder()) as server:
         writer = await server.client(Scope.WRITE)
         elsewhere = await server.client(Scope.ADMIN, "another")
         refused = [

@@ -5,8 +5,8 @@ from typing import Any
 from sessionary.actions import new_message, sessions
 from sessionary.clock import Moment
 from sessionary.model.entry import message
-from sessionary.model.place import Source
 from sessionary.model.session import Kind, Opening
+from sessionary.model.source import Source
 from sessionary.store.database import Tx
 from tests.web.conftest import Client, Served
 from tests.web.test_sessions import begin_elsewhere, opened

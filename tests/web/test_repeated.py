@@ -3,7 +3,7 @@
 import pytest
 
 from sessionary.actions import access
-from sessionary.model.place import Person
+from sessionary.model.source import Person
 from tests.web.conftest import API, Client, Served
 from tests.web.test_import_jobs import Machine
 

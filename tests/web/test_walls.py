@@ -12,7 +12,7 @@ import pytest
 from sessionary.actions import deliver
 from sessionary.actions.tokens import Scope
 from sessionary.model.part import Text
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.web.auth import CSRF_HEADER
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import Route, logged_in, routes

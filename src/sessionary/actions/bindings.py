@@ -6,10 +6,10 @@ from datetime import datetime
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.key import key_for
-from sessionary.model.place import at_session
 from sessionary.model.redact import redact_key
 from sessionary.model.reset import Policies, ResetPolicy
 from sessionary.model.session import Lineage, SessionHead
+from sessionary.model.source import at_session
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
 

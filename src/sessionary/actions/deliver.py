@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from sessionary.actions import access, places
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.cursor import Cursor
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.part import Part
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.store.database import Tx
 from sessionary.store.tables import deliveries, sessions
 
@@ -165,7 +165,7 @@ def listing(
 
 def find(tx: Tx, ref: str, *, profile: str) -> Delivery:
     """A delivery by its id, or by a beginning that only one id has."""
-    wanted = document.storable_text(ref)
+    wanted = json_codec.storable_text(ref)
     found = deliveries.get(tx, wanted, profile=profile)
     if found is None and len(wanted) >= _SHORTEST_REF and _ID_LIKE.fullmatch(wanted):
         beyond = wanted + "\U0010ffff"

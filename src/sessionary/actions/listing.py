@@ -7,9 +7,9 @@ from typing import Any
 from sessionary.actions.orders import Order
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.cursor import Cursor
-from sessionary.model.session import Kind, SessionHead, Shelf
+from sessionary.model.session import Kind, SessionFolder, SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
 
@@ -30,7 +30,7 @@ _ORDERED = {
 class SessionFilters:
     """What narrows a list of sessions."""
 
-    shelf: Shelf = Shelf.CHATS
+    folder: SessionFolder = SessionFolder.CHATS
     platform: str | None = None
     kind: Kind | None = None
     project: str | None = None
@@ -124,13 +124,15 @@ def _rows(
     tx: Tx, filters: SessionFilters, *, profile: str, at: Cursor, limit: int
 ) -> list[SessionHead]:
     """The next rows; several shelves or platforms are read one by one and merged."""
-    shelves = (filters.shelf, Shelf.AUTOMATION) if filters.and_automation else (filters.shelf,)
+    shelves = (
+        (filters.folder, SessionFolder.AUTOMATION) if filters.and_automation else (filters.folder,)
+    )
     read = _stretch if filters.order is Order.ACTIVITY else _ordered
     platforms = (filters.platforms if read is _stretch else ()) or (filters.platform,)
     stretches = [
         read(
             tx,
-            replace(filters, shelf=shelf, platform=platform),
+            replace(filters, folder=shelf, platform=platform),
             profile=profile,
             at=at,
             limit=limit,
@@ -161,7 +163,7 @@ def _ordered(
     rows = tx.all(
         _ORDERED[filters.order],
         profile=profile,
-        shelf=filters.shelf,
+        shelf=filters.folder,
         at=at.at,
         no=at.no,
         limit=limit,
@@ -185,7 +187,7 @@ def _stretch(
     rows = tx.all(
         query,
         profile=profile,
-        shelf=filters.shelf,
+        shelf=filters.folder,
         before_at=at.at,
         before_no=at.no,
         since=-(2**62) if filters.since is None else to_micros(filters.since),
@@ -232,12 +234,14 @@ def _fits_otherwise(head: SessionHead, filters: SessionFilters) -> bool:
 
 def hidden(tx: Tx, filters: SessionFilters, *, profile: str) -> Hidden:
     """Count what a list of chats leaves out: automation and archived sessions that fit its filters."""
-    if filters.shelf is not Shelf.CHATS:
+    if filters.folder is not SessionFolder.CHATS:
         return Hidden()
-    archived, is_more = _count(tx, replace(filters, shelf=Shelf.ARCHIVE), profile=profile)
+    archived, is_more = _count(tx, replace(filters, folder=SessionFolder.ARCHIVE), profile=profile)
     if filters.and_automation:
         return Hidden(archived=archived, is_at_least=is_more)
-    automation, are_more = _count(tx, replace(filters, shelf=Shelf.AUTOMATION), profile=profile)
+    automation, are_more = _count(
+        tx, replace(filters, folder=SessionFolder.AUTOMATION), profile=profile
+    )
     return Hidden(automation, archived, is_at_least=is_more or are_more)
 
 
@@ -246,7 +250,7 @@ def _count(tx: Tx, filters: SessionFilters, *, profile: str) -> tuple[int, bool]
     platforms = filters.platforms or (() if filters.platform is None else (filters.platform,))
     params: dict[str, int | str | None] = {
         "profile": profile,
-        "shelf": filters.shelf,
+        "shelf": filters.folder,
         "since": -(2**62) if filters.since is None else to_micros(filters.since),
         "before": 2**62 if filters.until is None else to_micros(filters.until),
         "scanned": _COUNT_SCANNED,
@@ -273,14 +277,14 @@ def _count(tx: Tx, filters: SessionFilters, *, profile: str) -> tuple[int, bool]
             count += 0 if row is None else int(row[0])
     if count >= COUNTED:
         return COUNTED, True
-    looked_at = tx.one("count_shelf", profile=profile, shelf=filters.shelf, limit=_COUNT_SCANNED)
+    looked_at = tx.one("count_shelf", profile=profile, shelf=filters.folder, limit=_COUNT_SCANNED)
     return count, looked_at is not None and looked_at[0] >= _COUNT_SCANNED
 
 
 def _has_words(
     filters: SessionFilters, *, title: str | None, preview: str | None, labels: str
 ) -> bool:
-    if filters.label is not None and filters.label not in document.decode(labels):
+    if filters.label is not None and filters.label not in json_codec.decode(labels):
         return False
     return _matches(filters.text, title, preview)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from sessionary.actions import access, routing
 from sessionary.clock import Moment
 from sessionary.model.key import SessionKey
-from sessionary.model.place import ChatType
+from sessionary.model.source import ChatType
 from sessionary.store.database import Tx
 
 # Behind every character that a key is printed with.

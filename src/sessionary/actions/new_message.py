@@ -10,9 +10,9 @@ from sessionary.errors import Conflict
 from sessionary.model import transcript
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Opening
+from sessionary.model.source import Source
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx

@@ -1,7 +1,7 @@
 """How far a channel has read its platform, for those platforms that do not know it themselves."""
 
 from sessionary.model.key import SessionKey, key_for
-from sessionary.model.place import Channel, ChatType, Source, escape
+from sessionary.model.source import Channel, ChatType, Source, escape
 from sessionary.store.database import Tx
 
 # Who writes in a channel may have a key of their own there: so many of them are expected.

@@ -8,7 +8,7 @@ from sessionary.actions import fold, refusals, resolve
 from sessionary.actions.listing import check_limit
 from sessionary.model import transcript
 from sessionary.model.entry import Compaction, Entry, Message, Retraction
-from sessionary.model.session import Segment, SessionHead, Shelf
+from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, entries, sessions
 
@@ -137,7 +137,7 @@ def children(tx: Tx, head: SessionHead) -> list[SessionHead]:
     return [
         sessions.get_by_no(tx, row[0])
         for row in tx.all("children", no=head.no)
-        if row[4] != Shelf.GONE
+        if row[4] != SessionFolder.GONE
     ]
 
 

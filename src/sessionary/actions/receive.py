@@ -9,7 +9,7 @@ from sessionary.clock import Moment
 from sessionary.model.arrival import Arrival
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey, check_length, check_person
-from sessionary.model.place import Source, escape
+from sessionary.model.source import Source, escape
 from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import arrivals
 

@@ -6,9 +6,17 @@ from sessionary.actions import refusals, titles
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model.key import SessionKey, check_length
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy, ResetReason
-from sessionary.model.session import EndReason, Kind, Lineage, Opening, SessionHead, Shelf, TitleBy
+from sessionary.model.session import (
+    EndReason,
+    Kind,
+    Lineage,
+    Opening,
+    SessionFolder,
+    SessionHead,
+    TitleBy,
+)
+from sessionary.model.source import Source
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
 from sessionary.store.tables.sessions import Inheritance
@@ -71,7 +79,7 @@ def resolve_route(
     """Where a message goes from the session that its key is on, which is held already."""
     if head is None:
         return _open(tx, key, source, moment=moment)
-    if head.is_open and not head.read_only and head.shelf is not Shelf.TRASH:
+    if head.is_open and not head.read_only and head.folder is not SessionFolder.TRASH:
         reason = reset_due(tx, head, policy=policy, moment=moment)
         if reason is None:
             return Route(head.id, head.no)
@@ -115,11 +123,11 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
     for no in sorted({target.no} if old is None else {old.no, target.no}):
         tx.one("lock_session_no", no=no)
     old, target = current(tx, key), sessions.get_by_no(tx, target.no)
-    if target.shelf is Shelf.GONE:
+    if target.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {target.id}.")
     if target.read_only:
         raise refusals.read_only(target.id)
-    if target.shelf is Shelf.TRASH:
+    if target.folder is SessionFolder.TRASH:
         raise Conflict(f"Session {target.id} is in the trash; nothing was changed. Restore it.")
     if old is not None and old.no != target.no:
         if old.running:

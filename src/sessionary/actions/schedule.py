@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.model.place import Channel, Source
 from sessionary.model.schedule import GRACE, Run, RunState, Schedule, Timing
+from sessionary.model.source import Channel, Source
 from sessionary.model.title import clean_title
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx

@@ -7,16 +7,16 @@ from datetime import datetime
 from sessionary.actions import fold, log, refusals, routing, titles
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.session import (
     EndReason,
     Kind,
     Lineage,
     Opening,
+    SessionFolder,
     SessionHead,
-    Shelf,
     TitleBy,
-    shelf_of,
+    folder_of,
 )
 from sessionary.model.title import clean_title
 from sessionary.store.database import Tx
@@ -29,7 +29,7 @@ MAX_LABEL = 64
 
 def lock_session(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of a session that nobody else changes until this transaction ends."""
-    row = tx.one("lock_session", id=document.storable_text(id), profile=profile)
+    row = tx.one("lock_session", id=json_codec.storable_text(id), profile=profile)
     if row is None:
         raise refusals.missing(tx, id, profile=profile)
     return sessions.get_by_no(tx, row[0])
@@ -193,13 +193,13 @@ def rename(
 def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHead:
     """Set a session's labels."""
     head = lock_session(tx, id, profile=profile)
-    clean = {document.storable_text(" ".join(each.split())) for each in labels} - {""}
+    clean = {json_codec.storable_text(" ".join(each.split())) for each in labels} - {""}
     for each in clean:
         if len(each) > MAX_LABEL:
             raise BadInput(
                 f"A label has at most {MAX_LABEL} characters; {each[:20]!r}… has {len(each)}."
             )
-    tx.run("set_labels", no=head.no, labels=document.encode(sorted(clean)))
+    tx.run("set_labels", no=head.no, labels=json_codec.encode(sorted(clean)))
     log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
 
@@ -210,7 +210,7 @@ def set_draft(tx: Tx, id: str, text: str, *, profile: str, moment: Moment) -> No
     if len(text) > MAX_DRAFT:
         raise BadInput(f"A draft has at most {MAX_DRAFT:,} characters; this one has {len(text):,}.")
     if text:
-        tx.run("set_draft", no=head.no, text=document.encode(text), at=to_micros(moment.now))
+        tx.run("set_draft", no=head.no, text=json_codec.encode(text), at=to_micros(moment.now))
     else:
         tx.run("delete_draft", no=head.no)
 
@@ -228,18 +228,18 @@ def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
     """Give a reason not to reset a session before the given time."""
     head = lock_session(tx, id, profile=profile)
     tx.run(
-        "insert_hold", no=head.no, name=document.storable_text(name), expires_at=to_micros(until)
+        "insert_hold", no=head.no, name=json_codec.storable_text(name), expires_at=to_micros(until)
     )
 
 
 def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
     """Take a hold away."""
     head = lock_session(tx, id, profile=profile)
-    tx.run("delete_hold", no=head.no, name=document.storable_text(name))
+    tx.run("delete_hold", no=head.no, name=json_codec.storable_text(name))
 
 
 def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int | None) -> None:
-    shelf = shelf_of(
+    shelf = folder_of(
         kind=head.kind, archived=archived, trashed=trashed_at is not None, purged=False
     )
     tx.run("set_shelf", no=head.no, shelf=shelf, archived=int(archived), trashed_at=trashed_at)
@@ -269,7 +269,7 @@ def _tell_parent(tx: Tx, head: SessionHead) -> None:
 def _subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:
     """The subagents of a session at any depth, each locked; purged ones are left out."""
     found = [routing.lock_and_reload(tx, no) for (no,) in tx.all("subagents_below", no=head.no)]
-    return [each for each in found if each.shelf is not Shelf.GONE]
+    return [each for each in found if each.folder is not SessionFolder.GONE]
 
 
 def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
@@ -282,7 +282,7 @@ def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
 def _refuse_running(head: SessionHead) -> None:
     if head.running:
         raise refusals.running(head.id)
-    if head.shelf is Shelf.GONE:
+    if head.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {head.id}.")
 
 

@@ -8,8 +8,8 @@ from sessionary.actions import routing, turns
 from sessionary.actions.retention import purge
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.model.key import SessionKey
-from sessionary.model.place import Source
 from sessionary.model.reset import Policies
+from sessionary.model.source import Source
 from sessionary.model.turn import Turn
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions

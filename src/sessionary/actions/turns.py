@@ -9,14 +9,14 @@ from sessionary.actions.deliver import DeliveryCame
 from sessionary.actions.log import Appended, SessionChanged
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict, NotFound
-from sessionary.model import document, transcript
+from sessionary.model import json_codec, transcript
 from sessionary.model.arrival import Arrival
 from sessionary.model.entry import Message, Role
 from sessionary.model.key import SessionKey
 from sessionary.model.part import Part, Text
-from sessionary.model.place import Channel, Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
+from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Tx
@@ -249,7 +249,7 @@ def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
 
 def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
     """Keep what has been streamed so far of the step that is not finished."""
-    partial = document.encode(text)
+    partial = json_codec.encode(text)
     if not tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=partial):
         raise refusals.lost(lease)
 
@@ -341,7 +341,9 @@ def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
 
 def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
     """Ask the turn that runs in a session, in whatever process, to stop; say whether one runs."""
-    return bool(tx.run("ask_to_stop", session_no=session_no, reason=document.storable_text(reason)))
+    return bool(
+        tx.run("ask_to_stop", session_no=session_no, reason=json_codec.storable_text(reason))
+    )
 
 
 def stop_asked(tx: Tx, lease: Lease) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.part import Attachment, Text
 from sessionary.model.terminal import one_line
@@ -44,7 +44,7 @@ def request_line(request: TurnRequest) -> bytes:
         "context": list(request.context),
         "settings": dict(request.settings),
     }
-    return document.encode(told).encode() + b"\n"
+    return json_codec.encode(told).encode() + b"\n"
 
 
 def too_much(program: str, total: int) -> AgentFailed:
@@ -71,7 +71,7 @@ class Answers:
         if not line.strip():
             return
         try:
-            given = document.decode(line)
+            given = json_codec.decode(line)
             yield from self._understood(given)
         except (ValueError, RecursionError, BadInput):
             self._count_rubbish(line)

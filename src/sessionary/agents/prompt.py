@@ -1,6 +1,6 @@
 """The system prompt: what the configuration says, then where the agent is."""
 
-from sessionary.model.surroundings import Surroundings, render
+from sessionary.model.prompt import PromptContext, render
 
 DEFAULT_PROMPT = """\
 You are a helpful agent. Answer in the language of the person who writes to you, plainly and to the
@@ -8,7 +8,7 @@ point. Say so when you do not know something, and when a tool failed.
 """
 
 
-def assemble(prompt: str | None, surroundings: Surroundings) -> str:
+def assemble(prompt: str | None, surroundings: PromptContext) -> str:
     """The system prompt of a turn. The same facts give the same bytes.
 
     What changes least stands first, and the note about a reset last, because it goes away with the

@@ -25,8 +25,8 @@ from sessionary.clock import Ids, Moment, encode_id, to_micros
 from sessionary.errors import Conflict
 from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey
-from sessionary.model.place import Source
 from sessionary.model.session import Kind, Opening
+from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 

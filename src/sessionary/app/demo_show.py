@@ -11,9 +11,9 @@ from sessionary.actions import blobs, compact, new_message, retract, sessions
 from sessionary.clock import Ids, Moment
 from sessionary.model.entry import message
 from sessionary.model.key import SessionKey
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetMode, ResetPolicy
 from sessionary.model.session import Kind, Opening
+from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 

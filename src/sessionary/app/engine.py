@@ -17,8 +17,8 @@ from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Adapter
 from sessionary.engine.settings import AccessPolicy, Budget, Settings, Strangers, WhileRunning
 from sessionary.errors import BadInput
-from sessionary.model.place import Source
 from sessionary.model.schedule import Run
+from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from sessionary.engine.context import EngineContext
 from sessionary.engine.events import LiveEvent
 from sessionary.errors import RetryLater
 from sessionary.model.entry import Message, Role, message
-from sessionary.model.place import TERMINAL, Source
 from sessionary.model.session import SessionHead
+from sessionary.model.source import TERMINAL, Source
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sessionary.channels.split import Measure, split_text
 from sessionary.errors import SessionaryError, Unreachable
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 
 MOST = 500
 _ROOM = 64

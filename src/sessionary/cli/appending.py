@@ -9,8 +9,8 @@ from sessionary.cli.refs import find_session, ref_argument
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput
 from sessionary.model.entry import Role
-from sessionary.model.place import TERMINAL, Person, Source
 from sessionary.model.session import Kind
+from sessionary.model.source import TERMINAL, Person, Source
 from sessionary.model.usage import Usage
 
 if TYPE_CHECKING:

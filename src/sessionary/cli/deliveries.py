@@ -10,7 +10,7 @@ from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import engine as engine_config
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.part import text_of
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.model.terminal import one_line
 from sessionary.model.view import delivery_json
 

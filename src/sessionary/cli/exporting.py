@@ -14,7 +14,7 @@ from sessionary.cli.files import refuse_to_overwrite, write_pieces
 from sessionary.cli.refs import REF, find_head
 from sessionary.cli.table import size
 from sessionary.cli.tree import command, pass_console
-from sessionary.model.extent import Extent
+from sessionary.model.export_options import ExportOptions
 from sessionary.model.handover.forms import FORMS
 from sessionary.model.handover.passage import Passage
 
@@ -65,7 +65,7 @@ def export(
 
     With --as one session becomes a file that another tool can go on from.
     """
-    extent = Extent(
+    extent = ExportOptions(
         tools=not left_out["no_tools"],
         reasoning=not left_out["no_reasoning"],
         redact=left_out["redact"],
@@ -148,7 +148,7 @@ def _print(console: Console, pieces: Iterator[str]) -> None:
 
 
 def _pieces(
-    client: "Sessionary", ids: list[str] | None, form: str, extent: Extent
+    client: "Sessionary", ids: list[str] | None, form: str, extent: ExportOptions
 ) -> Iterator[str]:
     """The export, a line or an entry at a time, each with the end of its line."""
     for piece in WAYS[form](client.store, ids, profile=client.profile, extent=extent):

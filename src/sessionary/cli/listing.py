@@ -13,12 +13,16 @@ from sessionary.cli.refs import ENDED, PINNED, RUNNING
 from sessionary.cli.table import Column, count, money, table
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput
-from sessionary.model.session import Kind, SessionHead, Shelf
+from sessionary.model.session import Kind, SessionFolder, SessionHead
 
 SHORTEST_ID = 12
 ROOM_FOR_COST = 90
 AUTOMATION = (Kind.JOB, Kind.SUBAGENT)
-SHELVES = {"archived": Shelf.ARCHIVE, "trash": Shelf.TRASH, "automation": Shelf.AUTOMATION}
+FOLDERS = {
+    "archived": SessionFolder.ARCHIVE,
+    "trash": SessionFolder.TRASH,
+    "automation": SessionFolder.AUTOMATION,
+}
 
 COLUMNS = (
     Column("ID"),
@@ -56,12 +60,12 @@ COLUMNS = (
 @pass_console
 def list_sessions(console: Console, **asked: Any) -> None:
     """List sessions, newest activity first."""
-    shelf = _shelf(asked)
+    folder = _folder(asked)
     if asked["sort"] not in (None, Order.ACTIVITY) and (asked["pinned"] or asked["pinned_first"]):
         raise click.UsageError("--pinned and --pinned-first go with the order of activity.")
     with console.client() as client:
         now = client.moment().now
-        filters = _filters(asked, shelf=shelf, now=now, zone=console.zone(client))
+        filters = _filters(asked, folder=folder, now=now, zone=console.zone(client))
         action = pinned.listing if asked["pinned_first"] else listing.listing
         page = client.reading(
             action,
@@ -84,21 +88,23 @@ def list_sessions(console: Console, **asked: Any) -> None:
     elif page.items:
         console.print(_full_table(page.items))
     else:
-        console.note("No sessions." if shelf is Shelf.CHATS else f"No sessions in the {shelf}.")
+        console.note(
+            "No sessions." if folder is SessionFolder.CHATS else f"No sessions in the {folder}."
+        )
     _tell_the_rest(console, page)
 
 
-def _shelf(asked: dict[str, Any]) -> Shelf:
-    wanted = [shelf for name, shelf in SHELVES.items() if asked[name]]
+def _folder(asked: dict[str, Any]) -> SessionFolder:
+    wanted = [folder for name, folder in FOLDERS.items() if asked[name]]
     if len(wanted) > 1:
         raise click.UsageError("--archived, --trash and --automation exclude each other.")
     if not wanted and asked["kind"] in AUTOMATION:
-        return Shelf.AUTOMATION
-    return wanted[0] if wanted else Shelf.CHATS
+        return SessionFolder.AUTOMATION
+    return wanted[0] if wanted else SessionFolder.CHATS
 
 
 def _filters(
-    asked: dict[str, Any], *, shelf: Shelf, now: datetime, zone: tzinfo | None
+    asked: dict[str, Any], *, folder: SessionFolder, now: datetime, zone: tzinfo | None
 ) -> listing.SessionFilters:
     since, until = asked["since"], asked["until"]
     begin = None if since is None else times.parse_time(since, now=now, zone=zone)
@@ -106,7 +112,7 @@ def _filters(
     if begin is not None and end is not None and begin >= end:
         raise BadInput(f"--since {since} is not before --until {until}.")
     return listing.SessionFilters(
-        shelf=shelf,
+        folder=folder,
         platform=asked["source"],
         kind=None if asked["kind"] is None else Kind(asked["kind"]),
         project=asked["project"],

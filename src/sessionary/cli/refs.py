@@ -112,7 +112,7 @@ def _matching(
 ) -> "list[SessionHead]":
     """Sessions whose label is what a person typed, found by its words in the search index."""
     # An id or an exact title is found without the tokenizer.
-    from sessionary.model.words import fold
+    from sessionary.model.tokenizer import fold
 
     wanted = " ".join(fold(shown.removesuffix(CUT)).split())
     words = shown.removesuffix(CUT).replace('"', " ").split()

@@ -8,9 +8,9 @@ from sessionary.actions import routing
 from sessionary.cli.console import Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.model import key as keys
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
+from sessionary.model.source import Source
 from sessionary.model.view import policy_json, time_text
 
 if TYPE_CHECKING:

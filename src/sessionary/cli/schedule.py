@@ -11,8 +11,8 @@ from sessionary.cli.times import span
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.client.client import Sessionary
 from sessionary.config import zone_named
-from sessionary.model.place import TERMINAL, Source
 from sessionary.model.schedule import Run, RunState, Schedule, Timing
+from sessionary.model.source import TERMINAL, Source
 from sessionary.model.view import Json, time_text
 
 

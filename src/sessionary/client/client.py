@@ -23,9 +23,9 @@ from sessionary.config import Config
 from sessionary.config.reset import ResetSettings
 from sessionary.errors import BadInput
 from sessionary.model.key import Isolation, SessionKey, key_for, validate_profile
-from sessionary.model.place import Source
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
-from sessionary.model.session import Kind, SessionHead, Shelf
+from sessionary.model.session import Kind, SessionFolder, SessionHead
+from sessionary.model.source import Source
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store, sqlite_path
@@ -95,13 +95,13 @@ class Sessionary:
         *,
         limit: int = 50,
         cursor: str | None = None,
-        shelf: Shelf = Shelf.CHATS,
+        folder: SessionFolder = SessionFolder.CHATS,
         **filters: Any,
     ) -> listing.SessionPage:
         """A page of session heads, newest activity first; `filters` are those of `Filters`."""
-        if shelf not in set(Shelf):
-            raise BadInput(f"There is no shelf {shelf!r}: use one of {', '.join(Shelf)}.")
-        wanted = listing.SessionFilters(shelf=Shelf(shelf), **filters)
+        if folder not in set(SessionFolder):
+            raise BadInput(f"There is no folder {folder!r}: use one of {', '.join(SessionFolder)}.")
+        wanted = listing.SessionFilters(folder=SessionFolder(folder), **filters)
         return self.answer(
             self.reading(listing.listing, wanted, profile=self.profile, limit=limit, cursor=cursor)
         )

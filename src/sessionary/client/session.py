@@ -24,8 +24,8 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.key import SessionKey
 from sessionary.model.part import Part
-from sessionary.model.place import Person, Source
 from sessionary.model.session import Kind, Opening, SessionHead
+from sessionary.model.source import Person, Source
 from sessionary.model.transcript import Chat
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage

@@ -15,8 +15,8 @@ from sessionary.engine.loop import Beginning
 from sessionary.errors import NotAllowed
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
-from sessionary.model.place import Source, at_session
-from sessionary.model.session import Opening, SessionHead, Shelf
+from sessionary.model.session import Opening, SessionFolder, SessionHead
+from sessionary.model.source import Source, at_session
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 
@@ -134,5 +134,5 @@ def _accepted(tx: Tx, key: SessionKey, received: Received, beginning: Beginning)
 def _refuse_closed(head: SessionHead) -> None:
     if head.read_only:
         raise refusals.read_only(head.id)
-    if not head.is_open or head.shelf is Shelf.TRASH:
+    if not head.is_open or head.folder is SessionFolder.TRASH:
         raise refusals.ended(head)

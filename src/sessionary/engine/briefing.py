@@ -8,10 +8,10 @@ from sessionary.actions import access, read
 from sessionary.actions.routing import Route
 from sessionary.engine.context import EngineContext
 from sessionary.model import transcript
-from sessionary.model.place import Source
+from sessionary.model.prompt import PromptContext
 from sessionary.model.reset import ResetReason
 from sessionary.model.session import SessionHead
-from sessionary.model.surroundings import Surroundings
+from sessionary.model.source import Source
 from sessionary.model.transcript import Chat
 from sessionary.store.database import Tx
 
@@ -22,7 +22,7 @@ class TurnInput:
 
     head: SessionHead
     context: list[Chat]
-    surroundings: Surroundings
+    surroundings: PromptContext
     settings: Mapping[str, Any]
 
 
@@ -33,7 +33,7 @@ def read_turn_input(tx: Tx, source: Source, *, route: Route, context: EngineCont
     adapter = context.adapters.get(source.platform)
     notes = adapter.capabilities.notes if adapter is not None else ()
     redacts = adapter is None or not adapter.capabilities.ids_needed_for_mentions
-    surroundings = Surroundings(
+    surroundings = PromptContext(
         source=source,
         shared=transcript.named_from(log) is not None,
         platform_notes=notes,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sessionary.clock import Moment
 from sessionary.engine.context import EngineContext
 from sessionary.model.key import SessionKey
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from sessionary.store.database import Tx
 
 

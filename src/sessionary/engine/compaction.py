@@ -8,8 +8,8 @@ from sessionary.clock import Moment
 from sessionary.engine.context import EngineContext
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.part import Text
-from sessionary.model.place import Source
 from sessionary.model.session import SessionHead
+from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
 from sessionary.model.transcript import Chat
 from sessionary.model.usage import Usage

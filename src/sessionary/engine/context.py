@@ -9,9 +9,9 @@ from sessionary.engine.events import EventBus
 from sessionary.engine.ports import Adapter, Agent
 from sessionary.engine.settings import Settings
 from sessionary.model.key import Isolation, SessionKey, key_for
-from sessionary.model.place import Source
+from sessionary.model.prompt import PromptContext
 from sessionary.model.reset import Policies
-from sessionary.model.surroundings import Surroundings
+from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 
@@ -25,7 +25,7 @@ class EngineContext:
     ids: Ids
     holder: str
     agent_for: Callable[[Source, str | None], Agent]
-    system_prompt: Callable[[str | None, Surroundings], str]
+    system_prompt: Callable[[str | None, PromptContext], str]
     priced: Callable[[Usage], Usage]
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
     deliverable: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ from sessionary.actions.moving import Move
 from sessionary.engine.context import EngineContext
 from sessionary.errors import NotFound
 from sessionary.model.delivery import Delivery
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.store.database import Tx
 
 _LONGEST_REASON = 500

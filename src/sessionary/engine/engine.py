@@ -22,7 +22,7 @@ from sessionary.engine.sweeper import Sweeper
 from sessionary.errors import NotAllowed, RetryLater
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 
 STOP_SECONDS = 7.0
 LAST_SECONDS = 1.0

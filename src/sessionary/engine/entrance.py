@@ -7,7 +7,7 @@ from sessionary.engine import intake
 from sessionary.engine.context import EngineContext
 from sessionary.engine.intake import Received
 from sessionary.model.entry import Message
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 
 
 class _TakesIn(Protocol):

@@ -9,8 +9,8 @@ from sessionary.engine.context import EngineContext
 from sessionary.engine.pieces import for_platform
 from sessionary.engine.ports import Agent
 from sessionary.model.part import Attachment, Part, Text
-from sessionary.model.place import Channel, Source
 from sessionary.model.schedule import SILENT
+from sessionary.model.source import Channel, Source
 from sessionary.model.turn import TurnState
 
 

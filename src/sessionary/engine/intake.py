@@ -15,7 +15,7 @@ from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey, check_person
 from sessionary.model.part import Text
-from sessionary.model.place import ChatType, Source
+from sessionary.model.source import ChatType, Source
 from sessionary.store.database import Tx
 from sessionary.store.result import Pending
 

@@ -21,8 +21,8 @@ from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavai
 from sessionary.model.arrival import Arrival
 from sessionary.model.key import SessionKey
 from sessionary.model.part import Text
-from sessionary.model.place import Source, session_named_by
 from sessionary.model.reset import ResetPolicy, ResetReason
+from sessionary.model.source import Source, session_named_by
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals

@@ -6,8 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import Message
-from sessionary.model.place import Channel, Source
 from sessionary.model.session import SessionHead
+from sessionary.model.source import Channel, Source
 from sessionary.model.transcript import Chat
 from sessionary.model.usage import Usage
 

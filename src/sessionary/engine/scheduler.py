@@ -16,9 +16,9 @@ from sessionary.engine.targets import Target, target_of, tell
 from sessionary.engine.turn import SERVER_STOPPED, TurnRun
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.entry import message
-from sessionary.model.place import Source
 from sessionary.model.schedule import RunState
 from sessionary.model.session import Kind, Opening, TitleBy
+from sessionary.model.source import Source
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions as table

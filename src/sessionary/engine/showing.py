@@ -12,7 +12,7 @@ from sessionary.engine.context import EngineContext
 from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Adapter, Shows
 from sessionary.errors import SessionaryError
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 

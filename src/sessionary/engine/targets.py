@@ -7,7 +7,7 @@ from sessionary.actions.schedule import Due
 from sessionary.clock import Moment
 from sessionary.engine.settings import TRUSTED
 from sessionary.model.part import Text
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.store.database import Tx
 
 

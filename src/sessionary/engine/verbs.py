@@ -21,9 +21,9 @@ from sessionary.engine.settings import TRUSTED
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.entry import Message, Role
 from sessionary.model.key import SessionKey
-from sessionary.model.place import Source
-from sessionary.model.session import SessionHead, Shelf
-from sessionary.model.surroundings import HomeChannel
+from sessionary.model.prompt import HomeChannel
+from sessionary.model.session import SessionFolder, SessionHead
+from sessionary.model.source import Source
 from sessionary.model.terminal import one_line
 from sessionary.model.title import clean_title, matches_continuation
 from sessionary.store.database import Tx
@@ -232,7 +232,7 @@ def _current(tx: Tx, asked: Asked) -> SessionHead:
 def _visible(tx: Tx, asked: Asked) -> list[SessionHead]:
     where = asked.source.platform
     filters = listing_of.SessionFilters(
-        shelf=Shelf.CHATS, platform=None if where in TRUSTED else where
+        folder=SessionFolder.CHATS, platform=None if where in TRUSTED else where
     )
     page = listing_of.listing(tx, filters, profile=asked.key.profile, limit=_SCANNED)
     return [head for head in page.items if _may_see(head, asked)]

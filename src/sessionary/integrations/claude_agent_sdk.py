@@ -29,8 +29,8 @@ from sessionary.integrations.client import SessionaryClient, nothing, settled
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.files import Files
 from sessionary.integrations.thread import Thread
-from sessionary.model.place import escape
 from sessionary.model.session import Kind, SessionHead
+from sessionary.model.source import escape
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions, usage

@@ -30,7 +30,7 @@ from sessionary.integrations.openai_items import (
 )
 from sessionary.integrations.thread import Thread
 from sessionary.model.entry import Entry
-from sessionary.model.place import Person
+from sessionary.model.source import Person
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx

@@ -25,7 +25,7 @@ from sessionary.integrations.pydantic_messages import NATIVE, entry_of, id_of, m
 from sessionary.integrations.thread import Thread
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message
-from sessionary.model.session import SessionHead, Shelf
+from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries as lines
@@ -179,7 +179,7 @@ def _begun(
         return thread.opened(tx, where, moment=moment, note=note)
     found = _find(tx, start, profile=where.profile)
     parent = rows.get_by_no(tx, found.session_no)
-    if parent.shelf is Shelf.GONE:
+    if parent.folder is SessionFolder.GONE:
         parent = _heir(tx, where, record, through=found.seq)
     try:
         head = sessions.fork(tx, parent.id, profile=where.profile, moment=moment, at_seq=found.seq)

@@ -27,8 +27,8 @@ from sessionary.model import transcript
 from sessionary.model.entry import Compaction, Entry, Message, Role
 from sessionary.model.key import SessionKey, key_for
 from sessionary.model.part import Text, Unknown
-from sessionary.model.place import Source
-from sessionary.model.session import Kind, Lineage, Opening, Segment, SessionHead, Shelf
+from sessionary.model.session import Kind, Lineage, Opening, Segment, SessionFolder, SessionHead
+from sessionary.model.source import Source
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
 from sessionary.store import natives as kept
@@ -326,7 +326,11 @@ def _open_row(tx: Tx, thread: Thread) -> tuple[int, str] | None:
 
 
 def _if_open(head: SessionHead | None) -> SessionHead | None:
-    return head if head is not None and head.is_open and head.shelf is not Shelf.GONE else None
+    return (
+        head
+        if head is not None and head.is_open and head.folder is not SessionFolder.GONE
+        else None
+    )
 
 
 def _folded(shown: Sequence[Entry], mark: Entry | None) -> list[Entry]:

@@ -12,12 +12,11 @@ from sessionary.actions.search.search import Found, Wish
 from sessionary.errors import BadInput
 from sessionary.mcp import bounds
 from sessionary.mcp.bounds import Json
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model import query as queries
 from sessionary.model.entry import Message
-from sessionary.model.matching import matches
 from sessionary.model.part import Text, ToolCall, ToolResult
-from sessionary.model.query import Query
+from sessionary.model.query import Query, matches
 from sessionary.model.session import Lineage, SessionHead
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
@@ -138,9 +137,9 @@ def _without(said: Message, own: Iterable[ToolCall | ToolResult]) -> str:
             case Text(text):
                 pieces.append(text)
             case ToolCall(name=name, arguments=arguments) if part not in skipped:
-                pieces.append(f"{name} {document.encode(arguments)}")
+                pieces.append(f"{name} {json_codec.encode(arguments)}")
             case ToolResult(content=content) if part not in skipped:
-                pieces.append(document.encode(content))
+                pieces.append(json_codec.encode(content))
     return "\n".join(pieces)
 
 

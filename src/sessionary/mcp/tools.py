@@ -9,7 +9,7 @@ from sessionary.errors import BadInput
 from sessionary.formats.message_input import read_message
 from sessionary.mcp import bounds, finding, packing
 from sessionary.mcp.bounds import Json
-from sessionary.model.session import SessionHead, Shelf, TitleBy
+from sessionary.model.session import SessionFolder, SessionHead, TitleBy
 from sessionary.model.view import time_text, usage_json
 from sessionary.store.database import Store, Tx
 
@@ -54,7 +54,9 @@ class Tools:
         project: str | None = None,
     ) -> Json:
         """The sessions that were last active, newest first."""
-        filters = listing.SessionFilters(shelf=Shelf.CHATS, platform=source, project=project)
+        filters = listing.SessionFilters(
+            folder=SessionFolder.CHATS, platform=source, project=project
+        )
         return await self.store.read(
             _listed, filters, profile=self.profile, limit=limit, cursor=cursor
         )

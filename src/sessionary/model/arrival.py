@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sessionary.model.entry import Message
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 
 
 class ArrivalState(StrEnum):

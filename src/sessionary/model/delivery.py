@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sessionary.model.part import Part
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 
 
 class DeliveryState(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.model import part as parts_of
 from sessionary.model.part import Part, Text, ToolCall
-from sessionary.model.place import Person
+from sessionary.model.source import Person
 
 SEQ_BITS = 24
 MAX_SEQ = (1 << SEQ_BITS) - 1

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Self
 
 from sessionary.errors import BadInput
-from sessionary.model.place import NAMED, TERMINAL, WEB, ChatType, Person, Source, escape, unescape
+from sessionary.model.source import NAMED, TERMINAL, WEB, ChatType, Person, Source, escape, unescape
 
 DEFAULT_PROFILE = "main"
 # An entry of an index of PostgreSQL has at most 2,704 bytes, with the profile and the rest of the row.

@@ -1,11 +1,12 @@
 """What people type into a search box. Every string is a legal query."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from sessionary.model import words
-from sessionary.model.words import Word
+from sessionary.model import tokenizer
+from sessionary.model.tokenizer import Word
 
 ROLES = ("user", "assistant", "system", "tool")
 MOST_TERMS = 32
@@ -157,16 +158,16 @@ def _bounded(text: str) -> str:
 
 def _signs(rest: list[tuple[str, bool]]) -> list[Term]:
     """Punctuation, when there is nothing else to look for."""
-    found = dict.fromkeys(sign for piece, _ in rest for sign in words.alone(piece))
-    return [Term(words.shown(sign), (Word(sign),)) for sign in found]
+    found = dict.fromkeys(sign for piece, _ in rest for sign in tokenizer.alone(piece))
+    return [Term(tokenizer.shown(sign), (Word(sign),)) for sign in found]
 
 
 def _term(piece: str, *, quoted: bool) -> Term | None:
     prefix = not quoted and len(piece) > 1 and piece.endswith("*") and not piece.endswith("**")
-    found = words.wanted(piece)[:MOST_WORDS]
+    found = tokenizer.wanted(piece)[:MOST_WORDS]
     if not found:
         return None
-    sticky = words.sticky(piece) if not quoted and len(found) == 1 else []
+    sticky = tokenizer.sticky(piece) if not quoted and len(found) == 1 else []
     return Term(
         piece.rstrip("*") if prefix else piece, tuple(found), prefix, sticky[0] if sticky else None
     )
@@ -303,3 +304,34 @@ def _shown_filters(filters: Filters) -> list[str]:
     if filters.before is not None:
         said.append(f"before {filters.before:%Y-%m-%d %H:%M}")
     return said
+
+
+def matches(query: Query, text: str) -> bool:
+    """Every group met by one of its terms, and no unwanted term."""
+    found = [*tokenizer.words(text), *tokenizer.extras(text)]
+    known = set(found)
+    wanted = all(any(_stands(term, found, known) for term in group) for group in query.groups)
+    return wanted and not any(_stands(term, found, known) for term in query.unwanted)
+
+
+def _stands(term: Term, found: Sequence[str], known: set[str]) -> bool:
+    if term.sticky is not None and term.sticky not in known:
+        return False
+    wanted = [word.text for word in term.words]
+    if not known.issuperset(wanted[:-1]):
+        return False
+    if len(wanted) == 1:
+        return _meets(known, wanted[0], open_ended=term.is_open_ended)
+    places = [at for at, word in enumerate(found) if word == wanted[0]]
+    return any(_stands_at(found, at, wanted, open_ended=term.is_open_ended) for at in places)
+
+
+def _meets(known: set[str], word: str, *, open_ended: bool) -> bool:
+    return any(each.startswith(word) for each in known) if open_ended else word in known
+
+
+def _stands_at(found: Sequence[str], at: int, wanted: list[str], *, open_ended: bool) -> bool:
+    last = at + len(wanted) - 1
+    if last >= len(found) or found[at:last] != wanted[:-1]:
+        return False
+    return found[last].startswith(wanted[-1]) if open_ended else found[last] == wanted[-1]

@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Meta
 
 from sessionary.errors import BadInput
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import MAX_SEQ, Body, Entry, Role, body_from_json, body_to_json, kind_of
 from sessionary.model.key import SessionKey, validate_profile
-from sessionary.model.place import Person, Source
 from sessionary.model.session import Kind, Lineage, TitleBy
+from sessionary.model.source import Person, Source
 from sessionary.model.title import clean_title
 from sessionary.model.usage import TOKEN_FIELDS, CostStatus, Usage, as_stored
 
@@ -235,7 +235,7 @@ _decoder = msgspec.json.Decoder(Line)
 
 def write(line: Line | Header) -> str:
     """Print a value as one line, its end included."""
-    return document.encode(msgspec.to_builtins(line)) + "\n"
+    return json_codec.encode(msgspec.to_builtins(line)) + "\n"
 
 
 def read(text: bytes, *, max_line: int = MAX_LINE) -> Line | Header:
@@ -398,7 +398,7 @@ def _check(line: Line) -> None:
             if utc(line.ended_at) < utc(line.began_at):
                 raise BadInput(f"turn {line.id} ends before it begins")
         case UsageLine():
-            if not line.call_id or document.storable_text(line.call_id) != line.call_id:
+            if not line.call_id or json_codec.storable_text(line.call_id) != line.call_id:
                 raise BadInput("call_id must be plain text")
             usage_of(line)
         case BlobLine():

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from hashlib import sha256
 
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from sessionary.model.terminal import one_line
 
 PHONE_LIKE = re.compile(r"^\+?\d[\d\-\s]{6,}$")

@@ -7,7 +7,7 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from sessionary.errors import BadInput
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 
 _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from sessionary.errors import BadInput
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 
 SILENT = "[SILENT]"
 SHORTEST = timedelta(seconds=10)

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sessionary.model import document, words
+from sessionary.model import json_codec, tokenizer
 
 STEP_CHARACTERS = 20_000
 SAID = "said"
@@ -78,7 +78,7 @@ def facet(kind: str, value: str) -> str:
     """A fact about a message as a word that no text can contain."""
     plain = "".join(
         char if char.isalnum() else chr(_SIGN + ord(char) % 0x1000)
-        for char in words.fold(value)[: words.LONGEST]
+        for char in tokenizer.fold(value)[: tokenizer.LONGEST]
     )
     return f"{_FACET}{kind}{plain}"
 
@@ -138,7 +138,7 @@ def _facets_of(role: str, profile: str, platform: str, session_no: int) -> tuple
 
 
 def _all_words(text: str) -> list[str]:
-    return words.words(text) + words.extras(text)
+    return tokenizer.words(text) + tokenizer.extras(text)
 
 
 def _areas(role: str | None, data: Mapping[str, Any]) -> tuple[str, str]:
@@ -178,4 +178,4 @@ def _beginning(text: str) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return "" if value is None else document.encode(value)
+    return "" if value is None else json_codec.encode(value)

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 from sessionary.model.usage import UsageTotal
 
 
@@ -19,7 +19,7 @@ class Kind(StrEnum):
     IMPORT = "import"
 
 
-class Shelf(StrEnum):
+class SessionFolder(StrEnum):
     """Where a list finds a session: one word derived from kind, archived, trashed and purged."""
 
     CHATS = "chats"
@@ -72,7 +72,7 @@ class SessionHead:
     key: str | None
     source: Source
     kind: Kind
-    shelf: Shelf
+    folder: SessionFolder
     title: str | None
     title_by: TitleBy | None
     preview: str | None
@@ -143,12 +143,12 @@ class Segment:
     last: int
 
 
-def shelf_of(*, kind: Kind, archived: bool, trashed: bool, purged: bool) -> Shelf:
+def folder_of(*, kind: Kind, archived: bool, trashed: bool, purged: bool) -> SessionFolder:
     """The one rule that says in which list a session stands."""
     if purged:
-        return Shelf.GONE
+        return SessionFolder.GONE
     if trashed:
-        return Shelf.TRASH
+        return SessionFolder.TRASH
     if archived:
-        return Shelf.ARCHIVE
-    return Shelf.AUTOMATION if kind in (Kind.JOB, Kind.SUBAGENT) else Shelf.CHATS
+        return SessionFolder.ARCHIVE
+    return SessionFolder.AUTOMATION if kind in (Kind.JOB, Kind.SUBAGENT) else SessionFolder.CHATS

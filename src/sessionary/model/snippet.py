@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 
-from sessionary.model import words
+from sessionary.model import tokenizer
 from sessionary.model.query import Query, Term
 
 OPEN, CLOSE = "⟦", "⟧"
@@ -52,7 +52,7 @@ def _folded(text: str) -> tuple[str, Sequence[int]]:
 
 @lru_cache(4096)
 def _folded_character(char: str) -> str:
-    return words.fold(char)
+    return tokenizer.fold(char)
 
 
 def _spans(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
@@ -83,14 +83,14 @@ def _parts(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
 
 @lru_cache(64)
 def _pattern(term: Term) -> re.Pattern[str]:
-    runs = words.runs(term.text)
+    runs = tokenizer.runs(term.text)
     if not runs:  # punctuation that stands alone
-        return re.compile(rf"(?<!\S)\"?{re.escape(words.fold(term.text))}\"?(?!\S)")
+        return re.compile(rf"(?<!\S)\"?{re.escape(tokenizer.fold(term.text))}\"?(?!\S)")
     first, *others = map(re.escape, runs)
     # The word stands before the look at what is left of it: a text without it is passed over fast.
-    left = "" if words.is_unspaced(runs[0]) else rf"(?<![^\W_]{first})"
+    left = "" if tokenizer.is_unspaced(runs[0]) else rf"(?<![^\W_]{first})"
     body = "".join(rf"[\W_]*{run}" for run in others)
-    right = "" if term.prefix or words.is_unspaced(runs[-1]) else r"(?![^\W_])"
+    right = "" if term.prefix or tokenizer.is_unspaced(runs[-1]) else r"(?![^\W_])"
     signs = "[+#%]*" if term.sticky is not None else ""
     return re.compile(first + left + body + (r"[^\W_]*" if term.prefix else right) + signs)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Compaction, Entry, Message, Retraction, Role
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 from sessionary.model.terminal import one_line
@@ -195,7 +195,9 @@ def _assistant_chat(message: Message) -> Chat:
 
 def _arguments(call: ToolCall) -> str:
     return (
-        call.arguments if isinstance(call.arguments, str) else document.encode(call.arguments or {})
+        call.arguments
+        if isinstance(call.arguments, str)
+        else json_codec.encode(call.arguments or {})
     )
 
 
@@ -212,7 +214,7 @@ def _tool_chats(message: Message) -> list[Chat]:
 
 
 def _tool_chat(result: ToolResult) -> Chat:
-    text = result.content if isinstance(result.content, str) else document.encode(result.content)
+    text = result.content if isinstance(result.content, str) else json_codec.encode(result.content)
     chat: Chat = {"role": "tool", "tool_call_id": result.call_id, "content": text}
     if result.name is not None:
         chat["tool_name"] = result.name

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.model.twin import twin_of
+from sessionary.model.mutable import mutable_class
 
 
 class CostStatus(StrEnum):
@@ -105,7 +105,7 @@ def as_stored(**facts: Any) -> Usage:
     return found
 
 
-_UsageTwin = twin_of(Usage)
+_UsageTwin = mutable_class(Usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import ToolResult, Unknown
 from sessionary.model.usage import MAX_TOKENS, Usage
@@ -84,7 +84,7 @@ def concerns(span: Span) -> bool:
 def conversation_of(span: Span) -> str | None:
     """The conversation that a span names."""
     found = span.attributes.get(CONVERSATION)
-    return document.storable_text(str(found)) or None if found is not None else None
+    return json_codec.storable_text(str(found)) or None if found is not None else None
 
 
 def tell(span: Span) -> Told:

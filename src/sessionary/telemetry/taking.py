@@ -16,9 +16,9 @@ from sessionary.errors import BadInput, Conflict, SessionaryError
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message
 from sessionary.model.key import SessionKey, key_for
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
+from sessionary.model.source import Source
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, sessions
 from sessionary.telemetry import genai, merging, openinference, wire

@@ -18,7 +18,7 @@ from sessionary.engine.ports import Adapter, Agent, Event, Runner, Sent, Shows, 
 from sessionary.errors import SessionaryError
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import Message
-from sessionary.model.place import Channel, Source
+from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Store, Tx

@@ -27,9 +27,9 @@ from sessionary.engine.ports import Step
 from sessionary.errors import NotAllowed, RetryLater, Unreachable
 from sessionary.model.entry import message
 from sessionary.model.part import Attachment, Text
-from sessionary.model.place import Source
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.schedule import Timing
+from sessionary.model.source import Source
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import (
     ChannelWorld,

@@ -22,8 +22,8 @@ from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Part, Text
-from sessionary.model.place import Channel, Source
-from sessionary.model.surroundings import render
+from sessionary.model.prompt import render
+from sessionary.model.source import Channel, Source
 from sessionary.store.database import Store
 from sessionary.testing.clock import START, FakeClock, SequentialIds
 from sessionary.testing.loopback import LoopbackAdapter

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sessionary.engine.ports import Capabilities, Receive, Sent
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import text_of
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 
 Fault = Callable[[Delivery], BaseException | None]
 

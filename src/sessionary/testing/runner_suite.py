@@ -10,8 +10,8 @@ from typing import Any
 from sessionary.engine.ports import Delta, Event, Runner, Step, TurnRequest
 from sessionary.model.entry import Role
 from sessionary.model.part import ToolCall, ToolResult
-from sessionary.model.place import Source
-from sessionary.model.session import Kind, SessionHead, Shelf
+from sessionary.model.session import Kind, SessionFolder, SessionHead
+from sessionary.model.source import Source
 from sessionary.model.transcript import Chat
 from sessionary.model.usage import UsageTotal
 
@@ -54,7 +54,7 @@ def session_head() -> SessionHead:
         key="main/terminal/dm/chat=here",
         source=SOURCE,
         kind=Kind.CHAT,
-        shelf=Shelf.CHATS,
+        folder=SessionFolder.CHATS,
         title=None,
         title_by=None,
         preview="hello",

@@ -16,7 +16,7 @@ from sessionary.channels.api.adapter import ApiAdapter
 from sessionary.errors import BadInput, RetryLater, Unreachable
 from sessionary.model.delivery import Delivery, DeliveryState
 from sessionary.model.part import Text
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.testing.clock import START, FakeClock
 
 SECRET = b"a secret of some length"

@@ -24,7 +24,7 @@ from sessionary.actions.upkeep import verify
 from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.google_adk import SessionarySessionService
 from sessionary.model.entry import Message
-from sessionary.model.session import Shelf
+from sessionary.model.session import SessionFolder
 
 ADA: dict[str, Any] = {"app_name": "guide", "user_id": "ada"}
 
@@ -116,7 +116,7 @@ async def check_state_belongs_to_whom_its_prefix_says(store_client: Sessionary) 
     assert await service.get_user_state(**ADA) == {"name": "Ada"}
     assert await service.get_user_state(app_name="guide", user_id="nobody") == {}
     # The state is a record of its own that people can read and find.
-    assert len(store_client.sessions(shelf=Shelf.AUTOMATION).items) == 2
+    assert len(store_client.sessions(folder=SessionFolder.AUTOMATION).items) == 2
     assert store_client.search("motto").hits
 
 
@@ -212,7 +212,7 @@ async def check_deleted_sessions_lie_in_the_trash(store_client: Sessionary) -> N
     assert "not found" in await raises(
         SessionNotFoundError, service.append_event(session, event("x"))
     )
-    assert len(store_client.sessions(shelf=Shelf.TRASH).items) == 1
+    assert len(store_client.sessions(folder=SessionFolder.TRASH).items) == 1
     await service.create_session(**ADA, session_id="s")
 
 

@@ -13,11 +13,11 @@ from sessionary.actions import fold
 from sessionary.actions.retention import pack, purge
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
-from sessionary.model import document, overheard
+from sessionary.model import group_context, json_codec
 from sessionary.model.entry import Compaction, Entry, Message, Role
 from sessionary.model.part import Attachment, Unknown
-from sessionary.model.place import ChatType, Person, escape, source_as_stored
-from sessionary.model.session import Segment, SessionHead, Shelf, TitleBy
+from sessionary.model.session import Segment, SessionFolder, SessionHead, TitleBy
+from sessionary.model.source import ChatType, Person, escape, source_as_stored
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, sessions
 
@@ -84,7 +84,7 @@ def share_of(tx: Tx, no: int, whom: Whom) -> Share | None:
             names |= {body.person.name} if body.person and body.person.name else set()
             continue
         others += 1
-        if overheard.has_note(body) and overheard.without(body, _speakers(whom)) != body:
+        if group_context.has_note(body) and group_context.without(body, _speakers(whom)) != body:
             quotes.append(entry.seq)
     if not (theirs or quotes or in_their_chat):
         return None
@@ -96,7 +96,7 @@ def take(tx: Tx, no: int, whom: Whom, *, profile: str, moment: Moment) -> Share 
     """Empty their messages; then purge the session when all of it was theirs."""
     # The lock comes first: what was said since someone looked is theirs too.
     tx.one("lock_session_no", no=no)
-    if sessions.get_by_no(tx, no).shelf is Shelf.GONE:
+    if sessions.get_by_no(tx, no).folder is SessionFolder.GONE:
         return None
     share = share_of(tx, no, whom)
     if share is None:
@@ -145,7 +145,7 @@ def _heirs(tx: Tx, no: int, first: int) -> Iterator[SessionHead]:
     for child_no, _, lineage, base_seq, shelf in tx.all("children", no=no):
         if lineage not in ("fork", "continuation") or base_seq < first:
             continue
-        if shelf != Shelf.GONE:
+        if shelf != SessionFolder.GONE:
             tx.one("lock_session_no", no=child_no)
             yield sessions.get_by_no(tx, child_no)
         yield from _heirs(tx, child_no, first)
@@ -163,7 +163,7 @@ def _erase_quotes(tx: Tx, head: SessionHead, seq: int, whom: Whom) -> None:
     """Take their lines out of a message that someone else wrote."""
     entry = _entry(tx, head, seq)
     assert isinstance(entry.body, Message)
-    _replace(tx, head, entry, overheard.without(entry.body, _speakers(whom)))
+    _replace(tx, head, entry, group_context.without(entry.body, _speakers(whom)))
     tx.run("forget_arrival_of_entry", session_no=head.no, seq=seq)
 
 
@@ -185,7 +185,7 @@ def _forget_opener(tx: Tx, head: SessionHead, whom: Whom) -> None:
         nobody = replace(
             source, user_id=None, user_id_alt=None, user_name=None, platform_message_id=None
         )
-        tx.run("forget_opener", no=head.no, source=document.encode(nobody.to_json()))
+        tx.run("forget_opener", no=head.no, source=json_codec.encode(nobody.to_json()))
 
 
 def _forget_next_title(tx: Tx, head: SessionHead) -> None:
@@ -198,7 +198,7 @@ def _close_import(tx: Tx, head: SessionHead) -> None:
     """The tool's file still has their words: the session is not read from it again."""
     if tx.one("is_imported", no=head.no) is not None:
         extra = {**sessions.details(tx, head.no).extra, "erased": True}
-        tx.run("set_imported_facts", no=head.no, model=None, extra=document.encode(extra))
+        tx.run("set_imported_facts", no=head.no, model=None, extra=json_codec.encode(extra))
 
 
 def _replace(tx: Tx, head: SessionHead, entry: Entry, body: Message | Compaction) -> None:
@@ -287,7 +287,7 @@ def erase(
 
 def receipts(tx: Tx, *, profile: str) -> list[dict[str, object]]:
     """All receipts of a profile, oldest first."""
-    return [document.decode(row[0]) for row in tx.all("list_erasures", profile=profile)]
+    return [json_codec.decode(row[0]) for row in tx.all("list_erasures", profile=profile)]
 
 
 def _take(
@@ -338,7 +338,7 @@ def _forget_arrivals(tx: Tx, whom: Whom, *, profile: str) -> int:
     while rows := tx.all("page_of_free_arrivals", profile=profile, after=after, limit=PAGE):
         for no, text, _ in rows:
             after = no
-            source = source_as_stored(document.decode(text))
+            source = source_as_stored(json_codec.decode(text))
             ids = (source.user_id, source.user_id_alt)
             if source.platform == whom.platform and whom.person_id in ids:
                 forgotten += tx.run("forget_arrival", no=no)
@@ -360,5 +360,5 @@ def _finish(tx: Tx, whom: Whom, receipt: Receipt, *, profile: str, moment: Momen
         id=receipt.id,
         profile=profile,
         at=to_micros(moment.now),
-        receipt=document.encode(asdict(receipt)),
+        receipt=json_codec.encode(asdict(receipt)),
     )

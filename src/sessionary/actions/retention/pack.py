@@ -6,11 +6,11 @@ from datetime import datetime
 
 from sessionary.clock import to_micros
 from sessionary.errors import Damaged
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model import part as parts_of
 from sessionary.model.entry import MAX_SEQ
 from sessionary.model.part import Attachment
-from sessionary.model.session import Segment, SessionHead, Shelf
+from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.store.database import Row, Store, Tx
 from sessionary.store.tables import blobs, entries, packs, sessions
 from sessionary.store.tables.packs import Unpacker
@@ -113,7 +113,7 @@ def _pack_some(tx: Tx, no: int) -> tuple[int, Packed] | None:
     """Pack the next messages of a session: the pack's number, and what is in it; None at the end."""
     tx.one("lock_session_no", no=no)
     head = sessions.get_by_no(tx, no)
-    if head.running or head.shelf is Shelf.GONE:
+    if head.running or head.folder is SessionFolder.GONE:
         return None
     chosen = _next_texts(tx, head)
     if not chosen:
@@ -170,7 +170,7 @@ def _release(tx: Tx, number: int, before: str, after: str) -> None:
         return
     attached = {
         part.blob
-        for data in document.decode(before)["parts"]
+        for data in json_codec.decode(before)["parts"]
         if isinstance(part := parts_of.from_json(data), Attachment)
     }
     for (name,) in tx.all("blobs_of_entries", first=number, last=number):

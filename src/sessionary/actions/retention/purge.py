@@ -11,7 +11,7 @@ from sessionary.actions.sessions import lock_session
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Damaged, NotFound
 from sessionary.model.entry import MAX_SEQ
-from sessionary.model.session import Shelf
+from sessionary.model.session import SessionFolder
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, sessions
 
@@ -139,7 +139,7 @@ def _needed_by_children(tx: Tx, no: int, known: Mapping[int, int] = MappingProxy
             through = min(limit, base_seq)
             if lineage not in ("fork", "continuation") or through <= needed or child_no in seen:
                 continue
-            if shelf != Shelf.GONE:
+            if shelf != SessionFolder.GONE:
                 needed = through
             elif child_no in known:
                 needed = max(needed, min(through, known[child_no]))
@@ -154,7 +154,7 @@ def _release_ancestors(tx: Tx, no: int, *, needed: int, profile: str) -> None:
     known = {no: needed}
     for own_no, id, base_seq, _ in tx.all("ancestors", no=no)[1:]:
         # Held before it is judged: two purges at once would each leave it to the other.
-        if routing.lock_and_reload(tx, own_no).shelf is not Shelf.GONE:
+        if routing.lock_and_reload(tx, own_no).folder is not SessionFolder.GONE:
             return  # it reads all that those before it have kept
         known[own_no] = needed = _needed_by_children(tx, own_no, known)
         _delete_unneeded(tx, own_no, id, needed=needed, profile=profile)

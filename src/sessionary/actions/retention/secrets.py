@@ -7,7 +7,7 @@ from sessionary.actions import read
 from sessionary.errors import NotFound
 from sessionary.model.entry import Entry, body_to_json
 from sessionary.model.secret import secrets_in, texts_in
-from sessionary.model.session import Segment, SessionHead, Shelf
+from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, sessions
 
@@ -54,7 +54,8 @@ def _heads(store: Store, ids: Sequence[str] | None, *, profile: str) -> Iterator
 def _page(tx: Tx, profile: str, after: int) -> list[tuple[int, SessionHead | None]]:
     rows = tx.all("page_of_sessions", profile=profile, after=after, limit=PAGE)
     return [
-        (no, None if shelf == Shelf.GONE else sessions.get_by_no(tx, no)) for no, _, shelf in rows
+        (no, None if shelf == SessionFolder.GONE else sessions.get_by_no(tx, no))
+        for no, _, shelf in rows
     ]
 
 

@@ -9,12 +9,11 @@ from typing import NamedTuple
 from sessionary.actions import resolve
 from sessionary.clock import to_micros
 from sessionary.errors import Ambiguous, NotFound
-from sessionary.model import search_text, words
+from sessionary.model import search_text, tokenizer
 from sessionary.model.entry import MAX_SEQ, SEQ_BITS
-from sessionary.model.matching import matches
-from sessionary.model.query import Filters, Query
+from sessionary.model.query import Filters, Query, matches
 from sessionary.model.search_text import AREAS, SAID, STEPS, searchable_text
-from sessionary.model.session import Segment, Shelf
+from sessionary.model.session import Segment, SessionFolder
 from sessionary.store.database import Row, Tx
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.tables import entries, sessions
@@ -28,7 +27,7 @@ ROUNDS = 10
 MOST_SESSIONS = 1000
 MOST_HIDDEN = 200
 _FAR = 2**62
-_HIDDEN = (Shelf.TRASH, Shelf.GONE)
+_HIDDEN = (SessionFolder.TRASH, SessionFolder.GONE)
 
 
 # Documents that the index gave, newest first: their scores by their numbers.
@@ -241,7 +240,7 @@ def text_of(tx: Tx, match: Match) -> str:
 
 def squeezed(text: str) -> str:
     """A text to compare to the letter: folded, white space collapsed."""
-    return " ".join(words.fold(text).split())
+    return " ".join(tokenizer.fold(text).split())
 
 
 def areas(*, steps: bool) -> tuple[str, ...]:
@@ -272,7 +271,7 @@ def _in_projects(tx: Tx, scope: Scope, names: Sequence[str]) -> Scope:
 
 def _living_fork(tx: Tx, no: int, seq: int) -> int:
     """A session outside the trash that shows an entry of this one, itself or through others."""
-    waiting, seen = [(no, Shelf.TRASH)], set[int]()
+    waiting, seen = [(no, SessionFolder.TRASH)], set[int]()
     while seq and waiting:
         at, shelf = waiting.pop()
         if shelf not in _HIDDEN:

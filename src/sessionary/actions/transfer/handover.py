@@ -3,7 +3,7 @@
 from sessionary.actions import read
 from sessionary.actions.transfer import render
 from sessionary.errors import BadInput, NotFound
-from sessionary.model.extent import WHOLE, Extent, head_within
+from sessionary.model.export_options import WHOLE, ExportOptions, head_within
 from sessionary.model.handover.passage import Passage, Window
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store, Tx
@@ -13,7 +13,7 @@ BUDGET = 100_000
 
 
 def passage(
-    store: Store, id: str, *, profile: str, budget: int = BUDGET, extent: Extent = WHOLE
+    store: Store, id: str, *, profile: str, budget: int = BUDGET, extent: ExportOptions = WHOLE
 ) -> Passage:
     """What of a session is handed over; an estimate of its tokens stays within the budget."""
     if budget < 1:

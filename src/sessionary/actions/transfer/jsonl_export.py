@@ -9,14 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sessionary.actions import read
 from sessionary.errors import NotFound
-from sessionary.model import document, record
+from sessionary.model import json_codec, record
 from sessionary.model.entry import MAX_SEQ, Entry, Message
-from sessionary.model.extent import WHOLE, Extent, entry_within, line_within, turn_within
+from sessionary.model.export_options import (
+    WHOLE,
+    ExportOptions,
+    entry_within,
+    line_within,
+    turn_within,
+)
 from sessionary.model.part import Attachment
-from sessionary.model.place import Source
 from sessionary.model.record import BlobLine, CloseLine, DropLine, EndLine, Header, TurnLine
 from sessionary.model.secret import masked_json, secrets_in
-from sessionary.model.session import Segment, Shelf
+from sessionary.model.session import Segment, SessionFolder
+from sessionary.model.source import Source
 from sessionary.store.database import Row, Store, Tx
 from sessionary.store.tables import blobs, entries, sessions, transfer
 from sessionary.store.tables.transfer import LineageLink
@@ -34,7 +40,7 @@ def export_jsonl(
     ids: Sequence[str] | None = None,
     *,
     profile: str | None,
-    extent: Extent = WHOLE,
+    extent: ExportOptions = WHOLE,
 ) -> Iterator[str]:
     """Sessions as lines of JSON that `import_jsonl` reads; all of a profile when no ids are given.
 
@@ -58,8 +64,8 @@ def _masked(line: str) -> str:
     """A line without what looks like a secret; attachments are as they were."""
     if not any(True for _ in secrets_in(line)):
         return line
-    made = document.decode(line)
-    return line if made.get("line") == "blob" else document.encode(masked_json(made)) + "\n"
+    made = json_codec.decode(line)
+    return line if made.get("line") == "blob" else json_codec.encode(masked_json(made)) + "\n"
 
 
 def _all(store: Store, profile: str | None) -> Iterator[Item]:
@@ -139,7 +145,9 @@ def _note_needs(
         at = link.parent_no
 
 
-def _session(store: Store, no: int, through: int | None, extent: Extent) -> Iterator[record.Line]:
+def _session(
+    store: Store, no: int, through: int | None, extent: ExportOptions
+) -> Iterator[record.Line]:
     """One session from its facts to its end line."""
     if through is None:
         line, own = store.read(transfer.facts, no).result()
@@ -175,7 +183,7 @@ def _pages(
 
 
 def _log(
-    store: Store, own: Segment, source: Source, extent: Extent
+    store: Store, own: Segment, source: Source, extent: ExportOptions
 ) -> Iterator[BlobLine | record.EntryLine | None]:
     """A session's own entries, attachments before their first use; None: it is being purged."""
     attached: set[str] = set()
@@ -228,7 +236,7 @@ def _alone(store: Store, segment: Segment, row: Row) -> Entry:
 
 
 def _is_gone(store: Store, session_no: int) -> bool:
-    return store.read(sessions.get_by_no, session_no).result().shelf is Shelf.GONE
+    return store.read(sessions.get_by_no, session_no).result().folder is SessionFolder.GONE
 
 
 def _blobs_of(entry: Entry) -> Iterator[str]:

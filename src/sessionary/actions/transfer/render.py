@@ -5,16 +5,22 @@ from collections.abc import Iterator, Sequence
 from sessionary.actions import read
 from sessionary.actions.transfer import jsonl_export
 from sessionary.errors import Conflict
-from sessionary.model import markdown, page, transcript
+from sessionary.model import html_page, markdown, transcript
 from sessionary.model.entry import Entry, Retraction
-from sessionary.model.extent import WHOLE, Extent, entry_within, head_within, is_empty
-from sessionary.model.session import SessionHead, Shelf
+from sessionary.model.export_options import (
+    WHOLE,
+    ExportOptions,
+    entry_within,
+    head_within,
+    is_empty,
+)
+from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import blobs, entries, sessions
 
 
 def export_markdown(
-    store: Store, ids: Sequence[str] | None = None, *, profile: str, extent: Extent = WHOLE
+    store: Store, ids: Sequence[str] | None = None, *, profile: str, extent: ExportOptions = WHOLE
 ) -> Iterator[str]:
     """Sessions as Markdown, one document behind the other; without ids all but the trash."""
     for number, head in enumerate(_heads(store, ids, profile)):
@@ -24,23 +30,23 @@ def export_markdown(
 
 
 def export_html(
-    store: Store, ids: Sequence[str] | None = None, *, profile: str, extent: Extent = WHOLE
+    store: Store, ids: Sequence[str] | None = None, *, profile: str, extent: ExportOptions = WHOLE
 ) -> Iterator[str]:
     """Sessions as one page that needs nothing else; without ids all but the trash."""
     title = "Conversations"
     if ids is not None and len(ids) == 1:
         only = store.read(read.head, ids[0], profile=profile).result()
         title = markdown.title_of(head_within(only, extent))
-    yield page.opening(title)
+    yield html_page.opening(title)
     for head in _heads(store, ids, profile):
-        yield page.session_opening(head_within(head, extent))
+        yield html_page.session_opening(head_within(head, extent))
         for entry in transcript_of(store, head, extent):
             pictures = {
-                name: store.read(blobs.get, name).result() for name in page.pictures_of(entry)
+                name: store.read(blobs.get, name).result() for name in html_page.pictures_of(entry)
             }
-            yield page.entry(entry, pictures)
-        yield page.session_closing()
-    yield page.closing()
+            yield html_page.entry(entry, pictures)
+        yield html_page.session_closing()
+    yield html_page.closing()
 
 
 def _heads(store: Store, ids: Sequence[str] | None, profile: str) -> Iterator[SessionHead]:
@@ -52,7 +58,7 @@ def _heads(store: Store, ids: Sequence[str] | None, profile: str) -> Iterator[Se
     while rows := store.read(_page, profile, after).result():
         for no, shelf in rows:
             after = no
-            if shelf not in (Shelf.GONE, Shelf.TRASH):
+            if shelf not in (SessionFolder.GONE, SessionFolder.TRASH):
                 yield store.read(sessions.get_by_no, no).result()
 
 
@@ -61,7 +67,7 @@ def _page(tx: Tx, profile: str, after: int) -> list[tuple[int, str]]:
     return [(no, shelf) for no, _, shelf in rows]
 
 
-def transcript_of(store: Store, head: SessionHead, extent: Extent) -> Iterator[Entry]:
+def transcript_of(store: Store, head: SessionHead, extent: ExportOptions) -> Iterator[Entry]:
     """What people read of a session, in short reads."""
     segments = store.read(sessions.segments, head.no).result()
     stretches = transcript.retracted(store.read(entries.marks, segments).result())

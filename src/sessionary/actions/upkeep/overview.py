@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from sessionary.actions import read
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Entry, Message, Role
 from sessionary.model.part import ToolCall
 from sessionary.model.session import SessionHead
@@ -89,7 +89,7 @@ def _path(call: ToolCall) -> str | None:
     given: Any = call.arguments
     if isinstance(given, str):
         with suppress(ValueError, RecursionError):
-            given = document.decode(given)
+            given = json_codec.decode(given)
     if not isinstance(given, Mapping):
         return None
     named = (given.get(name) for name in _PATHS)

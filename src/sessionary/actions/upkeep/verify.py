@@ -10,7 +10,7 @@ from sessionary.actions import fold
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
 from sessionary.model.entry import MAX_SEQ
-from sessionary.model.session import Kind, Segment, SessionHead, Shelf, shelf_of
+from sessionary.model.session import Kind, Segment, SessionFolder, SessionHead, folder_of
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import sqlite_path
@@ -68,7 +68,7 @@ def rebuild_head(tx: Tx, no: int) -> bool:
     tx.one("lock_session_no", no=no)
     head = sessions.get_by_no(tx, no)
     is_moved = _rebuild_order(tx, head)
-    if head.shelf is Shelf.GONE:
+    if head.folder is SessionFolder.GONE:
         return is_moved  # a tombstone has no head to speak of
     found = list(check_session(tx, head))
     if not found or any(each.invariant == "I0 readable" for each in found):
@@ -151,8 +151,8 @@ def _check_sequence(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 
 def _check_shelf(head: SessionHead) -> Iterator[Broken]:
     expected = _shelf(head)
-    if head.shelf is not expected:
-        yield Broken("I6 shelf", head.id, f"the head stands in {head.shelf}, not in {expected}")
+    if head.folder is not expected:
+        yield Broken("I6 shelf", head.id, f"the head stands in {head.folder}, not in {expected}")
 
 
 def _check_order(tx: Tx, head: SessionHead) -> Iterator[Broken]:
@@ -206,7 +206,7 @@ def _check_page(tx: Tx, after: int) -> list[tuple[int, list[Broken], int]]:
     page: list[tuple[int, list[Broken], int]] = []
     for no in _page_of_numbers(tx, after):
         head = sessions.get_by_no(tx, no)
-        if head.shelf is Shelf.GONE:
+        if head.folder is SessionFolder.GONE:
             page.append((no, list(_check_order(tx, head)), 0))
         else:
             page.append((no, list(check_session(tx, head)), head.last_seq - head.base_seq))
@@ -247,9 +247,9 @@ def _end_of_log(tx: Tx, head: SessionHead) -> _End:
     return _End(size, first & MAX_SEQ, last & MAX_SEQ, active_at)
 
 
-def _shelf(head: SessionHead) -> Shelf:
+def _shelf(head: SessionHead) -> SessionFolder:
     is_trashed = head.trashed_at is not None
-    return shelf_of(kind=head.kind, archived=head.archived, trashed=is_trashed, purged=False)
+    return folder_of(kind=head.kind, archived=head.archived, trashed=is_trashed, purged=False)
 
 
 def _running(tx: Tx, head: SessionHead) -> str | None:

@@ -9,7 +9,7 @@ from sessionary.clock import Clock
 from sessionary.engine.ports import Capabilities, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, SessionaryError
 from sessionary.model.delivery import Delivery
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 
 PLATFORM = "api"
 LONGEST_TEXT = 1_000_000

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model import part as parts_of
 from sessionary.model.delivery import Delivery
 from sessionary.model.view import time_text
@@ -24,7 +24,7 @@ class Call:
 
 def call_for(delivery: Delivery, *, secret: bytes, at: int) -> Call:
     """The call-back of a delivery; the same delivery has the same id each time it is tried."""
-    body = document.encode(
+    body = json_codec.encode(
         {
             "delivery_id": delivery.id,
             "session_id": delivery.session_id,

@@ -19,7 +19,7 @@ from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavailable, Unreachable
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Attachment
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 
 # How much of what was missed is asked for: in so many channels, so many messages in each.
 MOST_CHATS = 200

@@ -8,7 +8,7 @@ from typing import Any
 from sessionary.channels.files import MEGABYTE, File
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Part, Text
-from sessionary.model.place import ChatType, Source
+from sessionary.model.source import ChatType, Source
 
 PLATFORM = "discord"
 DEFAULT_LARGEST_FILE = 10 * MEGABYTE

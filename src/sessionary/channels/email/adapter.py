@@ -13,7 +13,7 @@ from sessionary.channels.enclosures import Enclosure, Enclosures, files_of, too_
 from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, SessionaryError
 from sessionary.model.delivery import Delivery
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.model.terminal import one_line
 
 MOST_THREADS = 1000

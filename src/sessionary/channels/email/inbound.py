@@ -15,7 +15,7 @@ from sessionary.channels.email.quotes import own_words
 from sessionary.channels.files import MEGABYTE, attachment, too_large
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Part, Text
-from sessionary.model.place import ChatType, Source
+from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
 PLATFORM = "email"

@@ -11,7 +11,7 @@ from sessionary.channels.email.inbound import bare_subject
 from sessionary.channels.enclosures import Enclosure
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import Unreachable
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import text_of
 from sessionary.model.terminal import one_line
@@ -87,7 +87,7 @@ def message_id(delivery_id: str, address: str) -> str:
 
 def _words(text: str, *, has_files: bool) -> str:
     sayable = "".join(
-        char for char in document.storable_text(text) if char >= " " or char in "\n\t"
+        char for char in json_codec.storable_text(text) if char >= " " or char in "\n\t"
     )
     return sayable if sayable.strip() or has_files else NOTHING
 

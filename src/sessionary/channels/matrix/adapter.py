@@ -21,7 +21,7 @@ from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError,
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 from sessionary.model.terminal import one_line
 
 ENCRYPTED = (

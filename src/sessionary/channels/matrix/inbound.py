@@ -7,7 +7,7 @@ from typing import Any
 
 from sessionary.channels.files import File
 from sessionary.model.part import Part, Text
-from sessionary.model.place import ChatType, Source
+from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
 PLATFORM = "matrix"

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from sessionary.channels.enclosures import Enclosure, files_of
 from sessionary.channels.split import split_text
 from sessionary.engine.ports import Capabilities
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Attachment, text_of
 
@@ -51,7 +51,7 @@ def posts(delivery: Delivery) -> list[Post]:
 def pieces_of(text: str) -> list[str]:
     """A text in pieces that are short enough and not empty."""
     sayable = "".join(
-        char for char in document.storable_text(text) if char >= " " or char in "\n\t"
+        char for char in json_codec.storable_text(text) if char >= " " or char in "\n\t"
     )
     return split_text(sayable, LONGEST_BYTES, measure=_bytes) or [NOTHING]
 

@@ -28,7 +28,7 @@ from sessionary.errors import (
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment, Part
-from sessionary.model.place import Channel, Source
+from sessionary.model.source import Channel, Source
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0

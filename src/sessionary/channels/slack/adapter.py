@@ -23,7 +23,7 @@ from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Attachment
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 
 STEADY_SECONDS = 10.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE = 0.1, 30.0

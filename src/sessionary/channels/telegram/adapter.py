@@ -22,7 +22,7 @@ from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sen
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Attachment, Part
-from sessionary.model.place import Channel, ChatType
+from sessionary.model.source import Channel, ChatType
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 LONGEST_PAUSE_SECONDS = 300.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Part, Text
-from sessionary.model.place import ChatType, Source
+from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
 Wire = Mapping[str, Any]

@@ -7,7 +7,7 @@ from sessionary.channels.webhook.settings import Fields
 from sessionary.errors import BadInput
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Text
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 
 _LONGEST_ID = 500
 

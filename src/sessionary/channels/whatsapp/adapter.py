@@ -27,7 +27,7 @@ from sessionary.errors import (
 )
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import Attachment, Text
-from sessionary.model.place import Channel
+from sessionary.model.source import Channel
 
 TAKEN, BAD, FORGED, BUSY = 200, 400, 401, 503
 FILES_AT_ONCE = 4

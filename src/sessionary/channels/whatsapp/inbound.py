@@ -10,7 +10,7 @@ from typing import Any
 from sessionary.channels.files import attachment
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Part, Text, Unknown
-from sessionary.model.place import ChatType, Source
+from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
 PLATFORM = "whatsapp"

@@ -9,7 +9,7 @@ from sessionary.channels.split import split_text, utf16_units
 from sessionary.channels.whatsapp.inbound import PLATFORM
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import text_of
 from sessionary.model.terminal import one_line
@@ -82,7 +82,7 @@ def recipient(chat_id: str) -> dict[str, str]:
 def texts(delivery: Delivery) -> list[str]:
     """The words of a delivery, cut into messages; empty when it has only files."""
     said = "".join(
-        char for char in document.storable_text(text_of(delivery.parts)) if _is_shown(char)
+        char for char in json_codec.storable_text(text_of(delivery.parts)) if _is_shown(char)
     )
     pieces = split_text(formatted(said), LONGEST, measure=utf16_units)
     return pieces or ([] if files_of(delivery.parts) else [NOTHING])

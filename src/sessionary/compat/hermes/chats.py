@@ -13,9 +13,9 @@ from sessionary.compat.hermes.messages import Json
 from sessionary.compat.hermes.rows import KEPT
 from sessionary.compat.hermes.source import printed
 from sessionary.model.key import SessionKey
-from sessionary.model.place import Source
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import EndReason, SessionHead
+from sessionary.model.source import Source
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
 

@@ -13,8 +13,8 @@ from sessionary.compat.hermes.source import (
     is_shared_multi_user_session,
     to_source,
 )
+from sessionary.model.prompt import MAX_ID, MAX_NAME, MAX_TOPIC
 from sessionary.model.redact import redact_chat_id, redact_name, redact_source
-from sessionary.model.surroundings import MAX_ID, MAX_NAME, MAX_TOPIC
 from sessionary.model.terminal import one_line
 
 # Platforms where nobody is mentioned by id, so that ids can be hidden (rule C-4).

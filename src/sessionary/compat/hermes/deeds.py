@@ -10,8 +10,8 @@ from sessionary.actions.retention import purge
 from sessionary.clock import Moment
 from sessionary.compat.hermes import lineage, messages, rows, tokens
 from sessionary.errors import Ambiguous, NotFound
-from sessionary.model.place import Source
 from sessionary.model.session import Kind, Lineage, Opening, SessionHead
+from sessionary.model.source import Source
 from sessionary.model.title import clean_title, matches_continuation
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions as table

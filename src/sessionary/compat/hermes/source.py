@@ -7,7 +7,7 @@ from typing import Any, Self
 from sessionary.compat.hermes.config import Platform
 from sessionary.compat.hermes.messages import Json
 from sessionary.model.key import Isolation, SessionKey, is_shared, key_for
-from sessionary.model.place import ChatType, Source
+from sessionary.model.source import ChatType, Source
 
 _ALWAYS = (
     "chat_id",

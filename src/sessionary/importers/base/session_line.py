@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessionary.clock import from_micros
 from sessionary.importers.base.events import Begin
-from sessionary.model.document import storable_text
+from sessionary.model.json_codec import storable_text
 from sessionary.model.record import ProjectFact, SessionLine
 from sessionary.model.session import TitleBy
 from sessionary.model.terminal import one_line
@@ -22,7 +22,7 @@ import msgspec
 
 from sessionary.clock import Moment
 from sessionary.importers.base.events import Said
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.title import preview
 from sessionary.store.database import Store
 
@@ -161,7 +161,7 @@ def body_text(said: Said, tool: str) -> str:
     except UnicodeEncodeError:
         # Half of a surrogate pair.
         known = ((name, getattr(body, name)) for name in body.__struct_fields__)
-        return document.encode({name: value for name, value in known if value is not None})
+        return json_codec.encode({name: value for name, value in known if value is not None})
 
 
 def preview_of(parts: Sequence[dict[str, Any]]) -> str | None:

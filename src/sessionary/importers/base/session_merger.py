@@ -18,7 +18,7 @@ from sessionary.importers.base.events import FOLLOWS, Begin, Compacted, Said, Ta
 from sessionary.importers.base.known_history import KnownLog, digest, key_of
 from sessionary.importers.base.recent import Recent
 from sessionary.importers.base.session_line import Target, body_text, line_of, preview_of
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.record import SessionLine
 from sessionary.model.session import Lineage, Segment
 from sessionary.model.title import derive_title
@@ -124,7 +124,7 @@ class Weaver:
             through = kept - 1
         if not mark.summary or through < 1:
             return
-        text = document.encode({"summary": mark.summary, "through": through})
+        text = json_codec.encode({"summary": mark.summary, "through": through})
         if self._recognise(self._here, "compaction", None, text, mark.id):
             return
         self._append("compaction", None, to_micros(mark.at), text, mark.id)
@@ -278,7 +278,7 @@ class Weaver:
         way: list[tuple[str, int, int]] = []
         for row in () if self._log is None else self._log.rest():
             if row.kind == "retraction":
-                after = int(document.decode(row.text)["after"])
+                after = int(json_codec.decode(row.text)["after"])
                 way = [each for each in way if each[2] <= after]
                 continue
             key = key_of(row)
@@ -291,7 +291,7 @@ class Weaver:
         if isinstance(item, Said):
             text = body_text(item, self._target.tool)
             return item.id or "", digest("message", item.role, text)
-        return "", digest("compaction", None, document.encode({"summary": item.summary}))
+        return "", digest("compaction", None, json_codec.encode({"summary": item.summary}))
 
     # Where we are
 
@@ -382,7 +382,7 @@ class Weaver:
             self._stand_on(row.seq, row.native_id)
 
     def _retract(self, at: int) -> None:
-        text = document.encode({"after": self._here, "reason": "branch"})
+        text = json_codec.encode({"after": self._here, "reason": "branch"})
         seq = self._next_seq()
         self._rows.append(Row(seq, "retraction", None, at, text))
         self._tip = self._here

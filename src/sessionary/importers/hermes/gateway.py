@@ -7,7 +7,7 @@ from sessionary.errors import BadInput
 from sessionary.formats import shape
 from sessionary.importers.base import documents, files
 from sessionary.importers.base.events import Json
-from sessionary.model.place import Source
+from sessionary.model.source import Source
 
 INDEX = "sessions.json"
 MAX_INDEX = 64 * 1024 * 1024

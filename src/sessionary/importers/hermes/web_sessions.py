@@ -15,7 +15,7 @@ from sessionary.formats import shape
 from sessionary.importers.base import documents, files, times
 from sessionary.importers.base.events import Json
 from sessionary.importers.hermes.message import NOT_SAID, is_summary, local, words_of
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.record import MAX_DRAFT, ProjectFact
 from sessionary.model.terminal import one_line
 from sessionary.model.title import MAX_TITLE
@@ -270,7 +270,7 @@ def too_long(facts: Json) -> list[str]:
 def _is_long(value: object) -> bool:
     if value is None or isinstance(value, bool | int | float):
         return False
-    return len(document.encode(value)) > MAX_FIELD
+    return len(json_codec.encode(value)) > MAX_FIELD
 
 
 def _draft(facts: Json) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role
 from sessionary.model.handover.passage import Line, Passage, arguments_of, mention, stamp, words_of
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
@@ -23,7 +23,7 @@ _LONGEST_NAME = 128
 def pieces(passage: Passage) -> Iterator[str]:
     """The file, a line at a time."""
     for line in lines(passage):
-        yield document.encode(line) + "\n"
+        yield json_codec.encode(line) + "\n"
 
 
 def advice(passage: Passage, file: str) -> str:

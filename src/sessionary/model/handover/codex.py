@@ -5,7 +5,7 @@ from datetime import datetime
 from shlex import quote
 from typing import Any
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role
 from sessionary.model.handover.openai import call_arguments
 from sessionary.model.handover.passage import Line, Passage, data_url, mention, stamp, words_of
@@ -18,7 +18,7 @@ VERSION = "0.1.0"
 def pieces(passage: Passage) -> Iterator[str]:
     """The file, a line at a time."""
     for line in lines(passage):
-        yield document.encode(line) + "\n"
+        yield json_codec.encode(line) + "\n"
 
 
 def advice(passage: Passage, file: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.handover import openai
 from sessionary.model.handover.passage import Line, Passage
 from sessionary.model.part import Reasoning
@@ -14,9 +14,9 @@ Json = dict[str, Any]
 
 def pieces(passage: Passage) -> Iterator[str]:
     """The file: one line, a message at a time."""
-    yield document.encode(_row(passage))[:-1] + ',"messages":['
+    yield json_codec.encode(_row(passage))[:-1] + ',"messages":['
     for number, each in enumerate(_messages(passage)):
-        yield ("," if number else "") + document.encode(each)
+        yield ("," if number else "") + json_codec.encode(each)
     yield "]}\n"
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from shlex import quote
 from typing import Any
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role
 from sessionary.model.handover.openai import call_arguments
 from sessionary.model.handover.passage import Line, Passage, data_url, mention, words_of
@@ -18,7 +18,7 @@ UNTITLED = "Imported chat"
 
 def pieces(passage: Passage) -> Iterator[str]:
     """The file."""
-    yield document.encode({"chats": [chat(passage)]}) + "\n"
+    yield json_codec.encode({"chats": [chat(passage)]}) + "\n"
 
 
 def advice(passage: Passage, file: str) -> str:
@@ -128,8 +128,8 @@ def _tool(call: ToolCall, result: ToolResult | None) -> str:
     facts = {
         "id": call.id,
         "name": call.name,
-        "arguments": document.encode(call_arguments(call)),
-        "result": "" if result is None else document.encode(words_of(result)),
+        "arguments": json_codec.encode(call_arguments(call)),
+        "result": "" if result is None else json_codec.encode(words_of(result)),
     }
     return _details("tool_calls", "Tool Executed", "", **facts)
 

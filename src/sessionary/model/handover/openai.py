@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role
 from sessionary.model.handover.passage import Passage, arguments_of, data_url, mention, words_of
 from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 def pieces(passage: Passage) -> Iterator[str]:
     """The list, a message at a time."""
     for number, each in enumerate(messages(passage)):
-        yield ("[\n" if number == 0 else ",\n") + document.encode(each)
+        yield ("[\n" if number == 0 else ",\n") + json_codec.encode(each)
     yield "\n]\n" if passage.lines or passage.preface else "[]\n"
 
 
@@ -49,7 +49,7 @@ def said(passage: Passage, message: Message) -> Iterator[Json]:
 
 def call_arguments(part: ToolCall) -> str:
     """What a tool was called with, as the text of an object: providers refuse anything else."""
-    return document.encode(arguments_of(part))
+    return json_codec.encode(arguments_of(part))
 
 
 def _call(part: ToolCall) -> Json:

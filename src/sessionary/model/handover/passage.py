@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sessionary.model import document, tokens
+from sessionary.model import json_codec, tokens
 from sessionary.model.entry import Compaction, Entry, Message, Role, body_to_json
 from sessionary.model.part import Attachment, Part, Text, ToolCall, ToolResult
 from sessionary.model.transcript import NO_RESULT
@@ -165,7 +165,7 @@ def _with(line: Line, parts: tuple[Part, ...]) -> Line:
 
 def words_of(result: ToolResult) -> str:
     """What a tool answered, as a text."""
-    return result.content if isinstance(result.content, str) else document.encode(result.content)
+    return result.content if isinstance(result.content, str) else json_codec.encode(result.content)
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     given = call.arguments
     if isinstance(given, str):
         try:
-            given = document.decode(given)
+            given = json_codec.decode(given)
         except (ValueError, RecursionError):
             given = call.arguments
     if isinstance(given, dict):

@@ -12,7 +12,7 @@ from sessionary.model import search_text
 from sessionary.model.entry import MAX_SEQ, SEQ_BITS
 from sessionary.model.query import Query
 from sessionary.model.search_text import AREAS, Origin, SearchText
-from sessionary.model.words import GAP
+from sessionary.model.tokenizer import GAP
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables import entries

@@ -7,7 +7,7 @@ from typing import Any
 
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound, Unreadable
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model import part as parts_of
 from sessionary.model.part import Attachment, Part
 from sessionary.store.database import Tx
@@ -51,7 +51,7 @@ def keep_text(tx: Tx, text: str, *, entry_no: int) -> str:
 
 def exists(tx: Tx, name: str) -> bool:
     """Whether bytes with this hash are kept."""
-    return tx.one("has_blob", hash=document.storable_text(name)) is not None
+    return tx.one("has_blob", hash=json_codec.storable_text(name)) is not None
 
 
 def get(tx: Tx, name: str) -> bytes:

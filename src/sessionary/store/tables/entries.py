@@ -7,7 +7,7 @@ from typing import Any
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import BadInput, Damaged, Purged, Unreadable
-from sessionary.model import document, reading
+from sessionary.model import entry_decoder, json_codec
 from sessionary.model.entry import (
     MAX_SEQ,
     SEQ_BITS,
@@ -18,8 +18,8 @@ from sessionary.model.entry import (
     body_to_json,
     kind_of,
 )
-from sessionary.model.reading import message_entry
-from sessionary.model.session import Segment, Shelf
+from sessionary.model.entry_decoder import message_entry
+from sessionary.model.session import Segment, SessionFolder
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables import blobs, packs
@@ -50,10 +50,10 @@ def put(
     check_seq(seq)
     number = entry_no(session_no, seq)
     data = body_to_json(body)
-    text = document.encode(data)
+    text = json_codec.encode(data)
     if has_large(text):
         check_size(text)
-        text = document.encode(blobs.move_out(tx, data, entry_no=number))
+        text = json_codec.encode(blobs.move_out(tx, data, entry_no=number))
     tx.run(
         "insert_entry",
         entry_no=number,
@@ -98,14 +98,14 @@ def text_of(tx: Tx, number: int, text: str, unpacker: Unpacker) -> str:
         return unpacker.text(number, text)
     if blobs.MARK not in text:
         return text
-    return document.encode(blobs.move_in(tx, document.decode(text)))
+    return json_codec.encode(blobs.move_in(tx, json_codec.decode(text)))
 
 
 def _moved_out(tx: Tx, number: int, text: str) -> str:
     if not has_large(text):
         return text
     check_size(text)
-    return document.encode(blobs.move_out(tx, document.decode(text), entry_no=number))
+    return json_codec.encode(blobs.move_out(tx, json_codec.decode(text), entry_no=number))
 
 
 def has_large(text: str) -> bool:
@@ -161,7 +161,7 @@ def _refuse_gap(tx: Tx, segment: Segment, *, first: int, present: set[int]) -> N
     """Raise what a gap means: the session was purged, or the store has lost part of its log."""
     missing = next(seq for seq in count_from(first) if seq not in present)
     owner = tx.one("lineage_of", no=segment.no)
-    if owner is not None and owner[1] == Shelf.GONE:
+    if owner is not None and owner[1] == SessionFolder.GONE:
         # What living forks read of a purged session is kept.
         needed = tx.one("needed_below", no=segment.no)
         if needed is None or missing > (needed[0] or 0):
@@ -205,9 +205,9 @@ def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
 def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
     """Rows of the log as values; where there are many, messages of texts take a short way."""
     unpacker = Unpacker(tx)
-    if len(rows) < MANY and not reading.is_ready():
+    if len(rows) < MANY and not entry_decoder.is_ready():
         return [entry_of(tx, row, session_id, unpacker) for row in rows]
-    decode, failure = reading.reader()
+    decode, failure = entry_decoder.reader()
     found = []
     for row in rows:
         number, kind, role, at, turn_id, text = row
@@ -234,7 +234,7 @@ def entry_of(tx: Tx, row: Row, session_id: str, unpacker: Unpacker | None = None
     if is_packed:
         text = (unpacker or Unpacker(tx)).text(number, text)
     try:
-        data: dict[str, Any] = document.decode(text)
+        data: dict[str, Any] = json_codec.decode(text)
     except ValueError as error:
         # All that is written was encoded by us: this is not a strange message, but a damaged one.
         raise Damaged(_unreadable(seq, session_id, error)) from error
@@ -272,7 +272,7 @@ def readable(tx: Tx, number: int, text: str, unpacker: Unpacker) -> dict[str, An
 def decoded(number: int, text: str) -> dict[str, Any]:
     """Decode the JSON of a body; raises `Damaged` when it is not JSON."""
     try:
-        data = document.decode(text)
+        data = json_codec.decode(text)
     except ValueError as error:
         raise Damaged(f"Entry {number & MAX_SEQ} cannot be read ({error}).") from error
     if not isinstance(data, dict) or not _has_parts(data.get("parts", ())):

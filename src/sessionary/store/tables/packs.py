@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionary.errors import Unreadable
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import MAX_SEQ
 from sessionary.store.database import Tx
 
@@ -30,7 +30,7 @@ class Unpacker:
         """The words of an entry, wherever they are."""
         if not body.startswith(MARK):
             return body
-        no = int(document.decode(body)["$pack"])
+        no = int(json_codec.decode(body)["$pack"])
         if no != self._no:
             self._no, self._texts = no, get(self._tx, no)
         try:
@@ -55,7 +55,7 @@ class Pack:
 
 def put(tx: Tx, session_no: int, texts: Mapping[int, str]) -> Pack:
     """Compress the words of some entries."""
-    plain = document.encode({str(seq): text for seq, text in texts.items()}).encode()
+    plain = json_codec.encode({str(seq): text for seq, text in texts.items()}).encode()
     data = _zstandard().ZstdCompressor(level=LEVEL).compress(plain)
     row = tx.one(
         "insert_pack",
@@ -77,7 +77,7 @@ def get(tx: Tx, no: int) -> Mapping[str, str]:
     zstandard = _zstandard()
     try:
         plain = zstandard.ZstdDecompressor().decompress(bytes(row[0]), max_output_size=MAX_SIZE)
-        texts: Mapping[str, str] = document.decode(plain)
+        texts: Mapping[str, str] = json_codec.decode(plain)
     except (zstandard.ZstdError, ValueError, TypeError) as error:
         raise Unreadable(f"Pack {no} cannot be read ({error}).") from error
     return texts

@@ -7,19 +7,19 @@ from typing import Any
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
-from sessionary.model import document
-from sessionary.model.place import source_as_stored
+from sessionary.model import json_codec
+from sessionary.model.mutable import mutable_class
 from sessionary.model.session import (
     Kind,
     Lineage,
     Opening,
     Segment,
+    SessionFolder,
     SessionHead,
-    Shelf,
     TitleBy,
-    shelf_of,
+    folder_of,
 )
-from sessionary.model.twin import twin_of
+from sessionary.model.source import source_as_stored
 from sessionary.model.usage import UsageTotal
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
@@ -28,9 +28,9 @@ from sessionary.store.tables import blobs
 
 FAR_FUTURE = 2**62
 _KINDS = {kind.value: kind for kind in Kind}
-_SHELVES = {shelf.value: shelf for shelf in Shelf}
-_HeadTwin = twin_of(SessionHead)
-_TotalTwin = twin_of(UsageTotal)
+_FOLDERS = {shelf.value: shelf for shelf in SessionFolder}
+_HeadTwin = mutable_class(SessionHead)
+_TotalTwin = mutable_class(UsageTotal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ def insert(
         id=id,
         profile=opening.profile,
         key=opening.key,
-        source=document.encode(source.to_json()),
-        platform=document.storable_text(source.platform),
-        chat_type=document.storable_text(source.chat_type),
+        source=json_codec.encode(source.to_json()),
+        platform=json_codec.storable_text(source.platform),
+        chat_type=json_codec.storable_text(source.chat_type),
         chat_id=column(source.chat_id),
         person_id=column(None if person is None else person.stable_id),
         kind=opening.kind,
-        shelf=shelf_of(kind=opening.kind, archived=False, trashed=False, purged=False),
+        shelf=folder_of(kind=opening.kind, archived=False, trashed=False, purged=False),
         title=opening.title,
         title_by=opening.title_by,
         model=column(opening.model),
@@ -87,8 +87,8 @@ def insert(
         if opening.system_prompt is None
         else blobs.hash_of_text(opening.system_prompt),
         workspace=_optional_json(opening.workspace),
-        labels=document.encode(opening.labels),
-        extra=document.encode(opening.extra),
+        labels=json_codec.encode(opening.labels),
+        extra=json_codec.encode(opening.extra),
         read_only=int(opening.read_only),
         parent_no=inherited and inherited.parent_no,
         lineage=inherited and inherited.lineage,
@@ -109,7 +109,7 @@ def insert(
 
 def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
     """The head of a session of this profile; foreign looks like missing."""
-    row = tx.one("get_head", id=document.storable_text(id), profile=profile)
+    row = tx.one("get_head", id=json_codec.storable_text(id), profile=profile)
     return None if row is None else head(row)
 
 
@@ -138,7 +138,7 @@ def known(row: Row | None, no: int) -> Row:
 def settings(tx: Tx, no: int) -> Any:
     """The model's settings that a session has of its own, as they came; None without any."""
     row = known(tx.one("get_settings", no=no), no)
-    return None if row[0] is None else document.decode(row[0])
+    return None if row[0] is None else json_codec.decode(row[0])
 
 
 def details(tx: Tx, no: int) -> Details:
@@ -146,11 +146,11 @@ def details(tx: Tx, no: int) -> Details:
     row = known(tx.one("get_details", no=no), no)
     settings, prompt_hash, workspace, extra, draft, finalized_at, compacted_seq, epoch = row
     return Details(
-        settings=None if settings is None else document.decode(settings),
+        settings=None if settings is None else json_codec.decode(settings),
         prompt_hash=prompt_hash,
-        workspace=None if workspace is None else document.decode(workspace),
-        extra=document.decode(extra),
-        draft=None if draft is None else document.decode(draft),
+        workspace=None if workspace is None else json_codec.decode(workspace),
+        extra=json_codec.decode(extra),
+        draft=None if draft is None else json_codec.decode(draft),
         finalized_at=moment(finalized_at),
         compacted_seq=compacted_seq,
         epoch=epoch,
@@ -192,16 +192,16 @@ def head(row: Row) -> SessionHead:
 def _head(row: Row) -> SessionHead:
     made = _HeadTwin(
         *row[:4],
-        source_as_stored(document.decode(row[4])),
+        source_as_stored(json_codec.decode(row[4])),
         _KINDS[row[5]],
-        _SHELVES[row[6]],
+        _FOLDERS[row[6]],
         row[7],
         None if row[8] is None else TitleBy(row[8]),
         *row[9:12],
         row[12] == 1,
         row[13] == 1,
         row[14] == 1,
-        () if row[15] == "[]" else tuple(document.decode(row[15])),
+        () if row[15] == "[]" else tuple(json_codec.decode(row[15])),
         from_micros(row[16]),
         from_micros(row[17]),
         moment(row[18]),
@@ -236,8 +236,8 @@ def moment(micros: int | None) -> datetime | None:
 
 def column(text: str | None) -> str | None:
     """A text in a form that a column can hold."""
-    return None if text is None else document.storable_text(text)
+    return None if text is None else json_codec.storable_text(text)
 
 
 def _optional_json(value: Any) -> str | None:
-    return None if value is None else document.encode(value)
+    return None if value is None else json_codec.encode(value)

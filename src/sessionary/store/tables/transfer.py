@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sessionary.clock import from_micros, to_micros
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import MAX_SEQ, Entry
-from sessionary.model.place import Source
 from sessionary.model.record import (
     BindingFact,
     ProjectFact,
@@ -16,7 +15,8 @@ from sessionary.model.record import (
     usage_line,
     utc,
 )
-from sessionary.model.session import Lineage, Segment, Shelf, shelf_of
+from sessionary.model.session import Lineage, Segment, SessionFolder, folder_of
+from sessionary.model.source import Source
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables import blobs, entries, sessions, usage
 from sessionary.store.tables.packs import Unpacker
@@ -66,7 +66,7 @@ def link(tx: Tx, no: int) -> LineageLink:
     row = sessions.known(tx.one("lineage_of", no=no), no)
     name, shelf, parent_no, lineage, base_seq, _ = row
     inherits = lineage is not None and Lineage(lineage).inherits
-    return LineageLink(no, name, shelf == Shelf.GONE, parent_no, inherits, base_seq)
+    return LineageLink(no, name, shelf == SessionFolder.GONE, parent_no, inherits, base_seq)
 
 
 def needed_below(tx: Tx, no: int) -> int | None:
@@ -164,7 +164,7 @@ def find(tx: Tx, name: str) -> StoredSession | None:
     if row is None:
         return None
     no, profile, shelf, base_seq, last_seq, parent_id, lineage, running = row
-    is_gone = shelf == Shelf.GONE
+    is_gone = shelf == SessionFolder.GONE
     return StoredSession(
         no=no,
         profile=profile,
@@ -223,13 +223,13 @@ def show(
         "show_session",
         no=no,
         key=line.key,
-        source=document.encode(source.to_json()),
+        source=json_codec.encode(source.to_json()),
         platform=column(source.platform),
         chat_type=column(source.chat_type),
         chat_id=column(source.chat_id),
         person_id=column(None if source.person is None else source.person.stable_id),
         kind=line.kind,
-        shelf=shelf_of(
+        shelf=folder_of(
             kind=line.kind,
             archived=line.archived,
             trashed=line.trashed_at is not None,
@@ -247,8 +247,8 @@ def show(
         pinned=int(line.pinned),
         archived=int(line.archived),
         read_only=int(line.read_only),
-        labels=document.encode(line.labels),
-        extra=document.encode(line.extra),
+        labels=json_codec.encode(line.labels),
+        extra=json_codec.encode(line.extra),
         read_through=line.read_through,
         parent_no=parent_no,
         lineage=line.lineage,
@@ -303,7 +303,7 @@ def _optional_micros(at: datetime | None) -> int | None:
 
 
 def _optional_json(value: object) -> str | None:
-    return None if value is None else document.encode(value)
+    return None if value is None else json_codec.encode(value)
 
 
 def _project(tx: Tx, name: str | None, *, profile: str) -> ProjectFact | None:
@@ -324,5 +324,5 @@ def _turn(row: Row) -> TurnLine:
         ended_at=from_micros(ended_at),
         agent=agent,
         reason=reason,
-        partial=None if partial is None else document.decode(partial),
+        partial=None if partial is None else json_codec.decode(partial),
     )

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from sessionary.clock import from_micros, to_micros
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.turn import Lease, Turn, TurnState
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables.sessions import column, moment
@@ -66,5 +66,5 @@ def _turn(row: Row) -> Turn:
         first_seq=row[8],
         agent=row[9],
         reason=row[10],
-        partial=None if partial is None else document.decode(partial),
+        partial=None if partial is None else json_codec.decode(partial),
     )

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from sessionary.actions import bindings, read, routing
 from sessionary.actions.bindings import Binding, NextReset
 from sessionary.actions.requests import StoredResponse
-from sessionary.model.extent import Extent, head_within
+from sessionary.model.export_options import ExportOptions, head_within
 from sessionary.model.key import SessionKey
 from sessionary.model.redact import is_redacted_key, redact_key
 from sessionary.model.session import SessionHead
@@ -100,5 +100,5 @@ def _binding(found: Binding, next_reset: NextReset, *, redact: bool) -> dict[str
 
 def _redacted(head: SessionHead) -> dict[str, Any]:
     """A head without what leads to people: ids, numbers and addresses, in its texts too."""
-    shown = head_json(head_within(head, Extent(redact=True)))
+    shown = head_json(head_within(head, ExportOptions(redact=True)))
     return shown | {"key": None if head.key is None else redact_key(head.key)}

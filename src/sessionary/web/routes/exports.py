@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from sessionary.actions.transfer import handover as handovers
 from sessionary.actions.transfer import jsonl_export, render
 from sessionary.errors import BadInput
-from sessionary.model.extent import Extent
+from sessionary.model.export_options import ExportOptions
 from sessionary.model.handover.forms import FORMS
 from sessionary.model.handover.passage import Passage
 from sessionary.web.auth import ContextDep, Reader
@@ -66,9 +66,9 @@ class ContentOptions(BaseModel):
     mask_secrets: bool = False
 
     @property
-    def extent(self) -> Extent:
+    def extent(self) -> ExportOptions:
         """The same in the house's words."""
-        return Extent(
+        return ExportOptions(
             tools=self.tools,
             reasoning=self.reasoning,
             redact=self.redact,

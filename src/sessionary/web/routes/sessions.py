@@ -20,8 +20,8 @@ from sessionary.engine import asking
 from sessionary.engine.asking import Accepted, Asking
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import part
-from sessionary.model.place import Source
-from sessionary.model.session import Kind, Opening, SessionHead, Shelf
+from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
+from sessionary.model.source import Source
 from sessionary.model.view import head_json, hold_json, time_text, turn_json
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, sessions, turns
@@ -59,7 +59,7 @@ _QUEUED = 50
 class SessionListQuery(BaseModel):
     """What narrows the list."""
 
-    shelf: Shelf | Literal["all"] = Shelf.CHATS
+    shelf: SessionFolder | Literal["all"] = SessionFolder.CHATS
     source: list[str] = Field([], max_length=50)
     kind: Kind | None = None
     project: str | None = None
@@ -86,10 +86,10 @@ async def list_sessions(
     With `fields` a head has these alone, without those that are null, false, 0 or empty.
     """
     fields = None if wish.fields is None else session_heads.parse_fields(wish.fields)
-    if wish.shelf == Shelf.GONE:
+    if wish.shelf == SessionFolder.GONE:
         raise BadInput("What was purged is in no list.")
     wanted = listing.SessionFilters(
-        shelf=Shelf.CHATS if wish.shelf == "all" else wish.shelf,
+        folder=SessionFolder.CHATS if wish.shelf == "all" else wish.shelf,
         and_automation=wish.shelf == "all",
         platforms=tuple(checked_text(each) or "" for each in wish.source if each),
         kind=wish.kind,
@@ -262,7 +262,7 @@ def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
 
 def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Moment) -> SessionHead:
     head = verbs.lock_session(tx, id, profile=profile)
-    if head.shelf is Shelf.GONE:
+    if head.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {id}.")
     if body.title is not UNSET:
         verbs.rename(tx, id, body.title or "", profile=profile)
@@ -335,12 +335,16 @@ def _overview(tx: Tx, found: Overview, threshold: int | None) -> dict[str, Any]:
 
 @router.get("/sources")
 async def list_sources(
-    context: ContextDep, caller: Reader, shelf: Shelf | Literal["all"] = Shelf.CHATS
+    context: ContextDep, caller: Reader, shelf: SessionFolder | Literal["all"] = SessionFolder.CHATS
 ) -> Response:
     """Sessions by source on a shelf, and by shelf; `most` means «so many or more»."""
-    if shelf == Shelf.GONE:
+    if shelf == SessionFolder.GONE:
         raise BadInput("What was purged is in no list.")
-    shelves = (Shelf.CHATS, Shelf.AUTOMATION) if shelf == "all" else (Shelf(shelf),)
+    shelves = (
+        (SessionFolder.CHATS, SessionFolder.AUTOMATION)
+        if shelf == "all"
+        else (SessionFolder(shelf),)
+    )
     found = await context.store.read(counting.counts, shelves, profile=caller.profile)
     sources = sorted(found.sources.items(), key=lambda each: (-each[1], each[0]))
     return list_response(

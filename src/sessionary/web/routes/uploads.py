@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from sessionary.actions import blobs, read, uploads
 from sessionary.actions.requests import StoredResponse
-from sessionary.model import document, media, part
+from sessionary.model import json_codec, media, part
 from sessionary.model.media import PICTURES
 from sessionary.model.part import Attachment
 from sessionary.model.terminal import one_line
@@ -41,7 +41,7 @@ async def upload(
     limit = context.settings.limits.upload_bytes
     if len(data) > limit:
         raise RequestRefused(413, f"A file has {limit:,} bytes at most.")
-    called = one_line(document.storable_text(file_name), LONGEST_NAME) or None
+    called = one_line(json_codec.storable_text(file_name), LONGEST_NAME) or None
     kind = media.media_type_of(data, request.headers.get("content-type", ""))
     moment = context.moment()
 
@@ -73,6 +73,6 @@ async def attachment(
 
 def _kept_as(file_name: str) -> str:
     """A download under a name that leads nowhere."""
-    called = one_line(document.storable_text(file_name), LONGEST_NAME)
+    called = one_line(json_codec.storable_text(file_name), LONGEST_NAME)
     called = called.replace("/", "_").replace("\\", "_").lstrip(".")
     return f"attachment; filename*=UTF-8''{quote(called, safe='')}" if called else "attachment"

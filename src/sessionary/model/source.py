@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from sessionary.errors import BadInput
-from sessionary.model.twin import twin_of
+from sessionary.model.mutable import mutable_class
 
 TERMINAL = "terminal"
 WEB = "web"
@@ -251,7 +251,7 @@ class Source:
 
 
 _FIELDS = tuple(item.name for item in fields(Source) if item.name != "extra")
-_SourceTwin = twin_of(Source)
+_SourceTwin = mutable_class(Source)
 _OPTIONAL_FIELDS = tuple(name for name in _FIELDS if name not in {"platform", "chat_type"})
 
 

@@ -7,9 +7,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from sessionary.model.place import ChatType, Source
 from sessionary.model.redact import redact_chat_id, redact_name, redact_source
 from sessionary.model.reset import ResetReason
+from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
 MAX_NAME = 64
@@ -65,7 +65,7 @@ class HomeChannel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class PromptContext:
     """The facts of one turn that the agent is told.
 
     `platform_notes` are our adapters' own sentences; everything else is other people's text.
@@ -86,7 +86,7 @@ class Surroundings:
         return ("origin", "local", *sorted({home.platform for home in self.homes}))
 
 
-def render(facts: Surroundings) -> str:
+def render(facts: PromptContext) -> str:
     """Print the section; the same facts give the same bytes."""
     said = _TOLD_OF(facts.source)
     block = _data_block(
@@ -120,7 +120,7 @@ def _data_block(
 ) -> str:
     """The facts of a place, which are the same in every turn there: printed once."""
     source = Source(**dict(zip(_TOLD, told, strict=True)))
-    facts = Surroundings(
+    facts = PromptContext(
         source=source, shared=shared, connected=connected, homes=homes, redact=redact
     )
     data = {
@@ -135,7 +135,7 @@ def _data_block(
     return f"<surroundings-data>\n{text}\n</surroundings-data>\n"
 
 
-def _conversation(facts: Surroundings) -> dict[str, str]:
+def _conversation(facts: PromptContext) -> dict[str, str]:
     source = redact_source(facts.source) if facts.redact else facts.source
     if facts.shared:
         # The person changes from message to message; the section must not.

@@ -12,7 +12,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from sessionary.model import document
+from sessionary.model import json_codec
 from sessionary.model.entry import Compaction, Entry, Message, Retraction
 from sessionary.model.markdown import (
     attachment_label,
@@ -152,7 +152,7 @@ def _part(part: Part, pictures: Mapping[str, bytes]) -> str:
         case Attachment():
             return _attachment(part, pictures)
         case Unknown(data):
-            return _folded("Something else", document.encode(dict(data)))
+            return _folded("Something else", json_codec.encode(dict(data)))
 
 
 def _attachment(part: Attachment, pictures: Mapping[str, bytes]) -> str:
@@ -165,7 +165,7 @@ def _attachment(part: Attachment, pictures: Mapping[str, bytes]) -> str:
 
 
 def _folded(summary: str, text: str) -> str:
-    shown = escape(document.storable_text(text))
+    shown = escape(json_codec.storable_text(text))
     return (
         f"<details>\n<summary><bdi>{_line(summary)}</bdi></summary>\n"
         f'<pre dir="auto">{shown}</pre>\n</details>\n'
@@ -173,7 +173,7 @@ def _folded(summary: str, text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    text = document.storable_text(text)
+    text = json_codec.storable_text(text)
     if not text.strip():
         return ""
     if len(text) > MAX_RENDERED:

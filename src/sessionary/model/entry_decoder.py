@@ -12,15 +12,15 @@ from types import GenericAlias
 from typing import Any, NamedTuple
 
 from sessionary.model.entry import Entry, Message, Role
+from sessionary.model.mutable import mutable_class
 from sessionary.model.part import Text
-from sessionary.model.place import Person
-from sessionary.model.twin import twin_of
+from sessionary.model.source import Person
 
 _ROLES: dict[str | None, Role] = {role.value: role for role in Role}
-_TextTwin = twin_of(Text)
-_MessageTwin = twin_of(Message)
-_EntryTwin = twin_of(Entry)
-_PersonTwin = twin_of(Person)
+_TextTwin = mutable_class(Text)
+_MessageTwin = mutable_class(Message)
+_EntryTwin = mutable_class(Entry)
+_PersonTwin = mutable_class(Person)
 
 
 Field = tuple[str, Any] | tuple[str, Any, Any]

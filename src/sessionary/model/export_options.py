@@ -16,10 +16,10 @@ from sessionary.model.entry import (
     kind_of,
 )
 from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
-from sessionary.model.place import Person, Source
 from sessionary.model.record import SessionLine, TurnLine
 from sessionary.model.secret import masked, masked_json
 from sessionary.model.session import SessionHead
+from sessionary.model.source import Person, Source
 
 # Numbers as people write them, and addresses; ids that a source names are replaced as such.
 _PHONE = re.compile(r"(?<![\w+])\+\d[\d\-\s()./]{6,}\d(?!\w)")
@@ -29,7 +29,7 @@ Words = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class ExportOptions:
     """What an export shows; by default everything."""
 
     tools: bool = True
@@ -40,13 +40,13 @@ class Extent:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is left out."""
-        return self == Extent()
+        return self == ExportOptions()
 
 
-WHOLE = Extent()
+WHOLE = ExportOptions()
 
 
-def head_within(head: SessionHead, extent: Extent) -> SessionHead:
+def head_within(head: SessionHead, extent: ExportOptions) -> SessionHead:
     """The head of a session as an export shows it."""
     if not extent.redact and not extent.mask_secrets:
         return head
@@ -59,7 +59,7 @@ def head_within(head: SessionHead, extent: Extent) -> SessionHead:
     )
 
 
-def line_within(line: SessionLine, extent: Extent) -> SessionLine:
+def line_within(line: SessionLine, extent: ExportOptions) -> SessionLine:
     """The facts of a session as an export writes them; what leads back to people is left out."""
     if not extent.redact or line.source is None:
         return line
@@ -80,7 +80,7 @@ def line_within(line: SessionLine, extent: Extent) -> SessionLine:
     )
 
 
-def turn_within(line: TurnLine, source: Source, extent: Extent) -> TurnLine:
+def turn_within(line: TurnLine, source: Source, extent: ExportOptions) -> TurnLine:
     """A turn as an export writes it."""
     if not extent.redact or line.partial is None:
         return line
@@ -88,7 +88,7 @@ def turn_within(line: TurnLine, source: Source, extent: Extent) -> TurnLine:
     return TurnLine(**given | {"partial": _words_for(source)(line.partial)})
 
 
-def entry_within(entry: Entry, source: Source, extent: Extent) -> Entry:
+def entry_within(entry: Entry, source: Source, extent: ExportOptions) -> Entry:
     """An entry as an export shows it; of a message that is all tools, nothing may be left."""
     if extent.is_whole:
         return entry
@@ -108,7 +108,7 @@ def _masked(body: Body) -> Body:
     return body_from_json(kind_of(body), role, masked_json(body_to_json(body)))
 
 
-def _also_masked(words: Words, extent: Extent) -> Words:
+def _also_masked(words: Words, extent: ExportOptions) -> Words:
     return (lambda text: masked(words(text))) if extent.mask_secrets else words
 
 
@@ -117,7 +117,7 @@ def is_empty(entry: Entry) -> bool:
     return isinstance(entry.body, Message) and not entry.body.parts
 
 
-def _message(said: Message, extent: Extent, words: Words) -> Message:
+def _message(said: Message, extent: ExportOptions, words: Words) -> Message:
     parts = tuple(part for part in said.parts if _is_within(part, extent))
     if not extent.redact:
         return replace(said, parts=parts)
@@ -133,7 +133,7 @@ def _message(said: Message, extent: Extent, words: Words) -> Message:
     )
 
 
-def _is_within(part: Part, extent: Extent) -> bool:
+def _is_within(part: Part, extent: ExportOptions) -> bool:
     match part:
         case ToolCall() | ToolResult():
             return extent.tools

@@ -8,7 +8,7 @@ from dataclasses import fields, make_dataclass
 from typing import Any
 
 
-def twin_of(value: type) -> Any:
+def mutable_class(value: type) -> Any:
     """The twin of a frozen dataclass with slots; called with every field, in order.
 
     Afterwards `made.__class__ = Value` makes it one. Nothing is checked on the way, so it is for
