@@ -8,6 +8,7 @@ import pytest
 from sessionary import errors
 from sessionary.actions import listing, log, sessions, turns
 from sessionary.actions.retention import purge
+from sessionary.agents.scenes import SCENES, Says
 from sessionary.client.session import LEASE_SECONDS
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model import title
@@ -41,6 +42,21 @@ def rows(name: str) -> list[list[str]]:
     lines = [line for line in read(name).splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     return [row for row in cells if row[0] not in {"what", "error"}]
+
+
+@pytest.fixture
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SESSIONARY_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SESSIONARY_DATABASE", raising=False)
+
+
+def run_examples(text: str, name: str) -> None:
+    """Run all Python blocks of a text, one after the other, with shared names."""
+    names: dict[str, object] = {"__name__": "example"}
+    examples = EXAMPLE.findall(text)
+    assert examples
+    for number, example in enumerate(examples, 1):
+        exec(compile(example, f"{name} example {number}", "exec"), names)
 
 
 def anchors(page: Path) -> set[str]:
@@ -88,16 +104,16 @@ def test_every_state_is_in_a_diagram(state: str) -> None:
 @pytest.mark.parametrize(
     "page", [DOCS / "python.md", ROOT / "README.md"], ids=lambda page: page.name
 )
-def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SESSIONARY_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("SESSIONARY_DATABASE", raising=False)
-    names: dict[str, object] = {"__name__": "example"}
+@pytest.mark.usefixtures("empty_home")
+def test_the_examples_run(page: Path) -> None:
+    run_examples(page.read_text(encoding="utf-8"), page.name)
 
-    examples = EXAMPLE.findall(page.read_text(encoding="utf-8"))
 
-    assert examples
-    for number, text in enumerate(examples, 1):
-        exec(compile(text, f"{page.name} example {number}", "exec"), names)
+@pytest.mark.usefixtures("empty_home")
+def test_the_code_that_the_demo_agent_shows_runs() -> None:
+    shown = [act.text for scene in SCENES for act in scene.acts if isinstance(act, Says)]
+
+    run_examples("\n".join(shown), "demo agent")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -100,9 +100,9 @@ LONG = Scene(
         Thinks("A long answer shows headings, lists, a table and code."),
         Says(
             "## How a message becomes a reply\n\n"
-            "1. It is **kept** before anyone is told that it was received.\n"
-            "2. A *turn* begins: one at a time for each conversation.\n"
-            "3. Every finished step is kept as it finishes.\n"
+            "1. It is **stored** before it is acknowledged.\n"
+            "2. A *turn* begins, one at a time per conversation.\n"
+            "3. Every step is stored as it finishes.\n"
             "4. The reply is a row in the outbox before it is sent.\n\n"
             "| what | where | since |\n|---|---|---|\n"
             "| inbox | `arrivals` | the first message |\n"
@@ -110,10 +110,10 @@ LONG = Scene(
             "| outbox | `deliveries` | the first reply |\n\n"
             "### In code\n\n"
             "```python\nimport sessionary\n\n"
-            "with sessionary.open() as house:\n"
-            '    session = house.session("notes")\n'
-            '    session.append("user", "hello")\n```\n\n'
-            "> What was said is never changed. What was taken back stays readable.\n\n"
+            "with sessionary.open() as client:\n"
+            '    source = sessionary.Source(platform="web", chat_id="notes")\n'
+            '    client.session(source).append("user", "hello")\n```\n\n'
+            "> A message never changes. A retracted one stays readable.\n\n"
             "- Searching finds every word, in any script: 会話, разговор, συνομιλία.\n"
             "- Nothing here needed the network.\n"
         ),
