@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import feed
 from sessionary.actions.tokens import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.events import LiveEvent
@@ -17,7 +16,7 @@ from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import Damaged, RetryLater, StoreUnavailable
 from sessionary.model.entry import message
 from sessionary.store.open import open_store
-from sessionary.store.tables import entries
+from sessionary.store.tables import entries, feed
 from sessionary.web import auth, stream
 from sessionary.web.context import Limits
 from sessionary.web.feed_reader import HOLE_SECONDS, FeedReader

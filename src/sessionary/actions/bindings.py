@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sessionary.clock import from_micros, to_micros
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.key import key_for
 from sessionary.model.redact import redact_key
@@ -11,11 +10,9 @@ from sessionary.model.reset import Policies, ResetPolicy
 from sessionary.model.session import Lineage, SessionHead
 from sessionary.model.source import at_session
 from sessionary.store.database import Tx
-from sessionary.store.tables import sessions
+from sessionary.store.tables import bindings, holds, sessions
 
 MAX_LIMIT = 1000
-# Behind every character that a key is printed with.
-_BEYOND = "\x7f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +63,25 @@ def listing(
     if not 1 <= limit <= MAX_LIMIT:
         raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
     named = str(key_for(at_session(""), profile=profile))
-    rows = tx.all(
-        "list_bindings",
+    rows = bindings.page(
+        tx,
         profile=profile,
         after=cursor or "",
-        named=named if chats_only else "",
-        beyond=named + _BEYOND if chats_only else "",
         limit=limit + 1,
+        without=named if chats_only else None,
     )
     shown = rows[:limit]
     items = tuple(
-        Binding(key, sessions.get_by_no(tx, no), from_micros(at)) for key, no, at in shown
+        Binding(row.key, sessions.get_by_no(tx, row.session_no), row.bound_at) for row in shown
     )
-    return Bindings(items, shown[-1][0] if len(rows) > limit else None)
+    return Bindings(items, shown[-1].key if len(rows) > limit else None)
 
 
 def key_behind(tx: Tx, redacted: str, *, profile: str) -> str:
     """Return the bound key that `redact_key` shortened to this, so that redacted keys can be used in requests."""
-    rows = tx.all(
-        "bindings_between", profile=profile, first=f"{profile}/", beyond=f"{profile}/{_BEYOND}"
-    )
-    for key, _ in rows:
+    for key in bindings.keys_from(tx, f"{profile}/", profile=profile):
         if redact_key(key) == redacted:
-            return str(key)
+            return key
     raise NotFound("No chat has that key any more; nothing was written. Read the list again.")
 
 
@@ -96,7 +89,7 @@ def next_reset(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) 
     """What will become of the session that a key is on, and what became of the one before it."""
     policy = policies.choose(head.source)
     due = policy.next_due(last_active=head.last_active_at) if head.is_open else None
-    held = head.running or tx.one("is_held", no=head.no, now=to_micros(now)) is not None
+    held = head.running or holds.is_held(tx, head.no, now=now)
     return NextReset(policy, due, held, _last_reset(tx, head))
 
 

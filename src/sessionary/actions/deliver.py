@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sessionary.actions import access, places
-from sessionary.clock import Moment, to_micros
+from sessionary.clock import Moment
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model import json_codec
 from sessionary.model.cursor import Cursor
@@ -63,31 +63,23 @@ def claim(
 
     A sender that died is overtaken, and that is noted. A profile speaks with its own account.
     """
-    rows = tx.all(
-        "claim_deliveries",
+    return deliveries.claim(
+        tx,
         holder=holder,
-        now=to_micros(now),
-        lease_until=to_micros(now + timedelta(seconds=seconds)),
+        now=now,
+        lease_until=now + timedelta(seconds=seconds),
         limit=limit,
         platform=platform,
         profile=profile,
     )
-    claimed = [deliveries.get_by_no(tx, row[0]) for row in sorted(rows)]
-    return [delivery for delivery in claimed if delivery is not None]
 
 
 def mark_sent(
     tx: Tx, id: str, *, holder: str, at: datetime, platform_message_id: str | None = None
 ) -> bool:
     """Note that a delivery arrived; False when another sender has taken it over."""
-    return bool(
-        tx.run(
-            "mark_sent",
-            id=id,
-            holder=holder,
-            at=to_micros(at),
-            platform_message_id=sessions.column(platform_message_id),
-        )
+    return deliveries.mark_sent(
+        tx, id, holder=holder, at=at, platform_message_id=platform_message_id
     )
 
 
@@ -102,16 +94,14 @@ def mark_failed(
     counted: bool = True,
 ) -> bool:
     """Try again later. `unclear`: the person may have it already; not `counted`: as if not tried."""
-    return bool(
-        tx.run(
-            "mark_failed",
-            id=id,
-            holder=holder,
-            not_before=to_micros(not_before),
-            reason=sessions.column(reason),
-            unclear=int(unclear),
-            uncounted=int(not counted),
-        )
+    return deliveries.mark_failed(
+        tx,
+        id,
+        holder=holder,
+        not_before=not_before,
+        reason=reason,
+        unclear=unclear,
+        counted=counted,
     )
 
 
@@ -120,13 +110,12 @@ def abandon(tx: Tx, id: str, *, reason: str, holder: str | None = None) -> bool:
 
     False when it was sent, or when it is another sender's than the one named.
     """
-    return bool(tx.run("mark_abandoned", id=id, reason=sessions.column(reason), holder=holder))
+    return deliveries.abandon(tx, id, reason=reason, holder=holder)
 
 
 def bounce(tx: Tx, id: str, *, profile: str, platform: str, reason: str) -> bool:
     """The platform took a delivery and could not deliver it after all; it can be redirected."""
-    given = {"profile": profile, "platform": platform, "reason": sessions.column(reason)}
-    return bool(tx.run("mark_bounced", id=id, **given))
+    return deliveries.bounce(tx, id, profile=profile, platform=platform, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +157,7 @@ def find(tx: Tx, ref: str, *, profile: str) -> Delivery:
     wanted = json_codec.storable_text(ref)
     found = deliveries.get(tx, wanted, profile=profile)
     if found is None and len(wanted) >= _SHORTEST_REF and _ID_LIKE.fullmatch(wanted):
-        beyond = wanted + "\U0010ffff"
-        rows = tx.all(
-            "deliveries_by_prefix", first=wanted, beyond=beyond, profile=profile, limit=_CANDIDATES
-        )
-        ids = [id for (id,) in rows]
+        ids = deliveries.ids_by_prefix(tx, wanted, profile=profile, limit=_CANDIDATES)
         if len(ids) > 1:
             raise Ambiguous(
                 f"{wanted!r} is the beginning of several deliveries: {', '.join(ids)}.", ids
@@ -190,7 +175,7 @@ def retry(tx: Tx, ref: str, *, profile: str, moment: Moment) -> Delivery:
     """
     delivery = find(tx, ref, profile=profile)
     _refuse_empty(delivery)
-    if not tx.run("retry_delivery", id=delivery.id, now=to_micros(moment.now)):
+    if not deliveries.retry(tx, delivery.id, now=moment.now):
         raise _not_changed(tx, delivery)
     tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
     return find(tx, delivery.id, profile=profile)
@@ -201,9 +186,8 @@ def abandon_by_owner(
 ) -> Delivery:
     """Give up what waits: it is not sent, and the next for its channel goes on."""
     delivery = find(tx, ref, profile=profile)
-    said = sessions.column(" ".join(reason.split())[:_LONGEST_REASON] or GIVEN_UP)
-    now = to_micros(moment.now)
-    if not tx.run("mark_abandoned_by_owner", id=delivery.id, reason=said, now=now):
+    why = " ".join(reason.split())[:_LONGEST_REASON] or GIVEN_UP
+    if not deliveries.abandon_unsent(tx, delivery.id, reason=why, now=moment.now):
         raise _not_changed(tx, delivery)
     tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
     return find(tx, delivery.id, profile=profile)
@@ -234,7 +218,7 @@ def redirect(
     no = None if session is None else session.no
     made = moment.new_id()
     # The old delivery first: if it is being sent or was redirected already, nothing new must be created.
-    if not tx.run("mark_redirected", id=delivery.id, to=made, now=to_micros(moment.now)):
+    if not deliveries.redirect(tx, delivery.id, to=made, now=moment.now):
         raise _not_changed(tx, delivery)
     deliveries.insert(
         tx,

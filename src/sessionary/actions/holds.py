@@ -1,15 +1,16 @@
-"""Holds: reasons why a session must not be reset now (rule R-5)."""
+"""Holds: reasons why a session must not be reset now."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sessionary.actions import log, refusals
 from sessionary.actions.sessions import lock_session
-from sessionary.clock import Moment, from_micros, to_micros
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import json_codec
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Tx
+from sessionary.store.tables import holds
 
 MAX_REASON = 200
 # How a hold without an end is stored.
@@ -44,8 +45,8 @@ def hold(
     if not head.is_open:
         raise refusals.ended(head)
     end = _FOR_EVER if until is None else min(until, _FOR_EVER)
-    tx.run("delete_expired_holds", no=head.no, now=to_micros(moment.now))
-    tx.run("insert_hold", no=head.no, name=name, expires_at=to_micros(end))
+    holds.delete_expired(tx, head.no, now=moment.now)
+    holds.put(tx, head.no, name, expires_at=end)
     log.tell(tx, head)
     return Hold(name, None if end == _FOR_EVER else until)
 
@@ -64,7 +65,7 @@ def release(
     if wanted is not None and not gone:
         raise NotFound(f"Session {head.id} is not held by {wanted!r}; nothing was changed.")
     for each in gone:
-        tx.run("delete_hold", no=head.no, name=each.reason)
+        holds.delete(tx, head.no, each.reason)
     if gone:
         log.tell(tx, head)
     return gone
@@ -72,10 +73,10 @@ def release(
 
 def of_session(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
     """The holds of a session that count now."""
-    rows = tx.all("holds_of_session", no=head.no)
-    found = [(name, from_micros(until)) for name, until in rows]
     return [
-        Hold(name, None if until >= _FOR_EVER else until) for name, until in found if until > now
+        Hold(name, None if until >= _FOR_EVER else until)
+        for name, until in holds.of_session(tx, head.no)
+        if until > now
     ]
 
 

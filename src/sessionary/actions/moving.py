@@ -7,9 +7,7 @@ from sessionary.clock import Moment
 from sessionary.model.key import SessionKey
 from sessionary.model.source import ChatType
 from sessionary.store.database import Tx
-
-# Behind every character that a key is printed with.
-_BEYOND = "\x7f"
+from sessionary.store.tables import arrivals, bindings, sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +34,17 @@ def move_chat(tx: Tx, move: Move, *, profile: str, moment: Moment) -> int:
 
 def _keys_of(tx: Tx, move: Move, kind: ChatType, *, profile: str) -> list[SessionKey]:
     wanted = SessionKey(profile=profile, platform=move.platform, chat_type=kind, chat=move.old)
-    rows = tx.all(
-        "bindings_between", profile=profile, first=str(wanted), beyond=f"{wanted}{_BEYOND}"
-    )
-    found = [SessionKey.parse(key) for key, _ in rows]
-    return [key for key in found if key.chat == move.old]
+    keys = map(SessionKey.parse, bindings.keys_from(tx, str(wanted), profile=profile))
+    return [key for key in keys if key.chat == move.old]
 
 
 def _rename(tx: Tx, old: SessionKey, new: SessionKey) -> bool:
     for key in sorted((old, new), key=str):
         routing.lock(tx, key)
-    names = {"profile": old.profile, "old": str(old), "new": str(new)}
-    tx.run("rename_arrivals", **names)
+    arrivals.rename_key(tx, str(old), str(new), profile=old.profile)
     if routing.current(tx, new) is not None:
         return False
-    row = tx.one("open_session_of_key", profile=old.profile, key=str(old))
-    if row is not None:
-        tx.run("set_key", no=row[0], key=str(new))
-    return bool(tx.run("rename_binding", **names))
+    no = sessions.open_session_of_key(tx, str(old), profile=old.profile)
+    if no is not None:
+        sessions.set_key(tx, no, str(new))
+    return bindings.rename(tx, str(old), str(new), profile=old.profile)

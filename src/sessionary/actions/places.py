@@ -3,6 +3,7 @@
 from sessionary.model.key import SessionKey, key_for
 from sessionary.model.source import Channel, ChatType, Source, escape
 from sessionary.store.database import Tx
+from sessionary.store.tables import bindings
 
 # Who writes in a channel may have a key of their own there: so many of them are expected.
 _PEOPLE = 20
@@ -22,14 +23,8 @@ def keep_place(tx: Tx, platform: str, place: str, *, profile: str) -> None:
 def chats(tx: Tx, platform: str, *, profile: str, most: int) -> list[Channel]:
     """The channels of a platform that have a conversation, those spoken in last first."""
     first = f"{profile}/{escape(platform)}/"
-    rows = tx.all(
-        "latest_bindings",
-        profile=profile,
-        first=first,
-        beyond=f"{first}\x7f",
-        limit=most * _PEOPLE,
-    )
-    keys = (SessionKey.parse(row[0]) for row in rows)
+    latest = bindings.latest_keys(tx, first, profile=profile, limit=most * _PEOPLE)
+    keys = map(SessionKey.parse, latest)
     found = (Channel(platform, key.chat, key.thread) for key in keys if key.chat is not None)
     return list(dict.fromkeys(found))[:most]
 
@@ -40,12 +35,10 @@ def has_conversation(tx: Tx, channel: Channel, *, profile: str) -> bool:
         # By the rule that routes messages: some platforms write one chat's id in several ways.
         source = Source(channel.platform, channel.chat_id, chat_type=chat_type)
         key = key_for(source, profile=profile)
-        if tx.one("get_binding", profile=profile, key=str(key)) is not None:
+        if bindings.session_of(tx, str(key), profile=profile) is not None:
             return True
-        # Keys of threads and people of the chat continue behind a slash; `0` comes right after it.
-        inside = {"after": f"{key}/", "beyond": f"{key}0"}
-        if tx.all("bindings_from", profile=profile, limit=1, **inside):
-            return True
+        if bindings.has_keys_below(tx, str(key), profile=profile):
+            return True  # a thread or a person of the chat
     return False
 
 

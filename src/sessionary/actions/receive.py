@@ -76,4 +76,4 @@ def platform_idempotency_key(source: Source) -> str | None:
 
 def waiting_keys(tx: Tx, *, profile: str, limit: int) -> list[str]:
     """The keys that have something waiting, the oldest first."""
-    return [key for key, _ in tx.all("keys_with_arrivals", profile=profile, limit=limit)]
+    return arrivals.keys_waiting(tx, profile=profile, limit=limit)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sessionary.actions import refusals, titles
-from sessionary.clock import Moment, to_micros
+from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model.key import SessionKey, check_length
 from sessionary.model.reset import ResetPolicy, ResetReason
@@ -18,7 +18,7 @@ from sessionary.model.session import (
 )
 from sessionary.model.source import Source
 from sessionary.store.database import Tx
-from sessionary.store.tables import sessions
+from sessionary.store.tables import bindings, feed, holds, locks, sessions
 from sessionary.store.tables.sessions import Inheritance
 
 
@@ -36,15 +36,15 @@ class Route:
 
 def current(tx: Tx, key: SessionKey) -> SessionHead | None:
     """The session a key is on now, ended or not; None when it never had one."""
-    row = tx.one("get_binding", profile=key.profile, key=str(key))
-    return None if row is None else sessions.get_by_no(tx, row[0])
+    no = bindings.session_of(tx, str(key), profile=key.profile)
+    return None if no is None else sessions.get_by_no(tx, no)
 
 
 def lock_and_get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
     """The session a key is on, both held until the transaction ends."""
     lock(tx, key)
-    row = tx.one("get_binding", profile=key.profile, key=str(key))
-    return None if row is None else lock_and_reload(tx, row[0])
+    no = bindings.session_of(tx, str(key), profile=key.profile)
+    return None if no is None else lock_and_reload(tx, no)
 
 
 def lock_and_reload(tx: Tx, session_no: int) -> SessionHead:
@@ -52,7 +52,7 @@ def lock_and_reload(tx: Tx, session_no: int) -> SessionHead:
 
     A key's lock is not enough: the session may have other keys, and people who name it.
     """
-    tx.one("lock_session_no", no=session_no)
+    locks.lock_session_no(tx, session_no)
     return sessions.get_by_no(tx, session_no)
 
 
@@ -95,8 +95,7 @@ def reset_due(
     reason = policy.due(last_active=head.last_active_at, now=moment.now)
     if reason is None or head.running:
         return None
-    held = tx.one("is_held", no=head.no, now=to_micros(moment.now))
-    return None if held is not None else reason
+    return None if holds.is_held(tx, head.no, now=moment.now) else reason
 
 
 def reset(
@@ -121,7 +120,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
     old = current(tx, key)
     # In the order of their numbers: two people who change places must not wait for each other.
     for no in sorted({target.no} if old is None else {old.no, target.no}):
-        tx.one("lock_session_no", no=no)
+        locks.lock_session_no(tx, no)
     old, target = current(tx, key), sessions.get_by_no(tx, target.no)
     if target.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {target.id}.")
@@ -135,7 +134,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
         if _is_only_key(tx, old, key):
             end(tx, old, reason=EndReason.SWITCH, moment=moment)
     release_key(tx, key, keeper=target.no)
-    tx.run("reopen_session", no=target.no, key=str(key))
+    sessions.reopen(tx, target.no, key=str(key))
     bind(tx, key, target.no, moment=moment)
     return sessions.get_by_no(tx, target.no)
 
@@ -152,48 +151,42 @@ def may_resume(target: SessionHead, source: Source) -> bool:
 
 def end(tx: Tx, head: SessionHead, *, reason: str, moment: Moment) -> bool:
     """Close a session; the first reason wins. Say whether it was open."""
-    at = to_micros(moment.now)
-    ended = bool(tx.run("end_session", no=head.no, at=at, reason=sessions.column(reason)))
+    ended = sessions.end(tx, head.no, reason=reason, at=moment.now)
     if ended:
-        tx.run("insert_feed", session_no=head.no, seq=0, what="head")
+        feed.insert(tx, head.no, "head")
     return ended
 
 
 def bind(tx: Tx, key: SessionKey, session_no: int, *, moment: Moment) -> None:
     """Make a session the key's current one."""
-    tx.run(
-        "set_binding",
-        profile=key.profile,
-        key=str(key),
-        session_no=session_no,
-        at=to_micros(moment.now),
-    )
+    bindings.bind(tx, str(key), session_no, profile=key.profile, at=moment.now)
 
 
 def lock(tx: Tx, key: SessionKey) -> None:
     """Hold a key until the transaction ends. It comes before the binding is read."""
-    tx.one("lock_key", profile=key.profile, key=str(key))
+    locks.lock_key(tx, str(key), profile=key.profile)
 
 
 def name_next(tx: Tx, key: SessionKey, title: str | None) -> None:
     """Note the title that a person wants for the key's next session; None forgets an earlier wish."""
     if title is None:
-        tx.one("take_next_title", profile=key.profile, key=str(key))
+        bindings.take_next_title(tx, str(key), profile=key.profile)
     else:
-        tx.run("set_next_title", profile=key.profile, key=str(key), title=title)
+        bindings.set_next_title(tx, str(key), title, profile=key.profile)
 
 
 def release_key(tx: Tx, key: SessionKey, *, keeper: int | None = None) -> None:
     """Take the key's name off an open session that goes on under other keys, or under none."""
-    row = tx.one("open_session_of_key", profile=key.profile, key=str(key))
-    if row is None or row[0] == keeper:
+    no = sessions.open_session_of_key(tx, str(key), profile=key.profile)
+    if no is None or no == keeper:
         return
-    others = [
-        found for (found,) in tx.all("keys_of_session", session_no=row[0]) if found != str(key)
+    free = [
+        other
+        for other in bindings.keys_of_session(tx, no)
+        if other != str(key)
+        and sessions.open_session_of_key(tx, other, profile=key.profile) is None
     ]
-    taken = (tx.one("open_session_of_key", profile=key.profile, key=other) for other in others)
-    free = [other for other, holder in zip(others, taken, strict=True) if holder is None]
-    tx.run("set_key", no=row[0], key=free[0] if free else None)
+    sessions.set_key(tx, no, free[0] if free else None)
 
 
 def _open(
@@ -207,8 +200,8 @@ def _open(
 ) -> Route:
     release_key(tx, key)
     id = moment.new_id()
-    wanted = tx.one("take_next_title", profile=key.profile, key=str(key))
-    title = None if wanted is None else titles.free_title(tx, wanted[0], profile=key.profile)
+    wanted = bindings.take_next_title(tx, str(key), profile=key.profile)
+    title = None if wanted is None else titles.free_title(tx, wanted, profile=key.profile)
     by = None if title is None else TitleBy.PERSON
     opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT, title=title, title_by=by)
     inherited = None if after is None else Inheritance(after.no, Lineage.RESET)
@@ -224,6 +217,6 @@ def _open(
 def _is_only_key(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
     # Who named the session in the workbench holds no chat on it.
     return all(
-        found == str(key) or SessionKey.parse(found).names_session
-        for (found,) in tx.all("keys_of_session", session_no=head.no)
+        other == str(key) or SessionKey.parse(other).names_session
+        for other in bindings.keys_of_session(tx, head.no)
     )

@@ -20,7 +20,7 @@ from sessionary.model.session import (
 )
 from sessionary.model.title import clean_title
 from sessionary.store.database import Tx
-from sessionary.store.tables import blobs, sessions
+from sessionary.store.tables import blobs, holds, locks, sessions
 from sessionary.store.tables.sessions import Inheritance
 
 MAX_DRAFT = 1_000_000
@@ -29,10 +29,10 @@ MAX_LABEL = 64
 
 def lock_session(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of a session that nobody else changes until this transaction ends."""
-    row = tx.one("lock_session", id=json_codec.storable_text(id), profile=profile)
-    if row is None:
+    no = locks.lock_session(tx, id, profile=profile)
+    if no is None:
         raise refusals.missing(tx, id, profile=profile)
-    return sessions.get_by_no(tx, row[0])
+    return sessions.get_by_no(tx, no)
 
 
 def open_session(tx: Tx, opening: Opening, *, moment: Moment, id: str | None = None) -> str:
@@ -128,7 +128,7 @@ def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
     if not head.is_open:
         # What goes on cannot stay in the trash: it would be purged with new words in it.
         _take_out_of_trash(tx, head)
-        tx.run("reopen_session", no=head.no, key=_key_if_free(tx, head))
+        sessions.reopen(tx, head.no, key=_key_if_free(tx, head))
         log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
 
@@ -227,15 +227,13 @@ def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
 def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
     """Give a reason not to reset a session before the given time."""
     head = lock_session(tx, id, profile=profile)
-    tx.run(
-        "insert_hold", no=head.no, name=json_codec.storable_text(name), expires_at=to_micros(until)
-    )
+    holds.put(tx, head.no, json_codec.storable_text(name), expires_at=until)
 
 
 def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
     """Take a hold away."""
     head = lock_session(tx, id, profile=profile)
-    tx.run("delete_hold", no=head.no, name=json_codec.storable_text(name))
+    holds.delete(tx, head.no, json_codec.storable_text(name))
 
 
 def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int | None) -> None:
@@ -253,7 +251,7 @@ def _take_out_of_trash(tx: Tx, head: SessionHead) -> None:
     same = [each for each in _subagents(tx, head) if each.trashed_at == head.trashed_at]
     for each in (head, *same):
         if each.end_reason == EndReason.TRASH:
-            tx.run("reopen_session", no=each.no, key=_key_if_free(tx, each))
+            sessions.reopen(tx, each.no, key=_key_if_free(tx, each))
         _put_on_shelf(tx, each, archived=each.archived, trashed_at=None)
     _tell_parent(tx, head)
 
@@ -275,8 +273,8 @@ def _subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:
 def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
     if head.key is None:
         return None
-    holder = tx.one("open_session_of_key", profile=head.profile, key=head.key)
-    return head.key if holder is None or holder[0] == head.no else None
+    holder = sessions.open_session_of_key(tx, head.key, profile=head.profile)
+    return head.key if holder in (None, head.no) else None
 
 
 def _refuse_running(head: SessionHead) -> None:

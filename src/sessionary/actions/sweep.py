@@ -12,7 +12,8 @@ from sessionary.model.reset import Policies
 from sessionary.model.source import Source
 from sessionary.model.turn import Turn
 from sessionary.store.database import Tx
-from sessionary.store.tables import sessions
+from sessionary.store.tables import deliveries, sessions
+from sessionary.store.tables import turns as turn_rows
 
 BATCH = 100
 FEW = 10
@@ -46,7 +47,7 @@ class ToFinalize:
 
 def expired_turns(tx: Tx, *, now: datetime) -> list[str]:
     """The turns whose lease ran out, as the clock on the wall says."""
-    return [id for (id,) in tx.all("expired_turns", now=to_micros(now), limit=BATCH)]
+    return turn_rows.expired(tx, now=now, limit=BATCH)
 
 
 def interrupt_dead_turns(
@@ -60,9 +61,9 @@ def interrupt_dead_turns(
     for turn_id in expired_turns(tx, now=moment.now):
         if among is not None and turn_id not in among:
             continue
-        row = tx.one("get_turn", id=turn_id)
-        if row is not None:
-            turn = turns.interrupt_dead(tx, turn_id, session_no=row[-2], moment=moment)
+        session_no = turn_rows.session_no_of(tx, turn_id)
+        if session_no is not None:
+            turn = turns.interrupt_dead(tx, turn_id, session_no=session_no, moment=moment)
             if turn is not None:
                 ended.append(turn)
     return ended
@@ -71,18 +72,8 @@ def interrupt_dead_turns(
 def follow_clock(tx: Tx, *, now: datetime, lease_seconds: float, send_seconds: float) -> None:
     """After the clock was set back: what was to be over in its old time is not kept until then."""
     lease, sending = timedelta(seconds=lease_seconds), timedelta(seconds=send_seconds)
-    leases = {
-        "until": to_micros(now + lease),
-        "horizon": to_micros(now + max(LONGEST_LEASE, 2 * lease)),
-    }
-    tx.run("shorten_leases", **leases)
-    tx.run("shorten_run_leases", **leases)
-    tx.run(
-        "bring_deliveries_back",
-        now=to_micros(now),
-        until=to_micros(now + sending),
-        horizon=to_micros(now + LONGEST_PATIENCE),
-    )
+    turn_rows.shorten_leases(tx, until=now + lease, horizon=now + max(LONGEST_LEASE, 2 * lease))
+    deliveries.shorten_waits(tx, now=now, lease_until=now + sending, horizon=now + LONGEST_PATIENCE)
 
 
 def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[Expired]:

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from sessionary.actions import blobs, log, refusals, routing, usage
 from sessionary.actions.deliver import DeliveryCame
 from sessionary.actions.log import Appended, SessionChanged
-from sessionary.clock import Moment, to_micros
+from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
-from sessionary.model import json_codec, transcript
+from sessionary.model import transcript
 from sessionary.model.arrival import Arrival
 from sessionary.model.entry import Message, Role
 from sessionary.model.key import SessionKey
@@ -20,7 +20,7 @@ from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Tx
-from sessionary.store.tables import arrivals, deliveries, sessions, turns
+from sessionary.store.tables import arrivals, deliveries, feed, sessions, turns
 
 MOST_ARRIVALS = 100
 STOPPED_RESPONDING = "the agent stopped responding"
@@ -179,9 +179,9 @@ def begin_here(
 def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Moment) -> Lease:
     """Take the lease of a session that no turn is running in."""
     turn_id = moment.new_id()
-    row = tx.one("take_session", no=session_no, turn_id=turn_id)
+    row = turns.take_session(tx, session_no, turn_id)
     if row is None and interrupt_if_dead(tx, session_no, moment=moment):
-        row = tx.one("take_session", no=session_no, turn_id=turn_id)
+        row = turns.take_session(tx, session_no, turn_id)
     if row is None:
         head = sessions.get_by_no(tx, session_no)
         if head.running:
@@ -215,7 +215,7 @@ def append(
         idempotency_key=idempotency_key,
         lease=lease,
     )
-    tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=None)
+    turns.checkpoint(tx, lease, None)
     return done
 
 
@@ -242,15 +242,13 @@ def step(
 
 def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
     """Say that the turn is alive."""
-    until = to_micros(now + timedelta(seconds=seconds))
-    if not tx.run("renew_lease", id=lease.turn_id, holder=lease.holder, lease_until=until):
+    if not turns.renew(tx, lease, until=now + timedelta(seconds=seconds)):
         raise refusals.lost(lease)
 
 
 def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
     """Keep what has been streamed so far of the step that is not finished."""
-    partial = json_codec.encode(text)
-    if not tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=partial):
+    if not turns.checkpoint(tx, lease, text):
         raise refusals.lost(lease)
 
 
@@ -281,7 +279,7 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -
     if not turns.end(tx, lease.turn_id, state=ending.state, at=moment.now, reason=ending.reason):
         raise refusals.lost(lease)
     if not done:  # an entry tells the feed by itself
-        tx.run("insert_feed", session_no=lease.session_no, seq=0, what="turn")
+        feed.insert(tx, lease.session_no, "turn")
     tx.after_commit(SessionChanged(profile, lease.session_id))
     return done
 
@@ -317,7 +315,7 @@ def interrupt(
         log.append(tx, turn.session_id, said, profile=profile, at=turn.began_at, lease=lease)
     if not turns.end(tx, turn_id, state=state, at=moment.now, reason=reason):
         return None
-    tx.run("insert_feed", session_no=session_no, seq=0, what="turn")
+    feed.insert(tx, session_no, "turn")
     tx.after_commit(SessionChanged(profile, turn.session_id))
     ended = turns.get(tx, turn_id, profile=profile)
     return None if ended is None else ended[0]
@@ -326,7 +324,7 @@ def interrupt(
 def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, moment: Moment) -> Turn | None:
     """Interrupt a turn whose lease ran out. None when it renewed it at the last moment, or has ended."""
     head = routing.lock_and_reload(tx, session_no)
-    if tx.one("lock_dead_turn", id=turn_id, now=to_micros(moment.now)) is None:
+    if not turns.lock_expired(tx, turn_id, now=moment.now):
         return None
     return interrupt(tx, turn_id, profile=head.profile, moment=moment, reason=STOPPED_RESPONDING)
 
@@ -341,17 +339,15 @@ def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
 
 def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
     """Ask the turn that runs in a session, in whatever process, to stop; say whether one runs."""
-    return bool(
-        tx.run("ask_to_stop", session_no=session_no, reason=json_codec.storable_text(reason))
-    )
+    return turns.ask_to_stop(tx, session_no, reason=reason)
 
 
 def stop_asked(tx: Tx, lease: Lease) -> str | None:
     """Why someone wants this turn to stop, or None."""
-    row = tx.one("stop_asked", id=lease.turn_id, holder=lease.holder)
-    if row is None:
+    stop = turns.get_stop(tx, lease)
+    if stop is None:
         raise refusals.lost(lease)
-    return None if row[0] is None else str(row[0])
+    return stop[0]
 
 
 def of_session(tx: Tx, session_no: int) -> Sequence[Turn]:

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from sessionary.actions import feed
-from sessionary.actions.feed import FeedChange
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import feed
+from sessionary.store.tables.feed import FeedChange
 
 HOLE_SECONDS = 10.0
 FAR_BEHIND = 5000
@@ -94,6 +94,6 @@ def _read(tx: Tx, last: int, holes: Sequence[tuple[int, int]]) -> list[FeedChang
     """
     found: list[FeedChange] = []
     for first, end in holes:
-        there = feed.read_on(tx, first - 1, limit=end - first + 1)
+        there = feed.read(tx, first - 1, limit=end - first + 1)
         found += [each for each in there if each.position <= end]
-    return found + feed.read_on(tx, last)
+    return found + feed.read(tx, last)

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sessionary.actions import feed, listing, read
+from sessionary.actions import listing, read
 from sessionary.actions.standing import SessionStatus, session_statuses
 from sessionary.errors import BadInput
 from sessionary.model.session import SessionHead
 from sessionary.model.view import HEAD_FIELDS, head_json
 from sessionary.store.database import Tx
+from sessionary.store.tables import feed
 
 FIELDS = (*HEAD_FIELDS, "subagents", "failed")
 

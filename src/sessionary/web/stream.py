@@ -11,7 +11,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from sessionary.actions import read
-from sessionary.actions.feed import FeedChange
 from sessionary.actions.log import SessionChanged
 from sessionary.actions.tokens import AccessEnded
 from sessionary.engine.events import LiveEvent
@@ -21,6 +20,7 @@ from sessionary.model.session import Segment
 from sessionary.model.view import entry_json
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries
+from sessionary.store.tables.feed import FeedChange
 from sessionary.web import session_heads
 from sessionary.web.auth import is_still_valid
 from sessionary.web.context import Caller, WebContext

@@ -87,6 +87,16 @@ def refuse(tx: Tx, arrival: Arrival, *, reason: str) -> bool:
     return bool(tx.run("refuse_arrival", no=arrival.no, reason=column(reason)))
 
 
+def rename_key(tx: Tx, old: str, new: str, *, profile: str) -> None:
+    """Let what waits for a key wait for another one."""
+    tx.run("rename_arrivals", profile=profile, old=old, new=new)
+
+
+def keys_waiting(tx: Tx, *, profile: str, limit: int) -> list[str]:
+    """Return the keys that have something waiting, the oldest first."""
+    return [key for key, _ in tx.all("keys_with_arrivals", profile=profile, limit=limit)]
+
+
 def _arrival(row: Row) -> Arrival:
     no, id, key, source, message, received_at, state, session_id, turn_id, seq, reason = row
     data = json_codec.decode(message)

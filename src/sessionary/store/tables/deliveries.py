@@ -85,6 +85,115 @@ def listing(
     return [_delivery(row) for row in rows]
 
 
+def ids_by_prefix(tx: Tx, beginning: str, *, profile: str, limit: int) -> list[str]:
+    """Return the ids of deliveries that begin so."""
+    beyond = beginning + "\U0010ffff"
+    rows = tx.all(
+        "deliveries_by_prefix", first=beginning, beyond=beyond, profile=profile, limit=limit
+    )
+    return [id for (id,) in rows]
+
+
+def claim(
+    tx: Tx,
+    *,
+    holder: str,
+    now: datetime,
+    lease_until: datetime,
+    limit: int,
+    platform: str | None,
+    profile: str | None,
+) -> list[Delivery]:
+    """Claim the first open delivery of each channel that is due; one whose sender died is claimed again."""
+    rows = tx.all(
+        "claim_deliveries",
+        holder=holder,
+        now=to_micros(now),
+        lease_until=to_micros(lease_until),
+        limit=limit,
+        platform=platform,
+        profile=profile,
+    )
+    claimed = [get_by_no(tx, no) for no, _ in sorted(rows)]
+    return [delivery for delivery in claimed if delivery is not None]
+
+
+def mark_sent(
+    tx: Tx, id: str, *, holder: str, at: datetime, platform_message_id: str | None
+) -> bool:
+    """Mark a delivery as sent by its holder; say whether it was still theirs."""
+    return bool(
+        tx.run(
+            "mark_sent",
+            id=id,
+            holder=holder,
+            at=to_micros(at),
+            platform_message_id=column(platform_message_id),
+        )
+    )
+
+
+def mark_failed(
+    tx: Tx,
+    id: str,
+    *,
+    holder: str,
+    not_before: datetime,
+    reason: str,
+    unclear: bool,
+    counted: bool,
+) -> bool:
+    """Let a delivery wait again, by its holder; say whether it was still theirs."""
+    return bool(
+        tx.run(
+            "mark_failed",
+            id=id,
+            holder=holder,
+            not_before=to_micros(not_before),
+            reason=column(reason),
+            unclear=int(unclear),
+            uncounted=int(not counted),
+        )
+    )
+
+
+def abandon(tx: Tx, id: str, *, reason: str, holder: str | None) -> bool:
+    """Give up a delivery that is open (and this holder's, if one is named); say whether it was."""
+    return bool(tx.run("mark_abandoned", id=id, reason=column(reason), holder=holder))
+
+
+def abandon_unsent(tx: Tx, id: str, *, reason: str, now: datetime) -> bool:
+    """Give up a delivery that waits and that nobody is sending; say whether it did."""
+    return bool(tx.run("mark_abandoned_by_owner", id=id, reason=column(reason), now=to_micros(now)))
+
+
+def bounce(tx: Tx, id: str, *, profile: str, platform: str, reason: str) -> bool:
+    """Give up a delivery that the platform had accepted; say whether it had."""
+    return bool(
+        tx.run("mark_bounced", id=id, profile=profile, platform=platform, reason=column(reason))
+    )
+
+
+def retry(tx: Tx, id: str, *, now: datetime) -> bool:
+    """Make a delivery that nobody is sending due now; say whether that was so."""
+    return bool(tx.run("retry_delivery", id=id, now=to_micros(now)))
+
+
+def redirect(tx: Tx, id: str, *, to: str, now: datetime) -> bool:
+    """Mark a delivery that nobody is sending as replaced by another; say whether that was so."""
+    return bool(tx.run("mark_redirected", id=id, to=to, now=to_micros(now)))
+
+
+def shorten_waits(tx: Tx, *, now: datetime, lease_until: datetime, horizon: datetime) -> None:
+    """Make due what waits beyond the horizon: the clock was set back since."""
+    tx.run(
+        "bring_deliveries_back",
+        now=to_micros(now),
+        until=to_micros(lease_until),
+        horizon=to_micros(horizon),
+    )
+
+
 def _delivery(row: Row) -> Delivery:
     return Delivery(
         no=row[0],

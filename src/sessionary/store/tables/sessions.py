@@ -157,6 +157,27 @@ def details(tx: Tx, no: int) -> Details:
     )
 
 
+def end(tx: Tx, no: int, *, reason: str, at: datetime) -> bool:
+    """Close an open session in which no turn runs; say whether it was one."""
+    return bool(tx.run("end_session", no=no, at=to_micros(at), reason=column(reason)))
+
+
+def reopen(tx: Tx, no: int, *, key: str | None) -> None:
+    """Let a session go on, under this key or none."""
+    tx.run("reopen_session", no=no, key=key)
+
+
+def set_key(tx: Tx, no: int, key: str | None) -> None:
+    """Write the key under which a session is open."""
+    tx.run("set_key", no=no, key=key)
+
+
+def open_session_of_key(tx: Tx, key: str, *, profile: str) -> int | None:
+    """Return the number of the open session that holds a key."""
+    row = tx.one("open_session_of_key", profile=profile, key=key)
+    return None if row is None else int(row[0])
+
+
 def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
     """The stretches of log that make up a session's history, oldest first."""
     found: list[Segment] = []

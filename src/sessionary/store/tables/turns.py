@@ -52,6 +52,59 @@ def end(tx: Tx, id: str, *, state: TurnState, at: datetime, reason: str | None) 
     return True
 
 
+def take_session(tx: Tx, session_no: int, turn_id: str) -> tuple[int, int] | None:
+    """Mark an open, idle session as running this turn; the lease's epoch and the last seq, or None."""
+    row = tx.one("take_session", no=session_no, turn_id=turn_id)
+    return None if row is None else (row[0], row[1])
+
+
+def renew(tx: Tx, lease: Lease, *, until: datetime) -> bool:
+    """Extend a lease; say whether its holder still has it."""
+    return bool(
+        tx.run("renew_lease", id=lease.turn_id, holder=lease.holder, lease_until=to_micros(until))
+    )
+
+
+def checkpoint(tx: Tx, lease: Lease, text: str | None) -> bool:
+    """Keep what was streamed of an unfinished step; say whether the lease still holds."""
+    partial = None if text is None else json_codec.encode(text)
+    return bool(tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=partial))
+
+
+def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
+    """Ask the turn that runs in a session to stop; say whether one runs."""
+    return bool(tx.run("ask_to_stop", session_no=session_no, reason=column(reason)))
+
+
+def get_stop(tx: Tx, lease: Lease) -> tuple[str | None] | None:
+    """Return why the turn was asked to stop (None: it was not), or None when the lease is lost."""
+    row = tx.one("stop_asked", id=lease.turn_id, holder=lease.holder)
+    return None if row is None else (row[0],)
+
+
+def expired(tx: Tx, *, now: datetime, limit: int) -> list[str]:
+    """Return the ids of running turns whose lease ran out, the longest ago first."""
+    return [id for (id,) in tx.all("expired_turns", now=to_micros(now), limit=limit)]
+
+
+def session_no_of(tx: Tx, id: str) -> int | None:
+    """Return the number of a turn's session, in whatever profile."""
+    row = tx.one("get_turn", id=id)
+    return None if row is None else int(row[-2])
+
+
+def lock_expired(tx: Tx, id: str, *, now: datetime) -> bool:
+    """Lock a turn if it runs and its lease ran out; say whether that is so."""
+    return tx.one("lock_dead_turn", id=id, now=to_micros(now)) is not None
+
+
+def shorten_leases(tx: Tx, *, until: datetime, horizon: datetime) -> None:
+    """Shorten the leases of turns and runs that end beyond the horizon: the clock was set back since."""
+    limits = {"until": to_micros(until), "horizon": to_micros(horizon)}
+    tx.run("shorten_leases", **limits)
+    tx.run("shorten_run_leases", **limits)
+
+
 def _turn(row: Row) -> Turn:
     partial = row[11]
     return Turn(

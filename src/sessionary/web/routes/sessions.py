@@ -9,7 +9,7 @@ from msgspec import UNSET
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from sessionary.actions import counting, feed, holds, listing, new_message, projects, read, uploads
+from sessionary.actions import counting, holds, listing, new_message, projects, read, uploads
 from sessionary.actions import sessions as verbs
 from sessionary.actions.orders import Order
 from sessionary.actions.requests import StoredResponse
@@ -24,7 +24,7 @@ from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.view import head_json, hold_json, time_text, turn_json
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals, sessions, turns
+from sessionary.store.tables import arrivals, feed, sessions, turns
 from sessionary.web import session_heads
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX
