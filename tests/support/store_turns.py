@@ -149,7 +149,7 @@ class InboxSuite(Suite):
         with refused(BadInput, f"The {what} is too long", "2,001 characters", "bytes"):
             world.arrive(source, "hello")
         if field != "user_id":  # of a direct message the chat is enough
-            given: dict[str, Any] = {"policy": ResetPolicy(), "when": world.moment()}
+            given: dict[str, Any] = {"policy": ResetPolicy(), "moment": world.moment()}
             with refused(BadInput, f"The {what} is too long"):
                 world.write(append_to_source, world.key(source), source, saying, **given)
 
