@@ -1,6 +1,6 @@
-"""Makes docs/benchmarks.md and its pictures from benchmarks/results: `.venv/bin/python -m tools.benchmarks_page`.
+"""Generate docs/benchmarks.md and its charts from benchmarks/results: `.venv/bin/python -m tools.benchmarks_page`.
 
-What stands above the mark in that file is written by hand and kept; the rest is made here.
+The part above the mark in that file is written by hand and kept.
 """
 
 import csv
@@ -28,20 +28,20 @@ Row = Mapping[str, str]
 
 
 def rows(path: Path = RESULTS / "table.csv") -> list[dict[str, str]]:
-    """The committed results."""
+    """Return the committed results."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def machine(path: Path = RESULTS / "table.machine.json") -> Iterator[str]:
-    """The machine they were measured on, as a table."""
+    """Yield the table that describes the machine."""
     found = json.loads(path.read_text(encoding="utf-8"))
     yield from ("| | |", "|---|---|")
     yield from (f"| {name} | {value} |" for name, value in found.items())
 
 
 def page(written: str) -> str:
-    """The whole page: the part written by hand, the mark, the part made from the results."""
+    """Return the whole page: the handwritten part, the mark, the part generated from the results."""
     found = rows()
     loads = [float(row["load"]) for row in found]
     lines = [
@@ -61,7 +61,7 @@ def page(written: str) -> str:
 
 
 def pictures() -> dict[str, str]:
-    """The pictures by their file's name."""
+    """Return the charts by file name."""
     found = rows()
     return {
         _file(bench): chart.bars(f"{bench}, disk {disk}", unit, _groups(bench, disk, value, found))

@@ -1,4 +1,4 @@
-"""Makes docs/cli.md and docs/sessionary.1 from the commands themselves: `.venv/bin/python -m tools.cli_page`."""
+"""Generate docs/cli.md and docs/sessionary.1 from the commands: `.venv/bin/python -m tools.cli_page`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,24 +15,23 @@ SHORT_FOR = "Short for "
 BEGINNING = """\
 # The command line
 
-Made from the commands themselves by `tools/cli_page.py`; a test compares the two.
+Generated from the commands by `tools/cli_page.py`; a test compares the two.
 
 `sessionary [--home DIR] [--database URL] [--profile NAME] [--json] [--utc] [--debug] COMMAND …`
 
-These options may stand before the command or after it:
+These options may come before or after the command:
 """
 MIDDLE = """
-REF is a session: its id, the beginning of its id, or its title, in any capitals; a title also means its
-latest numbered continuation (`name #3`), and what `sessions list` shows as the title will do. Where none
-fits, similar titles are named. A time is a date (`2026-01-31`), an RFC 3339 time, `today`,
-`yesterday`, or how long ago (`15m`, `12h`, `7d`, `4w`, `6mo`, `1y`). What begins with a dash and is
-no option follows `--`.
+REF is a session: its id, the beginning of its id, or its title, in upper or lower case. A title also matches its
+latest numbered continuation (`name #3`), and whatever `sessions list` shows as the title. If nothing matches, similar
+titles are suggested. A time is a date (`2026-01-31`), an RFC 3339 time, `today`,
+`yesterday`, or a time span ago (`15m`, `12h`, `7d`, `4w`, `6mo`, `1y`). An argument that begins with
+a dash must follow `--`.
 
 With `--json` a command prints one JSON document on standard output, lists as
 `{"items": […], "next": cursor or null}`; messages for people go to standard error. A failure is
-`{"error": {"type", "message", "committed"}}`, and one line on standard error. `committed` is `no`,
-and then nothing of it is ever found stored, or `unknown`: repeat the write with its idempotency
-key.
+`{"error": {"type", "message", "committed"}}`, and one line on standard error. If `committed` is `no`,
+nothing was written. If it is `unknown`, repeat the write with its idempotency key.
 
 | exit code | means |
 |---|---|
@@ -43,18 +42,18 @@ key.
 | 4 | ambiguous; the candidates are named |
 | 130 | interrupted |
 
-On a terminal times are in this machine's zone (or in the `zone` of sessionary.toml), `sessions show` uses your
-pager (`SESSIONARY_PAGER`, else `PAGER`, else `less`), roles have colours and Markdown is rendered; `NO_COLOR=1` or
-`TERM=dumb` turns styles off, `--utc` shows times in UTC. In a pipe times are RFC 3339 in UTC, and text is as it was
-written.
+On a terminal, times are in the machine's zone (or in the `zone` of sessionary.toml), `sessions show` uses your
+pager (`SESSIONARY_PAGER`, else `PAGER`, else `less`), roles are coloured and Markdown is rendered. `NO_COLOR=1` or
+`TERM=dumb` turns styles off, `--utc` shows times in UTC. In a pipe, times are RFC 3339 in UTC, and text is not
+formatted.
 
-A command that only reads never makes a store. `sessions append new`, `import`, `projects add` and
-`serve` make the one in the home directory when it is not there.
+A command that only reads never creates a store. `sessions append new`, `import`, `projects add` and
+`serve` create the one in the home directory if it does not exist.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     ctx = click.Context(root, info_name="sessionary")
     lines = [BEGINNING, *_options([*global_options(), *_own(root)], ctx), MIDDLE]
     for path, command in leaves():
@@ -63,14 +62,14 @@ def page() -> str:
 
 
 def leaves() -> Iterator[tuple[str, Command]]:
-    """Every command that does something, with what is typed for it; short names are left out."""
+    """Yield every command with the words that call it, without the short names."""
     for path, about, command in _leaves(root, "sessionary"):
         if not about.startswith(SHORT_FOR):
             yield path, command
 
 
 def short_names() -> dict[str, str]:
-    """Short names of commands, and what each is short for."""
+    """Return the short names of commands with their full names."""
     found = _leaves(root, "sessionary")
     return {
         path: f"sessionary {about.removeprefix(SHORT_FOR).strip('`.')}"
@@ -114,7 +113,7 @@ def _paragraphs(command: click.Command) -> list[str]:
 
 
 def man_page() -> str:
-    """The manual page, in the language of `man`."""
+    """Return the manual page in roff."""
     ctx = click.Context(root, info_name="sessionary")
     lines = [
         f'.TH SESSIONARY 1 "" "sessionary {sessionary.__version__}" "User Commands"',
@@ -124,9 +123,9 @@ def man_page() -> str:
         ".B sessionary",
         "[OPTIONS] COMMAND [ARGS]...",
         ".SH DESCRIPTION",
-        "Keeps every conversation that agents have, on every channel, in one durable, searchable record.",
+        "Stores every conversation that agents have, on every channel, in one durable, searchable log.",
         ".SH OPTIONS",
-        "These may stand before the command or after it.",
+        "These may come before or after the command.",
         *_man_options([*global_options(), *_own(root)], ctx),
         ".SH COMMANDS",
     ]
@@ -160,13 +159,13 @@ def man_page() -> str:
         "Where data and sessionary.toml are.",
         ".TP",
         "SESSIONARY_DATABASE",
-        "The database, as \\-\\-database names it.",
+        "The database, as with \\-\\-database.",
         ".TP",
         "SESSIONARY_PROFILE",
-        "Whose sessions, as \\-\\-profile names it.",
+        "The profile, as with \\-\\-profile.",
         ".TP",
         "SESSIONARY_PAGER, PAGER",
-        "What shows long output; empty or cat: nothing.",
+        "The pager for long output; empty or cat turns it off.",
         ".TP",
         "NO_COLOR",
         "No colours and no rendered Markdown.",
@@ -184,7 +183,7 @@ def _man_options(options: list[click.Option], ctx: click.Context) -> list[str]:
 
 
 def _man_text(text: str) -> str:
-    """Text as `man` takes it literally."""
+    """Escape text for roff."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

@@ -1,6 +1,6 @@
-"""Makes docs/scale.md and its pictures from benchmarks/results: `.venv/bin/python -m tools.scale_page`.
+"""Generate docs/scale.md and its charts from benchmarks/results: `.venv/bin/python -m tools.scale_page`.
 
-What stands above the mark in that file is written by hand and kept; the rest is made here.
+The part above the mark in that file is written by hand and kept.
 """
 
 import json
@@ -22,12 +22,12 @@ Points = Sequence[Mapping[str, str]]
 
 
 def points() -> list[dict[str, str]]:
-    """The committed measurements."""
+    """Return the committed measurements."""
     return fleet.read(RESULTS / "growth.csv")
 
 
 def page(written: str) -> str:
-    """The whole page: the part written by hand, the mark, the part made from the measurements."""
+    """Return the whole page: the handwritten part, the mark, the part generated from the results."""
     found = points()
     lines = [*_fleet(found), "", "## The curves", "", *_machine(found), ""]
     for database in DATABASES:
@@ -37,7 +37,7 @@ def page(written: str) -> str:
 
 
 def pictures() -> dict[str, str]:
-    """The pictures by their file's name."""
+    """Return the charts by file name."""
     found = points()
     return {
         _file(database, grown): chart.lines(
@@ -55,9 +55,9 @@ def _machine(found: Points) -> Iterator[str]:
     path = RESULTS / "growth.machine.json"
     machine = json.loads(path.read_text(encoding="utf-8"))
     loads = [float(point["load"]) for point in found]
-    said = ", ".join(f"{name} {value}" for name, value in machine.items())
-    yield f"Measured on: {said}; load {min(loads):.1f} to {max(loads):.1f}, 1 to 2 of it ours."
-    yield "One caller at a time, on the disk as it is. CPU and bytes are of one operation."
+    facts = ", ".join(f"{name} {value}" for name, value in machine.items())
+    yield f"Measured on: {facts}; load {min(loads):.1f} to {max(loads):.1f}, 1 to 2 of it caused by the benchmark."
+    yield "One caller at a time, on the real disk. CPU and bytes are per operation."
 
 
 def _section(database: str, grown: str, found: Points) -> Iterator[str]:
@@ -80,12 +80,12 @@ def _section(database: str, grown: str, found: Points) -> Iterator[str]:
 
 
 def _sizes(database: str, grown: str, sizes: Sequence[int], found: Points) -> str:
-    said = []
+    sizes_shown = []
     for size in sizes:
         point = _at(database, grown, "append", size, found)
         record, index = int(point["store_bytes"]), int(point["index_bytes"])
-        said.append(f"{size:,}: {record / 1e6:,.0f} MB and {index / 1e6:,.0f} MB of index")
-    return f"Size of the store: {'; '.join(said)}."
+        sizes_shown.append(f"{size:,}: {record / 1e6:,.0f} MB and {index / 1e6:,.0f} MB of index")
+    return f"Size of the store: {'; '.join(sizes_shown)}."
 
 
 def _series(database: str, grown: str, found: Points) -> dict[str, list[tuple[float, float]]]:
@@ -108,8 +108,8 @@ def _fleet(found: Points) -> Iterator[str]:
     yield from ("| | " + " | ".join(_titles()) + " |", "|---|" + "---|" * len(_titles()))
     costs = {name: fleet.costs(found, name) for name in DATABASES}
     needs = [fleet.need(costs[name], day) for day in DAYS for name in DATABASES]
-    for name, told in _told(needs):
-        yield f"| {name} | " + " | ".join(told) + " |"
+    for name, values in _fleet_rows(needs):
+        yield f"| {name} | " + " | ".join(values) + " |"
     yield ""
     for name, cost in costs.items():
         most = fleet.most_for_one(cost)
@@ -125,7 +125,7 @@ def _titles() -> list[str]:
     return [f"{day:,} messages a day, {name}" for day in DAYS for name in DATABASES]
 
 
-def _told(needs: Sequence[fleet.Need]) -> Iterator[tuple[str, list[str]]]:
+def _fleet_rows(needs: Sequence[fleet.Need]) -> Iterator[tuple[str, list[str]]]:
     yield "turns a second at peak", [f"{each.peak_turns:,.0f}" for each in needs]
     yield "processes", [f"{each.processes:,}" for each in needs]
     yield "cores busy in them", [f"{each.cores:,.1f}" for each in needs]
