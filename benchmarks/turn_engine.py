@@ -16,7 +16,7 @@ from sessionary.agents.settings import AgentSettings
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
-from sessionary.engine.ports import Capabilities, Receive, Sent
+from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
 from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import message
@@ -47,6 +47,9 @@ class Wire:
         """The next reply in a chat."""
         self._waiting[chat_id] = asyncio.get_running_loop().create_future()
         return self._waiting[chat_id]
+
+    def attach(self, _: DeliveryServices, /) -> None:
+        """Nothing is needed."""
 
     async def run(self, _: Receive) -> None:
         """Messages are handed to the engine."""

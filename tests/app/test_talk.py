@@ -11,9 +11,9 @@ from sessionary.actions.turns import Claim, Ending
 from sessionary.app.engine import build_engine
 from sessionary.app.talk import Talk
 from sessionary.client.client import Sessionary, connect
-from sessionary.engine import budgets
 from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.engine.turn import budgets
 from sessionary.model.arrival import Arrival, ArrivalState
 from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for

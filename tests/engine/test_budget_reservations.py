@@ -12,9 +12,9 @@ from sessionary.actions import access
 from sessionary.actions.receive import receive
 from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.engine import budgets, loop
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.settings import Budget
+from sessionary.engine.turn import budgets, loop
 from sessionary.model.entry import message
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
@@ -198,7 +198,7 @@ async def test_messages_that_wait_for_a_budget_keep_nobody_else_waiting(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many chats of one person wait, another person's second message is found behind them."""
-    monkeypatch.setattr(loop, "KEYS_AT_ONCE", 2)
+    monkeypatch.setattr(loop, "KEYS_PER_ROUND", 2)
     world = limited(store, Budget(tokens=100))
     runner = GatedRunner()
     engine = await world.started(runner=runner)

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
+from sessionary.engine import commands
 from sessionary.engine import engine as engine_module
-from sessionary.engine import verbs
 from sessionary.engine.commands import REGISTRY
 from sessionary.model.session import Lineage
 from sessionary.model.turn import TurnState
@@ -42,7 +42,7 @@ def test_the_registry_has_every_command_of_the_rule() -> None:
 )
 def test_a_command_is_found_however_it_is_written(text: str, found: tuple[str, str]) -> None:
     """A-2."""
-    call = verbs.find(text)
+    call = commands.find(text)
     assert call is not None
     assert (call.name, call.words) == found
 
@@ -50,7 +50,7 @@ def test_a_command_is_found_however_it_is_written(text: str, found: tuple[str, s
 @pytest.mark.parametrize("text", ["/etc/passwd", "/unknown", "/", "say /new", "/newer thing", ""])
 def test_what_is_no_command_is_for_the_agent(text: str) -> None:
     """A-2: an unknown /word goes to the agent."""
-    assert verbs.find(text) is None
+    assert commands.find(text) is None
 
 
 async def test_an_unknown_command_goes_to_the_agent(world: EngineWorld) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from sessionary.engine import lease, turn
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.settings import Settings, WhileRunning
+from sessionary.engine.turn import lease, run
 from sessionary.errors import BadInput
 from sessionary.model.entry import Message, message
 from sessionary.model.turn import Turn, TurnState
@@ -87,7 +87,7 @@ async def test_one_that_does_not_even_go_when_cancelled_is_left_behind(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F17: whatever it says later reaches nobody."""
-    monkeypatch.setattr(turn, "STUBBORN_SECONDS", 0.05)
+    monkeypatch.setattr(run, "CANCEL_GRACE_SECONDS", 0.05)
     world, ended, _ = await misbehaves(
         store,
         ["words", UnrulyRunner.STUBBORN, Step(message("assistant", "too late"))],

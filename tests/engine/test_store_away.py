@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions import deliver
-from sessionary.engine import budgets
+from sessionary.engine.turn import budgets
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store, Tx
 from tests.engine.away import AwayStore

@@ -16,7 +16,7 @@ from sessionary.app import telemetry as app_telemetry
 from sessionary.app.serving import Address, serve
 from sessionary.client.client import connect
 from sessionary.config import telemetry
-from sessionary.engine.ports import Receive, Sent
+from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import message
@@ -121,6 +121,9 @@ class Talker(LoopbackAdapter):
         self._text = text
         self._faults = faults
         self.answered = asyncio.Event()
+
+    def attach(self, _: DeliveryServices, /) -> None:
+        """Nothing is needed."""
 
     async def run(self, receive: Receive) -> None:
         await receive(Source("loopback", "c1", user_id="u1"), message("user", self._text))

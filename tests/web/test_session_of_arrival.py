@@ -38,7 +38,7 @@ def only_room_for(server: Served, turns: int) -> Iterator[None]:
     nobody = engine.context.key(server.world.source("nobody"))
     with ExitStack() as places:
         for _ in range(engine.context.settings.most_turns - turns):
-            assert places.enter_context(engine.turns.room_for(nobody))
+            assert places.enter_context(engine.turns.reserve_slot(nobody))
         yield
     engine.turns.wake()
 

@@ -14,11 +14,11 @@ from sessionary.app.following import Seen
 from sessionary.client.client import Sessionary
 from sessionary.clock import Moment
 from sessionary.config import engine as engine_config
-from sessionary.engine import asking, verbs
-from sessionary.engine.asking import Accepted, Asking
-from sessionary.engine.commands import FollowUp
+from sessionary.engine import commands, intake
 from sessionary.engine.context import EngineContext
 from sessionary.engine.events import LiveEvent
+from sessionary.engine.intake import Submission, SubmissionResult
+from sessionary.engine.turn.compaction import CompactionRequest
 from sessionary.errors import RetryLater
 from sessionary.model.entry import Message, Role, message
 from sessionary.model.session import SessionHead
@@ -31,7 +31,7 @@ STREAMED = ("delta", "thinking")
 MISSED = "missed"
 # A step that is told is one entry: the words of the next are told behind it.
 MOST = {"step": 1, MISSED: None}
-COMMANDS = verbs.names()
+COMMANDS = commands.names()
 
 
 class Talk:
@@ -69,7 +69,7 @@ class Talk:
         """Say something; what happens then, until the answer is there."""
         context = self._context
         with context.bus.listen() as queue:
-            asked = Asking(message("user", text))
+            asked = Submission(message("user", text))
             write = context.store.write(
                 _accept, context, self.source, asked, moment=context.moment()
             )
@@ -78,16 +78,16 @@ class Talk:
             received = accepted.received
             if received.answer is not None:
                 yield LiveEvent(accepted.current_session_id or "", "", "answer", received.answer)
-            if received.follow_up is not None:
-                yield await self._followed(received.follow_up)
+            if received.compaction is not None:
+                yield await self._followed(received.compaction)
                 return
             if followed is not None:
                 async for live in self._heard(queue, accepted, followed):
                     yield live
 
-    def _carry_on(self, found: tuple[Accepted, str | None]) -> None:
-        if found[0].received.follow_up is None:
-            self._engine.carry_on(found[0])
+    def _carry_on(self, found: tuple[SubmissionResult, str | None]) -> None:
+        if found[0].received.compaction is None:
+            self._engine.run_submitted(found[0])
 
     def session_names(self) -> list[str]:
         """The titles of the latest sessions, for completion."""
@@ -105,13 +105,13 @@ class Talk:
         if self._session_id is not None:
             await self._context.store.write(_stop, self._session_id, profile=self._context.profile)
 
-    async def _followed(self, follow_up: FollowUp) -> LiveEvent:
+    async def _followed(self, request: CompactionRequest) -> LiveEvent:
         """What takes longer than a transaction, done while the person waits."""
-        done = await self._engine.compactor.compact(follow_up.session_id, focus=follow_up.text)
-        return LiveEvent(follow_up.session_id, "", "answer", done)
+        done = await self._engine.compactor.compact(request.session_id, focus=request.focus)
+        return LiveEvent(request.session_id, "", "answer", done)
 
     async def _heard(
-        self, queue: "asyncio.Queue[LiveEvent | None]", accepted: Accepted, arrival_id: str
+        self, queue: "asyncio.Queue[LiveEvent | None]", accepted: SubmissionResult, arrival_id: str
     ) -> AsyncIterator[LiveEvent]:
         """What is said to an arrival: as it comes if its turn runs here, else as it is kept."""
         is_here = accepted.turn_id is not None
@@ -163,10 +163,10 @@ def _user() -> str:
 
 
 def _accept(
-    tx: Tx, context: EngineContext, source: Source, asked: Asking, *, moment: Moment
-) -> tuple[Accepted, str | None]:
+    tx: Tx, context: EngineContext, source: Source, asked: Submission, *, moment: Moment
+) -> tuple[SubmissionResult, str | None]:
     """Take a message in; with it, the arrival that the agent answers: perhaps one said again."""
-    accepted = asking.accept(tx, context, source, asked, moment=moment)
+    accepted = intake.submit(tx, context, source, asked, moment=moment)
     received, key = accepted.received, accepted.key
     if received.answer is None or received.arrival_id is None:
         return accepted, received.arrival_id

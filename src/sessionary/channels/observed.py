@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from sessionary.engine import verbs
+from sessionary.engine import commands
 from sessionary.model import group_context
 from sessionary.model.entry import Message
 
@@ -49,7 +49,7 @@ class Observed:
         They wait on when a command came, which takes nothing along, and when nothing was taken in:
         of a stranger nothing is kept, and a stranger makes nothing forgotten.
         """
-        lines = () if verbs.find(said.text) is not None else self.lines(channel)
+        lines = () if commands.find(said.text) is not None else self.lines(channel)
         taken = await give(with_observed(said, lines))
         if taken and lines:
             self.forget(channel)

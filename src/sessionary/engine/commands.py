@@ -1,18 +1,45 @@
-"""Commands: what a person asks of the house and not of the agent. One registry for all."""
+"""Chat commands such as /new and /resume: messages to Sessionary itself, not to the agent."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sessionary.actions import (
+    access,
+    read,
+    receive,
+    resolve,
+    retract,
+    routing,
+    sessions,
+    titles,
+    turns,
+)
+from sessionary.actions import listing as listing_of
 from sessionary.clock import Moment
 from sessionary.engine.context import EngineContext
+from sessionary.engine.settings import TRUSTED
+from sessionary.engine.turn.compaction import CompactionRequest
+from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
+from sessionary.model.entry import Message, Role
 from sessionary.model.key import SessionKey
+from sessionary.model.prompt import HomeChannel
+from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.source import Source
+from sessionary.model.terminal import one_line
+from sessionary.model.title import clean_title, matches_continuation
 from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals
+from sessionary.store.tables import sessions as table
+
+_FORM = re.compile(r"^/([a-z]+)(?:@\S+)?(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
+_LISTED = 10
+_SCANNED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A command as a person gave it, and where."""
+class CommandRequest:
+    """A command as a person sent it, and where."""
 
     name: str
     words: str
@@ -23,52 +50,341 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowUp:
-    """Something that takes longer than a transaction, to be done after it."""
-
-    kind: str
-    session_id: str
-    text: str | None = None
-    source: Source | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What the person is told."""
+class CommandResult:
+    """The reply to the person, and the compaction that starts after the commit."""
 
     text: str
-    follow_up: FollowUp | None = None
+    compaction: CompactionRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ChatCommand:
     """One entry of the registry."""
 
     name: str
     usage: str
     help: str
-    run: Callable[[Tx, Asked], Result]
+    run: Callable[[Tx, CommandRequest], CommandResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A command that was found in a message."""
+class CommandCall:
+    """A command that was found in a message, and the words after it."""
 
     name: str
     words: str
-    command: Command
+    command: ChatCommand
 
 
-REGISTRY: dict[str, Command] = {}
+REGISTRY: dict[str, ChatCommand] = {}
 
 
 def command(
     name: str, usage: str, help: str
-) -> Callable[[Callable[[Tx, Asked], Result]], Callable[[Tx, Asked], Result]]:
-    """Enter a function into the registry."""
+) -> Callable[
+    [Callable[[Tx, CommandRequest], CommandResult]], Callable[[Tx, CommandRequest], CommandResult]
+]:
+    """Register a function as a command."""
 
-    def enter(run: Callable[[Tx, Asked], Result]) -> Callable[[Tx, Asked], Result]:
-        REGISTRY[name] = Command(name, usage, help, run)
+    def register(
+        run: Callable[[Tx, CommandRequest], CommandResult],
+    ) -> Callable[[Tx, CommandRequest], CommandResult]:
+        REGISTRY[name] = ChatCommand(name, usage, help, run)
         return run
 
-    return enter
+    return register
+
+
+def find(text: str) -> CommandCall | None:
+    """The command a message is, or None: an unknown `/word` is for the agent."""
+    match = _FORM.match(text.strip())
+    known = None if match is None else REGISTRY.get(match[1].lower())
+    if match is None or known is None:
+        return None
+    return CommandCall(known.name, (match[2] or "").strip(), known)
+
+
+def names() -> tuple[str, ...]:
+    """Every command as a person types it."""
+    return tuple(f"/{name}" for name in REGISTRY)
+
+
+def run(
+    tx: Tx,
+    context: EngineContext,
+    call: CommandCall,
+    key: SessionKey,
+    source: Source,
+    *,
+    moment: Moment,
+) -> CommandResult:
+    """Run a command in the transaction that notes it; a refusal is an answer."""
+    request = CommandRequest(call.name, call.words, key, source, context, moment)
+    try:
+        return call.command.run(tx, request)
+    except SessionaryError as error:
+        return CommandResult(str(error))
+
+
+@command("new", "/new [name]", "begin a new session")
+def new(tx: Tx, request: CommandRequest) -> CommandResult:
+    """End the session; the next message opens another, perhaps with a name."""
+    wanted = _free_title(tx, request)
+    ended = routing.reset(tx, request.key, moment=request.moment)
+    routing.name_next(tx, request.key, wanted)
+    named = "" if wanted is None else f" called {wanted}"
+    left = "" if ended is None else f"Left {_name(ended)}; /resume goes back. "
+    return CommandResult(f"{left}Your next message begins a new session{named}.")
+
+
+@command("resume", "/resume [name|n|id]", "go on with an earlier session")
+def resume(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Point this chat at an earlier session, or list those there are."""
+    if not request.words:
+        return listing(tx, request)
+    target = _target(tx, request)
+    routing.switch(tx, request.key, target, moment=request.moment)
+    return CommandResult(f"Now in {_name(target)}, {target.message_count} messages.")
+
+
+@command("sessions", "/sessions [words]", "list earlier sessions")
+def listing(tx: Tx, request: CommandRequest) -> CommandResult:
+    """The sessions this person may go on with, newest first."""
+    words = request.words.casefold() if request.name == "sessions" else ""
+    found = [
+        head for head in _visible(tx, request) if words in f"{head.title} {head.preview}".casefold()
+    ]
+    if not found:
+        return CommandResult("There are no earlier sessions here.")
+    lines = [f"{place}. {_name(head)}" for place, head in enumerate(found[:_LISTED], 1)]
+    return CommandResult("\n".join([*lines, "Send /resume with a number or a name."]))
+
+
+@command("title", "/title [name]", "name this session")
+def title(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Say or set the title."""
+    head = _current(tx, request)
+    if not request.words:
+        return CommandResult(f"This is {_name(head)}.")
+    wanted = _free_title(tx, request, holder=head.id) or request.words
+    renamed = sessions.rename(tx, head.id, wanted, profile=request.key.profile)
+    return CommandResult(f"This session is now called {renamed.title}.")
+
+
+@command("undo", "/undo [n]", "take back the last messages")
+def undo(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Take back the last messages of the person, and the answers to them."""
+    head = _current(tx, request)
+    count = _number(request.words, default=1)
+    after = retract.undo(
+        tx, head.id, profile=request.key.profile, rounds=count, at=request.moment.now
+    )
+    return CommandResult(
+        f"Taken back; {after.message_count} messages are left. Nothing was deleted."
+    )
+
+
+@command("retry", "/retry", "ask the last question again")
+def retry(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Take back the last answer and put the question again."""
+    head = _current(tx, request)
+    # Whoever asks twice means the question that waits already, not the one before it. The command
+    # itself is in the inbox too.
+    inbox = arrivals.waiting(tx, str(request.key), profile=head.profile, limit=2)
+    if any(find(each.message.text) is None for each in inbox):
+        raise Conflict("A message is waiting for its answer here; nothing was changed.")
+    prompt = _last_prompt(tx, head)
+    retract.retract(
+        tx,
+        head.id,
+        profile=head.profile,
+        after=prompt[0] - 1,
+        at=request.moment.now,
+        reason="retry",
+    )
+    receive.receive(
+        tx,
+        request.key,
+        request.source,
+        prompt[1],
+        moment=request.moment,
+        idempotency_key=f"retry/{request.moment.new_id()}",
+    )
+    return CommandResult("Trying again.")
+
+
+@command("branch", "/branch [name]", "go on in a copy of this session")
+def branch(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Fork the session and go on in the fork; the old one stays as it is."""
+    head = _current(tx, request)
+    if head.running:
+        raise Conflict("A turn is running here; nothing was changed. Wait for it or /stop it.")
+    title = _free_title(tx, request)
+    made = sessions.fork(tx, head.id, profile=head.profile, moment=request.moment, title=title)
+    routing.switch(tx, request.key, made, moment=request.moment)
+    return CommandResult(f"Now in {_name(made)}; the old one stays as it was. /resume goes back.")
+
+
+@command("compact", "/compact [focus]", "shorten what the agent has to remember")
+def compact(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Have a summary made of the session."""
+    head = _current(tx, request)
+    compaction = CompactionRequest(head.id, request.words or None, request.source)
+    return CommandResult("Compacting; you will be told.", compaction)
+
+
+@command("usage", "/usage", "what this session has used")
+def usage(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Tokens and cost of the session."""
+    used = _current(tx, request).usage
+    cost = "unknown" if used.cost_microusd is None else f"${used.cost_microusd / 1e6:.4f}"
+    status = "" if used.cost_status is None else f" ({used.cost_status})"
+    tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+    return CommandResult(f"{used.calls} model calls, {tokens}, cost {cost}{status}.")
+
+
+@command("status", "/status", "where you are")
+def status(tx: Tx, request: CommandRequest) -> CommandResult:
+    """The session, its state and its policy."""
+    head = _current(tx, request)
+    policy = request.context.policies.choose(request.source)
+    ends = policy.next_due(last_active=head.last_active_at)
+    lines = [
+        f"Session {_name(head)}, {head.message_count} messages.",
+        "A turn is running." if head.running else "No turn is running.",
+        "It does not reset by itself."
+        if ends is None
+        else f"It resets after {ends:%Y-%m-%d %H:%M} UTC if nobody writes.",
+    ]
+    return CommandResult("\n".join(lines))
+
+
+@command("stop", "/stop", "stop the turn that runs")
+def stop(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Ask the running turn to stop, in whatever process it runs."""
+    head = _current(tx, request)
+    if not turns.ask_to_stop(tx, head.no, reason="stopped by you"):
+        return CommandResult("No turn is running.")
+    return CommandResult("Stopping.")
+
+
+@command("sethome", "/sethome", "make this chat the default for deliveries")
+def sethome(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Make this channel its platform's home."""
+    channel = request.source.channel
+    if channel is None:
+        raise BadInput("This chat has no address to deliver to.")
+    home = HomeChannel(
+        channel.platform, channel.chat_id, request.source.chat_name, channel.thread_id
+    )
+    access.set_home(tx, home, profile=request.key.profile, moment=request.moment)
+    return CommandResult(f"This chat is now the home channel of {channel.platform}.")
+
+
+@command("whoami", "/whoami", "how you are known here")
+def whoami(_: Tx, request: CommandRequest) -> CommandResult:
+    """The person's own ids, and the key of this conversation."""
+    person = request.source.person
+    who = (
+        "nobody in particular"
+        if person is None
+        else f"{one_line(person.label, 64)} ({one_line(person.id, 64)})"
+    )
+    return CommandResult(f"You are {who} on {request.source.platform}. Conversation: {request.key}")
+
+
+@command("help", "/help", "this list")
+def help_(_: Tx, __: CommandRequest) -> CommandResult:
+    """Every command in one line each."""
+    return CommandResult("\n".join(f"{each.usage} - {each.help}" for each in REGISTRY.values()))
+
+
+def _current(tx: Tx, request: CommandRequest) -> SessionHead:
+    head = routing.current(tx, request.key)
+    if head is None or not head.is_open:
+        raise NotFound("There is no session here yet; write something first.")
+    return head
+
+
+def _visible(tx: Tx, request: CommandRequest) -> list[SessionHead]:
+    where = request.source.platform
+    filters = listing_of.SessionFilters(
+        folder=SessionFolder.CHATS, platform=None if where in TRUSTED else where
+    )
+    page = listing_of.listing(tx, filters, profile=request.key.profile, limit=_SCANNED)
+    return [head for head in page.items if _may_see(head, request)]
+
+
+def _target(tx: Tx, request: CommandRequest) -> SessionHead:
+    if request.words.isdecimal() and len(request.words) <= len(str(_LISTED)):
+        found = _visible(tx, request)
+        place = int(request.words)
+        if not 1 <= place <= min(len(found), _LISTED):
+            raise NotFound(f"There is no session {place} in the list.")
+        return found[place - 1]
+    # First among what this person may see: another's title must not hide theirs.
+    seen = _visible(tx, request)
+    named = [head for head in seen if head.title == request.words]
+    numbered = [
+        (number, head.no, head)
+        for head in seen
+        if head.title and (number := matches_continuation(request.words, head.title)) is not None
+    ]
+    if named or numbered:
+        return named[0] if named else max(numbered)[2]
+    return _by_id(tx, request)
+
+
+def _by_id(tx: Tx, request: CommandRequest) -> SessionHead:
+    """A session by its id or a title; what this person may not see is not there."""
+    try:
+        found = [resolve.resolve(tx, request.words, profile=request.key.profile)]
+    except Ambiguous as error:
+        heads = (table.get(tx, id, profile=request.key.profile) for id in error.candidates)
+        found = [head for head in heads if head is not None]
+    mine = [head for head in found if _may_see(head, request)]
+    if not mine:
+        raise resolve.not_called(request.words)
+    if len(mine) > 1:
+        names = ", ".join(f"{head.id} {_name(head)}" for head in mine)
+        raise Ambiguous(f"{request.words!r} is the beginning of several ids: {names}.")
+    return mine[0]
+
+
+def _may_see(head: SessionHead, request: CommandRequest) -> bool:
+    """Rule D-6. At the terminal and in the workbench sits the owner, who sees the profile."""
+    return request.source.platform in TRUSTED or routing.may_resume(head, request.source)
+
+
+def _free_title(tx: Tx, request: CommandRequest, *, holder: str = "") -> str | None:
+    """The title that was asked for; numbered if one holds it whom this person may not see."""
+    wanted = clean_title(request.words)
+    if wanted is None:
+        return None
+    profile = request.key.profile
+    row = tx.one("id_by_title", profile=profile, title=wanted)
+    other = None if row is None or row[0] == holder else table.get(tx, row[0], profile=profile)
+    if other is not None and _may_see(other, request):
+        titles.check_free(tx, wanted, profile=profile, except_for=holder)
+    return titles.free_title(tx, wanted, profile=profile, except_for=holder)
+
+
+def _last_prompt(tx: Tx, head: SessionHead) -> tuple[int, Message]:
+    window = read.window(tx, head.id, profile=head.profile, limit=200)
+    for entry in reversed(window.entries):
+        if isinstance(entry.body, Message) and entry.body.role is Role.USER:
+            return entry.seq, entry.body
+    raise Conflict("There is nothing to ask again.")
+
+
+def _number(words: str, *, default: int) -> int:
+    if not words:
+        return default
+    if not words.isdecimal() or not 1 <= int(words[:4]) <= 999:
+        raise BadInput(f"{words!r} is no number from 1 to 999.")
+    return int(words)
+
+
+def _name(head: SessionHead) -> str:
+    said = head.title or head.preview or head.id
+    return f"“{one_line(said, 60)}”"

@@ -1,4 +1,4 @@
-"""What an engine is made of: handed to it by the composition root."""
+"""What the composition root gives to an engine."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from sessionary.store.database import Store
 
 @dataclass(frozen=True, slots=True)
 class EngineContext:
-    """The engine's surroundings: store, clock, agents, channels, rules."""
+    """The store, clock, agents, adapters and settings that all loops of an engine share."""
 
     store: Store
     clock: Clock
@@ -38,9 +38,9 @@ class EngineContext:
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     def moment(self) -> Moment:
-        """Now, and where fresh ids come from."""
+        """Return the current time, with the source of new ids."""
         return Moment(self.clock.now(), self.ids)
 
     def key(self, source: Source) -> SessionKey:
-        """Which conversation a source belongs to."""
+        """Return the key of the conversation that a source belongs to."""
         return key_for(source, profile=self.profile, isolation=self.isolation)

@@ -1,4 +1,4 @@
-"""The engine: all loops together, supervised one by one, stopped in order."""
+"""The engine: its loops, each supervised by itself, and how they stop."""
 
 import asyncio
 import logging
@@ -6,29 +6,27 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from sessionary.engine.asking import Accepted
-from sessionary.engine.commands import FollowUp
-from sessionary.engine.compaction import Compactor
 from sessionary.engine.context import EngineContext
-from sessionary.engine.desk import PlatformServices
-from sessionary.engine.entrance import Entrance
-from sessionary.engine.intake import Intake, Received
-from sessionary.engine.loop import TurnLoop
-from sessionary.engine.outbox import Outbox
+from sessionary.engine.intake import Intake, Received, SubmissionResult
+from sessionary.engine.outbox import Outbox, PlatformServices
 from sessionary.engine.ports import Adapter
 from sessionary.engine.scheduler import Scheduler
-from sessionary.engine.showing import Showing
 from sessionary.engine.sweeper import Sweeper
+from sessionary.engine.turn.compaction import Compactor
+from sessionary.engine.turn.loop import TurnLoop
+from sessionary.engine.turn_status import TurnStatusDisplay
 from sessionary.errors import NotAllowed, RetryLater
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
 from sessionary.model.source import Source
 
 STOP_SECONDS = 7.0
+# The part of it that compactions have left once they are cancelled.
 LAST_SECONDS = 1.0
 CLOSE_SECONDS = 1.0
-LONG_ENOUGH_SECONDS = 120.0
-log = logging.getLogger("sessionary.engine")
+# A loop that ran this long before it failed is restarted without a longer pause.
+HEALTHY_SECONDS = 120.0
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -38,17 +36,16 @@ class Engine:
         self.context = context
         self.compactor = Compactor(context)
         self.turns = TurnLoop(context, self.compactor)
-        self.intake = Intake(context, self.turns)
+        self.intake = Intake(context, self.turns, self.compactor)
         self.scheduler = Scheduler(context)
         self.sweeper = Sweeper(context)
-        self.showing = Showing(context)
+        self.turn_status = TurnStatusDisplay(context)
         self.states: dict[str, str] = {}
         self._outbox = Outbox(context)
         self._tasks: list[asyncio.Task[None]] = []
-        self._follow_ups: set[asyncio.Task[None]] = set()
 
     async def start(self, *, only: SessionKey | None = None) -> None:
-        """Begin all loops; with `only` those that it takes to answer one conversation."""
+        """Start all loops; with `only` those that answering one conversation needs."""
         self.turns.only = only
         loops: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             ("turns", self.turns.run),
@@ -57,83 +54,63 @@ class Engine:
         ]
         if only is None:
             loops.append(("scheduler", self.scheduler.run))
-        if self.showing.is_wanted:
-            loops.append(("showing", self.showing.run))
+        if self.turn_status.is_wanted:
+            loops.append(("showing", self.turn_status.run))
         loops += [
-            (f"channel {name}", self._channel(adapter))
+            (f"channel {name}", self._channel_loop(adapter))
             for name, adapter in self.context.adapters.items()
         ]
         self._tasks = [asyncio.create_task(self._supervise(name, run)) for name, run in loops]
 
     async def stop(self) -> None:
-        """Stop intake, finish or park turns, let go of channels and agents."""
+        """Stop the intake, let running turns end or be interrupted, then close the adapters."""
         for task in self._tasks:
             task.cancel()
         until = time.monotonic() + STOP_SECONDS
-        ending = [*self._tasks, *self._follow_ups]
+        ending: list[asyncio.Task[Any]] = [*self._tasks, *self.compactor.running]
         if ending:
             await asyncio.wait(ending, timeout=STOP_SECONDS - LAST_SECONDS)
-        for task in self._follow_ups:
-            task.cancel()  # whoever asked for it is told that it was not done
-        rest = max(0.0, until - time.monotonic())
-        await _within(rest, ending)
+        for compaction in self.compactor.running:
+            compaction.cancel()  # whoever asked for it is told that it was not done
+        await _wait_for(ending, seconds=max(0.0, until - time.monotonic()))
         await self.turns.finish(seconds=max(0.0, until - time.monotonic()))
-        closing = [adapter.close() for adapter in self.context.adapters.values()]
-        await _within(CLOSE_SECONDS, [asyncio.create_task(each) for each in closing])
+        closing = [
+            asyncio.create_task(adapter.close()) for adapter in self.context.adapters.values()
+        ]
+        await _wait_for(closing, seconds=CLOSE_SECONDS)
 
     async def receive(
         self,
         source: Source,
-        said: Message,
+        message: Message,
         *,
         idempotency_key: str | None = None,
         files: Sequence[bytes] = (),
     ) -> Received:
-        """Take a message in, with the bytes of its attachments; durable when this returns."""
-        received = await self.intake.receive(
-            source, said, idempotency_key=idempotency_key, files=files
+        """Store a message, with the bytes of its attachments; durable when this returns."""
+        return await self.intake.receive(
+            source, message, idempotency_key=idempotency_key, files=files
         )
-        self._follow_up(received)
-        return received
 
-    def carry_on(self, accepted: Accepted) -> None:
-        """Do what follows once a message is accepted: run its turn, or its command."""
-        self._follow_up(accepted.received)
-        self.turns.take(accepted.key, accepted.beginning)
+    def run_submitted(self, result: SubmissionResult) -> None:
+        """After the commit of a submission: run the turn that began with it, or its compaction."""
+        if result.received.compaction is not None:
+            self.compactor.start(result.received.compaction)
+        self.turns.run_started(result.key, result.start)
         self.turns.wake()
 
-    def _follow_up(self, received: Received) -> None:
-        if received.follow_up is not None:
-            task = asyncio.create_task(self._follow(received.follow_up))
-            self._follow_ups.add(task)
-            task.add_done_callback(self._followed)
-
-    def _followed(self, task: "asyncio.Task[None]") -> None:
-        self._follow_ups.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("what a command began was not finished", exc_info=task.exception())
-
-    async def _follow(self, follow_up: FollowUp) -> None:
-        if follow_up.kind == "compact":
-            await self.compactor.compact(
-                follow_up.session_id, focus=follow_up.text, tell=follow_up.source
-            )
-
-    def _channel(self, adapter: Adapter) -> Callable[[], Awaitable[None]]:
-        receive = Entrance(self.context, self.receive)
-        attach = getattr(adapter, "attach", None)
-        if attach is not None:
-            attach(PlatformServices(self.context, adapter.platform))
-        return lambda: adapter.run(receive)
+    def _channel_loop(self, adapter: Adapter) -> Callable[[], Awaitable[None]]:
+        adapter.attach(PlatformServices(self.context, adapter.platform))
+        return lambda: adapter.run(self.intake)
 
     async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop again when it fails, later each time; a refused key parks it visibly."""
+        """Restart a loop that fails, with growing pauses; one whose credentials are refused stays stopped."""
         pause = 1.0
         while True:
             self.states[name] = "running"
             began = time.monotonic()
-            error = await _outcome(run)
-            if time.monotonic() - began > LONG_ENOUGH_SECONDS:
+            error = await _run_to_end(run)
+            if time.monotonic() - began > HEALTHY_SECONDS:
                 pause = 1.0
             match error:
                 case None:
@@ -155,8 +132,8 @@ class Engine:
                     pause = min(pause * 2, 60)
 
 
-async def _within(seconds: float, tasks: Sequence["asyncio.Task[Any]"]) -> None:
-    """Wait until they have ended, but no longer than that; tell what failed."""
+async def _wait_for(tasks: Sequence["asyncio.Task[Any]"], *, seconds: float) -> None:
+    """Wait for tasks up to a limit; log those that failed or are late."""
     if not tasks:
         return
     done, late = await asyncio.wait(tasks, timeout=seconds)
@@ -167,8 +144,8 @@ async def _within(seconds: float, tasks: Sequence["asyncio.Task[Any]"]) -> None:
         log.warning("%d tasks did not end within %.0f s; they are left", len(late), seconds)
 
 
-async def _outcome(run: Callable[[], Awaitable[None]]) -> BaseException | None:
-    """Run a loop to its end; the error it ended with, or None. Other loops go on."""
+async def _run_to_end(run: Callable[[], Awaitable[None]]) -> BaseException | None:
+    """Run a loop; return the error it ended with, or None."""
     task = asyncio.ensure_future(run())
     try:
         await asyncio.wait({task})

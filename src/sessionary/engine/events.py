@@ -1,17 +1,22 @@
-"""Live events inside one process: what is being said right now. Nothing durable passes here."""
+"""Events inside one process: live events of running turns, and the wake-ups of loops. Nothing here is durable."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-DEPTH = 1000
+from sessionary.store.database import Store
+
+QUEUE_LENGTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
-    """Something about a session that happens now."""
+    """Something that happens in a running turn.
+
+    `kind` is "began", "delta", "thinking", "step", "ended" or "lost".
+    """
 
     session_id: str
     turn_id: str
@@ -20,17 +25,17 @@ class LiveEvent:
 
 
 class EventBus:
-    """Hands live events to whoever listens.
+    """Passes live events to listeners.
 
-    A slow listener loses events and is told so; a turn never waits for one.
+    A slow listener loses events and gets None in their place; a turn never waits for one.
     """
 
     def __init__(self) -> None:
         self._queues: dict[asyncio.Queue[LiveEvent | None], str | None] = {}
-        self._saying: dict[str, tuple[str, list[str]]] = {}
+        self._partial: dict[str, tuple[str, list[str]]] = {}
 
     def publish(self, live: LiveEvent) -> None:
-        """Give an event to the listeners of its session, and to those of all."""
+        """Pass an event to the listeners of its session, and to those of all sessions."""
         self._note(live)
         for queue, session_id in tuple(self._queues.items()):
             if session_id is not None and session_id != live.session_id:
@@ -42,8 +47,8 @@ class EventBus:
 
     @contextmanager
     def listen(self, session_id: str | None = None) -> Iterator["asyncio.Queue[LiveEvent | None]"]:
-        """A queue of one session's events, or of all; None in it means that some were lost."""
-        queue: asyncio.Queue[LiveEvent | None] = asyncio.Queue(DEPTH)
+        """Yield a queue of one session's events, or of all; None in it means that some were lost."""
+        queue: asyncio.Queue[LiveEvent | None] = asyncio.Queue(QUEUE_LENGTH)
         self._queues[queue] = session_id
         try:
             yield queue
@@ -51,22 +56,56 @@ class EventBus:
             del self._queues[queue]
 
     def partial_text(self, session_id: str) -> LiveEvent | None:
-        """What the running turn has said of its unfinished step, for who comes late."""
-        found = self._saying.get(session_id)
-        return (
-            None if found is None else LiveEvent(session_id, found[0], "so_far", "".join(found[1]))
-        )
+        """Return the text of the running turn's unfinished step, for listeners who come late."""
+        partial = self._partial.get(session_id)
+        if partial is None:
+            return None
+        turn_id, texts = partial
+        return LiveEvent(session_id, turn_id, "so_far", "".join(texts))
 
     def _note(self, live: LiveEvent) -> None:
         match live.kind:
             case "began" | "step":
-                self._saying[live.session_id] = (live.turn_id, [])
-            case "delta" if live.session_id in self._saying:
-                self._saying[live.session_id][1].append(str(live.data))
+                self._partial[live.session_id] = (live.turn_id, [])
+            case "delta" if live.session_id in self._partial:
+                self._partial[live.session_id][1].append(str(live.data))
             case "ended" | "lost":
-                self._saying.pop(live.session_id, None)
+                self._partial.pop(live.session_id, None)
 
     def _overflow(self, queue: "asyncio.Queue[LiveEvent | None]") -> None:
         while not queue.empty():
             queue.get_nowait()
         queue.put_nowait(None)
+
+
+class WakeSignal:
+    """Wakes a loop after a commit that concerns it, and after `seconds` in any case."""
+
+    def __init__(self, store: Store, concerns: Callable[[Any], bool], *, seconds: float) -> None:
+        self._seconds = seconds
+        self._concerns = concerns
+        self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._stop = store.listen(self._on_commit)
+
+    def wake(self) -> None:
+        """Wake the loop now."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Sleep until something concerns the loop, or until it is time to poll."""
+        # Not wait_for: under 3.11 it can swallow a cancellation that comes with the event.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await self._event.wait()
+        self._event.clear()
+
+    def close(self) -> None:
+        """Stop listening to commits."""
+        self._stop()
+
+    def _on_commit(self, events: Sequence[Any]) -> None:
+        # This runs in the thread that committed; the loop may be gone already.
+        if any(self._concerns(event) for event in events):
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._event.set)

@@ -1,189 +1,299 @@
-"""The door: who may come in, what is a command, what goes into the inbox."""
+"""The inbox side of the engine: who may write, which messages are commands, and which turns begin.
+
+Adapters give their messages to `Intake`. Callers who are authenticated already, such as the web API, use `submit` and
+its siblings: functions of a transaction, so that they can store their response with the message. After the commit they
+call `Engine.run_submitted`.
+"""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-from sessionary.actions import access, blobs, deliver, receive, routing, turns
+from sessionary.actions import (
+    access,
+    blobs,
+    deliver,
+    log,
+    receive,
+    refusals,
+    routing,
+    sessions,
+    turns,
+)
 from sessionary.clock import Moment
-from sessionary.engine import commands, notices, verbs
+from sessionary.engine import commands, notices
 from sessionary.engine.context import EngineContext
-from sessionary.engine.loop import Beginning, TurnLoop, begin
-from sessionary.engine.settings import TRUSTED, AccessPolicy, Strangers, WhileRunning
-from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
+from sessionary.engine.settings import TRUSTED, Strangers, WhileRunning
+from sessionary.engine.turn.compaction import CompactionRequest, Compactor
+from sessionary.engine.turn.loop import TurnLoop, TurnStart, begin
+from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey, check_person
 from sessionary.model.part import Text
-from sessionary.model.source import ChatType, Source
+from sessionary.model.session import Opening, SessionFolder
+from sessionary.model.source import ChatType, Source, at_session
 from sessionary.store.database import Tx
-from sessionary.store.result import Pending
+from sessionary.store.tables import arrivals
 
-T = TypeVar("T")
-log = logging.getLogger("sessionary.intake")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What became of a message at the door."""
+    """What happened to a message; `arrival_id` is None if its sender may not write here."""
 
     arrival_id: str | None
     new: bool
-    follow_up: commands.FollowUp | None = None
+    compaction: CompactionRequest | None = None
+    # The reply to a command.
     answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InboundMessage:
-    """A message at the door, the bytes that it names, and the code for one who may not enter."""
+    """A message from a platform, with the bytes of its attachments.
+
+    `code` is the pairing code that a sender who is not allowed yet may be given.
+    """
 
     source: Source
     message: Message
-    idempotency_key: str | None
-    files: Sequence[bytes]
-    code: str
+    idempotency_key: str | None = None
+    files: Sequence[bytes] = ()
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A message from an authenticated caller, with the caller's idempotency key."""
+
+    message: Message
+    idempotency_key: str | None = None
+    begin: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionResult:
+    """The arrival, and the turn that began with it.
+
+    `session_id` is the session that contains the message. It is None while the message waits: until a turn takes it,
+    the conversation may be reset or switched, and the message goes where the conversation is then.
+    `current_session_id` is the session that the conversation is on now.
+    """
+
+    key: SessionKey
+    received: Received
+    start: TurnStart
+    session_id: str | None
+    turn_id: str | None = None
+    seq: int | None = None
+    current_session_id: str | None = None
 
 
 class Intake:
-    """Takes messages in. When `receive` returns, the message is durable or was refused."""
+    """Stores messages from adapters; this is the `Receive` port."""
 
-    def __init__(self, context: EngineContext, turns_: TurnLoop) -> None:
+    def __init__(self, context: EngineContext, turn_loop: TurnLoop, compactor: Compactor) -> None:
         self._context = context
-        self._turns = turns_
+        self._turns = turn_loop
+        self._compactor = compactor
+
+    async def __call__(
+        self, source: Source, message: Message, /, *, files: Sequence[bytes] = ()
+    ) -> str:
+        """Store a message; return its arrival's id, or "" if its sender may not write here."""
+        return (await self.receive(source, message, files=files)).arrival_id or ""
+
+    async def admits(self, source: Source, /) -> bool:
+        """Return whether this person may write to the agent."""
+        return await self._context.store.read(is_allowed, self._context, source)
 
     async def receive(
         self,
         source: Source,
-        said: Message,
+        message: Message,
         *,
         idempotency_key: str | None = None,
         files: Sequence[bytes] = (),
     ) -> Received:
-        """Let a message in: as a command, as an arrival, or not at all.
+        """Run a command, store an arrival, or refuse the sender; durable when this returns.
 
-        Its turn begins in the same transaction, where there is room and none is running.
+        The turn of an arrival begins in the same transaction if none is running and this process may run one more.
         """
-        key = self._context.key(source)
-        code = access.code_of(self._context.rng.getrandbits(64))
-        inbound = InboundMessage(source, said, idempotency_key, files, code)
-        with self._turns.room_for(key) as may_begin:
-            if not may_begin:
-                return await self._write(let_in, inbound)
-            try:
-                return await self._come_in(key, inbound)
-            except (RetryLater, StoreUnavailable):
-                raise
-            except SessionaryError as error:
-                # The message alone, then: what cannot be begun is the loop's to answer.
-                received = await self._write(let_in, inbound)
-                log.warning("a turn of %s could not be begun: %s", key, error)
-                return received
-
-    async def _come_in(self, key: SessionKey, inbound: InboundMessage) -> Received:
-        write = self._write(come_in, inbound)
-        received, _ = await write.given_to(lambda found: self._turns.take(key, found[1]))
+        context = self._context
+        key = context.key(source)
+        code = access.code_of(context.rng.getrandbits(64))
+        inbound = InboundMessage(source, message, idempotency_key, files, code)
+        with self._turns.reserve_slot(key) as may_begin:
+            if may_begin:
+                write = context.store.write(
+                    admit_and_begin, context, inbound, moment=context.moment()
+                )
+                try:
+                    received, _ = await write.given_to(
+                        lambda done: self._turns.run_started(key, done[1])
+                    )
+                except (RetryLater, StoreUnavailable):
+                    raise
+                except SessionaryError as error:
+                    # Store the message alone; the turn loop answers what cannot begin.
+                    received = await context.store.write(
+                        admit, context, inbound, moment=context.moment()
+                    )
+                    logger.warning("a turn of %s could not be begun: %s", key, error)
+            else:
+                received = await context.store.write(
+                    admit, context, inbound, moment=context.moment()
+                )
+        if received.compaction is not None:
+            self._compactor.start(received.compaction)
         return received
 
-    def _write(self, action: Callable[..., T], inbound: InboundMessage) -> Pending[T]:
-        return self._context.store.write(
-            action, self._context, inbound, moment=self._context.moment()
-        )
 
-
-def come_in(
+def admit_and_begin(
     tx: Tx, context: EngineContext, inbound: InboundMessage, *, moment: Moment
-) -> tuple[Received, Beginning]:
-    """Let a message in, and begin its turn with it if none is running."""
-    received = let_in(tx, context, inbound, moment=moment)
+) -> tuple[Received, TurnStart]:
+    """Admit a message and begin its turn, unless one is running in its session."""
+    received = admit(tx, context, inbound, moment=moment)
     if not received.new or received.answer is not None:
-        return received, Beginning(None)
+        return received, TurnStart(None)
     return received, begin(tx, context.key(inbound.source), context=context, moment=moment)
 
 
-def let_in(tx: Tx, context: EngineContext, inbound: InboundMessage, *, moment: Moment) -> Received:
-    """Take a message in with the bytes that it names; nothing of a stranger is kept."""
-    if inbound.files and may_enter(tx, context, inbound.source):
-        for data in inbound.files:
-            blobs.hold(tx, data)
-    idempotency_key, code = inbound.idempotency_key, inbound.code
-    return take_in(
-        tx,
-        context,
-        inbound.source,
-        inbound.message,
-        idempotency_key=idempotency_key,
-        code=code,
-        moment=moment,
-    )
-
-
-def take_in(
+def admit(
     tx: Tx,
     context: EngineContext,
-    source: Source,
-    said: Message,
+    inbound: InboundMessage,
     *,
-    idempotency_key: str | None,
-    code: str,
     moment: Moment,
-    vouched: bool = False,
+    is_authenticated: bool = False,
 ) -> Received:
-    """One transaction: the check at the door, the inbox row, and a command's effect with it.
+    """Check the sender, store the arrival, and run it if it is a command.
 
-    `vouched`: someone who may do so lets this message in.
+    Nothing is kept of a sender who is not allowed. `is_authenticated`: the caller has checked the sender.
     """
+    source, message = inbound.source, inbound.message
     check_person(source.person)
-    if not vouched and not may_enter(tx, context, source):
-        return _turn_away(tx, context, source, code=code, moment=moment)
+    if not is_authenticated and not is_allowed(tx, context, source):
+        return _refuse_sender(tx, context, source, code=inbound.code, moment=moment)
+    for data in inbound.files:
+        blobs.hold(tx, data)
     key = context.key(source)
     arrival, new = receive.receive(
-        tx, key, source, said, moment=moment, idempotency_key=idempotency_key
+        tx, key, source, message, moment=moment, idempotency_key=inbound.idempotency_key
     )
-    command = verbs.find(said.text)
-    if command is None:
+    call = commands.find(message.text)
+    if call is None:
         if new and context.settings.while_running is WhileRunning.INTERRUPT:
-            _interrupt(tx, key)
+            # Ask the running turn, in whichever process, to make way for the newer message.
+            head = routing.current(tx, key)
+            if head is not None and head.running:
+                turns.ask_to_stop(tx, head.no, reason=notices.NEWER_MESSAGE)
         return Received(arrival.id, new)
     if not new:
         return Received(arrival.id, new=False)
-    result = verbs.carry_out(tx, context, command, key, source, moment=moment)
-    tx.run("answer_arrival", no=arrival.no, reason=f"/{command.name}")
+    result = commands.run(tx, context, call, key, source, moment=moment)
+    tx.run("answer_arrival", no=arrival.no, reason=f"/{call.name}")
     _reply(tx, context, source, result.text, moment=moment)
-    return Received(arrival.id, True, result.follow_up, result.text)
+    return Received(arrival.id, True, result.compaction, result.text)
 
 
-def _interrupt(tx: Tx, key: SessionKey) -> None:
-    """Ask the turn that runs, in whatever process, to make way for the newer message."""
-    head = routing.current(tx, key)
-    if head is not None and head.running:
-        turns.ask_to_stop(tx, head.no, reason=notices.NEWER_MESSAGE)
-
-
-def may_enter(tx: Tx, context: EngineContext, source: Source) -> bool:
-    """Allow or refuse; what is not configured is refused."""
+def is_allowed(tx: Tx, context: EngineContext, source: Source) -> bool:
+    """Return whether the sender may write to the agent; a platform without a policy admits nobody."""
     if source.platform in TRUSTED:
         return True
-    door: AccessPolicy = context.settings.access_for(source.platform)
-    if door.everyone:
+    policy = context.settings.access_for(source.platform)
+    if policy.everyone:
         return True
     person = source.person
     if person is None:
         return False
-    if {person.id, person.stable_id} & door.allow:
+    if {person.id, person.stable_id} & policy.allow:
         return True
     return access.is_permitted(tx, source.platform, person, profile=context.profile)
 
 
-def _turn_away(
+def submit(
+    tx: Tx, context: EngineContext, source: Source, submission: Submission, *, moment: Moment
+) -> SubmissionResult:
+    """Store a message in its source's conversation; begin its turn if none is running."""
+    key = context.key(source)
+    inbound = InboundMessage(source, submission.message, submission.idempotency_key)
+    received = admit(tx, context, inbound, moment=moment, is_authenticated=True)
+    start = TurnStart(None)
+    if submission.begin and received.new and received.answer is None:
+        start = begin(tx, key, context=context, moment=moment)
+    if received.new and start.begun is None:
+        # Publish the session's head, so that whoever watches it sees that a message waits.
+        head = routing.current(tx, key)
+        if head is not None and head.running:
+            log.tell(tx, head)
+    return _result(tx, key, received, start)
+
+
+def submit_to_session(
+    tx: Tx, context: EngineContext, session_id: str, submission: Submission, *, moment: Moment
+) -> SubmissionResult:
+    """Store a message for a given session; it waits while a turn is running there."""
+    head = sessions.lock_session(tx, session_id, profile=context.profile)
+    if head.read_only:
+        raise refusals.read_only(head.id)
+    if not head.is_open or head.folder is SessionFolder.TRASH:
+        raise refusals.ended(head)
+    source = at_session(head.id)
+    routing.bind(tx, context.key(source), head.no, moment=moment)
+    return submit(tx, context, source, submission, moment=moment)
+
+
+def submit_to_new_session(
+    tx: Tx, context: EngineContext, opening: Opening, submission: Submission, *, moment: Moment
+) -> SubmissionResult:
+    """Open a session with a message to the agent; a repeated request returns the earlier arrival."""
+    if submission.idempotency_key is not None:
+        earlier = arrivals.get_by_idempotency_key(
+            tx, submission.idempotency_key, profile=context.profile
+        )
+        if earlier is not None:
+            received = Received(earlier.id, new=False)
+            return _result(tx, SessionKey.parse(earlier.key), received, TurnStart(None))
+    id = sessions.open_session(tx, opening, moment=moment)
+    result = submit_to_session(tx, context, id, submission, moment=moment)
+    if result.start.begun is None:
+        # Raising rolls the new session back: there is none without its first message.
+        why = result.received.answer or "a budget is used up, or reserved by running turns."
+        raise NotAllowed(f"No session was opened: {why}")
+    return result
+
+
+def _result(tx: Tx, key: SessionKey, received: Received, start: TurnStart) -> SubmissionResult:
+    arrival = (
+        None
+        if received.arrival_id is None
+        else arrivals.get(tx, received.arrival_id, profile=key.profile)
+    )
+    head = routing.current(tx, key)
+    current = head.id if head is not None and head.is_open else None
+    if arrival is None:
+        return SubmissionResult(key, received, start, None, current_session_id=current)
+    return SubmissionResult(
+        key, received, start, arrival.session_id, arrival.turn_id, arrival.seq, current
+    )
+
+
+def _refuse_sender(
     tx: Tx, context: EngineContext, source: Source, *, code: str, moment: Moment
 ) -> Received:
-    """A stranger in a group gets no answer at all; in a direct message perhaps a code."""
+    """Answer a stranger's direct message with a pairing code if pairing is on; else stay silent."""
     person = source.person
-    door = context.settings.access_for(source.platform)
-    pairs = door.strangers is Strangers.PAIR and source.chat_type == ChatType.DM
-    if person is None or not pairs:
-        return Received(None, False)
-    if access.ask(tx, source.platform, person, profile=context.profile, code=code, moment=moment):
+    policy = context.settings.access_for(source.platform)
+    pairs = policy.strangers is Strangers.PAIR and source.chat_type == ChatType.DM
+    if (
+        person is not None
+        and pairs
+        and access.ask(
+            tx, source.platform, person, profile=context.profile, code=code, moment=moment
+        )
+    ):
         _reply(tx, context, source, notices.pairing(code), moment=moment)
     return Received(None, False)
 

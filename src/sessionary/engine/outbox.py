@@ -1,4 +1,4 @@
-"""The loop that sends what waits in the outbox: at least once, in order for each channel."""
+"""The loop that sends the deliveries of the outbox: at least once, in order for each channel."""
 
 import asyncio
 import logging
@@ -8,37 +8,49 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from sessionary.actions import deliver
+from sessionary.actions import blobs, deliver, moving, places, read
 from sessionary.actions.deliver import DeliveryCame
+from sessionary.actions.moving import Move
 from sessionary.engine.context import EngineContext
+from sessionary.engine.events import WakeSignal
 from sessionary.engine.ports import Adapter
-from sessionary.engine.wake import Wake
-from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable, Unreachable
+from sessionary.errors import (
+    NotAllowed,
+    NotFound,
+    RetryLater,
+    SessionaryError,
+    StoreUnavailable,
+    Unreachable,
+)
 from sessionary.model.delivery import Delivery
+from sessionary.model.source import Channel
+from sessionary.store.database import Tx
 
-# How much longer a claim lasts than a sending may take.
-MARGIN = 4 / 3
-AT_ONCE = 32
-# Whatever a platform says: see `sweep.LONGEST_PATIENCE`.
+# A claim lasts longer than an attempt to send by this factor.
+CLAIM_FACTOR = 4 / 3
+# How many deliveries of one platform are sent at once.
+MAX_SENDING = 32
+LONGEST_REASON = 500
+# The longest pause that a platform can ask for: see `sweep.LONGEST_PATIENCE`.
 LONGEST_WAIT_SECONDS = 24 * 3600.0
-log = logging.getLogger("sessionary.outbox")
+log = logging.getLogger(__name__)
 
 
 class Outbox:
-    """Sends the deliveries of the platforms whose adapters stand in this process."""
+    """Sends the deliveries of the platforms whose adapters run in this process."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
-        self._wake: Wake | None = None
-        # By platform: one that does not answer must not take the room of the others.
+        self._wake: WakeSignal | None = None
+        # By platform: one that does not answer must not block the others.
         self._sending: dict[str, set[asyncio.Task[None]]] = {}
         self._claimed_until: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Go on until cancelled; what is being sent then is finished first."""
+        """Send until cancelled; attempts that have begun are finished first."""
         if not self._context.adapters:
             return
-        self._wake = Wake(
+        self._wake = WakeSignal(
             self._context.store,
             lambda event: isinstance(event, DeliveryCame),
             seconds=self._context.settings.poll_seconds,
@@ -49,38 +61,38 @@ class Outbox:
                     await self._send_due(adapter) for adapter in self._context.adapters.values()
                 ]
                 if not any(more):
-                    await self._wake.pause()
+                    await self._wake.wait()
         finally:
             self._wake.close()
             sending = [task for tasks in self._sending.values() for task in tasks]
             await asyncio.gather(*sending, return_exceptions=True)
 
     async def _send_due(self, adapter: Adapter) -> bool:
-        """Send what is due and has room; whether there may be more of it at once."""
+        """Begin to send what is due, up to the limit; return whether more may be due already."""
         context = self._context
         sending = self._sending.setdefault(adapter.platform, set())
-        room = AT_ONCE - len(sending)
-        if room <= 0:
-            return False  # whoever finishes rings
+        free = MAX_SENDING - len(sending)
+        if free <= 0:
+            return False  # the first that finishes wakes the loop
         try:
             claim = context.store.write(
                 deliver.claim,
                 holder=context.holder,
-                seconds=context.settings.send_seconds * MARGIN,
+                seconds=context.settings.send_seconds * CLAIM_FACTOR,
                 now=context.clock.now(),
-                limit=room,
+                limit=free,
                 platform=adapter.platform,
                 profile=context.profile,
             )
-            claimed = await claim.given_to(lambda found: self._start(adapter, found))
+            claimed = await claim.given_to(lambda deliveries: self._start(adapter, deliveries))
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the outbox cannot be read: %s", error)
             return False
-        return len(claimed) == room
+        return len(claimed) == free
 
     def _start(self, adapter: Adapter, claimed: Sequence[Delivery]) -> None:
         sending = self._sending[adapter.platform]
-        until = time.monotonic() + self._context.settings.send_seconds * MARGIN
+        until = time.monotonic() + self._context.settings.send_seconds * CLAIM_FACTOR
         for delivery in claimed:
             self._claimed_until[delivery.id] = until
             task = asyncio.create_task(self._send(adapter, delivery))
@@ -93,10 +105,10 @@ class Outbox:
         sending.discard(task)
         self._claimed_until.pop(id, None)
         if not task.cancelled() and task.exception() is not None:
-            # It is sent again when its lease has run out, and marked as perhaps sent.
+            # It is sent again when its claim has run out, marked as possibly a duplicate.
             log.warning("a delivery could not be marked", exc_info=task.exception())
         if self._wake is not None:
-            self._wake.ring()
+            self._wake.wake()
 
     async def _send(self, adapter: Adapter, delivery: Delivery) -> None:
         context = self._context
@@ -104,26 +116,26 @@ class Outbox:
             async with asyncio.timeout(context.settings.send_seconds):
                 sent = await adapter.send(delivery)
         except (RetryLater, StoreUnavailable) as error:
-            # Not before it says; and later each time, or a short outage would use up all tries.
+            # Not before the platform says; and later each time, or a short outage would use up all attempts.
             wait = max(getattr(error, "after", 0.0), self._backoff(delivery))
-            await self._later(delivery, min(wait, LONGEST_WAIT_SECONDS), str(error))
+            await self._retry_or_abandon(delivery, min(wait, LONGEST_WAIT_SECONDS), str(error))
         except NotAllowed as error:
             await self._wait_for_owner(delivery, str(error))
         except Unreachable as error:
             await self._abandon(delivery, str(error))
         except TimeoutError:
-            await self._later(
+            await self._retry_or_abandon(
                 delivery, self._backoff(delivery), "the platform did not answer", unclear=True
             )
         except (
             Exception
-        ) as error:  # an adapter is someone else's protocol: its failure is this delivery's
+        ) as error:  # an adapter is foreign code: any failure is a failure of this delivery only
             if not isinstance(error, SessionaryError):
                 log.exception("delivery %s failed", delivery.id)
             reason = f"{type(error).__name__}: {error}"
-            await self._later(delivery, self._backoff(delivery), reason, unclear=True)
+            await self._retry_or_abandon(delivery, self._backoff(delivery), reason, unclear=True)
         else:
-            await self._note(
+            await self._record(
                 deliver.mark_sent,
                 delivery,
                 holder=context.holder,
@@ -131,44 +143,46 @@ class Outbox:
                 platform_message_id=sent.platform_message_id,
             )
 
-    async def _later(
+    async def _retry_or_abandon(
         self, delivery: Delivery, seconds: float, reason: str, *, unclear: bool = False
     ) -> None:
         if delivery.attempts >= self._context.settings.send_attempts:
             await self._abandon(delivery, f"given up after {delivery.attempts} tries: {reason}")
             return
-        await self._put_back(delivery, seconds, reason, unclear=unclear)
+        await self._reschedule(delivery, seconds, reason, unclear=unclear)
 
     async def _wait_for_owner(self, delivery: Delivery, reason: str) -> None:
-        """A refused key is no fault of what waits for it: it goes out once the key is good again."""
+        """Wait without counting the attempt while the platform refuses our credentials."""
         log.warning("delivery %s to %s waits: %s", delivery.id, delivery.channel, reason)
         pause = self._context.settings.longest_backoff
-        await self._put_back(delivery, pause, reason, counted=False)
+        await self._reschedule(delivery, pause, reason, counted=False)
 
-    async def _put_back(self, delivery: Delivery, seconds: float, reason: str, **how: bool) -> None:
-        await self._note(
+    async def _reschedule(
+        self, delivery: Delivery, seconds: float, reason: str, **how: bool
+    ) -> None:
+        await self._record(
             deliver.mark_failed,
             delivery,
             holder=self._context.holder,
             not_before=self._context.clock.now() + timedelta(seconds=seconds),
-            reason=reason[:500],
+            reason=reason[:LONGEST_REASON],
             **how,
         )
 
     async def _abandon(self, delivery: Delivery, reason: str) -> None:
         log.warning("delivery %s to %s abandoned: %s", delivery.id, delivery.channel, reason)
         holder = self._context.holder
-        await self._note(deliver.abandon, delivery, holder=holder, reason=reason[:500])
+        await self._record(deliver.abandon, delivery, holder=holder, reason=reason[:LONGEST_REASON])
 
-    async def _note(self, mark: Callable[..., bool], delivery: Delivery, **facts: Any) -> None:
-        """Write down what became of a sending, again and again while the store is away.
+    async def _record(self, action: Callable[..., bool], delivery: Delivery, **facts: Any) -> None:
+        """Record the outcome of an attempt, retrying while the store is away.
 
-        Until the claim is over: then it is sent again, and marked as perhaps sent.
+        When the claim runs out first, the delivery is sent again, marked as possibly a duplicate.
         """
         pause = self._context.settings.poll_seconds
         while True:
             try:
-                await self._context.store.write(mark, delivery.id, **facts)
+                await self._context.store.write(action, delivery.id, **facts)
             except (RetryLater, StoreUnavailable) as error:
                 if time.monotonic() + pause >= self._claimed_until.get(delivery.id, 0.0):
                     raise
@@ -180,3 +194,57 @@ class Outbox:
     def _backoff(self, delivery: Delivery) -> float:
         longest = min(2.0 ** min(delivery.attempts, 20), self._context.settings.longest_backoff)
         return longest * self._context.rng.uniform(0.5, 1.0)
+
+
+class PlatformServices:
+    """The `DeliveryServices` of one platform's adapter."""
+
+    def __init__(self, context: EngineContext, platform: str) -> None:
+        self._context = context
+        self._platform = platform
+
+    async def blob(self, delivery: Delivery, name: str) -> bytes:
+        """Return the bytes of a file, if the session that the delivery comes from has it."""
+        return await self._context.store.read(_blob_of, delivery, name)
+
+    async def bounced(self, delivery_id: str, reason: str) -> None:
+        """Mark a delivery that was sent as abandoned, with the reason."""
+        await self._context.store.write(
+            deliver.bounce,
+            delivery_id,
+            profile=self._context.profile,
+            platform=self._platform,
+            reason=reason[:LONGEST_REASON],
+        )
+
+    async def moved(self, old: str, new: str) -> None:
+        """Move the conversations of a chat to its new id."""
+        move = Move(self._platform, old, new)
+        context = self._context
+        await context.store.write(
+            moving.move_chat, move, profile=context.profile, moment=context.moment()
+        )
+
+    async def place(self) -> str | None:
+        """Return how far the platform was read."""
+        context = self._context
+        return await context.store.read(places.place, self._platform, profile=context.profile)
+
+    async def keep_place(self, place: str) -> None:
+        """Remember that everything up to here is durable."""
+        context = self._context
+        await context.store.write(places.keep_place, self._platform, place, profile=context.profile)
+
+    async def chats(self, *, most: int) -> Sequence[Channel]:
+        """Return the channels that have a conversation."""
+        context = self._context
+        return await context.store.read(
+            places.chats, self._platform, profile=context.profile, most=most
+        )
+
+
+def _blob_of(tx: Tx, delivery: Delivery, name: str) -> bytes:
+    if delivery.session_id is None:
+        raise NotFound(f"Delivery {delivery.id} comes from no session.")
+    head = read.head(tx, delivery.session_id, profile=delivery.profile)
+    return blobs.read_blob(tx, name, session_no=head.no)

@@ -1,4 +1,4 @@
-"""The ports to the outside: an agent that answers, a platform that carries, a summarizer."""
+"""The ports of the engine: agents and their parts, platform adapters, and what those may call."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from sessionary.model.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """All a runner needs for one turn; it holds a lease for this session and for nothing else."""
+    """What a runner is given for one turn."""
 
     turn_id: str
     session: SessionHead
@@ -27,7 +27,7 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of what the agent says or thinks; shown as it comes, kept once it is finished."""
+    """Streamed text or reasoning; shown at once, stored when its step is finished."""
 
     text: str
     thinking: bool = False
@@ -35,7 +35,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A finished piece of the turn: an assistant's message, or a tool's answer.
+    """A finished message of the turn: the assistant's, or a tool result.
 
     `files` are bytes that its attachments name by their SHA-256 and that are new to the store.
     """
@@ -52,30 +52,30 @@ class Runner(Protocol):
     """An agent that takes turns. Cancelling the iteration stops it; an exception fails the turn."""
 
     def run(self, request: TurnRequest) -> AsyncIterator[Event]:
-        """Answer what stands at the end of the context."""
+        """Answer the last message of the context."""
 
     async def close(self) -> None:
-        """Let go of connections and processes."""
+        """Close connections and processes."""
 
 
 class Summarizer(Protocol):
-    """Shortens a conversation for the model."""
+    """Summarizes a conversation for the model."""
 
     async def summarize(
         self, context: Sequence[Chat], *, focus: str | None
     ) -> tuple[str, Usage | None]:
-        """A summary that can stand for the context, and what it cost."""
+        """Return a summary that replaces the context, and what it cost."""
 
 
 class Titler(Protocol):
-    """Names a conversation."""
+    """Finds a title for a conversation."""
 
     async def title(self, first_user_text: str, reply: str) -> tuple[str | None, Usage | None]:
-        """A title, or None without words to make one of; and what it cost. Never fails."""
+        """Return a title, or None if the texts give none; and what it cost. Never fails."""
 
 
 class Agent(Protocol):
-    """A named configuration that takes turns: who answers, who summarizes, who finds titles."""
+    """A named configuration: who answers, who summarizes, who finds titles."""
 
     @property
     def name(self) -> str: ...
@@ -91,7 +91,7 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a platform can do, and what the agent is told about it."""
+    """What a platform can do, and notes on it for the agent's system prompt."""
 
     longest_text: int = 4000
     shows_typing: bool = False
@@ -101,71 +101,77 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A delivery that the platform took."""
+    """A delivery that the platform accepted."""
 
     platform_message_id: str | None = None
 
 
 class Receive(Protocol):
-    """The house's door, as an adapter sees it."""
+    """Where an adapter gives the messages of its platform."""
 
     async def __call__(
-        self, source: Source, said: Message, /, *, files: Sequence[bytes] = ()
+        self, source: Source, message: Message, /, *, files: Sequence[bytes] = ()
     ) -> str:
-        """Take a message in, with the bytes that its attachments name by their SHA-256.
+        """Store a message, with the bytes that its attachments name by their SHA-256.
 
-        When this returns the message is durable: its arrival's id, or "" for someone who may
-        not enter, of whom nothing is kept.
+        When this returns the message is durable. Return its arrival's id, or "" if the sender may not write to the
+        agent; then nothing is stored.
         """
 
     async def admits(self, source: Source, /) -> bool:
-        """Whether this person may enter: ask before files of theirs are fetched."""
+        """Return whether this person may write to the agent; call it before fetching their files."""
 
 
 @runtime_checkable
-class Shows(Protocol):
-    """An adapter that can show an answer while it grows has this method besides its own."""
+class StreamingAdapter(Protocol):
+    """An adapter that can also show a reply while it is being written."""
 
     async def show(self, channel: Channel, turn_id: str, text: str) -> None:
-        """Show what a turn has said so far; its delivery takes the place of this."""
+        """Show the partial reply of a turn; its delivery replaces it."""
 
 
 class DeliveryServices(Protocol):
-    """What an adapter may ask of the outbox. One that wants to has a method `attach(desk)`."""
+    """What an adapter may call, given to it by `attach`."""
 
     async def blob(self, delivery: Delivery, name: str) -> bytes:
-        """The bytes of a file that a delivery names."""
+        """Return the bytes of a file that a delivery names."""
 
     async def bounced(self, delivery_id: str, reason: str) -> None:
-        """Tell that the platform took a delivery and could not deliver it after all."""
+        """Report that the platform accepted a delivery and could not deliver it after all."""
 
     async def moved(self, old: str, new: str) -> None:
-        """Tell that a chat has another id from now on."""
+        """Report that a chat has another id from now on."""
 
     async def place(self) -> str | None:
-        """How far this platform was read, as `keep_place` was told last; None at first."""
+        """Return the last value given to `keep_place`: how far this platform was read; None at first."""
 
     async def keep_place(self, place: str) -> None:
-        """Tell that everything up to here is durable."""
+        """Report that everything up to this place is durable."""
 
     async def chats(self, *, most: int) -> Sequence[Channel]:
-        """The channels of this platform that have a conversation, those spoken in last first."""
+        """Return the channels of this platform that have a conversation, the most recently active first."""
 
 
 class Adapter(Protocol):
-    """A platform's channel. `send` raises `RetryLater` or `Unreachable`; else it is unclear."""
+    """The connection to a platform.
+
+    `send` raises `RetryLater` or `Unreachable`; after any other error it is unclear whether the message was sent.
+    """
 
     platform: str
     capabilities: Capabilities
 
+    def attach(self, services: DeliveryServices, /) -> None:
+        """Take what this adapter may call; called once before `run`."""
+
     async def run(self, receive: Receive) -> None:
-        """Take messages in until cancelled; acknowledge each after `receive` has returned."""
+        """Receive messages until cancelled; acknowledge each after `receive` has returned."""
 
     async def send(self, delivery: Delivery) -> Sent:
         """Send one delivery."""
 
     async def typing(self, channel: Channel) -> None:
-        """Show that an answer is being written, where the platform can."""
+        """Show the typing indicator, where the platform has one."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""

@@ -1,34 +1,47 @@
-"""The loop that runs scheduled tasks: each occurrence once, whoever claims it."""
+"""The loop that runs scheduled tasks: each occurrence once, in the process that claims it."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 
-from sessionary.actions import schedule, sessions, titles, turns
+from sessionary.actions import access, deliver, schedule, sessions, titles, turns
 from sessionary.actions.schedule import Due
 from sessionary.clock import Moment
-from sessionary.engine import budgets, notices
+from sessionary.engine import notices
 from sessionary.engine.context import EngineContext
-from sessionary.engine.errand import TurnTarget
 from sessionary.engine.ports import Agent
-from sessionary.engine.targets import Target, target_of, tell
-from sessionary.engine.turn import SERVER_STOPPED, TurnRun
+from sessionary.engine.settings import TRUSTED
+from sessionary.engine.turn import budgets
+from sessionary.engine.turn.record import TurnTarget
+from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.entry import message
+from sessionary.model.part import Text
 from sessionary.model.schedule import RunState
 from sessionary.model.session import Kind, Opening, TitleBy
-from sessionary.model.source import Source
+from sessionary.model.source import Channel, Source
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions as table
 
-AT_ONCE = 16
-logger = logging.getLogger("sessionary.scheduler")
+MAX_RUNNING = 16
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleTarget:
+    """The channel of a scheduled task's output, or why there is none.
+
+    With neither, the output stays in the session, as the schedule asks.
+    """
+
+    channel: Channel | None = None
+    problem: str | None = None
 
 
 class Scheduler:
-    """Claims what is due and runs it, several at once."""
+    """Claims the occurrences that are due and runs them, several at once."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -37,7 +50,7 @@ class Scheduler:
         self._stopping = False
 
     async def run(self) -> None:
-        """Go on until cancelled; then every run is told to stop and ends in the record."""
+        """Run until cancelled; then every run is stopped and its end is recorded."""
         self._stopping = False
         try:
             while True:
@@ -47,7 +60,7 @@ class Scheduler:
             self._stopping = True
             for turn in self._turns:
                 turn.stop(SERVER_STOPPED)
-            # Not cancelled: one that is just being begun would be left running in the record.
+            # Not cancelled: a turn that is just beginning would stay "running" in the store.
             await asyncio.gather(*self._running, return_exceptions=True)
 
     @property
@@ -56,10 +69,10 @@ class Scheduler:
         return len(self._running)
 
     async def run_due(self) -> int:
-        """Begin whatever is due now and has room; how many."""
+        """Start the occurrences that are due, up to the limit; return how many."""
         context = self._context
-        room = AT_ONCE - len(self._running)
-        if room <= 0:
+        free = MAX_RUNNING - len(self._running)
+        if free <= 0:
             return 0
         try:
             claim = context.store.write(
@@ -68,11 +81,11 @@ class Scheduler:
                 holder=context.holder,
                 seconds=context.settings.lease_seconds,
                 now=context.clock.now(),
-                limit=room,
+                limit=free,
             )
             due = await claim.given_to(self._start_all)
         except (RetryLater, StoreUnavailable) as error:
-            logger.warning("schedules cannot be read: %s", error)
+            log.warning("schedules cannot be read: %s", error)
             return 0
         return len(due)
 
@@ -81,7 +94,7 @@ class Scheduler:
             self.start(each)
 
     def start(self, due: Due) -> None:
-        """Run an occurrence that was claimed, beside the others."""
+        """Run a claimed occurrence in the background."""
         task = asyncio.create_task(self.run_one(due))
         self._running.add(task)
         task.add_done_callback(self._finished)
@@ -89,13 +102,13 @@ class Scheduler:
     def _finished(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # Its lease runs out; then it is recorded as failed, and that is delivered.
-            logger.error("a scheduled run could not be kept", exc_info=task.exception())
+            # Its lease runs out; then the sweeper records it as failed and notifies its people.
+            log.error("the end of a scheduled run could not be stored", exc_info=task.exception())
 
     async def run_one(self, due: Due) -> None:
-        """Run one occurrence to its end, which is always recorded and, if bad, delivered."""
+        """Run one occurrence; its end is always recorded, and a failure is delivered."""
         context = self._context
-        heartbeat = asyncio.create_task(self._keep(due))
+        heartbeat = asyncio.create_task(self._renew(due))
         try:
             try:
                 agent = context.agent_for(_source(due), due.schedule.agent)
@@ -103,14 +116,14 @@ class Scheduler:
                     _begin, due, context=context, moment=context.moment()
                 )
             except SessionaryError as error:
-                logger.warning("schedule %s failed: %s", due.schedule.name, error)
+                log.warning("schedule %s failed: %s", due.schedule.name, error)
                 await context.store.write(_fail, due, str(error), moment=context.moment())
                 return
-            await self._take_turn(due, TurnRun(context, begun, _target(due, agent, target)), target)
+            await self._run_turn(due, TurnRun(context, begun, _target(due, agent, target)), target)
         finally:
             heartbeat.cancel()
 
-    async def _take_turn(self, due: Due, run: TurnRun, target: Target) -> None:
+    async def _run_turn(self, due: Due, run: TurnRun, target: ScheduleTarget) -> None:
         state, reason = RunState.FAILED, SERVER_STOPPED
         self._turns.add(run)
         if self._stopping:
@@ -129,11 +142,11 @@ class Scheduler:
                 reason=reason or None,
             )
 
-    async def _keep(self, due: Due) -> None:
+    async def _renew(self, due: Due) -> None:
         context = self._context
         while True:
             await asyncio.sleep(context.settings.lease_seconds / 3)
-            with suppress(RetryLater, StoreUnavailable):
+            try:
                 await context.store.write(
                     schedule.renew,
                     due,
@@ -141,9 +154,12 @@ class Scheduler:
                     seconds=context.settings.lease_seconds,
                     now=context.clock.now(),
                 )
+            except (RetryLater, StoreUnavailable) as error:
+                # Renewed with the next round, if the lease has not run out by then.
+                log.warning("schedule %s cannot renew its lease: %s", due.schedule.name, error)
 
 
-def _target(due: Due, agent: Agent, target: Target) -> TurnTarget:
+def _target(due: Due, agent: Agent, target: ScheduleTarget) -> TurnTarget:
     return TurnTarget(
         source=_source(due),
         agent=agent,
@@ -154,18 +170,18 @@ def _target(due: Due, agent: Agent, target: Target) -> TurnTarget:
 
 
 def _fail(tx: Tx, due: Due, reason: str, *, moment: Moment) -> None:
-    """Record an occurrence that could not even begin, and tell of it."""
+    """Record an occurrence that could not begin, and notify its people."""
     if schedule.end_run(tx, due, state=RunState.FAILED, now=moment.now, reason=reason):
-        tell(tx, due, notices.run_failed(due.schedule.name, reason), moment=moment)
+        notify(tx, due, notices.run_failed(due.schedule.name, reason), moment=moment)
 
 
 def _begin(
     tx: Tx, due: Due, *, context: EngineContext, moment: Moment
-) -> tuple[turns.Begun, Target]:
-    """A session of its own for the run, and its turn, in one step."""
-    found = due.schedule
+) -> tuple[turns.Begun, ScheduleTarget]:
+    """Open a session for the run and begin its turn, in one transaction."""
+    task = due.schedule
     accounts = budgets.accounts(
-        tx, (f"schedule:{found.name}",), context.settings, profile=found.profile, now=moment.now
+        tx, (f"schedule:{task.name}",), context.settings, profile=task.profile, now=moment.now
     )
     for account in accounts.values():
         if account.is_used_up:
@@ -174,18 +190,51 @@ def _begin(
             raise NotAllowed(
                 f"runs that have not ended need its budget for the {account.budget.per}"
             )
-    prompt = message("user", found.prompt)
-    opening = Opening(found.profile, _source(due), kind=Kind.JOB)
+    prompt = message("user", task.prompt)
+    opening = Opening(task.profile, _source(due), kind=Kind.JOB)
     id = sessions.open_session(tx, opening, moment=moment)
-    claim = turns.Claim(context.holder, context.settings.lease_seconds, found.agent)
-    begun = turns.begin_in(tx, id, prompt, profile=found.profile, claim=claim, moment=moment)
+    claim = turns.Claim(context.holder, context.settings.lease_seconds, task.agent)
+    begun = turns.begin_in(tx, id, prompt, profile=task.profile, claim=claim, moment=moment)
     expected = budgets.expected_use(None, (prompt,))
-    budgets.reserve(tx, begun.lease.turn_id, accounts.values(), expected, profile=found.profile)
+    budgets.reserve(tx, begun.lease.turn_id, accounts.values(), expected, profile=task.profile)
     head = table.get_by_no(tx, begun.lease.session_no)
-    titles.name_automatically(tx, head, found.name, by=TitleBy.AGENT)
+    titles.name_automatically(tx, head, task.name, by=TitleBy.AGENT)
     schedule.ran_in(tx, due, head.no)
     return begun, target_of(tx, due)
 
 
 def _source(due: Due) -> Source:
     return Source(platform="schedule", chat_id=due.schedule.id, chat_name=due.schedule.name)
+
+
+def target_of(tx: Tx, due: Due) -> ScheduleTarget:
+    """Return where the output of an occurrence goes.
+
+    The adapter of that platform may run in another process.
+    """
+    task = due.schedule
+    match task.deliver_to:
+        case "local":
+            return ScheduleTarget()
+        case "origin":
+            channel = None if task.origin is None else task.origin.channel
+            # These platforms have no outbox: people read the session there.
+            is_here = channel is None or channel.platform in TRUSTED
+            return ScheduleTarget() if is_here else ScheduleTarget(channel)
+        case name if ":" not in name:
+            homes = {home.platform: home for home in access.homes(tx, profile=task.profile)}
+            home = homes.get(name)
+            if home is None:
+                return ScheduleTarget(
+                    problem=f"not delivered: {name} has no home channel; send /sethome"
+                )
+            return ScheduleTarget(Channel(home.platform, home.chat_id, home.thread_id))
+        case explicit:
+            return ScheduleTarget(Channel.parse(explicit))
+
+
+def notify(tx: Tx, due: Due, text: str, *, moment: Moment) -> None:
+    """Enqueue a notice about an occurrence where its output goes."""
+    channel = target_of(tx, due).channel
+    if channel is not None:
+        deliver.enqueue(tx, channel, (Text(text),), profile=due.schedule.profile, moment=moment)

@@ -1,15 +1,15 @@
-"""How the engine runs: times, limits, and the rules of the door."""
+"""How the engine runs: times, limits, access and budgets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# Who writes there has been let in by the machine, or by the web's own door.
+# Whoever writes here was authenticated by the machine or by the web server.
 TRUSTED = frozenset({"terminal", "web", "schedule"})
 
 
 class WhileRunning(StrEnum):
-    """What a message does that comes while a turn runs."""
+    """What happens to a message that arrives while a turn runs."""
 
     QUEUE = "queue"
     INTERRUPT = "interrupt"
@@ -67,5 +67,5 @@ class Settings:
     finalizer: str | None = None
 
     def access_for(self, platform: str) -> AccessPolicy:
-        """The door of a platform; one that is not configured is closed."""
+        """Return the policy of a platform; one that is not configured admits nobody."""
         return self.access.get(platform, AccessPolicy())

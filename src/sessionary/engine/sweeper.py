@@ -1,21 +1,22 @@
-"""The loop for what time brings about."""
+"""The loop for what is due by time: dead turns, expired sessions, finalizers, the trash."""
 
 import asyncio
 import importlib
 import inspect
 import logging
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sessionary.actions import deliver, read, schedule, uploads
 from sessionary.actions import sweep as sweeping
 from sessionary.clock import Moment
-from sessionary.engine import notices, targets
+from sessionary.engine import notices, scheduler
 from sessionary.engine.context import EngineContext
-from sessionary.engine.outbox import MARGIN
-from sessionary.engine.thread import in_thread
+from sessionary.engine.outbox import CLAIM_FACTOR
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
 from sessionary.model.part import Text
 from sessionary.model.turn import TurnState
@@ -23,11 +24,12 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 
 FINALIZER_SECONDS = 60.0
-log = logging.getLogger("sessionary.sweeper")
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Sweeper:
-    """Interrupts dead turns, ends sessions that are over, finalizes ends, empties the trash."""
+    """Interrupts dead turns, ends expired sessions and runs their finalizers, empties the trash."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -38,7 +40,7 @@ class Sweeper:
         )
 
     async def run(self) -> None:
-        """Go on until cancelled; a finalizer that is cut short then is run again by the next one."""
+        """Sweep until cancelled; a finalizer that is interrupted then runs again after the next start."""
         try:
             await self._sweep_for_ever()
         finally:
@@ -59,7 +61,7 @@ class Sweeper:
             await asyncio.sleep(pause)
 
     def _begin_finalizing(self) -> None:
-        """Beside the sweep: what someone else's program takes its time for holds up no dead turn."""
+        """Run finalizers beside the sweep: a slow one must not delay the interruption of dead turns."""
         if self._finalizing is None:
             self._finalizing = asyncio.create_task(self.finalize())
             self._finalizing.add_done_callback(self._finalized)
@@ -67,19 +69,19 @@ class Sweeper:
     def _finalized(self, task: "asyncio.Task[None]") -> None:
         self._finalizing = None
         if not task.cancelled() and task.exception() is not None:
-            log.warning("what follows an end could not be done: %s", task.exception())
+            log.warning("the finalizers could not be run: %s", task.exception())
 
     async def sweep(self) -> None:
-        """Do once what is due now."""
+        """Do everything that is due now, once."""
         context = self._context
         settings = context.settings
         await context.store.write(
             sweeping.follow_clock,
             now=context.clock.now(),
             lease_seconds=settings.lease_seconds,
-            send_seconds=settings.send_seconds * MARGIN,
+            send_seconds=settings.send_seconds * CLAIM_FACTOR,
         )
-        dead = await self._dead()
+        dead = await self._dead_turns()
         await context.store.write(
             interrupt_dead, context=context, moment=context.moment(), among=dead
         )
@@ -89,20 +91,20 @@ class Sweeper:
         await context.store.write(sweeping.empty_trash, moment=context.moment())
         await context.store.write(uploads.forget_old, moment=context.moment())
 
-    async def _dead(self) -> frozenset[str]:
-        """The turns that were not renewed between two looks.
+    async def _dead_turns(self) -> frozenset[str]:
+        """Return the turns whose lease stayed expired for `confirm_seconds`.
 
-        A clock on the wall may have been set forward; whoever is alive renews at once then.
+        The wall clock may have been set forward; a process that is alive renews at once then.
         """
         now, enough = time.monotonic(), self._context.settings.confirm_seconds
-        found = await self._context.store.read(
+        expired = await self._context.store.read(
             sweeping.expired_turns, now=self._context.clock.now()
         )
-        self._suspects = {id: self._suspects.get(id, now) for id in found}
+        self._suspects = {id: self._suspects.get(id, now) for id in expired}
         return frozenset(id for id, since in self._suspects.items() if now - since >= enough)
 
     async def finalize(self) -> None:
-        """Run what must follow the ends of sessions, one after the other."""
+        """Run the finalizer for each session that has ended, one after the other."""
         store = self._context.store
         for ended in await store.read(sweeping.to_finalize):
             moment = self._context.moment()
@@ -116,30 +118,28 @@ class Sweeper:
                 await store.write(sweeping.finalizing_failed, ended, error=error, moment=moment)
 
     async def _run_finalizer(self, ended: sweeping.ToFinalize) -> str | None:
-        """Run what must follow an end; the error in words, or None."""
+        """Run the finalizer for one session; return the error as text, or None."""
         if self._finalizer is None:
             return None
         try:
             async with asyncio.timeout(FINALIZER_SECONDS):
                 call = partial(self._finalizer, ended.session_id, ended.reason)
-                await (call() if inspect.iscoroutinefunction(self._finalizer) else in_thread(call))
-        except (
-            Exception
-        ) as error:  # a finalizer is someone else's program: three tries, then it is given up
+                await (call() if inspect.iscoroutinefunction(self._finalizer) else _in_thread(call))
+        except Exception as error:  # a finalizer is foreign code: three tries, then it is given up
             return f"{type(error).__name__}: {error}"[:500]
         return None
 
 
 def interrupt_dead(tx: Tx, *, context: EngineContext, moment: Moment, among: frozenset[str]) -> int:
-    """Interrupt the turns whose lease ran out, and tell their people."""
+    """Interrupt the turns whose lease ran out, and notify their people."""
     dead = sweeping.interrupt_dead_turns(tx, moment=moment, among=among) if among else []
     for turn in dead:
         row = tx.one("profile_of", id=turn.session_id)
         profile = context.profile if row is None else str(row[0])
         head = read.head(tx, turn.session_id, profile=profile)
-        # Where it was asked: a session may go on in another chat than it was opened in.
-        asked = arrivals.source_of_turn(tx, turn.id, session_no=head.no) or head.source
-        channel = asked.channel
+        # Where the turn was asked for: a session may continue in another chat than it was opened in.
+        source = arrivals.source_of_turn(tx, turn.id, session_no=head.no) or head.source
+        channel = source.channel
         if channel is not None and channel.platform in context.deliverable:
             text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
             deliver.enqueue(
@@ -147,12 +147,14 @@ def interrupt_dead(tx: Tx, *, context: EngineContext, moment: Moment, among: fro
             )
     for due in schedule.dead_runs(tx, now=moment.now):
         log.warning("a run of schedule %s died with its process", due.schedule.name)
-        targets.tell(tx, due, notices.run_failed(due.schedule.name, schedule.DIED), moment=moment)
+        scheduler.notify(
+            tx, due, notices.run_failed(due.schedule.name, schedule.DIED), moment=moment
+        )
     return len(dead)
 
 
 def load(name: str) -> Callable[..., Any]:
-    """The function that `module:function` names."""
+    """Import the function that `module:function` names."""
     module, _, function = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), function)
@@ -164,3 +166,33 @@ def load(name: str) -> Callable[..., Any]:
         raise BadInput(f"{name!r} is not a function.")
     made: Callable[..., Any] = found
     return made
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    """Run a call in a daemon thread, which cannot delay the exit of the process as an executor's thread does."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def work() -> None:
+        value: T | None = None
+        error: BaseException | None = None
+        try:
+            value = call()
+        except BaseException as failure:
+            # Raised again in the event loop.
+            error = failure
+        # The loop may be closed already; then nobody waits for the result.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, future, value, error)
+
+    threading.Thread(target=work, name="sessionary-finalizer", daemon=True).start()
+    return await future
+
+
+def _settle(future: "asyncio.Future[Any]", value: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)

@@ -14,7 +14,16 @@ from opentelemetry.metrics import Meter
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 
 from sessionary.actions.turns import Ending
-from sessionary.engine.ports import Adapter, Agent, Event, Runner, Sent, Shows, Step, TurnRequest
+from sessionary.engine.ports import (
+    Adapter,
+    Agent,
+    Event,
+    Runner,
+    Sent,
+    Step,
+    StreamingAdapter,
+    TurnRequest,
+)
 from sessionary.errors import SessionaryError
 from sessionary.model.delivery import Delivery
 from sessionary.model.entry import Message
@@ -83,7 +92,7 @@ class Watch:
 
     def adapter(self, adapter: Adapter) -> Adapter:
         """A platform's adapter with its deliveries watched."""
-        kind = WatchedShowing if isinstance(adapter, Shows) else WatchedAdapter
+        kind = WatchedShowing if isinstance(adapter, StreamingAdapter) else WatchedAdapter
         return kind(self, adapter)
 
     def turn_began(self, agent: str, request: TurnRequest) -> _Turn:

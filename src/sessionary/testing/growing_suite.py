@@ -14,7 +14,7 @@ from typing import Protocol
 
 import pytest
 
-from sessionary.engine.ports import Delta, Event, Shows, Step, TurnRequest
+from sessionary.engine.ports import Delta, Event, Step, StreamingAdapter, TurnRequest
 from sessionary.engine.settings import AccessPolicy
 from sessionary.model.entry import message
 from sessionary.store.database import Store
@@ -116,7 +116,7 @@ class GrowingSuite:
         self, platform: ForgettingPlatform
     ) -> None:
         adapter = platform.adapter()
-        assert isinstance(adapter, Shows)
+        assert isinstance(adapter, StreamingAdapter)
         await adapter.show(platform.chat, "turn-1", "Once upon")
         platform.lose_answers()
         last = replace(delivery_to(platform.chat, "Once upon a time"), turn_id="turn-1")

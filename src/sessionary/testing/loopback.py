@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from sessionary.engine.ports import Capabilities, Receive, Sent
+from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
 from sessionary.model.delivery import Delivery
 from sessionary.model.part import text_of
 from sessionary.model.source import Channel
@@ -20,6 +20,9 @@ class LoopbackAdapter:
         self.sent: list[tuple[str, str]] = []
         self.before: Fault = lambda _: None
         self.after: Fault = lambda _: None
+
+    def attach(self, _: DeliveryServices, /) -> None:
+        """Nothing is needed."""
 
     async def run(self, receive: Receive) -> None:
         """Nothing comes in by itself; tests hand messages to the engine."""

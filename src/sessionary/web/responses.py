@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from sessionary.actions import requests
 from sessionary.actions.requests import Repeatable, StoredResponse
-from sessionary.engine.asking import Accepted
 from sessionary.engine.engine import Engine
+from sessionary.engine.intake import SubmissionResult
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model import json_codec
 from sessionary.store.database import Tx
@@ -97,12 +97,12 @@ async def accepted(
     request: Request,
     caller: Caller,
     raw: bytes,
-    take: Callable[[Tx], Accepted],
-    tell: Callable[[Accepted], dict[str, object]],
+    take: Callable[[Tx], SubmissionResult],
+    tell: Callable[[SubmissionResult], dict[str, object]],
 ) -> Response:
     """Take a message in, answer once it is durable, and let the engine carry on."""
     engine = engine_for(request, caller)
-    taken: list[Accepted] = []
+    taken: list[SubmissionResult] = []
 
     def apply(tx: Tx, /) -> StoredResponse:
         taken[:] = [take(tx)]
@@ -113,7 +113,7 @@ async def accepted(
     async def finish() -> Response:
         response = await change(request, caller, raw, apply)
         for each in taken:
-            engine.carry_on(each)
+            engine.run_submitted(each)
         return response
 
     # A caller who goes away meanwhile must not leave a turn behind that was begun and never run.

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from sessionary.actions import inbox, uploads
 from sessionary.actions.requests import StoredResponse
-from sessionary.engine import asking
-from sessionary.engine.asking import Accepted, Asking
+from sessionary.engine import intake
+from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import NotFound
 from sessionary.model import part
 from sessionary.model.arrival import Arrival
@@ -48,12 +48,12 @@ async def receive(request: Request, context: ContextDep, caller: Writer) -> Resp
     engine = engine_for(request, caller)
     # A platform's own id is the better key: another request may carry the same message.
     idempotency_key = None if source.platform_message_id else stored_idempotency_key(request)
-    wish = Asking(said, idempotency_key, begin=engine.turns.has_room)
+    wish = Submission(said, idempotency_key, begin=engine.turns.has_free_slot)
     moment = context.moment()
 
-    def take(tx: Tx) -> Accepted:
+    def take(tx: Tx) -> SubmissionResult:
         uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
-        return asking.accept(tx, engine.context, source, wish, moment=moment)
+        return intake.submit(tx, engine.context, source, wish, moment=moment)
 
     return await accepted(request, caller, raw, take, _told)
 
@@ -95,7 +95,7 @@ async def withdraw(arrival_id: str, request: Request, caller: Writer) -> Respons
     return await change(request, caller, b"", apply)
 
 
-def _told(done: Accepted) -> dict[str, object]:
+def _told(done: SubmissionResult) -> dict[str, object]:
     told: dict[str, object] = {
         "arrival_id": done.received.arrival_id,
         "session_id": done.session_id,

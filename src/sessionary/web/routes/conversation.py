@@ -12,8 +12,8 @@ from sessionary.actions import compact, holds, new_message, read, retract, turns
 from sessionary.actions import sessions as verbs
 from sessionary.actions.holds import Hold
 from sessionary.actions.requests import StoredResponse
-from sessionary.engine import asking
-from sessionary.engine.asking import Accepted, Asking
+from sessionary.engine import intake
+from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import BadInput
 from sessionary.model.entry import MAX_SEQ, Entry
 from sessionary.model.session import SessionHead
@@ -154,12 +154,14 @@ async def ask(session_id: str, request: Request, context: ContextDep, caller: Wr
     body, raw = await read_body(request, MessageBody)
     engine = engine_for(request, caller)
     written = message_of("user", body)
-    wish = Asking(written.message, stored_idempotency_key(request), begin=engine.turns.has_room)
+    wish = Submission(
+        written.message, stored_idempotency_key(request), begin=engine.turns.has_free_slot
+    )
     moment = context.moment()
 
-    def take(tx: Tx) -> Accepted:
+    def take(tx: Tx) -> SubmissionResult:
         uploads.accept(tx, wish.message, written.files, profile=caller.profile, moment=moment)
-        return asking.ask(tx, engine.context, known, wish, moment=moment)
+        return intake.submit_to_session(tx, engine.context, known, wish, moment=moment)
 
     return await accepted(request, caller, raw, take, accepted_json)
 

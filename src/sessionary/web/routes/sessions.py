@@ -16,8 +16,8 @@ from sessionary.actions.requests import StoredResponse
 from sessionary.actions.upkeep import overview
 from sessionary.actions.upkeep.overview import Overview
 from sessionary.clock import Moment
-from sessionary.engine import asking
-from sessionary.engine.asking import Accepted, Asking
+from sessionary.engine import intake
+from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import part
 from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
@@ -142,10 +142,10 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
             raise BadInput("The agent answers what a user says; nothing was written.")
         engine = engine_for(request, caller)
 
-        def take(tx: Tx) -> Accepted:
+        def take(tx: Tx) -> SubmissionResult:
             uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
-            done = asking.ask_anew(
-                tx, engine.context, opening, Asking(said, idempotency_key), moment=moment
+            done = intake.submit_to_new_session(
+                tx, engine.context, opening, Submission(said, idempotency_key), moment=moment
             )
             if body.project is not None and done.received.new and done.session_id is not None:
                 projects.move(tx, done.session_id, body.project, profile=caller.profile)
@@ -205,7 +205,7 @@ async def trash(session_id: str, request: Request, context: ContextDep, caller: 
     return await change(request, caller, b"", apply)
 
 
-def accepted_json(done: Accepted) -> dict[str, object]:
+def accepted_json(done: SubmissionResult) -> dict[str, object]:
     """What the asker of a turn is told; after a command, the session that the conversation is on now."""
     is_command = done.received.answer is not None
     told: dict[str, object] = {

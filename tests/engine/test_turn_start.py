@@ -126,7 +126,7 @@ async def _is_looking(world: EngineWorld, engine: Engine) -> None:
     """Until the loop of turns stands ready."""
 
     def has_room() -> bool:
-        with engine.turns.room_for(key_for(world.source("nobody"))) as may_begin:
+        with engine.turns.reserve_slot(key_for(world.source("nobody"))) as may_begin:
             return may_begin
 
     await world.until(has_room)

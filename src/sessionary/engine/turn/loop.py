@@ -1,4 +1,4 @@
-"""The loop that turns what waits in the inbox into turns."""
+"""The loop that begins and runs a turn for each session with waiting messages."""
 
 import asyncio
 import logging
@@ -11,12 +11,13 @@ from typing import Any
 from sessionary.actions import deliver, receive, turns
 from sessionary.actions.receive import ArrivalCame
 from sessionary.clock import Moment
-from sessionary.engine import budgets, notices
-from sessionary.engine.compaction import Compactor
+from sessionary.engine import notices
 from sessionary.engine.context import EngineContext
-from sessionary.engine.errand import TurnTarget
-from sessionary.engine.turn import SERVER_STOPPED, TurnRun
-from sessionary.engine.wake import Wake
+from sessionary.engine.events import WakeSignal
+from sessionary.engine.turn import budgets
+from sessionary.engine.turn.compaction import Compactor
+from sessionary.engine.turn.record import TurnTarget
+from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.arrival import Arrival
 from sessionary.model.key import SessionKey
@@ -27,110 +28,110 @@ from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 
-# How many conversations with waiting messages are looked at in one round.
-KEYS_AT_ONCE = 200
-log = logging.getLogger("sessionary.loop")
+# How many keys with waiting messages one round reads.
+KEYS_PER_ROUND = 200
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """A turn that was begun for a key, and what its run needs to know; or none."""
+class TurnStart:
+    """A turn that has begun for a key, and what its run needs; or none."""
 
     begun: turns.Begun | None
     source: Source | None = None
     scopes: tuple[str, ...] = ()
-    # None was begun because running turns have reserved the rest of a budget.
+    # No turn began because running turns have reserved the rest of a budget.
     is_held_back: bool = False
 
 
 class TurnLoop:
-    """Begins a turn for every key that has something waiting, as many at once as allowed."""
+    """Runs a turn for every key with waiting messages, up to `most_turns` at once."""
 
     def __init__(self, context: EngineContext, compactor: Compactor) -> None:
         self._context = context
         self._compactor = compactor
-        # The one key that this process serves; None: whichever has something waiting.
+        # The only key that this process serves; None means all.
         self.only: SessionKey | None = None
-        self._wake: Wake | None = None
+        self._wake: WakeSignal | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._runs: dict[str, TurnRun] = {}
-        self._naming: set[asyncio.Task[None]] = set()
-        self._came: set[str] = set()
+        self._titling: set[asyncio.Task[None]] = set()
+        self._arrived: set[str] = set()
         self._held_back: set[str] = set()
-        self._kept_free = 0
+        self._reserved_slots = 0
         self._stopping = False
 
     async def run(self) -> None:
-        """Go on until cancelled; then every running turn is told to stop and ends in the record."""
+        """Run until cancelled; then every running turn is stopped and its end is recorded."""
         self._stopping = False
-        self._wake = Wake(
-            self._context.store, self._concerns, seconds=self._context.settings.poll_seconds
+        self._wake = WakeSignal(
+            self._context.store, self._note_arrival, seconds=self._context.settings.poll_seconds
         )
         try:
             while True:
-                self._look()
+                self._check_stops()
                 await self._begin_waiting()
-                await self._wake.pause()
+                await self._wake.wait()
         finally:
             self._wake.close()
             await self._stop_all()
 
     def wake(self) -> None:
-        """Look at the inbox now."""
+        """Read the inbox now."""
         if self._wake is not None:
-            self._wake.ring()
+            self._wake.wake()
 
     @property
-    def has_room(self) -> bool:
+    def has_free_slot(self) -> bool:
         """Whether one more turn may run in this process."""
-        return len(self._running) + self._kept_free < self._context.settings.most_turns
+        return len(self._running) + self._reserved_slots < self._context.settings.most_turns
 
     @contextmanager
-    def room_for(self, key: SessionKey) -> Iterator[bool]:
-        """Keep room for a turn of this key; whether one may be begun together with its message."""
-        is_looking = self._wake is not None and not self._stopping
-        may_begin = is_looking and self.has_room and str(key) not in self._running
-        self._kept_free += may_begin
+    def reserve_slot(self, key: SessionKey) -> Iterator[bool]:
+        """Reserve a slot for a turn of this key; yield whether it may begin with its message."""
+        is_running = self._wake is not None and not self._stopping
+        may_begin = is_running and self.has_free_slot and str(key) not in self._running
+        self._reserved_slots += may_begin
         try:
             yield may_begin
         finally:
-            self._kept_free -= may_begin
+            self._reserved_slots -= may_begin
 
     async def finish(self, *, seconds: float) -> None:
-        """Wait for what was begun while the loop was stopping, and was told to stop."""
+        """Wait for the turns that began while the loop was stopping."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=seconds)
 
-    def take(self, key: SessionKey, beginning: Beginning) -> None:
-        """Run a turn that was begun together with the arrival of its message, if one was."""
-        if beginning.begun is None:
+    def run_started(self, key: SessionKey, start: TurnStart) -> None:
+        """Run a turn that began in the transaction of its message, if one did."""
+        if start.begun is None:
             return
         name = str(key)
-        if name in self._running:  # a round that looked at the inbox before us, and finds nothing
-            name = f"{name} {beginning.begun.lease.turn_id}"
-        self._start(name, self._run(name, beginning))
+        if name in self._running:  # a round that read the inbox before us, and will find nothing
+            name = f"{name} {start.begun.lease.turn_id}"
+        self._start(name, self._run(name, start))
 
     @property
     def turns(self) -> int:
-        """How many turns run in this process, and titles that are being looked for."""
-        return len(self._running) + len(self._naming)
+        """How many turns and title requests run in this process."""
+        return len(self._running) + len(self._titling)
 
-    def _concerns(self, event: object) -> bool:
+    def _note_arrival(self, event: object) -> bool:
         if not isinstance(event, ArrivalCame) or event.profile != self._context.profile:
             return False
-        self._came.add(event.key)
+        self._arrived.add(event.key)
         return True
 
-    def _look(self) -> None:
-        """Whose conversation got a message may be wanted to stop: it looks at once."""
-        came, self._came = self._came, set()
-        for name in came & self._runs.keys():
-            self._runs[name].look()
+    def _check_stops(self) -> None:
+        """Let the turns whose session got a message check at once whether they must stop."""
+        arrived, self._arrived = self._arrived, set()
+        for name in arrived & self._runs.keys():
+            self._runs[name].check_stop()
 
     async def _begin_waiting(self) -> None:
         try:
-            # Whoever is held back by a budget must not take the places of others in this list.
-            limit = KEYS_AT_ONCE + len(self._held_back)
+            # Keys that a budget holds back must not crowd the others out of this list.
+            limit = KEYS_PER_ROUND + len(self._held_back)
             keys = await self._context.store.read(
                 receive.waiting_keys, profile=self._context.profile, limit=limit
             )
@@ -142,8 +143,8 @@ class TurnLoop:
         for key in keys:
             if served is not None and key != served:
                 continue
-            if key not in self._running and self.has_room:
-                self._start(key, self._serve(SessionKey.parse(key)))
+            if key not in self._running and self.has_free_slot:
+                self._start(key, self._begin_and_run(SessionKey.parse(key)))
 
     def _start(self, name: str, turn: Coroutine[Any, Any, bool]) -> None:
         task = asyncio.create_task(turn)
@@ -158,122 +159,121 @@ class TurnLoop:
         if task.exception() is not None:
             log.error("a turn of %s ended badly", name, exc_info=task.exception())
         elif task.result():
-            # Only then: a key whose turn runs elsewhere would be tried again without a pause.
+            # Only if there was a turn: a key whose turn runs elsewhere would be tried again without a pause.
             self.wake()
 
-    async def _serve(self, key: SessionKey) -> bool:
-        """One turn for a key; say whether there was one.
+    async def _begin_and_run(self, key: SessionKey) -> bool:
+        """Begin and run one turn for a key; return whether there was one.
 
-        A failure of the store is met again by the next round.
+        After a failure of the store the next round tries again.
         """
         context = self._context
         try:
-            beginning = await context.store.write(
-                begin, key, context=context, moment=context.moment()
-            )
+            start = await context.store.write(begin, key, context=context, moment=context.moment())
         except (RetryLater, StoreUnavailable, Conflict) as error:
             log.warning("a turn of %s could not be begun: %s", key, error)
             return False
         except SessionaryError as error:
-            log.warning("what waits for %s cannot be answered: %s", key, error)
+            log.warning("the messages that wait for %s cannot be answered: %s", key, error)
             why = notices.unanswerable(str(error))
             await context.store.write(refuse_all, context, key, why, moment=context.moment())
             return True
-        if beginning.is_held_back:
+        if start.is_held_back:
             self._held_back.add(str(key))
         else:
             self._held_back.discard(str(key))
-        return await self._run(str(key), beginning)
+        return await self._run(str(key), start)
 
-    async def _run(self, name: str, beginning: Beginning) -> bool:
-        if beginning.begun is None or beginning.source is None:
+    async def _run(self, name: str, start: TurnStart) -> bool:
+        if start.begun is None or start.source is None:
             return False
-        run = TurnRun(self._context, beginning.begun, self._target(beginning))
+        run = TurnRun(self._context, start.begun, self._target(start))
         self._runs[name] = run
         if self._stopping:
             run.stop(SERVER_STOPPED)
         try:
             state = await run.run()
             if self._compactor.is_due(run.context_tokens):
-                await self._compactor.compact(beginning.begun.lease.session_id, focus=None)
+                await self._compactor.compact(start.begun.lease.session_id, focus=None)
         except (RetryLater, StoreUnavailable) as error:
-            log.warning("a turn of %s could not be kept: %s", name, error)
+            log.warning("a turn of %s could not be stored: %s", name, error)
             await asyncio.sleep(self._context.settings.poll_seconds)
             return False
-        if state is TurnState.DONE and run.wants_name:
-            self._name(run)
+        if state is TurnState.DONE and run.needs_title:
+            self._start_titling(run)
         return True
 
-    def _name(self, run: TurnRun) -> None:
-        """Find a title beside the next turn, which need not wait for it."""
-        task = asyncio.create_task(run.name())
-        self._naming.add(task)
-        task.add_done_callback(self._named)
+    def _start_titling(self, run: TurnRun) -> None:
+        """Request a title in the background: the next turn need not wait for it."""
+        task = asyncio.create_task(run.set_title())
+        self._titling.add(task)
+        task.add_done_callback(self._titled)
 
-    def _named(self, task: "asyncio.Task[None]") -> None:
-        self._naming.discard(task)
+    def _titled(self, task: "asyncio.Task[None]") -> None:
+        self._titling.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.warning("a session got no title", exc_info=task.exception())
 
-    def _target(self, beginning: Beginning) -> TurnTarget:
-        context, source = self._context, beginning.source
+    def _target(self, start: TurnStart) -> TurnTarget:
+        context, source = self._context, start.source
         assert source is not None
         return TurnTarget(
             source=source,
             agent=context.agent_for(source, None),
             to=source.channel if source.platform in context.deliverable else None,
-            scopes=beginning.scopes,
+            scopes=start.scopes,
         )
 
     async def _stop_all(self) -> None:
         self._stopping = True
         for run in self._runs.values():
             run.stop(SERVER_STOPPED)
-        for task in self._naming:
+        for task in self._titling:
             task.cancel()
-        # Not cancelled: one that is just being begun would be left running in the record.
-        await asyncio.gather(*self._running.values(), *self._naming, return_exceptions=True)
+        # Not cancelled: a turn that is just beginning would stay "running" in the store.
+        await asyncio.gather(*self._running.values(), *self._titling, return_exceptions=True)
 
 
-def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) -> Beginning:
-    """Begin a turn with the waiting messages; a person whose budget is used up is told so instead.
+def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) -> TurnStart:
+    """Begin a turn with the waiting messages; refuse those whose budget is used up.
 
-    What only waits for running turns to free their part of a budget goes on waiting.
+    Messages whose budget is only reserved by running turns go on waiting.
     """
-    admitted = _admitted(tx, turns.waiting(tx, key), context=context, moment=moment)
-    found = admitted.waiting
-    if not found.arrivals:
-        return Beginning(None, is_held_back=admitted.is_held_back)
-    source = found.arrivals[0].source
-    # Who names a session wants that one, however old it is.
+    allowed = _within_budget(tx, turns.waiting(tx, key), context=context, moment=moment)
+    waiting = allowed.waiting
+    if not waiting.arrivals:
+        return TurnStart(None, is_held_back=allowed.is_held_back)
+    source = waiting.arrivals[0].source
+    # A message that names its session goes there, however old the session is.
     policy = ResetPolicy() if session_named_by(source) else context.policies.choose(source)
     name = context.agent_for(source, None).name
     claim = turns.Claim(context.holder, context.settings.lease_seconds, name)
-    begun = turns.begin_with(tx, found, policy=policy, claim=claim, moment=moment)
+    begun = turns.begin_with(tx, waiting, policy=policy, claim=claim, moment=moment)
     if begun is None:
-        return Beginning(None)
+        return TurnStart(None)
     route = begun.route
-    if admitted.accounts:
+    if allowed.accounts:
         expected = budgets.expected_use(
-            None if route.opened else found.head, (each.message for each in found.arrivals)
+            None if route.opened else waiting.head,
+            (arrival.message for arrival in waiting.arrivals),
         )
-        budgets.reserve(tx, begun.lease.turn_id, admitted.accounts, expected, profile=key.profile)
+        budgets.reserve(tx, begun.lease.turn_id, allowed.accounts, expected, profile=key.profile)
     if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
-        _tell(tx, context, source, notices.reset(route.reason), moment=moment)
-    return Beginning(begun, source, admitted.scopes)
+        _notify(tx, context, source, notices.reset(route.reason), moment=moment)
+    return TurnStart(begun, source, allowed.scopes)
 
 
 def refuse_all(
     tx: Tx, context: EngineContext, key: SessionKey, why: str, *, moment: Moment
 ) -> None:
-    """Answer everything that waits for a key with a refusal."""
+    """Refuse every message that waits for a key."""
     waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS)
     _refuse(tx, context, [(arrival, why) for arrival in waiting], moment=moment)
 
 
 @dataclass(frozen=True, slots=True)
-class _Admitted:
-    """What a turn may begin with, against what it is counted, and whether budgets hold the next message back."""
+class _WithinBudget:
+    """The messages a turn may begin with, its budgets, and whether one of those holds back the next message."""
 
     waiting: turns.Waiting
     scopes: tuple[str, ...]
@@ -281,10 +281,12 @@ class _Admitted:
     is_held_back: bool
 
 
-def _admitted(tx: Tx, found: turns.Waiting, *, context: EngineContext, moment: Moment) -> _Admitted:
-    """What waits, of those who may still ask. Whoever is beyond a budget is refused.
+def _within_budget(
+    tx: Tx, found: turns.Waiting, *, context: EngineContext, moment: Moment
+) -> _WithinBudget:
+    """Return the waiting messages whose budgets allow a turn; refuse those whose budget is used up.
 
-    From the first message on whose budget is reserved by running turns, everything waits: the order stays.
+    From the first message whose budget is reserved by running turns on, all wait: the order stays.
     """
     scopes_of = [budgets.scopes_of(arrival.source) for arrival in found.arrivals]
     accounts = budgets.accounts(
@@ -311,7 +313,7 @@ def _admitted(tx: Tx, found: turns.Waiting, *, context: EngineContext, moment: M
             admitted.append(arrival)
             counted |= dict.fromkeys(scopes)
     _refuse(tx, context, refused, moment=moment)
-    return _Admitted(
+    return _WithinBudget(
         replace(found, arrivals=tuple(admitted)),
         tuple(counted),
         tuple(accounts[scope] for scope in counted if scope in accounts),
@@ -322,15 +324,15 @@ def _admitted(tx: Tx, found: turns.Waiting, *, context: EngineContext, moment: M
 def _refuse(
     tx: Tx, context: EngineContext, refused: Iterable[tuple[Arrival, str]], *, moment: Moment
 ) -> None:
-    told: set[tuple[str, str]] = set()
+    notified: set[tuple[str, str]] = set()
     for arrival, why in refused:
         arrivals.refuse(tx, arrival, reason=why)
-        if (str(arrival.source.channel), why) not in told:
-            told.add((str(arrival.source.channel), why))
-            _tell(tx, context, arrival.source, why, moment=moment)
+        if (str(arrival.source.channel), why) not in notified:
+            notified.add((str(arrival.source.channel), why))
+            _notify(tx, context, arrival.source, why, moment=moment)
 
 
-def _tell(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
+def _notify(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and channel.platform in context.deliverable:
         deliver.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)
