@@ -13,7 +13,7 @@ from benchmarks.raw import TEXT
 from benchmarks.turn_engine import Talk
 from sessionary.actions import deliver, log, read, receive, resolve, turns
 from sessionary.actions.listing import SessionFilters, listing
-from sessionary.actions.search.search import Wish, search
+from sessionary.actions.search.search import SearchOptions, search
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.entry import message
 from sessionary.model.part import Text
@@ -159,6 +159,6 @@ def _open_store(place: Place) -> None:
 
 def _found(store: Store, word: str) -> None:
     found = store.search(
-        search, word, profile=populate.PROFILE, wish=Wish(), now=SystemClock().now()
+        search, word, profile=populate.PROFILE, wish=SearchOptions(), now=SystemClock().now()
     ).result()
     assert found.behind == 0

@@ -16,7 +16,7 @@ from benchmarks.measure import Case, Contestant, Sample, Scale
 from benchmarks.raw import KnownStore
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base import driver
-from sessionary.importers.base.session_line import Target
+from sessionary.importers.base.session_line import ImportTarget
 from sessionary.importers.claude_code.importer import IMPORTER
 from sessionary.importers.claude_code.lines import line_of
 from sessionary.store.database import Store
@@ -75,7 +75,7 @@ def into(database: Path, place: Path) -> Store:
     clock, ids = SystemClock(), RandomIds()
     store = open_store(f"sqlite:///{database}", create=True, clock=clock, ids=ids)
     moment = Moment(clock.now(), ids)
-    target = Target(store, "main", IMPORTER.name, IMPORTER.title, moment)
+    target = ImportTarget(store, "main", IMPORTER.name, IMPORTER.title, moment)
     report = driver.run(target, IMPORTER, list(IMPORTER.find(place)))
     assert report.skipped == 0, report.faults
     assert report.messages > 0

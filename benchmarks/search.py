@@ -14,7 +14,7 @@ from benchmarks.corpus import BEGAN, Language, corpus
 from benchmarks.goals import at_least, at_most
 from benchmarks.measure import Case, Contestant, Goal, Results, Sample, Scale, repeat
 from benchmarks.texts import sql
-from sessionary.actions.search.search import Found, Wish, search
+from sessionary.actions.search.search import SearchOptions, SearchResult, search
 from sessionary.clock import SystemClock
 from sessionary.model import query as queries
 from sessionary.store.database import Store
@@ -130,9 +130,13 @@ def _asking(kind: Kind, ask: Callable[[str], object]) -> Callable[[float], Sampl
     return repeat(one)
 
 
-def _ask(store: Store, typed: str, sort: str = "relevance") -> Found:
+def _ask(store: Store, typed: str, sort: str = "relevance") -> SearchResult:
     return store.search(
-        search, typed, profile=populate.PROFILE, wish=Wish(sort=sort), now=SystemClock().now()
+        search,
+        typed,
+        profile=populate.PROFILE,
+        wish=SearchOptions(sort=sort),
+        now=SystemClock().now(),
     ).result()
 
 

@@ -17,7 +17,7 @@ from benchmarks.goals import at_least, at_most
 from benchmarks.measure import Case, Contestant, Sample, repeat
 from benchmarks.raw import RawLog
 from benchmarks.texts import sql
-from sessionary.actions.search.search import Wish, search
+from sessionary.actions.search.search import SearchOptions, search
 from sessionary.clock import SystemClock
 from sessionary.store.database import Store
 
@@ -161,5 +161,7 @@ def _cold(folder: Path, path: Path, word: str, count: int) -> Case:
 
 def _find(store: Store, word: str) -> None:
     now = SystemClock().now()
-    found = store.search(search, word, profile=populate.PROFILE, wish=Wish(), now=now).result()
+    found = store.search(
+        search, word, profile=populate.PROFILE, wish=SearchOptions(), now=now
+    ).result()
     assert found.behind == 0

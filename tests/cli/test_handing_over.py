@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.model.handover.forms import FORMS
+from sessionary.model.handover.forms import HANDOVER_FORMATS
 from tests.cli.conftest import Program
 
 
@@ -16,7 +16,7 @@ def talking(sessionary: Program) -> Program:
     return sessionary
 
 
-@pytest.mark.parametrize("tool", list(FORMS))
+@pytest.mark.parametrize("tool", list(HANDOVER_FORMATS))
 def test_a_file_is_written_and_the_next_step_is_told(
     talking: Program, tmp_path: Path, tool: str
 ) -> None:
@@ -27,7 +27,9 @@ def test_a_file_is_written_and_the_next_step_is_told(
     assert answer.code == 0
     assert str(path) in answer.out.splitlines()[1]
     for line in (
-        path.read_text().splitlines() if FORMS[tool].suffix == "jsonl" else [path.read_text()]
+        path.read_text().splitlines()
+        if HANDOVER_FORMATS[tool].suffix == "jsonl"
+        else [path.read_text()]
     ):
         json.loads(line)
     assert "hello" in path.read_text()

@@ -55,7 +55,7 @@ def fill(store: Store) -> list[str]:
 
 
 def find(tx: Any, words: str) -> Any:
-    wish = search.Wish(limit=100, all_hits=True)
+    wish = search.SearchOptions(limit=100, all_hits=True)
     return search.search(tx, words, profile="main", wish=wish, now=NOW)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.importers.base.session_line import Target
+from sessionary.importers.base.session_line import ImportTarget
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.importers.reading import Archive
@@ -34,11 +34,11 @@ def archive(store: Store) -> Archive:
 
 
 @pytest.fixture
-def target(store: Store) -> Callable[[str], Target]:
+def target(store: Store) -> Callable[[str], ImportTarget]:
     """Where the imports of a tool go."""
 
-    def to(tool: str) -> Target:
+    def to(tool: str) -> ImportTarget:
         clock = SystemClock()
-        return Target(store, "main", tool, tool.title(), Moment(clock.now(), RandomIds()))
+        return ImportTarget(store, "main", tool, tool.title(), Moment(clock.now(), RandomIds()))
 
     return to

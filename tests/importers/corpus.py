@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.importers.base.events import Begin, Branch, Event, Importer, Said, Skipped, Unit
+from sessionary.importers.base.events import (
+    Branch,
+    Event,
+    Importer,
+    MessageEvent,
+    SessionBegin,
+    Skipped,
+    Unit,
+)
 from tests.importers import (
     test_claude_code,
     test_codex,
@@ -212,7 +220,7 @@ class Heard:
     """What an importer says of a place: messages, sessions, faults."""
 
     def __init__(self, importer: Importer, place: Path) -> None:
-        self.messages: list[Said] = []
+        self.messages: list[MessageEvent] = []
         # How many messages each session has, by its name.
         self.counts: Counter[str] = Counter()
         self.faults = 0
@@ -228,14 +236,14 @@ class Heard:
             self.faults += 1
 
     def _take(self, event: Event) -> None:
-        said: list[Said] = []
-        if isinstance(event, Said):
+        said: list[MessageEvent] = []
+        if isinstance(event, MessageEvent):
             said = [event]
         elif isinstance(event, Branch):
-            said = [each for each in event.items if isinstance(each, Said)]
+            said = [each for each in event.items if isinstance(each, MessageEvent)]
         elif isinstance(event, Skipped):
             self.faults += 1
-        elif isinstance(event, Begin):
+        elif isinstance(event, SessionBegin):
             self._name = event.native_id
         self.messages += said
         self.counts[self._name] += len(said)

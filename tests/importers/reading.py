@@ -8,9 +8,9 @@ from typing import Any
 from sessionary.actions.upkeep import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base import driver
-from sessionary.importers.base.driver import Report
+from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.base.events import Importer, Unit
-from sessionary.importers.base.session_line import Target
+from sessionary.importers.base.session_line import ImportTarget
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message
 from sessionary.model.session import SessionHead
@@ -24,16 +24,16 @@ class Archive:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def take(self, importer: Importer, units: list[Unit]) -> Report:
+    def take(self, importer: Importer, units: list[Unit]) -> ToolImportReport:
         """Import units as the command does."""
         return driver.run(self.target(importer), importer, units)
 
-    def target(self, importer: Importer) -> Target:
+    def target(self, importer: Importer) -> ImportTarget:
         """Where imports of the tool go."""
         moment = Moment(SystemClock().now(), RandomIds())
-        return Target(self.store, "main", importer.name, importer.title, moment)
+        return ImportTarget(self.store, "main", importer.name, importer.title, moment)
 
-    def take_all(self, importer: Importer, place: Path) -> Report:
+    def take_all(self, importer: Importer, place: Path) -> ToolImportReport:
         """Import everything that is found in a place."""
         return self.take(importer, list(importer.find(place)))
 

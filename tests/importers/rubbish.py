@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.importers.base.events import Branch, Event, Importer, Said
+from sessionary.importers.base.events import Branch, Event, Importer, MessageEvent
 from sessionary.importers.base.session_line import body_text
 from sessionary.model import part
 from sessionary.model.entry import Role
@@ -50,7 +50,7 @@ def _check(event: Event) -> None:
     if isinstance(event, Branch):
         for item in event.items:
             _check(item)
-    if not isinstance(event, Said):
+    if not isinstance(event, MessageEvent):
         return
     assert event.role in set(Role)
     assert event.id is None or isinstance(event.id, str)

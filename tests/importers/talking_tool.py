@@ -10,13 +10,13 @@ from typing import Any
 from sessionary.formats import parts
 from sessionary.importers.base import files, json_lines
 from sessionary.importers.base.events import (
-    Begin,
     Branch,
-    End,
+    Checkpoint,
     Event,
-    Mark,
+    MessageEvent,
     Resume,
-    Said,
+    SessionBegin,
+    SessionEnd,
     Unit,
     Where,
 )
@@ -27,7 +27,7 @@ TOKENS = 7
 
 
 @dataclass
-class Line:
+class JsonLine:
     """A message as the tool writes it."""
 
     id: str
@@ -45,7 +45,7 @@ class Talk:
     style: str
     is_marked: bool = False
     alias: str | None = None
-    lines: list[Line] = field(default_factory=list)
+    lines: list[JsonLine] = field(default_factory=list)
     current: str | None = None
     # What the tool no longer has; people here may still read it.
     forgotten: set[str] = field(default_factory=set)
@@ -62,7 +62,7 @@ class Talk:
     def _is_tree(self) -> bool:
         return self.style == "tree"
 
-    def way(self) -> list[Line]:
+    def way(self) -> list[JsonLine]:
         """What the tool shows: everything, or the way to where it stands."""
         if self.style == "lines":
             return list(self.lines)
@@ -71,8 +71,8 @@ class Talk:
         return _way(known, at)
 
 
-def _way(known: dict[str, Line], at: Line | None) -> list[Line]:
-    found: list[Line] = []
+def _way(known: dict[str, JsonLine], at: JsonLine | None) -> list[JsonLine]:
+    found: list[JsonLine] = []
     while at is not None:
         found.append(at)
         at = known.get(at.parent or "")
@@ -99,7 +99,7 @@ class TalkingTool:
             rows = list(json_lines.lines(file))
         head = rows[0].data or {}
         alias = head["alias"]
-        yield Begin(native_id=head["talk"], began_at=NOON, aliases=[alias] if alias else [])
+        yield SessionBegin(native_id=head["talk"], began_at=NOON, aliases=[alias] if alias else [])
         told = [(row.end, _line(row.data or {})) for row in rows[1:]]
         if head["style"] == "tree":
             yield from _tree([line for _, line in told], head["current"])
@@ -109,16 +109,16 @@ class TalkingTool:
                 if end > start:
                     yield _said(line, has_parent=head["style"] == "parents")
                     if unit.hint:
-                        yield Mark(place=end)
-        yield End()
+                        yield Checkpoint(place=end)
+        yield SessionEnd()
 
 
-def _line(data: dict[str, Any]) -> Line:
-    return Line(data["id"], data["parent"], data["text"], data["at"])
+def _line(data: dict[str, Any]) -> JsonLine:
+    return JsonLine(data["id"], data["parent"], data["text"], data["at"])
 
 
-def _said(line: Line, *, has_parent: bool) -> Said:
-    said = Said(
+def _said(line: JsonLine, *, has_parent: bool) -> MessageEvent:
+    said = MessageEvent(
         role="assistant" if line.at % 2 else "user",
         parts=[parts.text(line.text)],
         at=NOON + timedelta(seconds=line.at),
@@ -130,7 +130,7 @@ def _said(line: Line, *, has_parent: bool) -> Said:
     return said
 
 
-def _tree(told: list[Line], current: str | None) -> Iterator[Event]:
+def _tree(told: list[JsonLine], current: str | None) -> Iterator[Event]:
     known = {line.id: line for line in told}
     parents = {line.parent for line in told}
     leaves = [line for line in told if line.id not in parents and line.id != current]

@@ -11,7 +11,7 @@ import pytest
 from sessionary.errors import BadInput
 from sessionary.importers import registry
 from sessionary.importers.base import compressed
-from sessionary.importers.base.driver import Report
+from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.chatgpt import IMPORTER
 from sessionary.importers.claude_ai import IMPORTER as CLAUDE
 from sessionary.model.entry import Message
@@ -22,7 +22,7 @@ from tests.importers.rubbish import survives
 from tests.importers.write_exports import PIXEL, ChatGptTalk, chatgpt_talk
 
 
-def take(archive: Archive, place: Path) -> Report:
+def take(archive: Archive, place: Path) -> ToolImportReport:
     return archive.take(IMPORTER, list(IMPORTER.find(place)))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sessionary.importers import registry
-from sessionary.importers.base.driver import Report
+from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.claude_ai import IMPORTER
 from sessionary.model.entry import Message
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
@@ -15,7 +15,7 @@ from tests.importers.rubbish import survives
 from tests.importers.write_exports import claude_message, claude_talk
 
 
-def take(archive: Archive, place: Path) -> Report:
+def take(archive: Archive, place: Path) -> ToolImportReport:
     return archive.take(IMPORTER, list(IMPORTER.find(place)))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.importers.base.events import Event, Mark, Resume, Said, Unit, Where
+from sessionary.importers.base.events import Checkpoint, Event, MessageEvent, Resume, Unit, Where
 from sessionary.importers.claude_code.importer import ClaudeCode
 from sessionary.model.entry import Compaction, Role
 from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
@@ -611,14 +611,14 @@ def test_an_agent_that_works_for_long_is_read_in_pieces(importer: Observed, tape
     unit = next(importer.find(tape.path))
     events = list(importer.read(unit, None))
 
-    marks = [event for event in events if isinstance(event, Mark)]
+    marks = [event for event in events if isinstance(event, Checkpoint)]
     middle = marks[len(marks) // 2]
     rest = list(importer.read(unit, Resume(middle.place, middle.note)))
     at = events.index(middle)
 
     assert len(marks) > 2
-    assert [each for each in rest[1:] if isinstance(each, Said)] == [
-        each for each in events[at:] if isinstance(each, Said)
+    assert [each for each in rest[1:] if isinstance(each, MessageEvent)] == [
+        each for each in events[at:] if isinstance(each, MessageEvent)
     ]
 
 

@@ -14,20 +14,20 @@ from sessionary.formats import parts
 from sessionary.importers.base import driver, files, session_merger
 from sessionary.importers.base.driver import WORDLESS
 from sessionary.importers.base.events import (
-    Begin,
     Branch,
+    Checkpoint,
     Compacted,
-    End,
     Event,
     Facts,
     HeldBack,
-    Mark,
+    MessageEvent,
     Parent,
-    Regrown,
     Resume,
-    Said,
+    Retracted,
+    SessionBegin,
+    SessionEnd,
     Skipped,
-    TakenBack,
+    SourceRewritten,
     Unit,
     Where,
 )
@@ -75,11 +75,11 @@ class Scripted:
             yield event
 
 
-class Broken(End):
+class Broken(SessionEnd):
     """Where the source ends in rubbish."""
 
 
-class Lost(End):
+class Lost(SessionEnd):
     """Where the disk can be read no further."""
 
 
@@ -100,16 +100,16 @@ def touched(path: Path, more: bytes = b"x") -> Unit:
     return Unit(str(path), path, files.stamp_of(path), path.stat().st_size)
 
 
-def said(words: str, id: str | None = None, role: str = "user", **more: object) -> Said:
+def said(words: str, id: str | None = None, role: str = "user", **more: object) -> MessageEvent:
     at = NOON + timedelta(seconds=next(_ticks))
-    return Said(role=role, parts=[parts.text(words)], at=at, id=id or words, **more)  # type: ignore[arg-type]
+    return MessageEvent(role=role, parts=[parts.text(words)], at=at, id=id or words, **more)  # type: ignore[arg-type]
 
 
 def test_what_was_said_becomes_a_session_that_people_can_read(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         Facts(fields={"title": "A talk"}),
         said("hello"),
         said("hi", role="assistant", model="m-1"),
@@ -131,7 +131,7 @@ def test_what_was_said_becomes_a_session_that_people_can_read(
 
 
 def test_the_same_again_changes_nothing(scripted: Scripted, archive: Archive, unit: Unit) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
     archive.take(scripted, [unit])
     before = archive.everything()
 
@@ -144,7 +144,7 @@ def test_the_same_again_changes_nothing(scripted: Scripted, archive: Archive, un
 
 
 def test_what_comes_later_is_added_behind(scripted: Scripted, archive: Archive, unit: Unit) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
     archive.take(scripted, [unit])
 
     scripted.events = [*scripted.events, said("c")]
@@ -156,7 +156,7 @@ def test_what_comes_later_is_added_behind(scripted: Scripted, archive: Archive, 
 
 
 def test_imported_history_arrives_read(scripted: Scripted, archive: Archive, unit: Unit) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
 
     archive.take(scripted, [unit])
 
@@ -167,7 +167,7 @@ def test_imported_history_arrives_read(scripted: Scripted, archive: Archive, uni
 def test_old_messages_that_a_later_import_adds_arrive_read(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
     archive.take(scripted, [unit])
 
     scripted.events = [*scripted.events, said("c"), said("d", role="assistant")]
@@ -180,10 +180,10 @@ def test_old_messages_that_a_later_import_adds_arrive_read(
 def test_what_a_conversation_that_goes_on_says_since_its_import_is_unread(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
     archive.take(scripted, [unit])
 
-    fresh = Said(role="assistant", parts=[parts.text("d")], at=datetime.now(UTC), id="d")
+    fresh = MessageEvent(role="assistant", parts=[parts.text("d")], at=datetime.now(UTC), id="d")
     scripted.events = [*scripted.events, said("c"), fresh]
     archive.take(scripted, [touched(unit.path)])
 
@@ -194,10 +194,18 @@ def test_what_a_conversation_that_goes_on_says_since_its_import_is_unread(
 def test_a_file_that_grew_is_read_from_where_it_ended(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), Mark(place=unit.size, note={"n": 1})]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        said("a"),
+        Checkpoint(place=unit.size, note={"n": 1}),
+    ]
     archive.take(scripted, [unit])
 
-    scripted.events = [Begin(native_id="s1"), said("b"), Mark(place=unit.size + 1, note={"n": 2})]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        said("b"),
+        Checkpoint(place=unit.size + 1, note={"n": 2}),
+    ]
     archive.take(scripted, [touched(unit.path)])
 
     assert scripted.resumes == [None, Resume(unit.size, {"n": 1})]
@@ -208,7 +216,7 @@ def test_a_file_that_grew_is_read_from_where_it_ended(
 def test_a_file_that_was_written_anew_is_read_from_its_beginning(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), Mark(place=unit.size)]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), Checkpoint(place=unit.size)]
     archive.take(scripted, [unit])
 
     unit.path.write_bytes(b"something else")
@@ -221,10 +229,10 @@ def test_a_file_that_was_written_anew_is_read_from_its_beginning(
 def test_a_place_that_no_longer_fits_its_session_is_not_trusted(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), Mark(place=unit.size)]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), Checkpoint(place=unit.size)]
     archive.take(scripted, [unit])
 
-    scripted.events = [Begin(native_id="s2"), said("b"), Mark(place=unit.size + 1)]
+    scripted.events = [SessionBegin(native_id="s2"), said("b"), Checkpoint(place=unit.size + 1)]
     archive.take(scripted, [touched(unit.path)])
 
     assert [resume is None for resume in scripted.resumes] == [True, False, True]
@@ -234,7 +242,7 @@ def test_a_place_that_no_longer_fits_its_session_is_not_trusted(
 def test_a_message_said_differently_is_taken_back_and_said_anew(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), said("half", id="b"), said("c")]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("half", id="b"), said("c")]
     archive.take(scripted, [unit])
 
     scripted.events = list(scripted.events)
@@ -249,10 +257,10 @@ def test_a_message_said_differently_is_taken_back_and_said_anew(
 
 def test_what_a_tool_forgets_stays_here(scripted: Scripted, archive: Archive, unit: Unit) -> None:
     whole = [said("a"), said("b"), said("c"), said("d")]
-    scripted.events = [Begin(native_id="s1"), *whole]
+    scripted.events = [SessionBegin(native_id="s1"), *whole]
     archive.take(scripted, [unit])
 
-    scripted.events = [Begin(native_id="s1"), *whole[2:], said("e")]
+    scripted.events = [SessionBegin(native_id="s1"), *whole[2:], said("e")]
     archive.take(scripted, [touched(unit.path)])
 
     assert archive.texts("scripted", "s1") == ["a", "b", "c", "d", "e"]
@@ -263,7 +271,7 @@ def test_an_answer_to_an_earlier_message_begins_a_branch(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         said("a", parent=None),
         said("b", parent="a"),
         said("c", parent="b"),
@@ -284,14 +292,18 @@ def test_a_branch_can_be_begun_in_a_later_reading(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         said("a", parent=None),
         said("b", parent="a"),
-        Mark(place=unit.size),
+        Checkpoint(place=unit.size),
     ]
     archive.take(scripted, [unit])
 
-    scripted.events = [Begin(native_id="s1"), said("x", parent="a"), Mark(place=unit.size + 1)]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        said("x", parent="a"),
+        Checkpoint(place=unit.size + 1),
+    ]
     archive.take(scripted, [touched(unit.path)])
 
     assert archive.texts("scripted", "s1") == ["a", "x"]
@@ -303,7 +315,7 @@ def test_a_tree_becomes_one_log_whose_current_way_is_read(
 ) -> None:
     a, b, c, x = said("a"), said("b"), said("c"), said("x")
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         Branch(items=[a, b, c], is_current=False),
         Branch(items=[a, x], is_current=True),
     ]
@@ -314,7 +326,7 @@ def test_a_tree_becomes_one_log_whose_current_way_is_read(
     assert archive.texts("scripted", "s1") == ["a", "x"]
 
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         Branch(items=[a, x], is_current=False),
         Branch(items=[a, b, c, said("d")], is_current=True),
     ]
@@ -328,11 +340,11 @@ def test_a_fork_shares_what_it_has_in_common_with_its_parent(
     scripted: Scripted, archive: Archive, unit: Unit, tmp_path: Path
 ) -> None:
     a, b, c = said("a"), said("b"), said("c")
-    scripted.events = [Begin(native_id="s1"), a, b, c]
+    scripted.events = [SessionBegin(native_id="s1"), a, b, c]
     archive.take(scripted, [unit])
     parent = Parent(native_id="s1", lineage=Lineage.FORK)
 
-    scripted.events = [Begin(native_id="s2", parent=parent), a, b, said("z")]
+    scripted.events = [SessionBegin(native_id="s2", parent=parent), a, b, said("z")]
     other = touched(tmp_path / "other")
     archive.take(scripted, [other])
     again = archive.take(scripted, [touched(other.path)])
@@ -348,10 +360,10 @@ def test_a_session_that_begins_like_another_is_its_fork(
     scripted: Scripted, archive: Archive, unit: Unit, tmp_path: Path
 ) -> None:
     a, b = said("a"), said("b")
-    scripted.events = [Begin(native_id="s1", aliases=["first a"]), a, b]
+    scripted.events = [SessionBegin(native_id="s1", aliases=["first a"]), a, b]
     archive.take(scripted, [unit])
 
-    scripted.events = [Begin(native_id="s2", aliases=["first a"]), a, said("z")]
+    scripted.events = [SessionBegin(native_id="s2", aliases=["first a"]), a, said("z")]
     archive.take(scripted, [touched(tmp_path / "other")])
 
     assert archive.session("scripted", "s2").lineage is Lineage.FORK
@@ -363,7 +375,7 @@ def test_a_summary_replaces_what_came_before_for_the_model_only(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         said("a"),
         said("b", role="assistant"),
         Compacted(summary="a and b", at=NOON),
@@ -384,10 +396,10 @@ def test_what_was_taken_back_there_is_taken_back_here(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         said("a"),
         said("b"),
-        TakenBack(after="a", at=NOON),
+        Retracted(after="a", at=NOON),
         said("c"),
     ]
     archive.take(scripted, [unit])
@@ -402,10 +414,10 @@ def test_what_was_taken_back_there_is_taken_back_here(
 def test_what_is_taken_back_later_is_taken_back_then(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), said("b"), said("c")]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b"), said("c")]
     archive.take(scripted, [unit])
 
-    scripted.events.append(TakenBack(after="a", at=NOON))
+    scripted.events.append(Retracted(after="a", at=NOON))
     archive.take(scripted, [touched(unit.path)])
     before = archive.everything()
     archive.take(scripted, [touched(unit.path)])
@@ -424,9 +436,9 @@ def test_what_is_taken_back_later_is_taken_back_then(
 def test_what_a_tool_keeps_in_a_profile_stays_apart(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a")]
+    scripted.events = [SessionBegin(native_id="s1"), said("a")]
     archive.take(scripted, [unit])
-    scripted.events = [Begin(native_id="s2"), said("b")]
+    scripted.events = [SessionBegin(native_id="s2"), said("b")]
     report = archive.take(scripted, [replace(unit, profile="work")])
 
     assert sorted(head.profile for head in archive.heads()) == ["main", "work"]
@@ -439,12 +451,14 @@ def test_a_large_session_is_whole_before_people_see_it(
 ) -> None:
     monkeypatch.setattr(session_merger, "ROWS", 100)
     many = [said(f"line {n}") for n in range(250)]
-    marked = [each for n, one in enumerate(many) for each in (one, Mark(place=min(n, unit.size)))]
-    scripted.events = [Begin(native_id="s1"), *marked, Broken()]
+    marked = [
+        each for n, one in enumerate(many) for each in (one, Checkpoint(place=min(n, unit.size)))
+    ]
+    scripted.events = [SessionBegin(native_id="s1"), *marked, Broken()]
     broken = archive.take(scripted, [unit])
     seen, written = archive.count(), archive.store.read(_entries_there).result()
 
-    scripted.events = [Begin(native_id="s1"), *marked]
+    scripted.events = [SessionBegin(native_id="s1"), *marked]
     report = archive.take(scripted, [touched(unit.path)])
 
     assert (broken.skipped, seen) == (1, 0)
@@ -459,7 +473,7 @@ def test_what_could_not_be_read_is_told_and_marked(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         said("a"),
         Skipped(where="line 2", why="not JSON"),
         said("b"),
@@ -474,18 +488,18 @@ def test_what_could_not_be_read_earlier_stays_marked(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         said("a"),
         Skipped(where="line 2", why="not JSON"),
-        Mark(place=unit.size),
+        Checkpoint(place=unit.size),
     ]
     archive.take(scripted, [unit])
 
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         said("b"),
         Skipped(where="line 4", why="not JSON"),
-        Mark(place=unit.size + 1),
+        Checkpoint(place=unit.size + 1),
     ]
     archive.take(scripted, [touched(unit.path)])
 
@@ -495,11 +509,15 @@ def test_what_could_not_be_read_earlier_stays_marked(
 def test_what_turns_out_to_have_grown_is_read_from_its_beginning(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("a"), Mark(place=unit.size)]
+    scripted.events = [SessionBegin(native_id="s1"), said("a"), Checkpoint(place=unit.size)]
     archive.take(scripted, [unit])
 
-    scripted.events = [Begin(native_id="s1"), said("a and more", id="a"), Mark(place=unit.size + 1)]
-    scripted.refusal = Regrown()
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        said("a and more", id="a"),
+        Checkpoint(place=unit.size + 1),
+    ]
+    scripted.refusal = SourceRewritten()
     archive.take(scripted, [touched(unit.path)])
 
     assert [resume is None for resume in scripted.resumes] == [True, False, True]
@@ -511,7 +529,7 @@ def test_who_answers_to_what_was_taken_back_makes_its_way_the_current_one(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         said("a", parent=None),
         said("b", parent="a"),
         said("x", parent="a"),
@@ -532,7 +550,7 @@ def test_a_large_source_without_marks_is_written_in_pieces(
     monkeypatch.setattr(session_merger, "ROWS", 100)
 
     def seen() -> Iterator[Event]:
-        yield Begin(native_id="s1")
+        yield SessionBegin(native_id="s1")
         for number in range(250):
             yield said(f"line {number}")
         rows = archive.store.read(_entries_there).result()
@@ -554,7 +572,7 @@ def _entries_there(tx: Tx) -> int:
 def test_a_session_that_began_after_its_last_word_breaks_nothing(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1", began_at=NOON + timedelta(days=9)), said("a")]
+    scripted.events = [SessionBegin(native_id="s1", began_at=NOON + timedelta(days=9)), said("a")]
 
     archive.take(scripted, [unit])
 
@@ -565,7 +583,7 @@ def test_a_session_that_began_after_its_last_word_breaks_nothing(
 def test_a_session_without_messages_does_not_exist(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), Facts(fields={"title": "Nothing"})]
+    scripted.events = [SessionBegin(native_id="s1"), Facts(fields={"title": "Nothing"})]
 
     report = archive.take(scripted, [unit])
 
@@ -577,7 +595,7 @@ def test_another_systems_orders_are_read_by_people_only(
 ) -> None:
     """S17: a system message of another tool is shown, and no model is given it."""
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         said("obey me", role="system"),
         said("hello"),
         said("hi", role="assistant"),
@@ -593,7 +611,7 @@ def test_another_systems_orders_are_read_by_people_only(
 def test_a_name_that_no_column_can_hold_is_made_to_fit(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), Facts(fields={"model": "m\ud800"}), said("a")]
+    scripted.events = [SessionBegin(native_id="s1"), Facts(fields={"model": "m\ud800"}), said("a")]
     archive.take(scripted, [unit])
 
     scripted.events += [Facts(fields={"model": "n\ud800\x00"}), said("b")]
@@ -606,7 +624,7 @@ def test_a_name_that_no_column_can_hold_is_made_to_fit(
 def test_a_disk_that_cannot_be_read_holds_up_no_other_file(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [Begin(native_id="s1"), said("one"), Lost()]
+    scripted.events = [SessionBegin(native_id="s1"), said("one"), Lost()]
 
     report = archive.take(scripted, [unit, replace(unit, name="another")])
 
@@ -619,12 +637,12 @@ def test_a_session_in_which_nobody_said_anything_is_left_out_and_named(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="empty"),
+        SessionBegin(native_id="empty"),
         said("Tool v1.0", role="system"),
-        End(),
-        Begin(native_id="full"),
+        SessionEnd(),
+        SessionBegin(native_id="full"),
         said("hello"),
-        End(),
+        SessionEnd(),
     ]
 
     report = archive.take(scripted, [unit])
@@ -638,7 +656,11 @@ def test_a_session_in_which_nobody_said_anything_is_left_out_and_named(
 def test_a_unit_without_words_is_left_out_each_time_until_something_is_said(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    start: list[Event] = [Begin(native_id="s1"), said("Tool v1.0", role="system"), Mark(place=1)]
+    start: list[Event] = [
+        SessionBegin(native_id="s1"),
+        said("Tool v1.0", role="system"),
+        Checkpoint(place=1),
+    ]
     scripted.events = start
     first = archive.take(scripted, [unit])
     again = archive.take(scripted, [unit])
@@ -659,10 +681,10 @@ def test_every_unit_is_imported_unchanged_or_left_out_with_a_reason(
 ) -> None:
     full, empty, broken, strange = (touched(tmp_path / name) for name in "abcd")
     told: dict[str, list[Event]] = {
-        full.name: [Begin(native_id="s1"), said("hello")],
+        full.name: [SessionBegin(native_id="s1"), said("hello")],
         empty.name: [],
         broken.name: [Broken()],
-        strange.name: [Begin(native_id="s2"), said("junk")],
+        strange.name: [SessionBegin(native_id="s2"), said("junk")],
     }
     scripted.read = lambda unit, resume: told_by(told[unit.name])  # type: ignore[method-assign]
     units = [full, empty, broken, strange]
@@ -700,19 +722,24 @@ def test_a_title_that_says_nothing_is_replaced_by_the_first_words(
 ) -> None:
     fields = {} if title is None else {"title": title}
     start: list[Event] = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         Facts(fields=fields),
         said("/clear"),
         said("<command-name>/mode</command-name>"),
         said("Why does the bread not rise?"),
         said("Too cold.", role="assistant"),
-        Mark(place=1),
+        Checkpoint(place=1),
     ]
     scripted.events = start
     archive.take(scripted, [unit])
     first = archive.session("scripted", "s1").title
 
-    scripted.events = [Begin(native_id="s1"), Facts(fields=fields), said("And now?"), Mark(place=2)]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        Facts(fields=fields),
+        said("And now?"),
+        Checkpoint(place=2),
+    ]
     archive.take(scripted, [touched(unit.path)])
 
     assert scripted.resumes[-1] is not None
@@ -723,7 +750,7 @@ def test_a_title_that_says_something_stays(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
-        Begin(native_id="s1"),
+        SessionBegin(native_id="s1"),
         Facts(fields={"title": "/etc/hosts is broken"}),
         said("hello"),
     ]
@@ -738,8 +765,8 @@ def test_answers_that_may_still_grow_are_counted_with_the_time_when_they_are_who
 ) -> None:
     later = NOON + timedelta(minutes=2)
     scripted.events = [
-        *(Begin(native_id="s1"), said("a"), HeldBack(until=later), End()),
-        *(Begin(native_id="s2"), said("b"), HeldBack(until=NOON), End()),
+        *(SessionBegin(native_id="s1"), said("a"), HeldBack(until=later), SessionEnd()),
+        *(SessionBegin(native_id="s2"), said("b"), HeldBack(until=NOON), SessionEnd()),
     ]
 
     report = archive.take(scripted, [unit])
@@ -751,7 +778,7 @@ def test_what_brought_nothing_is_read_again_by_a_later_version(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     archive.take(scripted, [unit])
-    scripted.events = [Begin(native_id="s1"), said("hello")]
+    scripted.events = [SessionBegin(native_id="s1"), said("hello")]
     again = archive.take(scripted, [unit])
 
     newer = replace(archive.target(scripted), version="99.0")

@@ -13,11 +13,11 @@ from pydantic import TypeAdapter
 from sessionary.actions.transfer import handover
 from sessionary.errors import BadInput
 from sessionary.importers import registry
-from sessionary.importers.base.events import Begin, Compacted, Facts, Said
+from sessionary.importers.base.events import Compacted, Facts, MessageEvent, SessionBegin
 from sessionary.model.entry import Message, Role
 from sessionary.model.export_options import ExportOptions
-from sessionary.model.handover.forms import FORMS
-from sessionary.model.handover.passage import Passage
+from sessionary.model.handover.forms import HANDOVER_FORMATS
+from sessionary.model.handover.passage import HandoverExcerpt
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 from sessionary.store.tables.blobs import hash_of
 from tests.importers.reading import Archive
@@ -27,16 +27,16 @@ from tests.importers.write_exports import PIXEL
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def says(number: int, role: str, *parts: dict[str, Any], **more: Any) -> Said:
+def says(number: int, role: str, *parts: dict[str, Any], **more: Any) -> MessageEvent:
     at = NOON + timedelta(seconds=number)
-    return Said(role=role, parts=list(parts), at=at, id=f"m{number}", **more)
+    return MessageEvent(role=role, parts=list(parts), at=at, id=f"m{number}", **more)
 
 
 def text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
-def talk() -> list[Said]:
+def talk() -> list[MessageEvent]:
     picture = {
         "type": "attachment",
         "blob": hash_of(PIXEL),
@@ -80,14 +80,14 @@ def kept(archive: Archive, tmp_path: Path, events: list[Any]) -> str:
     scripted = Scripted()
     workspace = {"path": "/home/anna/my project", "branch": "main"}
     facts = Facts(fields={"title": "A cat", "workspace": workspace})
-    scripted.events = [Begin(native_id="s1"), facts, *events]
+    scripted.events = [SessionBegin(native_id="s1"), facts, *events]
     archive.take(scripted, [touched(tmp_path / "source")])
     return archive.session("scripted", "s1").id
 
 
-def handed(archive: Archive, session: str, tool: str, **more: Any) -> tuple[Passage, str]:
+def handed(archive: Archive, session: str, tool: str, **more: Any) -> tuple[HandoverExcerpt, str]:
     made = handover.passage(archive.store, session, profile="main", **more)
-    return made, "".join(FORMS[tool].pieces(made))
+    return made, "".join(HANDOVER_FORMATS[tool].pieces(made))
 
 
 def reimported(archive: Archive, tmp_path: Path, tool: str, text: str) -> list[Message]:
@@ -174,7 +174,7 @@ def test_each_line_of_claude_code_follows_another(archive: Archive, session: str
     assert len({line["uuid"] for line in said}) == len(said)
     assert {line["sessionId"] for line in lines} == {made.uuid}
     assert lines[-1]["customTitle"] == "A cat"
-    advice = FORMS["claude-code"].advice(made, "x y.jsonl")
+    advice = HANDOVER_FORMATS["claude-code"].advice(made, "x y.jsonl")
     assert f"~/.claude/projects/-home-anna-my-project/{made.uuid}.jsonl" in advice
     assert f"cd '/home/anna/my project' && claude --resume {made.uuid}" in advice
 
@@ -250,7 +250,7 @@ def test_the_newest_is_kept_within_the_budget(archive: Archive, tmp_path: Path) 
         handed(archive, session, "openai", budget=0)
 
 
-@pytest.mark.parametrize("tool", list(FORMS))
+@pytest.mark.parametrize("tool", list(HANDOVER_FORMATS))
 def test_a_summary_comes_first(archive: Archive, tmp_path: Path, tool: str) -> None:
     events = [
         says(1, "user", text("first words")),
@@ -269,7 +269,7 @@ def test_a_summary_comes_first(archive: Archive, tmp_path: Path, tool: str) -> N
 
 
 def test_the_same_session_makes_the_same_file(archive: Archive, session: str) -> None:
-    for tool in FORMS:
+    for tool in HANDOVER_FORMATS:
         assert handed(archive, session, tool)[1] == handed(archive, session, tool)[1]
 
 
@@ -282,6 +282,6 @@ def test_secrets_can_be_left_out(archive: Archive, tmp_path: Path) -> None:
         archive.store, session, profile="main", extent=ExportOptions(mask_secrets=True)
     )
 
-    assert key in "".join(FORMS["openai"].pieces(made))
-    assert key not in "".join(FORMS["openai"].pieces(masked))
-    assert "my key is" in "".join(FORMS["openai"].pieces(masked))
+    assert key in "".join(HANDOVER_FORMATS["openai"].pieces(made))
+    assert key not in "".join(HANDOVER_FORMATS["openai"].pieces(masked))
+    assert "my key is" in "".join(HANDOVER_FORMATS["openai"].pieces(masked))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.importers.base.driver import Report
+from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.hermes.importer import IMPORTER
 from sessionary.model.entry import Compaction, Message
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
@@ -29,7 +29,7 @@ def home(tmp_path: Path) -> Path:
     return made
 
 
-def take(archive: Archive, place: Path) -> Report:
+def take(archive: Archive, place: Path) -> ToolImportReport:
     return archive.take(IMPORTER, list(IMPORTER.find(place)))
 
 

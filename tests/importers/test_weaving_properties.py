@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base import driver, session_merger
 from sessionary.importers.base.events import Unit
-from sessionary.importers.base.session_line import Target
+from sessionary.importers.base.session_line import ImportTarget
 from sessionary.model.entry import Message
 from sessionary.store.database import Store
 from sessionary.store.tables import imports, usage
 from tests.importers.reading import Archive
-from tests.importers.talking_tool import TOKENS, Line, Talk, TalkingTool
+from tests.importers.talking_tool import TOKENS, JsonLine, Talk, TalkingTool
 
 # A deed, and two small numbers that say which message and how many.
 Deed = tuple[str, int, int]
@@ -70,9 +70,9 @@ class Story:
         self.tried: set[str] = set()
         self.earlier: dict[str, str] = {}
 
-    def line(self, talk: Talk, parent: str | None) -> Line:
+    def line(self, talk: Talk, parent: str | None) -> JsonLine:
         at = next(self.ticks)
-        return Line(f"{self.number}-{at}", parent, f"words {self.number}-{at}", at)
+        return JsonLine(f"{self.number}-{at}", parent, f"words {self.number}-{at}", at)
 
     def do(self, deed: str, a: int, b: int) -> None:
         talk = self.talks[a % len(self.talks)]
@@ -108,7 +108,7 @@ class Story:
         self._forget(talk, talk.lines[len(talk.lines) - b % len(talk.lines) :])
         talk.current = talk.lines[-1].id
 
-    def _forget(self, talk: Talk, gone: list[Line]) -> None:
+    def _forget(self, talk: Talk, gone: list[JsonLine]) -> None:
         if talk.style == "tree":
             return
         # Of two that answer to what is gone nobody can tell which way is the current one.
@@ -147,12 +147,12 @@ class Story:
             # What was written stays; the next import goes on from there.
             return
 
-    def take(self, talk: Talk, store: Store) -> driver.Report:
+    def take(self, talk: Talk, store: Store) -> driver.ToolImportReport:
         return self.take_unit(replace(talk.write(), hint=talk.is_marked), store)
 
-    def take_unit(self, unit: Unit, store: Store) -> driver.Report:
+    def take_unit(self, unit: Unit, store: Store) -> driver.ToolImportReport:
         moment = Moment(SystemClock().now(), RandomIds())
-        target = Target(store, "main", "talking", "Talking", moment)
+        target = ImportTarget(store, "main", "talking", "Talking", moment)
         return driver.run(target, TalkingTool(), [unit])
 
     def import_all(self) -> None:

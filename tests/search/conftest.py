@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.actions.search.hits import Hit
-from sessionary.actions.search.search import Found, Wish, search
+from sessionary.actions.search.search import SearchOptions, SearchResult, search
 from sessionary.model.entry import message
 from sessionary.store.database import Store
 from tests.store.conftest import (  # noqa: F401
@@ -27,13 +27,13 @@ __all__ = ["KINDS", "Library", "Maker", "opened"]
 class Library(World):
     """A world that can be searched."""
 
-    def find(self, text: str, **wish: object) -> Found:
+    def find(self, text: str, **wish: object) -> SearchResult:
         """Search as a person would."""
         return self.store.search(
             search,
             text,
             profile=self.profile,
-            wish=Wish(**wish),  # type: ignore[arg-type]
+            wish=SearchOptions(**wish),  # type: ignore[arg-type]
             now=self.clock.now(),
         ).result()
 

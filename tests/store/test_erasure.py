@@ -6,9 +6,9 @@ import pytest
 
 from sessionary.actions import compact
 from sessionary.actions.retention import erase
-from sessionary.actions.retention.erase import Whom
+from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.search import search
-from sessionary.actions.search.search import Wish
+from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.upkeep import verify
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text
@@ -19,7 +19,7 @@ from tests.support.world import ANN, World
 
 GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
 EVA, BEN = Person("ann", name="Ann"), Person("ben", name="Ben")
-SHE = Whom("telegram", "ann")
+SHE = ErasureSubject("telegram", "ann")
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def shared(world: World) -> str:
 
 def finds(world: World, word: str) -> int:
     found = world.store.search(
-        search.search, word, profile="main", wish=Wish(), now=world.clock.now()
+        search.search, word, profile="main", wish=SearchOptions(), now=world.clock.now()
     ).result()
     return len(found.hits)
 

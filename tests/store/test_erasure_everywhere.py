@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from sessionary.actions import compact, requests, retract, routing
 from sessionary.actions.retention import erase, pack
-from sessionary.actions.retention.erase import Receipt, Whom
+from sessionary.actions.retention.erase import ErasureSubject, Receipt
 from sessionary.actions.upkeep import verify
 from sessionary.channels.observed import with_observed
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.formats import parts
 from sessionary.importers.base import driver, files
-from sessionary.importers.base.events import Begin, Event, Said, Unit
-from sessionary.importers.base.session_line import Target
+from sessionary.importers.base.events import Event, MessageEvent, SessionBegin, Unit
+from sessionary.importers.base.session_line import ImportTarget
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text
 from sessionary.model.source import Person, Source
@@ -31,7 +31,7 @@ from tests.support.world import ANN, World
 
 GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
 EVA, BEN = Person("ann", name="Ann"), Person("ben", name="Ben")
-SHE = Whom("telegram", "ann")
+SHE = ErasureSubject("telegram", "ann")
 LONG = "okapi and again " * 20_000
 
 
@@ -143,7 +143,7 @@ def test_a_fork_does_not_show_their_words_in_its_head_or_its_summary(world: Worl
     far = world.fork(branch, 4).id
     world.append(far, said(BEN, "further"))
 
-    whom = Whom("telegram", "zoe", frozenset())
+    whom = ErasureSubject("telegram", "zoe", frozenset())
     erased(world)
     erase.erase(world.store, whom, profile="main", moment=world.moment())
 
@@ -263,7 +263,7 @@ def test_an_import_does_not_bring_them_back(world: World, tmp_path: Path) -> Non
     check(world)
 
 
-def _import(world: World, file: Path) -> driver.Report:
+def _import(world: World, file: Path) -> driver.ToolImportReport:
     at = world.clock.now()
 
     class _Tool:
@@ -271,12 +271,16 @@ def _import(world: World, file: Path) -> driver.Report:
 
         def read(self, unit: Unit, resume: object) -> list[Event]:
             return [
-                Begin(native_id="s1", began_at=at),
-                Said(role="user", parts=[parts.text("okapi")], at=at, id="1", person=EVA.to_json()),
-                Said(role="user", parts=[parts.text("hm")], at=at, id="2", person=BEN.to_json()),
+                SessionBegin(native_id="s1", began_at=at),
+                MessageEvent(
+                    role="user", parts=[parts.text("okapi")], at=at, id="1", person=EVA.to_json()
+                ),
+                MessageEvent(
+                    role="user", parts=[parts.text("hm")], at=at, id="2", person=BEN.to_json()
+                ),
             ]
 
     moment: Moment = world.moment()
-    target = Target(world.store, "main", "telegram", "Tool", moment)
+    target = ImportTarget(world.store, "main", "telegram", "Tool", moment)
     unit = Unit(str(file), file, files.stamp_of(file), 1)
     return driver.run(target, _Tool(), [unit])  # type: ignore[arg-type]

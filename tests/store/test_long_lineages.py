@@ -6,7 +6,7 @@ import pytest
 
 from sessionary.actions import log
 from sessionary.actions.retention.purge import NO_SOURCE
-from sessionary.actions.search.search import Wish, search
+from sessionary.actions.search.search import SearchOptions, search
 from sessionary.clock import to_micros
 from sessionary.model.entry import message
 from sessionary.model.session import Lineage, Opening, SessionFolder
@@ -90,7 +90,7 @@ def test_words_that_only_the_last_of_a_long_line_shows_are_found_in_it(
             tx.run("set_shelf", no=no, shelf=SessionFolder.TRASH, archived=0, trashed_at=1)
 
     world.write(trash)
-    wish, now = Wish(all_hits=True), world.clock.now()
+    wish, now = SearchOptions(all_hits=True), world.clock.now()
 
     found = world.store.search(search, "word0", profile="main", wish=wish, now=now).result()
 

@@ -6,9 +6,9 @@ import pytest
 
 from sessionary.actions import read
 from sessionary.actions.retention import erase, pack
-from sessionary.actions.retention.erase import Whom
+from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.search import search
-from sessionary.actions.search.search import Wish
+from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.upkeep import verify
 from sessionary.errors import Damaged
 from sessionary.model.entry import Message, Role
@@ -44,7 +44,11 @@ def packed(world: World) -> pack.Packed:
 
 def finds(world: World, word: str) -> int:
     found = world.store.search(
-        search.search, word, profile="main", wish=Wish(all_hits=True), now=world.clock.now()
+        search.search,
+        word,
+        profile="main",
+        wish=SearchOptions(all_hits=True),
+        now=world.clock.now(),
     ).result()
     return len(found.hits)
 
@@ -124,7 +128,9 @@ def test_an_erased_person_is_in_no_pack(world: World) -> None:
     filled(world)
     packed(world)
 
-    erase.erase(world.store, Whom("telegram", "ann"), profile="main", moment=world.moment())
+    erase.erase(
+        world.store, ErasureSubject("telegram", "ann"), profile="main", moment=world.moment()
+    )
 
     assert world.read(packs) == 0
     assert finds(world, "numbat") == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sessionary.actions import retract
 from sessionary.actions.retention import pack
 from sessionary.actions.search import search
-from sessionary.actions.search.search import Wish
+from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store import copy_store
@@ -203,6 +203,10 @@ def test_purged_words_of_a_packed_session_are_in_no_file(tmp_path: Path, world: 
 
 def finds(world: World, word: str) -> int:
     found = world.store.search(
-        search.search, word, profile="main", wish=Wish(all_hits=True), now=world.clock.now()
+        search.search,
+        word,
+        profile="main",
+        wish=SearchOptions(all_hits=True),
+        now=world.clock.now(),
     ).result()
     return len(found.hits)

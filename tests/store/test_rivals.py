@@ -74,7 +74,7 @@ def test_a_purge_and_a_fork_agree(worlds: list[World]) -> None:
 
         purged, fork = at_once(lambda: one.purge(session), lambda: two.fork(session))  # noqa: B023
 
-        assert isinstance(purged, purge.Purged)
+        assert isinstance(purged, purge.PurgeResult)
         if isinstance(fork, SessionHead):
             assert purged.kept_for_others == 2
             assert two.texts(fork.id) == ["a", "b"]

@@ -162,7 +162,7 @@ class World:
             **how,
         )
 
-    def purge(self, session_id: str) -> purge.Purged:
+    def purge(self, session_id: str) -> purge.PurgeResult:
         """Delete a session's words for ever."""
         return self.write(purge.purge, session_id, profile=self.profile, moment=self.moment())
 

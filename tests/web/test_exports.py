@@ -8,7 +8,7 @@ from sessionary.actions import read
 from sessionary.actions.tokens import Scope
 from sessionary.actions.transfer import handover
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.model.handover.forms import FORMS
+from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from sessionary.web.routes.exports import HandoverTool
@@ -84,10 +84,10 @@ async def test_what_was_left_out_does_not_keep_the_rest_from_being_imported(clie
 
 
 def test_every_tool_that_can_go_on_can_be_named() -> None:
-    assert set(HandoverTool) == set(FORMS)
+    assert set(HandoverTool) == set(HANDOVER_FORMATS)
 
 
-@pytest.mark.parametrize("tool", list(FORMS))
+@pytest.mark.parametrize("tool", list(HANDOVER_FORMATS))
 async def test_another_tool_goes_on_from_the_file_that_it_gets(
     client: Client, store: Store, tool: str
 ) -> None:
@@ -97,10 +97,10 @@ async def test_another_tool_goes_on_from_the_file_that_it_gets(
     preview = await client.get(f"/sessions/{id}/handover", params={"as": tool})
 
     made = handover.passage(store, id, profile="main")
-    assert answer.text == "".join(FORMS[tool].pieces(made))
+    assert answer.text == "".join(HANDOVER_FORMATS[tool].pieces(made))
     assert f'filename="{preview["file"]}"' in answer.headers["content-disposition"]
     assert (preview["messages"], preview["left_out"]) == (len(made.lines), 0)
-    assert preview["next"] == FORMS[tool].advice(made, preview["file"])
+    assert preview["next"] == HANDOVER_FORMATS[tool].advice(made, preview["file"])
 
 
 async def test_a_budget_keeps_the_newest_and_the_preview_says_what_is_left_out(

@@ -15,10 +15,10 @@ from sessionary.client.client import Machine, Sessionary
 from sessionary.errors import BadInput, NotFound
 from sessionary.importers import registry
 from sessionary.importers.base import driver, files, recognition
-from sessionary.importers.base.driver import SHOWN, Fault, Report
+from sessionary.importers.base.driver import SHOWN, Fault, ToolImportReport
 from sessionary.importers.base.events import Importer, Unit, Where
 from sessionary.importers.base.recognition import Recogniser
-from sessionary.importers.base.session_line import Target
+from sessionary.importers.base.session_line import ImportTarget
 from sessionary.store.filesystem import BESIDE
 from sessionary.store.open import sqlite_path
 
@@ -241,7 +241,7 @@ class _Part:
     """The records of one tool that are read one after the other."""
 
     importer: Importer
-    target: Target | None
+    target: ImportTarget | None
     recogniser: Recogniser
     places: list[Path] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
@@ -268,7 +268,7 @@ class _Plan:
     named: dict[Path, list[str]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
-    def result(self, reports: Iterable[Report]) -> ImportResult:
+    def result(self, reports: Iterable[ToolImportReport]) -> ImportResult:
         """What came of it, once every part was read."""
         outcomes: list[Outcome] = []
         omitted: dict[str, str] = {}
@@ -387,7 +387,7 @@ def _refuse_closed(place: Path) -> None:
         raise BadInput(f"{place} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _run(client: Sessionary, part: _Part, tell: Tell) -> Report:
+def _run(client: Sessionary, part: _Part, tell: Tell) -> ToolImportReport:
     assert part.target is not None
     own = [
         found
@@ -454,8 +454,8 @@ def _listed(importer: Importer, place: Path) -> list[Unit]:
 
 def _target(
     client: Sessionary, importer: Importer, *, is_profile_asked_for: bool = False
-) -> Target:
-    return Target(
+) -> ImportTarget:
+    return ImportTarget(
         client.store,
         client.profile,
         importer.name,
@@ -466,18 +466,18 @@ def _target(
     )
 
 
-def _teller(part: _Part, target: Target, tell: Tell) -> driver.Progress:
+def _teller(part: _Part, target: ImportTarget, tell: Tell) -> driver.Progress:
     total = sum(driver.ahead(target, unit) or 0 for unit in part.units)
     name = part.importer.name
 
-    def progress(report: Report, unit: Unit) -> None:
+    def progress(report: ToolImportReport, unit: Unit) -> None:
         sessions = report.added + report.extended
         tell(Progress(name, unit.name, report.bytes, total, sessions, report.messages))
 
     return progress
 
 
-def _outcome(part: _Part, report: Report) -> Outcome:
+def _outcome(part: _Part, report: ToolImportReport) -> Outcome:
     omissions = part.fruitless | report.omissions
     return Outcome(
         tool=part.importer.name,

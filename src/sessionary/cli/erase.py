@@ -6,7 +6,7 @@ from datetime import datetime
 import click
 
 from sessionary.actions.retention import erase as erasing
-from sessionary.actions.retention.erase import Share, Whom
+from sessionary.actions.retention.erase import ErasureSubject, PersonContent
 from sessionary.cli.console import Console
 from sessionary.cli.table import Column, count, table
 from sessionary.cli.tree import command, pass_console
@@ -32,7 +32,7 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
     PERSON is the platform's id of them. Conversations that only they had are purged; in those with
     others their messages become empty places. The receipt says what went and what remains.
     """
-    whom = Whom(platform, person)
+    whom = ErasureSubject(platform, person)
     with console.client() as client:
 
         def progress(seen: int) -> None:
@@ -97,7 +97,7 @@ def _left(receipt: erasing.Receipt) -> str:
     return f"A turn is running in {', '.join(receipt.left)}: not erased. Stop it and erase again.\n"
 
 
-def _tell_plan(console: Console, found: list[Share]) -> None:
+def _tell_plan(console: Console, found: list[PersonContent]) -> None:
     whole = sum(share.is_whole for share in found)
     messages = sum(len(share.seqs) for share in found)
     value = {

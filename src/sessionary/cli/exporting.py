@@ -15,8 +15,8 @@ from sessionary.cli.refs import REF, find_head
 from sessionary.cli.table import size
 from sessionary.cli.tree import command, pass_console
 from sessionary.model.export_options import ExportOptions
-from sessionary.model.handover.forms import FORMS
-from sessionary.model.handover.passage import Passage
+from sessionary.model.handover.forms import HANDOVER_FORMATS
+from sessionary.model.handover.passage import HandoverExcerpt
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
@@ -42,7 +42,10 @@ SHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 @click.option("--no-reasoning", is_flag=True, help="Leave out what models thought.")
 @click.option("--redact", is_flag=True, help="Hide people's ids, phone numbers and addresses.")
 @click.option(
-    "--as", "tool", type=click.Choice(list(FORMS)), help="A file that a tool goes on from."
+    "--as",
+    "tool",
+    type=click.Choice(list(HANDOVER_FORMATS)),
+    help="A file that a tool goes on from.",
 )
 @click.option("--budget", type=int, help="With --as: at most so many tokens, the newest.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file.")
@@ -117,14 +120,14 @@ def _write(
 
 def _hand_over(
     console: Console,
-    made: Passage,
+    made: HandoverExcerpt,
     tool: str,
     output: Path | None,
     *,
     force: bool,
 ) -> None:
     """Write the file, and say how to go on with it."""
-    form = FORMS[tool]
+    form = HANDOVER_FORMATS[tool]
     if output is None:
         for piece in form.pieces(made):
             sys.stdout.write(piece)

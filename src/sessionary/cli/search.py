@@ -8,7 +8,13 @@ import click
 
 from sessionary import config
 from sessionary.actions.search.hits import Hit
-from sessionary.actions.search.search import COUNTED_STEPS, MOST_HITS, SORTS, Found, found_json
+from sessionary.actions.search.search import (
+    COUNTED_STEPS,
+    MOST_HITS,
+    SORTS,
+    SearchResult,
+    result_json,
+)
 from sessionary.cli import times
 from sessionary.cli.console import Console
 from sessionary.cli.refs import REF, find_head
@@ -64,7 +70,7 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
         )
         now, zone = client.moment().now, console.zone(client)
     if console.json:
-        console.emit(found_json(found))
+        console.emit(result_json(found))
         return
     for hit in found:
         _print_hit(console, hit, now=now, zone=zone)
@@ -105,7 +111,7 @@ def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo | None
     console.print(f"  sessionary sessions show {place}\n")
 
 
-def _tell_the_rest(console: Console, found: Found) -> None:
+def _tell_the_rest(console: Console, found: SearchResult) -> None:
     """What the answer left out, and what could be asked next."""
     if found.behind:
         console.note(

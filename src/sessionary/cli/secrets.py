@@ -50,7 +50,7 @@ def scan_secrets(console: Console, refs: tuple[str, ...]) -> None:
         console.note("Nothing that looks like a secret was found.")
 
 
-def _table(found: list[secrets.Found], *, width: int | None) -> str:
+def _table(found: list[secrets.SecretMatch], *, width: int | None) -> str:
     columns = [
         Column("SESSION"),
         Column("SEQ", right=True),

@@ -33,7 +33,7 @@ from sessionary.store.result import Pending, running_loop
 
 if TYPE_CHECKING:
     from sessionary.actions.projects import Project
-    from sessionary.actions.search.search import Found
+    from sessionary.actions.search.search import SearchResult
     from sessionary.client.session import Session
 
 P = ParamSpec("P")
@@ -119,13 +119,13 @@ class Sessionary:
         found = self.reading(usage.report, by, profile=self.profile, since=since, until=until)
         return self.answer(found.map(list))
 
-    def search(self, text: str, **wish: Any) -> "Found":
-        """Find what was said, by whatever a person types; `wish` are the fields of `Wish`."""
+    def search(self, text: str, **wish: Any) -> "SearchResult":
+        """Find what was said, by whatever a person types; `wish` are the fields of `SearchOptions`."""
         from sessionary.actions.search import search  # a list of sessions does not need it
 
         now = self.machine.clock.now()
         found = self.store.search(
-            search.search, text, profile=self.profile, wish=search.Wish(**wish), now=now
+            search.search, text, profile=self.profile, wish=search.SearchOptions(**wish), now=now
         )
         return self.answer(found)
 

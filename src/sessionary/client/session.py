@@ -169,7 +169,7 @@ class Session:
         """Take the session out of the trash, with the subagents that went there with it."""
         return self._write(sessions.restore)
 
-    def purge(self) -> purge.Purged:
+    def purge(self) -> purge.PurgeResult:
         """Delete the session's words for ever."""
         return self._write(purge.purge, moment=self._client.moment())
 

@@ -6,18 +6,18 @@ from datetime import datetime
 from pathlib import Path
 
 from sessionary.importers.base import calls, files, times
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 from sessionary.importers.base.events import (
-    Begin,
-    End,
     Event,
     Facts,
-    LeftOut,
+    IgnoredRecord,
+    MessageEvent,
     Resume,
-    Said,
+    SessionBegin,
+    SessionEnd,
     Skipped,
-    Spent,
     Unit,
+    UsageEvent,
     Where,
 )
 from sessionary.importers.base.json_lines import raw_lines
@@ -109,7 +109,7 @@ class _History:
                 yield from self._tell(Facts(fields={"model": found[1]}))
             used = _USED.fullmatch(line)
             if used is not None:
-                yield from self._tell(Spent(usage=self._usage(used)))
+                yield from self._tell(UsageEvent(usage=self._usage(used)))
             yield from self._speak("system", line.removeprefix(">").strip())
         elif line.strip() or self._role == "assistant":
             self._is_fenced ^= line.startswith("```")
@@ -120,9 +120,9 @@ class _History:
         if self._at is not None:
             yield from self._flush()
             if self._waiting is None:
-                yield End()
+                yield SessionEnd()
             else:
-                yield LeftOut(what="starts without a question")
+                yield IgnoredRecord(what="starts without a question")
         self._at, self._waiting = None, None
 
     def _begin(self, started: str) -> Iterator[Event]:
@@ -136,13 +136,13 @@ class _History:
         name = f"{self._repository} {started}" + (f" #{count}" if count > 1 else "")
         self._name, self._calls = name, 0
         self._waiting = [
-            Begin(native_id=name, began_at=self._at),
+            SessionBegin(native_id=name, began_at=self._at),
             Facts(fields={"workspace": {"path": str(self._folder)}}),
         ]
 
     def _tell(self, event: Event) -> Iterator[Event]:
         """Tell something of the session; before its first words it waits."""
-        if self._waiting is not None and isinstance(event, Said) and event.role != "system":
+        if self._waiting is not None and isinstance(event, MessageEvent) and event.role != "system":
             waiting, self._waiting = self._waiting, None
             yield from waiting
         if self._waiting is None:
@@ -176,7 +176,7 @@ class _History:
         role, self._role, self._words = self._role, "", []
         if not words or self._at is None:
             return
-        content = Content()
+        content = MessageContent()
         content.say(words)
         self._number += 1
         model = self._model if role == "assistant" else None

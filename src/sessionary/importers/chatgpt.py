@@ -9,20 +9,20 @@ from typing import Any
 
 from sessionary.formats import openai_items, parts, shape
 from sessionary.importers.base import compressed, exports, files, times, trees
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 from sessionary.importers.base.events import (
-    Begin,
-    End,
     Event,
     Facts,
     Json,
+    MessageEvent,
     Resume,
-    Said,
+    SessionBegin,
+    SessionEnd,
     Skipped,
     Unit,
     Where,
 )
-from sessionary.importers.base.exports import MAX_FILE, Shelf
+from sessionary.importers.base.exports import MAX_FILE, ExportFiles
 from sessionary.model.media import media_type_of
 
 # So many nodes a conversation may have.
@@ -40,7 +40,7 @@ _KEPT_METADATA = ("citations", "content_references", "gizmo_id", "request_id", "
 class Assets:
     """The files of an export, by the names that messages give them."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: ExportFiles) -> None:
         self._shelf = shelf
 
     @cached_property
@@ -60,13 +60,15 @@ class Assets:
         return None if name is None or not data else (_plain_name(name), data)
 
 
-def said(message: Json, *, id: str, at: datetime, call: str | None, assets: Assets) -> Said | None:
+def said(
+    message: Json, *, id: str, at: datetime, call: str | None, assets: Assets
+) -> MessageEvent | None:
     """The message; None for one that says nothing."""
     author = shape.record(message.get("author"))
     role = openai_items.role_of(author.get("role"), "system")
     body = shape.record(message.get("content"))
     metadata = shape.record(message.get("metadata"))
-    content = Content()
+    content = MessageContent()
     name = shape.name(author.get("name"))
     recipient = shape.name(message.get("recipient"))
     if role == "tool":
@@ -90,7 +92,7 @@ def said(message: Json, *, id: str, at: datetime, call: str | None, assets: Asse
     )
 
 
-def _add(content: Content, body: Json, assets: Assets) -> None:
+def _add(content: MessageContent, body: Json, assets: Assets) -> None:
     """Add what a person or the model said."""
     kind = body.get("content_type")
     if kind in _TEXTS:
@@ -108,7 +110,7 @@ def _add(content: Content, body: Json, assets: Assets) -> None:
         content.keep({"type": str(kind or "content"), **body})
 
 
-def _add_part(content: Content, part: object, assets: Assets) -> None:
+def _add_part(content: MessageContent, part: object, assets: Assets) -> None:
     if isinstance(part, str):
         content.say(part)
         return
@@ -120,7 +122,7 @@ def _add_part(content: Content, part: object, assets: Assets) -> None:
         content.keep({"type": str(kind or "part"), **given} if given else part)
 
 
-def _attach(content: Content, pointer: object, assets: Assets, media_type: str = "") -> bool:
+def _attach(content: MessageContent, pointer: object, assets: Assets, media_type: str = "") -> bool:
     found = assets.find(pointer)
     if found is None:
         return False
@@ -129,7 +131,7 @@ def _attach(content: Content, pointer: object, assets: Assets, media_type: str =
     return True
 
 
-def _add_files(content: Content, metadata: Json, assets: Assets) -> None:
+def _add_files(content: MessageContent, metadata: Json, assets: Assets) -> None:
     """Add the documents that a person sent along, unless they stand among the parts."""
     there = {part.get("name") for part in content.parts}
     for each in shape.records(metadata.get("attachments")):
@@ -142,9 +144,9 @@ def _add_files(content: Content, metadata: Json, assets: Assets) -> None:
 
 
 def _add_result(
-    content: Content, body: Json, call: str | None, name: str | None, assets: Assets
+    content: MessageContent, body: Json, call: str | None, name: str | None, assets: Assets
 ) -> None:
-    inner = Content()
+    inner = MessageContent()
     if body.get("content_type") in _TEXTS:
         for each in shape.items(body.get("parts")):
             _add_part(inner, each, assets)
@@ -222,10 +224,10 @@ def _conversation(data: object, where: str, assets: Assets, unit: Unit) -> Itera
         yield Skipped(where=where, why=f"it has more than {MOST:,} messages")
         return
     began = times.of(talk.get("create_time"))
-    yield Begin(native_id=id, began_at=began)
+    yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_fields(talk))
     yield from _Tree(talk, mapping, assets, began or files.changed_at(unit.path)).events(where)
-    yield End()
+    yield SessionEnd()
 
 
 def _fields(talk: Json) -> Json:
@@ -266,9 +268,9 @@ class _Tree:
         if self._skipped:
             yield Skipped(where=where, why=f"{self._skipped:,} nodes hold no message")
 
-    def _messages(self) -> dict[str, Said]:
+    def _messages(self) -> dict[str, MessageEvent]:
         """What each node says; a tool's answer belongs to the call above it."""
-        found: dict[str, Said] = {}
+        found: dict[str, MessageEvent] = {}
         calls: dict[str, str | None] = {}
         at = self._began
         for id in _parents_first(self._parents):
@@ -287,7 +289,7 @@ class _Tree:
         return found
 
 
-def _call_of(said: Said | None) -> str | None:
+def _call_of(said: MessageEvent | None) -> str | None:
     if said is None:
         return None
     return next((part["id"] for part in said.parts if part["type"] == "tool_call"), None)

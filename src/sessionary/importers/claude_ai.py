@@ -7,15 +7,15 @@ from pathlib import Path
 
 from sessionary.formats import anthropic_blocks, shape
 from sessionary.importers.base import exports, files, times, trees
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 from sessionary.importers.base.events import (
-    Begin,
-    End,
     Event,
     Facts,
     Json,
+    MessageEvent,
     Resume,
-    Said,
+    SessionBegin,
+    SessionEnd,
     Skipped,
     Unit,
     Where,
@@ -57,10 +57,10 @@ def _conversation(data: object, where: str, unit: Unit) -> Iterator[Event]:
         yield Skipped(where=where, why="it has no name")
         return
     began = times.of(talk.get("created_at"))
-    yield Begin(native_id=id, began_at=began)
+    yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_fields(talk))
     at = began or files.changed_at(unit.path)
-    messages: dict[str, list[Said]] = {}
+    messages: dict[str, list[MessageEvent]] = {}
     parents: dict[str, str | None] = {}
     before: str | None = None
     for number, given in enumerate(shape.items(talk.get("chat_messages")), 1):
@@ -76,11 +76,11 @@ def _conversation(data: object, where: str, unit: Unit) -> Iterator[Event]:
         parents[name] = _parent(message, before, messages)
         before = name
     yield from _ways(messages, parents, talk, where)
-    yield End()
+    yield SessionEnd()
 
 
 def _ways(
-    messages: dict[str, list[Said]], parents: dict[str, str | None], talk: Json, where: str
+    messages: dict[str, list[MessageEvent]], parents: dict[str, str | None], talk: Json, where: str
 ) -> Iterator[Event]:
     """One message behind the other; as branches where newer exports tell of a tree."""
     if trees.is_line(parents):
@@ -111,20 +111,20 @@ def _parent(message: Json, before: str | None, messages: Mapping[str, object]) -
     return None if told == _ROOT or told not in messages else told
 
 
-def _said(message: Json, id: str, at: datetime) -> list[Said]:
+def _said(message: Json, id: str, at: datetime) -> list[MessageEvent]:
     """What a message says. What tools answered stands inside an answer: here it is apart."""
     role = _ROLES.get(shape.words(message.get("sender")))
     if role is None:
         return []
-    content = Content()
+    content = MessageContent()
     anthropic_blocks.add(content, message.get("content"))
     if not any(part["type"] == "text" for part in content.parts):
         content.say(message.get("text"))
     for each in shape.records(message.get("attachments")):
         _add_attachment(content, each)
-    made: list[Said] = []
+    made: list[MessageEvent] = []
     for is_result, cut in groupby(content.parts, key=lambda part: part["type"] == "tool_result"):
-        piece = Content(list(cut))
+        piece = MessageContent(list(cut))
         named = {part.get("blob") for part in piece.parts}
         piece.blobs = [data for data in content.blobs if hash_of(data) in named]
         name = f"{id}/{len(made)}" if made else id
@@ -135,7 +135,7 @@ def _said(message: Json, id: str, at: datetime) -> list[Said]:
     return made
 
 
-def _add_attachment(content: Content, given: Json) -> None:
+def _add_attachment(content: MessageContent, given: Json) -> None:
     """Add a document: the export has the words that were read from it."""
     words = shape.name(given.get("extracted_content"))
     if words is None:

@@ -9,17 +9,17 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks, parts, shape
 from sessionary.importers.base import calls, documents, files, times
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 from sessionary.importers.base.events import (
     Compacted,
     Event,
     Facts,
     Json,
+    MessageEvent,
     Resume,
-    Said,
     Skipped,
-    Spent,
     Unit,
+    UsageEvent,
     Where,
     begin_session,
 )
@@ -158,7 +158,7 @@ def _session(path: Path, parent: str | None) -> Iterator[Event]:
 
 
 def _session_message(session: str, message: Json, number: int, at: datetime) -> Iterator[Event]:
-    content = Content()
+    content = MessageContent()
     blocks = message.get("content")
     for block in blocks if isinstance(blocks, list) else [{"type": "text", "text": blocks}]:
         _add_session_block(content, shape.record(block))
@@ -175,10 +175,10 @@ def _session_message(session: str, message: Json, number: int, at: datetime) -> 
         is_model = role == "assistant"
         yield content.said(role, at, id=name, model=model if is_model else None, usage=used)
     elif used:
-        yield Spent(usage=used)
+        yield UsageEvent(usage=used)
 
 
-def _add_session_block(content: Content, block: Json) -> None:
+def _add_session_block(content: MessageContent, block: Json) -> None:
     words, results = block.get("text"), shape.records(block.get("content"))
     if isinstance(words, str) and block.get("type") == "text":
         typed = _TYPED.fullmatch(words)
@@ -260,7 +260,7 @@ class _Task:
                 yield Skipped(where=f"message {number + 1}", why="not an object")
                 continue
             at = times.of(message.get("ts")) or seen.get(number) or at
-            content, results = Content(), Content()
+            content, results = MessageContent(), MessageContent()
             _add(content, _without_results(message, open_calls, results))
             if message.get("role") == "assistant":
                 open_calls = [part for part in content.parts if part["type"] == "tool_call"]
@@ -272,7 +272,9 @@ class _Task:
             elif content:
                 yield self._message(message, content, number, at)
 
-    def _message(self, message: Json, content: Content, number: int, at: datetime) -> Said:
+    def _message(
+        self, message: Json, content: MessageContent, number: int, at: datetime
+    ) -> MessageEvent:
         role = "assistant" if message.get("role") == "assistant" else "user"
         kinds = {part["type"] for part in content.parts}
         if role == "user" and "tool_result" in kinds and "text" not in kinds:
@@ -306,7 +308,7 @@ class _Task:
                 continue
             at = times.of(message.get("ts")) or at
             kind = message.get("say") or message.get("ask")
-            content = Content()
+            content = MessageContent()
             if kind == "reasoning":
                 content.think(message.get("text") or message.get("reasoning"))
             elif kind in ("task", "text", "user_feedback", "completion_result", "followup"):
@@ -318,7 +320,7 @@ class _Task:
                 role = "user" if is_person else "assistant"
                 yield content.said(role, at, id=f"screen {number}")
 
-    def _spent(self) -> Iterator[Spent]:
+    def _spent(self) -> Iterator[UsageEvent]:
         for message in self._screen:
             if message.get("say") != "api_req_started" or message.get("partial") is True:
                 continue
@@ -335,7 +337,7 @@ class _Task:
                 cache_write=used.get("cacheWrites"),
             )
             if call:
-                yield Spent(usage=call)
+                yield UsageEvent(usage=call)
 
 
 def _list_of(path: Path) -> list[Any] | None:
@@ -343,7 +345,7 @@ def _list_of(path: Path) -> list[Any] | None:
     return found if isinstance(found, list) else None
 
 
-def _without_results(message: Json, calls: list[Json], results: Content) -> object:
+def _without_results(message: Json, calls: list[Json], results: MessageContent) -> object:
     """The content of a message without what it tells of tools: that is added to the results.
 
     What a tool did is told as words of the person, behind the call that asked for it. The words may
@@ -378,7 +380,7 @@ def _call_named(calls: list[Json], name: str) -> Json | None:
     return next((call for call in calls if call.get("name") == name), None)
 
 
-def _add(content: Content, given: object) -> None:
+def _add(content: MessageContent, given: object) -> None:
     """What a message says; what the tool tells the model of its surroundings stands apart."""
     for block in given if isinstance(given, list) else [{"type": "text", "text": given}]:
         words = shape.record(block).get("text")

@@ -11,27 +11,27 @@ from sessionary.clock import Clock, SystemClock
 from sessionary.errors import BadInput
 from sessionary.formats import json_text, openai_items, parts, shape
 from sessionary.importers.base import compressed, files, json_lines, times
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 from sessionary.importers.base.events import (
-    Begin,
+    Checkpoint,
     Compacted,
     Event,
     Facts,
     HeldBack,
+    IgnoredRecord,
     Json,
-    LeftOut,
-    Mark,
+    MessageEvent,
     Parent,
-    Regrown,
     Resume,
-    Said,
+    Retracted,
+    SessionBegin,
     Skipped,
-    Spent,
-    TakenBack,
+    SourceRewritten,
     Unit,
+    UsageEvent,
     Where,
 )
-from sessionary.importers.base.json_lines import Line
+from sessionary.importers.base.json_lines import JsonLine
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
 from sessionary.store.tables.blobs import hash_of
@@ -70,7 +70,7 @@ _REPEATED = frozenset({"user_message", "agent_message", "agent_reasoning", "item
 _TOLD = {"error": "message", "stream_error": "message", "turn_aborted": "reason"}
 
 
-class Reader:
+class RolloutReader:
     """One thread being read."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Reader:
         self._settles_at = settles_at
         self._number, self._count = int(note.get("line", 0)), int(note.get("count", 0))
         self._turns: list[int] = list(note.get("turns") or ())
-        self._tokens = Tokens(note.get("tokens"))
+        self._tokens = TokenCounter(note.get("tokens"))
         # The last answer was taken for whole because nothing came behind it.
         self._may_grow = bool(note.get("open"))
         self._has_begun = resume is not None
@@ -102,21 +102,21 @@ class Reader:
         # Whether what is read now stands in the thread that this one was copied from.
         self._is_copy = False
         self._is_dated = False
-        self._answer = Content()
+        self._answer = MessageContent()
         self._answer_at = at
         self._start = 0
         self._facts: Json = {"archived": True} if is_archived else {}
         self._end = self._marked = 0 if resume is None else resume.place
-        self._mark: Mark | None = None
+        self._mark: Checkpoint | None = None
         self._waiting: list[Event] = []
         self._left_out: Counter[str] = Counter()
         self._out: list[Event] = []
 
-    def events(self, lines: Iterable[Line]) -> Iterator[Event]:
+    def events(self, lines: Iterable[JsonLine]) -> Iterator[Event]:
         """What the lines say."""
         out = self._out
         if self._has_begun:
-            yield Begin(native_id=self._name or "")
+            yield SessionBegin(native_id=self._name or "")
         for line in lines:
             self._number += 1
             self._take(line)
@@ -129,7 +129,7 @@ class Reader:
         self._finish()
         yield from out
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: JsonLine) -> None:
         if line.data is None:
             event = Skipped(where=f"line {self._number}", why=line.why or "unreadable")
             (self._out if self._has_begun else self._waiting).append(event)
@@ -192,7 +192,7 @@ class Reader:
         if item.get("type") in ("compaction", "compaction_summary", "ghost_snapshot"):
             self._left_out[f"{item['type']} items"] += 1
             return
-        content = Content()
+        content = MessageContent()
         role = openai_items.add_item(content, item)
         if not content:
             return
@@ -207,10 +207,10 @@ class Reader:
             self._prompt = self._prompt or _words(content)[:400]
         self._say(content.said(role, self._at))
 
-    def _grow(self, content: Content, start: int) -> None:
+    def _grow(self, content: MessageContent, start: int) -> None:
         """Add to the model's answer: its thoughts, words and calls are one message."""
         if self._may_grow:
-            raise Regrown
+            raise SourceRewritten
         if not self._answer:
             self._answer_at, self._start = self._at, start
             if self._size is not None and start > self._size - NEAR_END:
@@ -232,7 +232,7 @@ class Reader:
         elif kind in _TOLD:
             words = shape.name(payload.get(_TOLD[kind])) or "unknown"
             said = parts.text(f"{kind.replace('_', ' ')}: {words}")
-            self._say(Said(role="system", parts=[said], at=self._at))
+            self._say(MessageEvent(role="system", parts=[said], at=self._at))
         else:
             self._left_out[f"{kind} events"] += 1
 
@@ -244,14 +244,14 @@ class Reader:
             is_copy=self._is_copying(),
         )
         if used is not None:
-            self._say(Spent(usage=[used]))
+            self._say(UsageEvent(usage=[used]))
 
     def _roll_back(self, turns: int) -> None:
         if not 0 < turns <= len(self._turns):
             return
         before = self._turns[-turns]
         del self._turns[-turns:]
-        self._say(TakenBack(after=_id(before) if before else None, at=self._at))
+        self._say(Retracted(after=_id(before) if before else None, at=self._at))
 
     # What is said
 
@@ -259,18 +259,18 @@ class Reader:
         """Say the answer: something else has come behind it."""
         self._may_grow = False
         if self._answer:
-            answer, self._answer = self._answer, Content()
+            answer, self._answer = self._answer, MessageContent()
             self._say(answer.said("assistant", self._answer_at, model=self._tokens.model))
 
-    def _say(self, event: Said | Compacted | TakenBack | Spent) -> None:
+    def _say(self, event: MessageEvent | Compacted | Retracted | UsageEvent) -> None:
         if self._is_agent_copy():
             self._left_out["messages copied from the thread that began an agent"] += 1
             return
-        if isinstance(event, Said):
+        if isinstance(event, MessageEvent):
             self._count += 1
             event.id = _id(self._count)
         if not self._has_begun:
-            if not isinstance(event, Said):
+            if not isinstance(event, MessageEvent):
                 return
             self._has_begun = True
             self._out.append(self._begin())
@@ -281,7 +281,7 @@ class Reader:
     def _is_agent_copy(self) -> bool:
         return self._is_copying() and _agent_of(self._meta or {}) is not None
 
-    def _begin(self) -> Begin:
+    def _begin(self) -> SessionBegin:
         meta = self._meta or {}
         name = self._name or f"rollout {self._at.isoformat()}"
         self._name = name
@@ -293,10 +293,12 @@ class Reader:
             if parent_id is not None:
                 parent = Parent(native_id=parent_id, lineage=Lineage.SUBAGENT)
             self._named = self._named or title
-            return Begin(native_id=name, began_at=self._began, kind=Kind.SUBAGENT, parent=parent)
+            return SessionBegin(
+                native_id=name, began_at=self._began, kind=Kind.SUBAGENT, parent=parent
+            )
         origin = _origin(meta)
         parent = None if origin is None else Parent(native_id=origin, lineage=Lineage.FORK)
-        return Begin(native_id=name, began_at=self._began, parent=parent)
+        return SessionBegin(native_id=name, began_at=self._began, parent=parent)
 
     def _work_in(self, path: object, branch: object) -> None:
         if isinstance(path, str) and path:
@@ -311,7 +313,7 @@ class Reader:
         if not is_held:
             self._close()
         out = self._out
-        out.extend(LeftOut(what=what, count=count) for what, count in self._left_out.items())
+        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._left_out.items())
         if not self._has_begun:
             out += self._waiting
             return
@@ -340,7 +342,7 @@ class Reader:
             "agent": self._is_agent,
         }
         self._marked = place
-        self._mark = Mark(place=place, note=note)
+        self._mark = Checkpoint(place=place, note=note)
         self._out.append(self._mark)
 
 
@@ -358,11 +360,11 @@ def _id(number: int) -> str:
     return f"m{number}"
 
 
-def _words(content: Content) -> str:
+def _words(content: MessageContent) -> str:
     return " ".join(part["text"] for part in content.parts if part["type"] == "text").strip()
 
 
-def _is_injected(content: Content) -> bool:
+def _is_injected(content: MessageContent) -> bool:
     return _words(content).startswith(_INJECTED)
 
 
@@ -397,7 +399,7 @@ _FIELDS = (
 )
 
 
-class Tokens:
+class TokenCounter:
     """The calls so far.
 
     A count is written after each call and again when nothing has changed: it is a call only when the
@@ -515,7 +517,7 @@ class Codex:
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         """The thread that the file holds."""
-        reader = Reader(
+        reader = RolloutReader(
             resume,
             name=_thread_of(unit.path),
             title=unit.hint if isinstance(unit.hint, str) else None,
@@ -581,7 +583,7 @@ def _titles(index: Path) -> dict[str, str]:
     return found
 
 
-def _lines(file: BinaryIO, path: Path, resume: Resume | None) -> Iterator[Line]:
+def _lines(file: BinaryIO, path: Path, resume: Resume | None) -> Iterator[JsonLine]:
     if path.suffix == ".json":
         return _items(file, path)
     if path.suffix == ".zst":
@@ -589,7 +591,7 @@ def _lines(file: BinaryIO, path: Path, resume: Resume | None) -> Iterator[Line]:
     return json_lines.lines(file, 0 if resume is None else resume.place)
 
 
-def _items(file: BinaryIO, path: Path) -> Iterator[Line]:
+def _items(file: BinaryIO, path: Path) -> Iterator[JsonLine]:
     """The document of an older release, as the lines it would be now."""
     text = file.read(MAX_DOCUMENT + 1)
     if len(text) > MAX_DOCUMENT:
@@ -600,9 +602,9 @@ def _items(file: BinaryIO, path: Path) -> Iterator[Line]:
         raise BadInput(f"{path} is not JSON ({str(error)[:100]}).") from error
     if json_text.is_deep(document):
         raise BadInput(f"{path} is nested too deeply; it was left alone.")
-    yield Line(0, 0, shape.record(document.get("session")))
+    yield JsonLine(0, 0, shape.record(document.get("session")))
     for item in cast(list[object], shape.items(document.get("items"))):
-        yield Line(0, 0, item if isinstance(item, dict) else None, "not an object")
+        yield JsonLine(0, 0, item if isinstance(item, dict) else None, "not an object")
 
 
 IMPORTER = Codex(SystemClock())

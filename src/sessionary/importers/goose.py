@@ -7,16 +7,16 @@ from typing import Any
 
 from sessionary.formats import anthropic_blocks, parts, shape
 from sessionary.importers.base import calls, databases, files, times
-from sessionary.importers.base.content import Content
-from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
     Facts,
     Json,
     Resume,
     Skipped,
-    Spent,
     Unit,
+    UsageEvent,
     Where,
     begin_session,
 )
@@ -70,16 +70,16 @@ def _is_ours(path: Path) -> bool:
     return is_sqlite(path) and databases.has(path, "messages", "session_id", "content_json")
 
 
-def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
+def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     marks = databases.marks(database, "messages", "session_id", "id", "created_timestamp")
     ledger = databases.marks(database, "usage_ledger", "session_id", "id")
-    found: list[tuple[bool, Kept]] = []
+    found: list[tuple[bool, DatabaseSession]] = []
     for row in database.rows("sessions", _COLUMNS, order=("created_at", "id")):
         hint: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
         id = hint["id"]
         if isinstance(id, str):
             stamp = (*row, marks.get(id), ledger.get(id))
-            found.append((bool(hint["parent_session_id"]), Kept(id, stamp, hint)))
+            found.append((bool(hint["parent_session_id"]), DatabaseSession(id, stamp, hint)))
     yield from (kept for _, kept in sorted(found, key=lambda each: each[0]))
 
 
@@ -115,7 +115,7 @@ def _messages(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
 def _message(
     given: list[Any], id: str, role: object, at: datetime, *, is_hidden: bool, model: str | None
 ) -> Iterator[Event]:
-    content = Content()
+    content = MessageContent()
     for block in given:
         _add(content, block)
     if not content:
@@ -131,7 +131,7 @@ def _message(
         yield content.said("tool" if is_tool else "user", at, id=id)
 
 
-def _add(content: Content, block: object) -> None:
+def _add(content: MessageContent, block: object) -> None:
     match block:
         case {"type": "toolRequest", "toolCall": {"value": {"name": str(name), **call}}, **rest}:
             id = shape.words(rest.get("id"))
@@ -150,7 +150,7 @@ def _add(content: Content, block: object) -> None:
             anthropic_blocks.add_block(content, block)
 
 
-def _add_result(content: Content, id: str, result: Json) -> None:
+def _add_result(content: MessageContent, id: str, result: Json) -> None:
     if result.get("status") == "error" or "error" in result:
         told = result.get("error")
         content.add(parts.tool_result(id, "" if told is None else told, is_error=True))
@@ -158,7 +158,7 @@ def _add_result(content: Content, id: str, result: Json) -> None:
     value = result.get("value")
     inner = value.get("content") if isinstance(value, dict) else value
     is_error = isinstance(value, dict) and value.get("isError") is True
-    answer = Content()
+    answer = MessageContent()
     for block in shape.items(inner):
         _add(answer, block)
     words = [part["text"] for part in answer.parts if part["type"] == "text"]
@@ -167,13 +167,13 @@ def _add_result(content: Content, id: str, result: Json) -> None:
     content.blobs.extend(answer.blobs)
 
 
-def _spent(database: ForeignDatabase, session: Json) -> Iterator[Spent]:
+def _spent(database: ForeignDatabase, session: Json) -> Iterator[UsageEvent]:
     """Each call, in releases that note them; else their sum."""
     found = False
     rows = database.rows("usage_ledger", _LEDGER, where=("session_id", session["id"]))
     for id, model, provider, sent, made, read, written, cost, created in rows:
         found = True
-        yield Spent(
+        yield UsageEvent(
             usage=calls.one(
                 "goose",
                 f"{session['id']}:{id}",
@@ -188,7 +188,7 @@ def _spent(database: ForeignDatabase, session: Json) -> Iterator[Spent]:
             )
         )
     if not found:
-        yield Spent(
+        yield UsageEvent(
             usage=calls.one(
                 "goose",
                 f"{session['id']}:sum",

@@ -8,14 +8,14 @@ from pathlib import Path
 from sessionary.errors import BadInput
 from sessionary.formats import openai_items, parts, shape
 from sessionary.importers.base import documents, files, times, trees
-from sessionary.importers.base.content import Content, Turn
+from sessionary.importers.base.content import MessageContent, ModelTurn
 from sessionary.importers.base.events import (
-    Begin,
     Event,
     Facts,
     Json,
+    MessageEvent,
     Resume,
-    Said,
+    SessionBegin,
     Skipped,
     Unit,
     Where,
@@ -58,7 +58,7 @@ class LibreChat:
         at = times.of(talk.get("exportAt")) or files.changed_at(unit.path)
         found = [times.of(message.get("createdAt")) for message in flat]
         began = min(filter(None, found), default=at)
-        yield Begin(native_id=id, began_at=began)
+        yield SessionBegin(native_id=id, began_at=began)
         yield Facts(fields=_fields(talk))
         yield from _messages(flat, began)
 
@@ -95,7 +95,7 @@ def _flat(given: object) -> list[Json]:
 
 def _messages(flat: list[Json], at: datetime) -> Iterator[Event]:
     parents: dict[str, str | None] = {}
-    said: dict[str, list[Said]] = {}
+    said: dict[str, list[MessageEvent]] = {}
     for number, message in enumerate(flat):
         id = shape.name(message.get("messageId"))
         if id is None:
@@ -107,9 +107,9 @@ def _messages(flat: list[Json], at: datetime) -> Iterator[Event]:
     yield from trees.branches(parents, said)
 
 
-def _said(message: Json, id: str, at: datetime) -> Iterator[Said]:
+def _said(message: Json, id: str, at: datetime) -> Iterator[MessageEvent]:
     is_person = message.get("isCreatedByUser") is True
-    turn = Turn()
+    turn = ModelTurn()
     for part in shape.items(message.get("content")):
         _add(turn, part)
     words = shape.words(message.get("text"))
@@ -130,7 +130,7 @@ def _said(message: Json, id: str, at: datetime) -> Iterator[Said]:
     )
 
 
-def _add_words(content: Content, words: str) -> None:
+def _add_words(content: MessageContent, words: str) -> None:
     """A text, the thoughts before it apart."""
     if words.startswith(_THINKING):
         thought, _, words = words.removeprefix(_THINKING).partition("\n:::")
@@ -139,7 +139,7 @@ def _add_words(content: Content, words: str) -> None:
     content.say(words)
 
 
-def _add(turn: Turn, part: object) -> None:
+def _add(turn: ModelTurn, part: object) -> None:
     match part:
         case {"type": "think", "think": str(words)}:
             turn.words.think(words)
@@ -153,7 +153,7 @@ def _add(turn: Turn, part: object) -> None:
             openai_items.add(turn.words, [part])
 
 
-def _add_call(turn: Turn, call: Json) -> None:
+def _add_call(turn: ModelTurn, call: Json) -> None:
     content, results = turn.tools
     function = shape.record(call.get("function"))
     id = shape.words(call.get("id"))

@@ -8,15 +8,15 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.formats import openai_items, parts, shape
 from sessionary.importers.base import calls, databases, files, times, trees
-from sessionary.importers.base.content import Content
-from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
-    Begin,
     Event,
     Facts,
     Json,
+    MessageEvent,
     Resume,
-    Said,
+    SessionBegin,
     Skipped,
     Unit,
     Where,
@@ -41,7 +41,7 @@ _PART = ("id", "type", "text", "payload")
 def read(database: ForeignDatabase, hint: Json, at: datetime) -> Iterator[Event]:
     """A conversation as the tree of its turns; the newest turn is the current one."""
     parents: dict[str, str | None] = {}
-    said: dict[str, list[Said]] = {}
+    said: dict[str, list[MessageEvent]] = {}
     last: str | None = None
     where, order = (hint["by"], hint["id"]), ("datetime_utc", "id")
     for row in database.rows("turns", _TURN, where=where, order=order):
@@ -64,7 +64,7 @@ def read(database: ForeignDatabase, hint: Json, at: datetime) -> Iterator[Event]
     yield from trees.branches(parents, said, current=last)
 
 
-def _sign(message: Said, id: str, turn: Json, at: datetime) -> None:
+def _sign(message: MessageEvent, id: str, turn: Json, at: datetime) -> None:
     """Say which model ended a turn, and what it used."""
     message.usage = (*message.usage, *usage_of(id, turn, at))
     if message.role == "assistant":
@@ -93,8 +93,10 @@ def _chain(
     return list(reversed(found.values()))
 
 
-def _message(database: ForeignDatabase, node: str, message: Any, at: datetime) -> Said | None:
-    content = Content()
+def _message(
+    database: ForeignDatabase, node: str, message: Any, at: datetime
+) -> MessageEvent | None:
+    content = MessageContent()
     if database.has("messages", "hash"):
         rows = database.rows("messages", ("role",), where=("hash", message))
         (role,) = next(rows, (None,))
@@ -142,7 +144,7 @@ def _resolved(database: ForeignDatabase, pieces: object) -> str:
     return "".join(told)
 
 
-def _add(content: Content, database: ForeignDatabase, part: object) -> None:
+def _add(content: MessageContent, database: ForeignDatabase, part: object) -> None:
     match part:
         case {"type": "reasoning", "text": str(words), **rest}:
             content.think(words, rest.get("provider_metadata"))
@@ -161,7 +163,7 @@ def _add(content: Content, database: ForeignDatabase, part: object) -> None:
             openai_items.add(content, [part])
 
 
-def attach(content: Content, database: ForeignDatabase, id: Any) -> None:
+def attach(content: MessageContent, database: ForeignDatabase, id: Any) -> None:
     """Add an attachment of the log: its bytes, or where they were."""
     rows = database.rows("attachments", ("type", "path", "url", "content"), where=("id", id))
     kind, path, url, data = next(rows, (None, None, None, None))
@@ -225,7 +227,7 @@ class Llm:
         with databases.opened(unit) as database:
             hint = unit.hint
             began = times.of(hint["began"])
-            yield Begin(native_id=hint["id"], began_at=began)
+            yield SessionBegin(native_id=hint["id"], began_at=began)
             yield Facts(fields={"title": hint["name"]})
             at = began or files.changed_at(unit.path)
             if hint["table"] == "turns":
@@ -234,7 +236,7 @@ class Llm:
                 yield from _responses(database, hint, at)
 
 
-def _conversations(database: ForeignDatabase) -> Iterator[Kept]:
+def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     """Those of both forms; a response that belongs to none is one by itself."""
     seen: set[str] = set()
     for table, by, group in (
@@ -255,12 +257,12 @@ def _conversations(database: ForeignDatabase) -> Iterator[Kept]:
                     "table": table,
                     "by": by,
                 }
-                yield Kept(id, (*stamp, names.get(id)), hint)
+                yield DatabaseSession(id, (*stamp, names.get(id)), hint)
         rows = database.rows(table, ("id", "datetime_utc"), where=(by, None))
         for id, at in rows if database.has(table, by) else ():
             if isinstance(id, str):
                 hint = {"id": id, "name": None, "began": at, "table": table, "by": "id"}
-                yield Kept(id, (at,), hint)
+                yield DatabaseSession(id, (at,), hint)
 
 
 def _first(database: ForeignDatabase, table: str, *names: str) -> str:
@@ -295,7 +297,7 @@ def _responses(database: ForeignDatabase, hint: Json, at: datetime) -> Iterator[
 
 
 def _asked(database: ForeignDatabase, id: str, response: Json, at: datetime) -> Iterator[Event]:
-    results = Content()
+    results = MessageContent()
     columns = ("name", "output", "tool_call_id", "exception")
     for name, output, call, error in database.rows(
         "tool_results", columns, where=("response_id", id), order=("id",)
@@ -325,8 +327,8 @@ def _answered(database: ForeignDatabase, id: str, response: Json, at: datetime) 
     return content.said("assistant", at, id=id, model=model, usage=usage_of(id, response, at))
 
 
-def _words(text: str) -> Content:
-    content = Content()
+def _words(text: str) -> MessageContent:
+    content = MessageContent()
     content.say(text)
     return content
 

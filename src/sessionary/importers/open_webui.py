@@ -10,16 +10,16 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.formats import openai_items, parts, shape
 from sessionary.importers.base import calls, databases, documents, files, times, trees
-from sessionary.importers.base.content import Content, Turn
-from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.content import MessageContent, ModelTurn
+from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
-    Begin,
-    End,
     Event,
     Facts,
     Json,
+    MessageEvent,
     Resume,
-    Said,
+    SessionBegin,
+    SessionEnd,
     Skipped,
     Unit,
     Where,
@@ -38,10 +38,10 @@ _FIELD = re.compile(r'([a-z_]+)="([^"]*)"')
 _SUMMARY = re.compile(r"\s*<summary>[^<]*</summary>")
 
 
-def said(message: Json, id: str, at: datetime, *, chat_id: str) -> Iterator[Said]:
+def said(message: Json, id: str, at: datetime, *, chat_id: str) -> Iterator[MessageEvent]:
     """A message, and what its tools answered."""
     role = openai_items.role_of(message.get("role"))
-    turn = Turn()
+    turn = ModelTurn()
     given = message.get("content")
     if role == "assistant" and isinstance(given, str):
         _add_answer(turn, given)
@@ -55,11 +55,11 @@ def said(message: Json, id: str, at: datetime, *, chat_id: str) -> Iterator[Said
     extra = {"error": error} if error else None
     made = list(turn.said(role, at, id=id, model=model, extra=extra, usage=usage))
     if not made and error:
-        made = [Content().said(role, at, id=id, model=model, extra=extra, usage=usage)]
+        made = [MessageContent().said(role, at, id=id, model=model, extra=extra, usage=usage)]
     yield from made
 
 
-def _add_answer(turn: Turn, text: str) -> None:
+def _add_answer(turn: ModelTurn, text: str) -> None:
     """The text with its details apart; one that does not end is text."""
     here = 0
     while (start := text.find(_OPEN, here)) >= 0:
@@ -73,7 +73,7 @@ def _add_answer(turn: Turn, text: str) -> None:
     turn.words.say(text[here:].strip("\n") if here else text)
 
 
-def _add_details(turn: Turn, tag: str, inside: str) -> None:
+def _add_details(turn: ModelTurn, tag: str, inside: str) -> None:
     fields = {name: html.unescape(value) for name, value in _FIELD.findall(tag)}
     if fields.get("type") == "reasoning":
         told = _SUMMARY.sub("", inside, count=1).strip("\n")
@@ -93,7 +93,7 @@ def _add_details(turn: Turn, tag: str, inside: str) -> None:
         turn.words.say(f"{tag}>{inside}{_CLOSE}")
 
 
-def _add_file(content: Content, file: Json) -> None:
+def _add_file(content: MessageContent, file: Json) -> None:
     name = shape.name(file.get("name"))
     if not content.attach_url(file.get("url"), name):
         kept = {key: file[key] for key in ("type", "id", "name", "url") if key in file}
@@ -164,7 +164,7 @@ def _is_export(path: Path) -> bool:
     return first.startswith((b"[", b"{")) and all(each.search(first) for each in _SIGNS)
 
 
-def _chats(database: ForeignDatabase) -> Iterator[Kept]:
+def _chats(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     folders: dict[Any, Any] = dict(database.rows("folder", ("id", "name")))
     apart = databases.marks(database, "chat_message", "chat_id", "created_at", "updated_at")
     for row in database.rows("chat", _COLUMNS, order=("created_at", "id")):
@@ -172,7 +172,7 @@ def _chats(database: ForeignDatabase) -> Iterator[Kept]:
         hint["meta"] = shape.record(shape.parsed(hint["meta"]))
         hint["folder"] = folders.get(hint["folder_id"])
         if isinstance(hint["id"], str):
-            yield Kept(hint["id"], (*row, apart.get(hint["id"])), hint)
+            yield DatabaseSession(hint["id"], (*row, apart.get(hint["id"])), hint)
 
 
 def _messages_apart(database: ForeignDatabase, chat_id: str) -> list[Json]:
@@ -211,7 +211,7 @@ def _read_export(unit: Unit) -> Iterator[Event]:
             yield Skipped(where=where, why="it is no chat")
         else:
             yield from _chat({"number": item.number, **item.data}, unit.path, [])
-            yield End()
+            yield SessionEnd()
 
 
 def _items(path: Path) -> Iterator[documents.Item]:
@@ -231,11 +231,11 @@ def _chat(given: Json, path: Path, apart: list[Json]) -> Iterator[Event]:
     number = given.get("number", 0)
     id = shape.name(given.get("id")) or shape.name(chat.get("id")) or f"{path.name}:{number}"
     began = times.first(given.get("created_at"), chat.get("timestamp"))
-    yield Begin(native_id=id, began_at=began)
+    yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_fields(given))
     at = began or files.changed_at(path)
     parents: dict[str, str | None] = {}
-    messages: dict[str, list[Said]] = {}
+    messages: dict[str, list[MessageEvent]] = {}
     history = shape.record(chat.get("history"))
     for message in [*_messages(chat, history), *apart]:
         name = shape.name(message.get("id"))

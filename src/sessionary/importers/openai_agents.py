@@ -11,19 +11,19 @@ from typing import Any
 
 from sessionary.formats import openai_items, shape
 from sessionary.importers.base import calls, databases, files, times
-from sessionary.importers.base.content import Content
-from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
-    Begin,
     Branch,
     Event,
     Facts,
     Json,
+    MessageEvent,
     Resume,
-    Said,
+    SessionBegin,
     Skipped,
-    Spent,
     Unit,
+    UsageEvent,
     Where,
 )
 from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
@@ -62,7 +62,7 @@ class OpenAiAgents:
         del resume
         with databases.opened(unit) as database:
             id, began = unit.hint["id"], times.of(unit.hint["began"])
-            yield Begin(native_id=f"{id}@{unit.hint['began']}", began_at=began)
+            yield SessionBegin(native_id=f"{id}@{unit.hint['began']}", began_at=began)
             yield Facts(fields={"title": id, "extra": {"openai_agents": {"session_id": id}}})
             at = began or files.changed_at(unit.path)
             ways = _ways(database, id)
@@ -70,14 +70,16 @@ class OpenAiAgents:
             yield from _spent(database, unit.hint)
 
 
-def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
+def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     marks = databases.marks(database, "agent_messages", "session_id", "id")
     told = databases.marks(database, "message_structure", "session_id", "id")
     used = databases.marks(database, "turn_usage", "session_id", "id")
     columns = ("session_id", "created_at")
     for id, began in database.rows("agent_sessions", columns, order=("created_at", "session_id")):
         if isinstance(id, str) and id in marks:
-            yield Kept(id, (marks[id], told.get(id), used.get(id)), {"id": id, "began": began})
+            yield DatabaseSession(
+                id, (marks[id], told.get(id), used.get(id)), {"id": id, "began": began}
+            )
 
 
 def _items(database: ForeignDatabase, id: str) -> Iterator[tuple[Any, Any, Any]]:
@@ -92,11 +94,11 @@ def _line(database: ForeignDatabase, id: str, at: datetime) -> Iterator[Event]:
         yield made or Skipped(where=f"message {number}", why="not an object in JSON")
 
 
-def _said(number: Any, text: object, at: datetime) -> Said | None:
+def _said(number: Any, text: object, at: datetime) -> MessageEvent | None:
     item = shape.parsed(text)
     if not isinstance(item, dict):
         return None
-    content = Content()
+    content = MessageContent()
     role = openai_items.add_item(content, item)
     return content.said(role, at, id=f"{number}")
 
@@ -121,7 +123,7 @@ def _is_number(value: Any) -> bool:
 def _branches(
     database: ForeignDatabase, id: str, ways: dict[str, list[Any]], at: datetime
 ) -> Iterator[Event]:
-    said: dict[Any, Said] = {}
+    said: dict[Any, MessageEvent] = {}
     for number, text, created in _items(database, id):
         at = times.of(created) or at
         made = _said(number, text, at)
@@ -134,13 +136,13 @@ def _branches(
         yield Branch(items=items, is_current=count == len(ways))
 
 
-def _spent(database: ForeignDatabase, hint: Json) -> Iterator[Spent]:
+def _spent(database: ForeignDatabase, hint: Json) -> Iterator[UsageEvent]:
     """What an advanced session noted of each turn; cached tokens are a part of the input there."""
     rows = database.rows("turn_usage", _USAGE, where=("session_id", hint["id"]))
     for branch, turn, sent, made, sent_details, made_details, created in rows:
         cached = shape.count(shape.record(shape.parsed(sent_details)).get("cached_tokens"))
         thought = shape.record(shape.parsed(made_details)).get("reasoning_tokens")
-        yield Spent(
+        yield UsageEvent(
             usage=calls.one(
                 "openai-agents",
                 f"{hint['id']}@{hint['began']}:{branch}:{turn}",

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from sessionary.errors import BadInput
 from sessionary.formats import shape
 from sessionary.importers.base import compressed, databases, files, times
-from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
     Facts,
@@ -187,7 +187,7 @@ def _facts(hint: Json) -> Facts:
 # What a database holds
 
 
-def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
+def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     """Each window of each conversation, the older ones of a conversation first."""
     marks = databases.marks(database, "transcript_events", "session_id", "seq", "created_at")
     rewritten = databases.marks(
@@ -209,7 +209,7 @@ def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
         latest[key or id] = id
         beside = _beside(database.path, archives.get(id))
         stamp = (marks.get(id), rewritten.get(id), hint["title"], archives.get(id))
-        yield Kept(id, stamp, hint, beside)
+        yield DatabaseSession(id, stamp, hint, beside)
 
 
 def _windows(database: ForeignDatabase) -> dict[Any, tuple[str | None, Any]]:

@@ -8,8 +8,8 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.formats import parts, shape
 from sessionary.importers.base import calls, databases, documents, files, times
-from sessionary.importers.base.content import Content, Turn
-from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.content import MessageContent, ModelTurn
+from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Compacted,
     Event,
@@ -17,8 +17,8 @@ from sessionary.importers.base.events import (
     Json,
     Resume,
     Skipped,
-    Spent,
     Unit,
+    UsageEvent,
     Where,
     begin_session,
 )
@@ -41,7 +41,7 @@ def said(id: str, message: Json, given: Iterable[Json], at: datetime) -> Iterato
     usage = _usage(id, message, at)
     if role == "assistant" and message.get("summary") is True:
         yield Compacted(summary=_words(given), at=at, id=id)
-        yield Spent(usage=usage)
+        yield UsageEvent(usage=usage)
         return
     error = message.get("error")
     more = {
@@ -50,12 +50,12 @@ def said(id: str, message: Json, given: Iterable[Json], at: datetime) -> Iterato
         "extra": {"error": error} if error else None,
         "usage": usage,
     }
-    turn = Turn()
+    turn = ModelTurn()
     for part in given:
         _add(turn, part)
     made = list(turn.said(role, at, id=id, **more))
     if not made and error:
-        made = [Content().said(role, at, id=id, **more)]
+        made = [MessageContent().said(role, at, id=id, **more)]
     yield from made
 
 
@@ -64,7 +64,7 @@ def time_of(message: Json) -> datetime | None:
     return times.of(shape.record(message.get("time")).get("created"))
 
 
-def _add(turn: Turn, part: Json) -> None:
+def _add(turn: ModelTurn, part: Json) -> None:
     match part:
         case {"type": kind} if kind in _BOOKKEEPING:
             pass
@@ -82,7 +82,7 @@ def _add(turn: Turn, part: Json) -> None:
             turn.words.keep({key: value for key, value in part.items() if key not in _PLACE})
 
 
-def _add_call(content: Content, results: Content, part: Json, name: str) -> None:
+def _add_call(content: MessageContent, results: MessageContent, part: Json, name: str) -> None:
     id, state = shape.words(part.get("callID")), shape.record(part.get("state"))
     content.add(parts.tool_call(id, name, state.get("input")))
     status = state.get("status")
@@ -193,7 +193,7 @@ def _is_ours(path: Path) -> bool:
     )
 
 
-def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
+def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     messages = databases.marks(database, "message", "session_id", "time_updated")
     inside = databases.marks(database, "part", "session_id", "time_updated")
     rows = database.rows("session", _COLUMNS, order=("time_created", "id"))
@@ -201,7 +201,7 @@ def _sessions(database: ForeignDatabase) -> Iterator[Kept]:
         session = dict(zip(_COLUMNS, row, strict=True))
         if isinstance(session["id"], str):
             id = session["id"]
-            yield Kept(id, (*row, messages.get(id), inside.get(id)), session)
+            yield DatabaseSession(id, (*row, messages.get(id), inside.get(id)), session)
 
 
 def _of_database(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:

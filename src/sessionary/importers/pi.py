@@ -9,23 +9,23 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks, parts, shape
 from sessionary.importers.base import calls, files, times
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 from sessionary.importers.base.events import (
     FOLLOWS,
-    Begin,
+    Checkpoint,
     Compacted,
     Event,
     Facts,
+    IgnoredRecord,
     Json,
-    LeftOut,
-    Mark,
+    MessageEvent,
     Parent,
     Resume,
-    Said,
+    Retracted,
+    SessionBegin,
     Skipped,
-    Spent,
-    TakenBack,
     Unit,
+    UsageEvent,
     Where,
 )
 from sessionary.importers.base.json_lines import lines
@@ -77,7 +77,7 @@ class Events:
         found = _SESSION_FILE.search(source) if isinstance(source, str) else None
         if found is not None and found[1] != native_id and more.get("parent") is None:
             more["parent"] = Parent(native_id=found[1], lineage=Lineage.FORK)
-        yield Begin(native_id=native_id, began_at=self._at, **more)
+        yield SessionBegin(native_id=native_id, began_at=self._at, **more)
         cwd = shape.name(self._header.get("cwd"))
         if cwd is not None:
             yield Facts(fields={"workspace": {"path": cwd}})
@@ -115,7 +115,7 @@ class Events:
         if isinstance(id, str) and place != FOLLOWS:
             self._behind[id] = place
 
-    def _say(self, event: Json, role: str, content: Content, **more: Any) -> Said:
+    def _say(self, event: Json, role: str, content: MessageContent, **more: Any) -> MessageEvent:
         id = shape.name(event.get("id"))
         place = self._place(event)
         self._last = id
@@ -123,11 +123,11 @@ class Events:
 
     # What it says
 
-    def _message(self, event: Json, message: Json) -> Said:
+    def _message(self, event: Json, message: Json) -> MessageEvent:
         role = message.get("role")
         if role == "assistant":
             return self._reply(event, message)
-        content = Content()
+        content = MessageContent()
         extra = {}
         usage: tuple[Usage, ...] = ()
         if role == "toolResult":
@@ -146,8 +146,8 @@ class Events:
             return self._aside({**event, **message, "type": role})
         return self._say(event, "user", content, extra=extra or None)
 
-    def _reply(self, event: Json, message: Json) -> Said:
-        content = Content()
+    def _reply(self, event: Json, message: Json) -> MessageEvent:
+        content = MessageContent()
         _add(content, message.get("content"))
         self._model = shape.name(message.get("model")) or self._model
         self._provider = shape.name(message.get("provider")) or self._provider
@@ -179,9 +179,9 @@ class Events:
             cache_write=used.get("cacheWrite"),
         )
 
-    def _aside(self, event: Json) -> Said:
+    def _aside(self, event: Json) -> MessageEvent:
         """Words of neither a person nor the model."""
-        content = Content()
+        content = MessageContent()
         _add(content, event.get("content", event.get("summary")))
         told = {
             name: event[name] for name in ("customType", "fromId", "details") if event.get(name)
@@ -194,7 +194,7 @@ class Events:
     def _compaction(self, event: Json) -> Iterator[Event]:
         place = self._place(event)
         if place not in (FOLLOWS, self._last) and self._last != FOLLOWS:
-            yield TakenBack(after=place, at=self._at)
+            yield Retracted(after=place, at=self._at)
         kept = event.get("firstKeptEntryId")
         keeps = self._behind.get(kept, kept) if isinstance(kept, str) else None
         self._pass(event)
@@ -207,17 +207,17 @@ class Events:
         elif kind == "session_info":
             yield Facts(fields={"title": event.get("name")})
         elif kind == "usage":
-            yield Spent(usage=self._usage(event, event))
+            yield UsageEvent(usage=self._usage(event, event))
         elif isinstance(kind, str) and kind in _LEFT_OUT:
-            yield LeftOut(what=_LEFT_OUT[kind])
+            yield IgnoredRecord(what=_LEFT_OUT[kind])
         else:
-            content = Content(parts=[parts.unknown({"type": "pi", "native": event})])
+            content = MessageContent(parts=[parts.unknown({"type": "pi", "native": event})])
             yield self._say(event, "system", content)
             return
         self._pass(event)
 
 
-def _add(content: Content, given: object) -> None:
+def _add(content: MessageContent, given: object) -> None:
     """Add what a message says: a text, or blocks."""
     if isinstance(given, str):
         content.say(given)
@@ -226,7 +226,7 @@ def _add(content: Content, given: object) -> None:
         _add_block(content, block)
 
 
-def _add_block(content: Content, given: object) -> None:
+def _add_block(content: MessageContent, given: object) -> None:
     block = shape.record(given)
     match block:
         case {"type": "text", "text": str(words)}:
@@ -244,8 +244,8 @@ def _add_block(content: Content, given: object) -> None:
             anthropic_blocks.add_block(content, given)
 
 
-def _add_result(content: Content, message: Json) -> None:
-    inner = Content()
+def _add_result(content: MessageContent, message: Json) -> None:
+    inner = MessageContent()
     _add(inner, message.get("content"))
     words = "\n".join(part["text"] for part in inner.parts if part["type"] == "text")
     rest = [part for part in inner.parts if part["type"] != "text"]
@@ -259,7 +259,7 @@ def _add_result(content: Content, message: Json) -> None:
     content.blobs.extend(inner.blobs)
 
 
-def _add_command(content: Content, message: Json) -> None:
+def _add_command(content: MessageContent, message: Json) -> None:
     """What a person ran in the tool's own shell."""
     output = shape.words(message.get("output"))
     content.say(f"!{shape.words(message.get('command'))}")
@@ -311,14 +311,14 @@ def header_of(path: Path) -> Json | None:
 def read_lines(events: Events, path: Path, resume: Resume | None) -> Iterator[Event]:
     """The events of a file, from where the last reading ended."""
     start = 0 if resume is None else resume.place
-    yield Mark(place=start, note=events.note)
+    yield Checkpoint(place=start, note=events.note)
     with files.opened(path) as file:
         for line in lines(file, start):
             if line.data is None:
                 yield Skipped(where=f"byte {line.start}", why=line.why or "")
             else:
                 yield from events.take(line.data)
-            yield Mark(place=line.end, note=events.note)
+            yield Checkpoint(place=line.end, note=events.note)
 
 
 IMPORTER = Pi()

@@ -8,7 +8,7 @@ from datetime import datetime
 from sessionary.actions import read
 from sessionary.actions.search import search
 from sessionary.actions.search.hits import Hit
-from sessionary.actions.search.search import Found, Wish
+from sessionary.actions.search.search import SearchOptions, SearchResult
 from sessionary.errors import BadInput
 from sessionary.mcp import bounds
 from sessionary.mcp.bounds import Json
@@ -68,12 +68,12 @@ def find(
     if not 1 <= limit <= MOST_HITS:
         raise BadInput(f"A search gives 1 to {MOST_HITS} hits at a time, not {limit}.")
     place = Place.parse(cursor)
-    wish = Wish(sort=sort, limit=_PAGE, all_hits=True)
+    wish = SearchOptions(sort=sort, limit=_PAGE, all_hits=True)
     query = queries.parse(text, now=now)
     shown = list(place.shown)
     kept: list[Json] = []
     room = bounds.MOST_TOKENS
-    first: Found | None = None
+    first: SearchResult | None = None
     page: str | None = place.page
     for _ in range(_ROUNDS):
         found = search.search(tx, text, profile=profile, wish=replace(wish, cursor=page), now=now)
@@ -154,7 +154,7 @@ def _item(hit: Hit) -> Json:
     }
 
 
-def _answer(found: Found, kept: list[Json], following: Place | None) -> Json:
+def _answer(found: SearchResult, kept: list[Json], following: Place | None) -> Json:
     return {
         "hits": kept,
         "total": found.total,

@@ -35,7 +35,7 @@ ERASED_SUMMARY = "[a summary was erased with the messages of a person]"
 
 
 @dataclass(frozen=True, slots=True)
-class Whom:
+class ErasureSubject:
     """The person who is erased, as a platform knows them, and the names they bore."""
 
     platform: str
@@ -52,13 +52,13 @@ class Whom:
         """Whether they wrote a message."""
         return person is not None and self.person_id in (person.id, person.alt_id)
 
-    def known_as(self, names: frozenset[str]) -> "Whom":
+    def known_as(self, names: frozenset[str]) -> "ErasureSubject":
         """The same person, with further names."""
         return replace(self, names=self.names | names)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PersonContent:
     """What of a session is theirs: all of it, or these messages and lines in these messages."""
 
     head: SessionHead
@@ -70,7 +70,7 @@ class Share:
     names: frozenset[str] = frozenset()
 
 
-def share_of(tx: Tx, no: int, whom: Whom) -> Share | None:
+def share_of(tx: Tx, no: int, whom: ErasureSubject) -> PersonContent | None:
     """What of a session's own log is theirs; None when nothing is."""
     head = sessions.get_by_no(tx, no)
     in_their_chat = _is_their_chat(head, whom)
@@ -89,10 +89,12 @@ def share_of(tx: Tx, no: int, whom: Whom) -> Share | None:
     if not (theirs or quotes or in_their_chat):
         return None
     is_whole = in_their_chat or others == 0
-    return Share(head, is_whole, tuple(theirs), tuple(quotes), frozenset(names))
+    return PersonContent(head, is_whole, tuple(theirs), tuple(quotes), frozenset(names))
 
 
-def take(tx: Tx, no: int, whom: Whom, *, profile: str, moment: Moment) -> Share | None:
+def take(
+    tx: Tx, no: int, whom: ErasureSubject, *, profile: str, moment: Moment
+) -> PersonContent | None:
     """Empty their messages; then purge the session when all of it was theirs."""
     # The lock comes first: what was said since someone looked is theirs too.
     tx.one("lock_session_no", no=no)
@@ -129,14 +131,14 @@ def _own(head: SessionHead) -> Segment:
     return Segment(head.no, head.id, head.base_seq + 1, head.last_seq)
 
 
-def _is_their_chat(head: SessionHead, whom: Whom) -> bool:
+def _is_their_chat(head: SessionHead, whom: ErasureSubject) -> bool:
     source = head.source
     if source.chat_type != ChatType.DM or source.platform != whom.platform:
         return False
     return whom.person_id in (source.user_id, source.user_id_alt, source.chat_id)
 
 
-def _speakers(whom: Whom) -> frozenset[str]:
+def _speakers(whom: ErasureSubject) -> frozenset[str]:
     return whom.names | {whom.person_id}
 
 
@@ -159,7 +161,7 @@ def _empty(tx: Tx, head: SessionHead, seq: int) -> None:
     tx.run("forget_arrival_of_entry", session_no=head.no, seq=seq)
 
 
-def _erase_quotes(tx: Tx, head: SessionHead, seq: int, whom: Whom) -> None:
+def _erase_quotes(tx: Tx, head: SessionHead, seq: int, whom: ErasureSubject) -> None:
     """Take their lines out of a message that someone else wrote."""
     entry = _entry(tx, head, seq)
     assert isinstance(entry.body, Message)
@@ -178,7 +180,7 @@ def _mend(tx: Tx, head: SessionHead, first: int) -> None:
     tx.run("insert_feed", session_no=head.no, seq=0, what="head")
 
 
-def _forget_opener(tx: Tx, head: SessionHead, whom: Whom) -> None:
+def _forget_opener(tx: Tx, head: SessionHead, whom: ErasureSubject) -> None:
     """A session that they opened and others go on with does not name them."""
     source = head.source
     if whom.person_id in (source.user_id, source.user_id_alt):
@@ -239,11 +241,11 @@ class Receipt:
 
 def look(
     store: Store,
-    whom: Whom,
+    whom: ErasureSubject,
     *,
     profile: str,
     progress: Callable[[int], None] = lambda _: None,
-) -> Iterator[Share]:
+) -> Iterator[PersonContent]:
     """Every session in which they wrote or were overheard; this reads all sessions of the platform."""
     known = named(store, whom, profile=profile, progress=progress)
     for no in _numbers(store, whom, profile=profile):
@@ -253,8 +255,12 @@ def look(
 
 
 def named(
-    store: Store, whom: Whom, *, profile: str, progress: Callable[[int], None] = lambda _: None
-) -> Whom:
+    store: Store,
+    whom: ErasureSubject,
+    *,
+    profile: str,
+    progress: Callable[[int], None] = lambda _: None,
+) -> ErasureSubject:
     """The person with all names under which they wrote: others' messages know them by these."""
     for seen, no in enumerate(_numbers(store, whom, profile=profile), 1):
         share = store.read(share_of, no, whom).result()
@@ -266,7 +272,7 @@ def named(
 
 def erase(
     store: Store,
-    whom: Whom,
+    whom: ErasureSubject,
     *,
     profile: str,
     moment: Moment,
@@ -291,7 +297,7 @@ def receipts(tx: Tx, *, profile: str) -> list[dict[str, object]]:
 
 
 def _take(
-    store: Store, no: int, whom: Whom, receipt: Receipt, *, profile: str, moment: Moment
+    store: Store, no: int, whom: ErasureSubject, receipt: Receipt, *, profile: str, moment: Moment
 ) -> None:
     share = store.read(share_of, no, whom).result()
     if share is None:
@@ -310,7 +316,7 @@ def _take(
     receipt.sessions.append(id)
 
 
-def _numbers(store: Store, whom: Whom, *, profile: str) -> Iterator[int]:
+def _numbers(store: Store, whom: ErasureSubject, *, profile: str) -> Iterator[int]:
     after = 0
     while page := store.read(_page, whom.platform, profile, after).result():
         for after in page:
@@ -332,7 +338,7 @@ def _page(tx: Tx, platform: str, profile: str, after: int) -> list[int]:
     return [row[0] for row in rows]
 
 
-def _forget_arrivals(tx: Tx, whom: Whom, *, profile: str) -> int:
+def _forget_arrivals(tx: Tx, whom: ErasureSubject, *, profile: str) -> int:
     """What they wrote and what never became part of a conversation."""
     forgotten = after = 0
     while rows := tx.all("page_of_free_arrivals", profile=profile, after=after, limit=PAGE):
@@ -345,7 +351,9 @@ def _forget_arrivals(tx: Tx, whom: Whom, *, profile: str) -> int:
     return forgotten
 
 
-def _finish(tx: Tx, whom: Whom, receipt: Receipt, *, profile: str, moment: Moment) -> None:
+def _finish(
+    tx: Tx, whom: ErasureSubject, receipt: Receipt, *, profile: str, moment: Moment
+) -> None:
     """Take them off the lists, and keep the receipt."""
     names = {
         "profile": profile,

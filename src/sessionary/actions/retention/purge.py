@@ -20,7 +20,7 @@ NO_SOURCE = '{"platform":"purged"}'
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
+class PurgeResult:
     """What a purge took away, and what it had to keep for others."""
 
     session_id: str
@@ -28,7 +28,7 @@ class Purged:
     kept_for_others: int
 
 
-def purge(tx: Tx, id: str, *, profile: str, moment: Moment) -> Purged:
+def purge(tx: Tx, id: str, *, profile: str, moment: Moment) -> PurgeResult:
     """Delete a session's words for ever. A tombstone and the ledger of its cost stay."""
     head = lock_session(tx, id, profile=profile)
     if head.running:
@@ -105,7 +105,7 @@ def purge_trash(tx: Tx, id: str, *, moment: Moment) -> bool:
     return True
 
 
-def _delete_unneeded(tx: Tx, no: int, id: str, *, needed: int, profile: str) -> Purged:
+def _delete_unneeded(tx: Tx, no: int, id: str, *, needed: int, profile: str) -> PurgeResult:
     prompt_no = sessions.first_entry_no(no)
     delete_blobs(tx, prompt_no, prompt_no, profile=profile)
     first = entries.entry_no(no, needed + 1) if needed else entries.entry_no(no, 0)
@@ -113,7 +113,7 @@ def _delete_unneeded(tx: Tx, no: int, id: str, *, needed: int, profile: str) -> 
     delete_blobs(tx, first, last, profile=profile)
     deleted = tx.run("delete_entries", first=first, last=last)
     tx.run("forget_partials" if needed else "delete_turns", no=no)
-    return Purged(id, deleted, needed)
+    return PurgeResult(id, deleted, needed)
 
 
 def delete_blobs(
@@ -189,7 +189,7 @@ def look(
 
 def prune_one(
     tx: Tx, session_id: str, *, profile: str, before: datetime, moment: Moment
-) -> Purged | None:
+) -> PurgeResult | None:
     """Purge a session if it is still over since before that time; it may have been reopened."""
     try:
         head = lock_session(tx, session_id, profile=profile)

@@ -15,7 +15,7 @@ PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SecretMatch:
     """A secret in a message: where it stands, what it seems to be, a part of it."""
 
     session: SessionHead
@@ -31,7 +31,7 @@ def scan(
     *,
     profile: str,
     progress: Callable[[int], None] = lambda _: None,
-) -> Iterator[Found]:
+) -> Iterator[SecretMatch]:
     """Look through some sessions, or all of a profile; each secret once in a message."""
     for count, head in enumerate(_heads(store, ids, profile=profile), 1):
         yield from _in_session(store, head)
@@ -59,7 +59,7 @@ def _page(tx: Tx, profile: str, after: int) -> list[tuple[int, SessionHead | Non
     ]
 
 
-def _in_session(store: Store, head: SessionHead) -> Iterator[Found]:
+def _in_session(store: Store, head: SessionHead) -> Iterator[SecretMatch]:
     """What stands in the session's own log; what it shares is found where it was said."""
     first = head.base_seq + 1
     while first <= head.last_seq:
@@ -73,7 +73,7 @@ def _in_session(store: Store, head: SessionHead) -> Iterator[Found]:
         first = page[-1].seq + 1
 
 
-def _in_entry(head: SessionHead, entry: Entry) -> Iterator[Found]:
+def _in_entry(head: SessionHead, entry: Entry) -> Iterator[SecretMatch]:
     seen: set[str] = set()
     role = str(getattr(entry.body, "role", "summary"))
     for text in texts_in(body_to_json(entry.body)):
@@ -81,4 +81,4 @@ def _in_entry(head: SessionHead, entry: Entry) -> Iterator[Found]:
             value = text[secret.start : secret.end]
             if value not in seen:
                 seen.add(value)
-                yield Found(head, entry.seq, role, secret.kind, secret.shown)
+                yield SecretMatch(head, entry.seq, role, secret.kind, secret.shown)

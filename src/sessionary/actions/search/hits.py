@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sessionary.actions.search.index import Match
+from sessionary.actions.search.index import SearchMatch
 from sessionary.clock import from_micros
 from sessionary.errors import Damaged
 from sessionary.model import part
@@ -47,7 +47,7 @@ class Hit:
 
 
 def hits(
-    tx: Tx, page: Sequence[Match], query: Query, *, times: Callable[[Match], int]
+    tx: Tx, page: Sequence[SearchMatch], query: Query, *, times: Callable[[SearchMatch], int]
 ) -> tuple[Hit, ...]:
     """What a page of matches shows; `times` says how many each one's session has."""
     making = _Making(tx, page, query)
@@ -57,14 +57,14 @@ def hits(
 class _Making:
     """The heads and the words that the hits of one page are made from."""
 
-    def __init__(self, tx: Tx, page: Sequence[Match], query: Query) -> None:
+    def __init__(self, tx: Tx, page: Sequence[SearchMatch], query: Query) -> None:
         self._tx = tx
         self._query = query
         self._unpacker = Unpacker(tx)
         self._heads = sessions.by_numbers(tx, {match.session_no for match in page})
         self._rows = _around(tx, [match.entry_no for match in page if match.seq])
 
-    def hit(self, match: Match, times: int) -> Hit:
+    def hit(self, match: SearchMatch, times: int) -> Hit:
         head = self._heads[match.session_no]
         at, score = from_micros(match.at), round(match.score, 6)
         if match.seq == 0:

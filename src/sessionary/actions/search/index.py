@@ -42,7 +42,7 @@ class Candidates(NamedTuple):
     more: bool = False
 
 
-class Match(NamedTuple):
+class SearchMatch(NamedTuple):
     """A document that was found, and the session in which it is shown."""
 
     no: int
@@ -64,7 +64,7 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SearchScope:
     """Where to look, besides the words: what the query's filters came to."""
 
     profile: str
@@ -78,10 +78,10 @@ class Scope:
     missing: str | None = None
 
 
-class Finder:
+class IndexSearch:
     """Asks the index in the scope of one search."""
 
-    def __init__(self, tx: Tx, scope: Scope, *, scored: bool, below: int | None) -> None:
+    def __init__(self, tx: Tx, scope: SearchScope, *, scored: bool, below: int | None) -> None:
         self._tx = tx
         self._scope = scope
         self._name = f"find_{'scored' if scored else 'newest'}"
@@ -119,7 +119,7 @@ class Finder:
         more = len(rows) == ASKED or len(found) > CANDIDATES
         return Candidates(dict(islice(found.items(), CANDIDATES)), others, more)
 
-    def matches(self, numbers: Sequence[int], scores: Mapping[int, float]) -> list[Match]:
+    def matches(self, numbers: Sequence[int], scores: Mapping[int, float]) -> list[SearchMatch]:
         """What documents stand for, in their order, without those that are not to be shown."""
         rows = {row[0]: row for row in self._tx.all("get_docs", numbers=pg_array_literal(numbers))}
         found = []
@@ -133,7 +133,7 @@ class Finder:
             if shelf in _HIDDEN:
                 session_no = _living_fork(self._tx, session_no, entry_no & MAX_SEQ)
             if session_no and self._is_inside(entry_no):
-                found.append(Match(no, entry_no, at, length, scores[no], session_no))
+                found.append(SearchMatch(no, entry_no, at, length, scores[no], session_no))
         return found
 
     def quoted(self, literal: Query, areas: Sequence[str]) -> Scores:
@@ -198,18 +198,18 @@ class Finder:
         return bool(found) and matches(query, text_of(self._tx, found[0]))
 
 
-def everywhere(tx: Tx, profile: str, *, has_words: bool) -> Scope:
+def everywhere(tx: Tx, profile: str, *, has_words: bool) -> SearchScope:
     """All that can be found in a profile."""
     rows = tx.all("hidden_sessions", profile=profile, limit=MOST_HIDDEN + 1)
     hidden = [row[0] for row in rows if row[0]]
     # A query of filters alone has to ask for something.
-    scope = Scope(profile, is_shared=not has_words or len(hidden) < len(rows))
+    scope = SearchScope(profile, is_shared=not has_words or len(hidden) < len(rows))
     if len(hidden) > MOST_HIDDEN:
         return replace(scope, is_exact=False)
     return replace(scope, without=tuple(search_text.of_session(no) for no in hidden))
 
 
-def narrowed(tx: Tx, scope: Scope, filters: Filters, *, session: str | None) -> Scope:
+def narrowed(tx: Tx, scope: SearchScope, filters: Filters, *, session: str | None) -> SearchScope:
     """What the filters of a query mean in this store; what is not there is named."""
     profile = scope.profile
     if filters.after is not None or filters.before is not None:
@@ -228,7 +228,7 @@ def narrowed(tx: Tx, scope: Scope, filters: Filters, *, session: str | None) -> 
     return _in_projects(tx, scope, filters.projects)
 
 
-def text_of(tx: Tx, match: Match) -> str:
+def text_of(tx: Tx, match: SearchMatch) -> str:
     """The text that a match was found in."""
     if match.seq == 0:
         return sessions.get_by_no(tx, match.session_no).title or ""
@@ -248,7 +248,7 @@ def areas(*, steps: bool) -> tuple[str, ...]:
     return (SAID, STEPS) if steps else (SAID,)
 
 
-def _in_projects(tx: Tx, scope: Scope, names: Sequence[str]) -> Scope:
+def _in_projects(tx: Tx, scope: SearchScope, names: Sequence[str]) -> SearchScope:
     if not names:
         return scope
     rows = [tx.one("get_project", profile=scope.profile, name=name) for name in names]
@@ -301,13 +301,13 @@ class Ranking:
     length too. Chunks do not mix, so that pages follow each other whatever their size.
     """
 
-    def __init__(self, finder: Finder, found: Scores, *, by_relevance: bool) -> None:
+    def __init__(self, finder: IndexSearch, found: Scores, *, by_relevance: bool) -> None:
         self._finder = finder
         self._found = found
         self._merits = _merits(found) if by_relevance else None
         self._matches = self._in_order()
-        self._known: list[Match] = []
-        self._shown: list[Match] = []
+        self._known: list[SearchMatch] = []
+        self._shown: list[SearchMatch] = []
         self._sessions: dict[int, int] = {}
         self.total = len(found)
         if len(found) <= FEW:
@@ -315,7 +315,7 @@ class Ranking:
             self.total = len(self._known)
             self._matches = iter(self._known)
 
-    def page(self, begin: int, limit: int, *, one_each: bool) -> Sequence[Match]:
+    def page(self, begin: int, limit: int, *, one_each: bool) -> Sequence[SearchMatch]:
         """A page of the hits: all, or the best of each session."""
         while len(self._shown) < begin + limit + 1:
             match = next(self._matches, None)
@@ -332,11 +332,11 @@ class Ranking:
         """Whether there is a hit at a place, of which the page before has been asked."""
         return place < len(self._shown)
 
-    def times(self, match: Match) -> int:
+    def times(self, match: SearchMatch) -> int:
         """How many matches its session has, as far as anyone has looked."""
         return self._sessions[match.session_no]
 
-    def _in_order(self) -> Iterator[Match]:
+    def _in_order(self) -> Iterator[SearchMatch]:
         merits = self._merits
         ordered = list(self._found) if merits is None else sorted(merits, key=merits.__getitem__)
         entries: set[int] = set()
@@ -351,7 +351,7 @@ class Ranking:
                     yield match
 
 
-def _worth(match: Match, merit: float) -> float:
+def _worth(match: SearchMatch, merit: float) -> float:
     return -merit / (1 + log2(1 + match.length / USUAL_LENGTH) / 2)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sessionary.actions.search import index
 from sessionary.actions.search.hits import Hit, hits
-from sessionary.actions.search.index import CANDIDATES, Candidates, Finder, Ranking, Scores
+from sessionary.actions.search.index import CANDIDATES, Candidates, IndexSearch, Ranking, Scores
 from sessionary.errors import BadInput
 from sessionary.model import query as queries
 from sessionary.model.cursor import Cursor
@@ -25,7 +25,7 @@ _EDITS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SearchOptions:
     """How the answer shall look."""
 
     sort: str = "relevance"
@@ -45,7 +45,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The answer to a search. `more`: there are more matches than were counted.
 
     `behind`: so many changes are not in the index yet. `missing`: what the query names and
@@ -70,7 +70,7 @@ class Found:
         return iter(self.hits)
 
 
-def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Found:
+def search(tx: Tx, text: str, *, profile: str, wish: SearchOptions, now: datetime) -> SearchResult:
     """Find messages by what a person typed; an answer always says what it left out."""
     if not 1 <= wish.limit <= MOST_HITS:
         raise BadInput(f"A search gives 1 to {MOST_HITS} hits at a time, not {wish.limit}.")
@@ -81,7 +81,7 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     query = wish.narrow(typed)
     behind = indexer.state(tx).behind
     if query.is_empty:
-        return Found((), 0, False, None, query.describe(), behind=behind)
+        return SearchResult((), 0, False, None, query.describe(), behind=behind)
     steps = wish.steps or "tool" in query.filters.roles or not query.groups
     areas = index.areas(steps=steps)
     asking = _Asking(tx, query, profile, wish, None if place is None else place[0])
@@ -96,7 +96,7 @@ def search(tx: Tx, text: str, *, profile: str, wish: Wish, now: datetime) -> Fou
     begin = 0 if place is None else place[1]
     one_each = not wish.all_hits and wish.session is None
     page = ranking.page(begin, wish.limit, one_each=one_each)
-    return Found(
+    return SearchResult(
         hits=hits(tx, page, used, times=ranking.times),
         total=ranking.total,
         more=candidates.more,
@@ -129,23 +129,25 @@ _WIDER = (
 class _Asking:
     """Everything in which one search looks, for the query and for its text to the letter."""
 
-    def __init__(self, tx: Tx, query: Query, profile: str, wish: Wish, below: int | None) -> None:
+    def __init__(
+        self, tx: Tx, query: Query, profile: str, wish: SearchOptions, below: int | None
+    ) -> None:
         self._tx = tx
         self._wish = wish
         self._below = below
         self._everywhere = index.everywhere(tx, profile, has_words=bool(query.groups))
 
-    def finder(self, query: Query) -> Finder:
+    def finder(self, query: Query) -> IndexSearch:
         wish = self._wish
         scope = index.narrowed(self._tx, self._everywhere, query.filters, session=wish.session)
-        return Finder(self._tx, scope, scored=wish.sort == "relevance", below=self._below)
+        return IndexSearch(self._tx, scope, scored=wish.sort == "relevance", below=self._below)
 
     def quoted(self, literal: Query, areas: Sequence[str]) -> Scores:
         return self.finder(literal).quoted(literal, areas)
 
 
 def _find(
-    finder: Finder, query: Query, areas: Sequence[str], quoted: Scores, *, is_older: bool
+    finder: IndexSearch, query: Query, areas: Sequence[str], quoted: Scores, *, is_older: bool
 ) -> tuple[Candidates, Query, _Attempt]:
     """The newest matches, the query that found them, and how it differs from what was typed.
 
@@ -236,7 +238,7 @@ def _near(tx: Tx, word: str) -> str | None:
     return close[0] if close else None
 
 
-def found_json(found: Found) -> dict[str, Any]:
+def result_json(found: SearchResult) -> dict[str, Any]:
     """The answer to a search."""
     return {
         "items": [hit_json(hit) for hit in found],

@@ -4,7 +4,7 @@ from sessionary.actions import read
 from sessionary.actions.transfer import render
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.export_options import WHOLE, ExportOptions, head_within
-from sessionary.model.handover.passage import Passage, Window
+from sessionary.model.handover.passage import ExcerptWindow, HandoverExcerpt
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import blobs, sessions
@@ -14,12 +14,12 @@ BUDGET = 100_000
 
 def passage(
     store: Store, id: str, *, profile: str, budget: int = BUDGET, extent: ExportOptions = WHOLE
-) -> Passage:
+) -> HandoverExcerpt:
     """What of a session is handed over; an estimate of its tokens stays within the budget."""
     if budget < 1:
         raise BadInput(f"A budget is a number of tokens from 1 up, not {budget}.")
     head = store.read(read.head, id, profile=profile).result()
-    window = Window(budget)
+    window = ExcerptWindow(budget)
     for entry in render.transcript_of(store, head, extent):
         window.add(entry)
     workspace = store.read(_workspace, head).result()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from sessionary.actions.transfer import restore_session
-from sessionary.actions.transfer.restore_session import Outcome, Packet
+from sessionary.actions.transfer.restore_session import Packet, RestoreOutcome
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, StoreFull
 from sessionary.model import record
@@ -30,7 +30,7 @@ IN_MEMORY = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedSession:
     """A session that was left out, and why."""
 
     session_id: str
@@ -45,7 +45,7 @@ class ImportReport:
     extended: int = 0
     unchanged: int = 0
     entries: int = 0
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedSession, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -62,7 +62,7 @@ class _Tally:
     refused: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RestoreOutcome) -> None:
         self.outcomes["entries"] += outcome.entries
         self.notes.extend(outcome.notes)
         if outcome.what is not None:
@@ -74,7 +74,7 @@ class _Tally:
         return sum(self.outcomes[what] for what in ("added", "extended", "unchanged"))
 
     def report(self) -> ImportReport:
-        refused = tuple(Refused(name, why) for name, why in self.refused.items())
+        refused = tuple(RefusedSession(name, why) for name, why in self.refused.items())
         return ImportReport(**self.outcomes, refused=refused, notes=tuple(self.notes))
 
 
@@ -102,11 +102,11 @@ def import_jsonl(
     if profile is not None:
         validate_profile(profile)
     tally = _Tally()
-    reader = _Reader(max_line)
+    reader = _ExportReader(max_line)
     try:
         for packet in reader.packets(lines):
             with packet:
-                _adopt(store, packet, profile=profile, moment=moment, tally=tally)
+                _restore(store, packet, profile=profile, moment=moment, tally=tally)
             progress(reader.sessions)
     except BadInput as error:
         raise BadInput(
@@ -115,7 +115,7 @@ def import_jsonl(
     return tally.report()
 
 
-def _adopt(
+def _restore(
     store: Store, packet: Packet, *, profile: str | None, moment: Moment, tally: _Tally
 ) -> None:
     line = packet.session
@@ -124,7 +124,9 @@ def _adopt(
         return
     try:
         tally.add(
-            restore_session.adopt(store, packet, profile=profile or line.profile, moment=moment)
+            restore_session.restore_session(
+                store, packet, profile=profile or line.profile, moment=moment
+            )
         )
     except (Conflict, BadInput) as error:
         tally.refused[line.id] = str(error)
@@ -138,7 +140,7 @@ def _so_far(tally: _Tally) -> str:
     return f"The {them} in the store; nothing of the rest was imported."
 
 
-class _Reader:
+class _ExportReader:
     """Reads lines into packets, one whole session each."""
 
     def __init__(self, max_line: int) -> None:

@@ -36,7 +36,7 @@ WRITTEN_ELSEWHERE = "another import is writing it; it goes on the next time"
 _NATIVE_ID = re.compile(r'"platform_message_id":("(?:[^"\\]|\\.)*")')
 
 
-class Row(NamedTuple):
+class LogRow(NamedTuple):
     """One line of the log, as it stands there: number, kind, role, time, body."""
 
     seq: int
@@ -65,7 +65,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Descent:
+class ParentSession:
     """Where a session came from: a session here, and how much of its history is shared."""
 
     parent: Imported
@@ -74,7 +74,7 @@ class Descent:
 
 
 @dataclass(slots=True)
-class Sheaf:
+class WriteBatch:
     """What one transaction writes of an imported session."""
 
     profile: str
@@ -82,9 +82,9 @@ class Sheaf:
     native_id: str
     line: SessionLine
     found: Imported | None = None
-    descent: Descent | None = None
+    descent: ParentSession | None = None
     aliases: Sequence[str] = ()
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LogRow] = field(default_factory=list)
     # Calls as the ledger keeps them.
     usage: list[usage_table.UsageRow] = field(default_factory=list)
     blobs: list[bytes] = field(default_factory=list)
@@ -99,14 +99,14 @@ class Sheaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Woven:
+class BatchResult:
     """Where a session stands after a transaction."""
 
     session: Imported
     notes: tuple[str, ...] = ()
 
 
-def put(tx: Tx, sheaf: Sheaf, *, moment: Moment) -> Woven:
+def put(tx: Tx, sheaf: WriteBatch, *, moment: Moment) -> BatchResult:
     """Write one sheaf, and how far its unit was read."""
     notes: list[str] = []
     session = _target(tx, sheaf)
@@ -126,7 +126,7 @@ def put(tx: Tx, sheaf: Sheaf, *, moment: Moment) -> Woven:
         after = Imported(session.no, session.id, session.base_seq, last)
     if sheaf.unit is not None:
         put_unit(tx, *sheaf.unit, profile=sheaf.profile, tool=sheaf.tool, moment=moment)
-    return Woven(after, tuple(notes))
+    return BatchResult(after, tuple(notes))
 
 
 def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, moment: Moment) -> None:
@@ -134,7 +134,7 @@ def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, mome
     imports.put_unit(tx, name, read, profile=profile, tool=tool, at=to_micros(moment.now))
 
 
-def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[Row]:
+def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[LogRow]:
     """The next rows of a history behind a number, their large texts read in."""
     for segment in segments:
         if segment.last <= after:
@@ -143,7 +143,7 @@ def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[Row]:
         found = entries.read_rows(tx, rest, limit=PAGE)
         unpacker = Unpacker(tx)
         return [
-            Row(number & MAX_SEQ, kind, role, at, entries.text_of(tx, number, text, unpacker))
+            LogRow(number & MAX_SEQ, kind, role, at, entries.text_of(tx, number, text, unpacker))
             for number, kind, role, at, _, text in found
         ]
     return []
@@ -183,8 +183,8 @@ def seq_of(tx: Tx, segments: Sequence[Segment], native_id: str) -> int | None:
 
 
 def way_to(
-    tx: Tx, segments: Sequence[Segment], waiting: Sequence[Row], here: int
-) -> tuple[int, list[Row]]:
+    tx: Tx, segments: Sequence[Segment], waiting: Sequence[LogRow], here: int
+) -> tuple[int, list[LogRow]]:
     """The way to an entry as it was when that was said: the last of it that stands, and the rest.
 
     What was taken back since and said again in the same words stands.
@@ -213,8 +213,8 @@ def way_to(
 
 
 def _visible(
-    rows: Sequence[Row], marks: Sequence[tuple[int, int]], after: int, last: int
-) -> list[Row]:
+    rows: Sequence[LogRow], marks: Sequence[tuple[int, int]], after: int, last: int
+) -> list[LogRow]:
     stretches = [(each + 1, seq) for each, seq in marks]
     return [
         row
@@ -225,7 +225,7 @@ def _visible(
     ]
 
 
-def _says_the_same(row: Row, other: Row) -> bool:
+def _says_the_same(row: LogRow, other: LogRow) -> bool:
     if row.kind == other.kind == "compaction":
         return bool(
             json_codec.decode(row.text)["summary"] == json_codec.decode(other.text)["summary"]
@@ -233,30 +233,30 @@ def _says_the_same(row: Row, other: Row) -> bool:
     return (row.kind, row.role, row.text) == (other.kind, other.role, other.text)
 
 
-def _after(row: Row) -> int:
+def _after(row: LogRow) -> int:
     return int(json_codec.decode(row.text)["after"])
 
 
-def renumbered(rows: Sequence[Row], first: int) -> list[Row]:
+def renumbered(rows: Sequence[LogRow], first: int) -> list[LogRow]:
     """Rows that are said again, in a row from a number on; a summary names its entry anew."""
     moved = {row.seq: first + at for at, row in enumerate(rows)}
     return [row._replace(seq=moved[row.seq], text=_moved(row, moved)) for row in rows]
 
 
-def _moved(row: Row, moved: Mapping[int, int]) -> str:
+def _moved(row: LogRow, moved: Mapping[int, int]) -> str:
     if row.kind != "compaction":
         return row.text
     body = json_codec.decode(row.text)
     return json_codec.encode(body | {"through": moved.get(body["through"], body["through"])})
 
 
-def _rows(tx: Tx, segments: Sequence[Segment], after: int = 0) -> Iterator[Row]:
+def _rows(tx: Tx, segments: Sequence[Segment], after: int = 0) -> Iterator[LogRow]:
     while rows := page(tx, segments, after):
         yield from rows
         after = rows[-1].seq
 
 
-def _target(tx: Tx, sheaf: Sheaf) -> Imported:
+def _target(tx: Tx, sheaf: WriteBatch) -> Imported:
     """The session as it was when the rows were made; made now when there was none."""
     find = {"profile": sheaf.profile, "tool": sheaf.tool}
     session = imports.find_session(tx, sheaf.native_id, **find)
@@ -272,7 +272,7 @@ def _target(tx: Tx, sheaf: Sheaf) -> Imported:
     return session
 
 
-def _make(tx: Tx, sheaf: Sheaf) -> Imported:
+def _make(tx: Tx, sheaf: WriteBatch) -> Imported:
     if transfer.find(tx, sheaf.line.id) is not None:
         # On PostgreSQL another import may have made it since we looked.
         if imports.find_session(tx, sheaf.native_id, profile=sheaf.profile, tool=sheaf.tool):
@@ -284,7 +284,9 @@ def _make(tx: Tx, sheaf: Sheaf) -> Imported:
     return Imported(no, sheaf.line.id, base, base, is_hidden=True)
 
 
-def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, moment: Moment, notes: list[str]) -> None:
+def _show(
+    tx: Tx, sheaf: WriteBatch, session: Imported, *, moment: Moment, notes: list[str]
+) -> None:
     line = _active(tx, sheaf, session) if sheaf.is_involved else sheaf.line
     line = msgspec.structs.replace(line, read_through=session.last_seq)
     line = restore_session.fitted(tx, _numbered(tx, line), session.no, session.last_seq, notes)
@@ -302,7 +304,7 @@ def _show(tx: Tx, sheaf: Sheaf, session: Imported, *, moment: Moment, notes: lis
     _tell(tx, sheaf, session)
 
 
-def _active(tx: Tx, sheaf: Sheaf, session: Imported) -> SessionLine:
+def _active(tx: Tx, sheaf: WriteBatch, session: Imported) -> SessionLine:
     """With the time of what an earlier reading heard, if the source no longer has it."""
     first, last = entries.entry_no(session.no, 0), entries.entry_no(session.no, MAX_SEQ)
     row = tx.one("count_entries", first=first, last=last)
@@ -321,7 +323,9 @@ def _numbered(tx: Tx, line: SessionLine) -> SessionLine:
     return msgspec.structs.replace(line, title=free)
 
 
-def _extend(tx: Tx, sheaf: Sheaf, before: Imported, after: Imported, *, moment: Moment) -> None:
+def _extend(
+    tx: Tx, sheaf: WriteBatch, before: Imported, after: Imported, *, moment: Moment
+) -> None:
     added = sheaf.added
     if sheaf.rows:
         is_history = added.active_at < to_micros(moment.now - ONGOING)
@@ -354,7 +358,7 @@ def _put_draft(tx: Tx, session: Imported, draft: str | None, *, moment: Moment) 
         tx.run("set_draft", no=session.no, text=json_codec.encode(draft), at=at)
 
 
-def _refresh(tx: Tx, sheaf: Sheaf, session: Imported, *, moment: Moment) -> None:
+def _refresh(tx: Tx, sheaf: WriteBatch, session: Imported, *, moment: Moment) -> None:
     """Update the session from what its tool says now. An existing draft was typed by a person and stays."""
     line, head = sheaf.line, sessions.get_by_no(tx, session.no)
     is_other = line.model is not None and line.model != head.model
@@ -388,7 +392,7 @@ def _is_called(title: str | None, wanted: str) -> bool:
     return title is not None and (title == wanted or title.rpartition(" #")[0] == wanted)
 
 
-def _counts(tx: Tx, sheaf: Sheaf, session: Imported) -> fold.LogCounts:
+def _counts(tx: Tx, sheaf: WriteBatch, session: Imported) -> fold.LogCounts:
     if sheaf.is_involved:
         return fold.counts(tx, sessions.segments(tx, session.no))
     added = sheaf.added
@@ -397,6 +401,6 @@ def _counts(tx: Tx, sheaf: Sheaf, session: Imported) -> fold.LogCounts:
     )
 
 
-def _tell(tx: Tx, sheaf: Sheaf, session: Imported) -> None:
+def _tell(tx: Tx, sheaf: WriteBatch, session: Imported) -> None:
     tx.run("insert_feed", session_no=session.no, seq=0, what="head")
     tx.after_commit(SessionChanged(sheaf.profile, session.id))

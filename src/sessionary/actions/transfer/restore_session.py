@@ -126,7 +126,7 @@ class Packet:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RestoreOutcome:
     """What became of one session; None for what only others needed."""
 
     what: Literal["added", "extended", "unchanged"] | None
@@ -135,7 +135,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class _RestoreTarget:
     """Where a session's lines go: its row, and what of its log is there already."""
 
     no: int
@@ -148,7 +148,9 @@ class _Moved(Exception):
     """The session changed between the comparison and the write."""
 
 
-def adopt(store: Store, packet: Packet, *, profile: str, moment: Moment) -> Outcome:
+def restore_session(
+    store: Store, packet: Packet, *, profile: str, moment: Moment
+) -> RestoreOutcome:
     """Put one session into a profile, as far as it is not there."""
     packet.session = _moved_to(packet.session, profile)
     for _ in range(TRIES):
@@ -157,8 +159,8 @@ def adopt(store: Store, packet: Packet, *, profile: str, moment: Moment) -> Outc
             _compare(store, packet, found)
         try:
             if packet.is_small or (found is not None and not found.is_gone):
-                return store.write(_adopt_whole, packet, found, moment=moment).result()
-            return _adopt_in_batches(store, packet, found, moment=moment)
+                return store.write(_restore_whole, packet, found, moment=moment).result()
+            return _restore_in_batches(store, packet, found, moment=moment)
         except _Moved:
             continue
     raise Conflict(f"Session {packet.session.id} kept changing here; it was left as it is.")
@@ -225,7 +227,9 @@ def _is_same(mine: Entry, other: EntryLine) -> bool:
     )
 
 
-def _adopt_whole(tx: Tx, packet: Packet, found: StoredSession | None, *, moment: Moment) -> Outcome:
+def _restore_whole(
+    tx: Tx, packet: Packet, found: StoredSession | None, *, moment: Moment
+) -> RestoreOutcome:
     """Do everything in one transaction."""
     target = _target(tx, packet, found)
     lines = packet.lines(after=target.have)
@@ -234,26 +238,26 @@ def _adopt_whole(tx: Tx, packet: Packet, found: StoredSession | None, *, moment:
         return _extend(tx, packet, target, is_more=new > 0)
     _set_end(tx, packet, target)
     if packet.session.is_partial:
-        return Outcome(None, max(0, packet.last_seq - target.have))
+        return RestoreOutcome(None, max(0, packet.last_seq - target.have))
     made = _fold(tx, target.no)
     return _show(tx, packet, target, made, moment=moment)
 
 
-def _adopt_in_batches(
+def _restore_in_batches(
     store: Store, packet: Packet, found: StoredSession | None, *, moment: Moment
-) -> Outcome:
+) -> RestoreOutcome:
     """Fill a session that no one sees, then show it."""
     target = store.write(_target, packet, found).result()
     for batch in packet.batches():
         store.write(_put, target, batch, profile=packet.session.profile).result()
     store.write(_set_end, packet, target).result()
     if packet.session.is_partial:
-        return Outcome(None, max(0, packet.last_seq - target.have))
+        return RestoreOutcome(None, max(0, packet.last_seq - target.have))
     made = store.read(_fold, target.no).result()
     return store.write(_show, packet, target, made, moment=moment).result()
 
 
-def _target(tx: Tx, packet: Packet, found: StoredSession | None) -> _Target:
+def _target(tx: Tx, packet: Packet, found: StoredSession | None) -> _RestoreTarget:
     """Find or make the row that the session's lines go to, unless it changed meanwhile."""
     line = packet.session
     if found is not None and not found.is_gone:
@@ -263,11 +267,11 @@ def _target(tx: Tx, packet: Packet, found: StoredSession | None) -> _Target:
     if found is None:
         parent_no = _parent_no(tx, line, None)
         no = transfer.insert_hidden(tx, line, profile=line.profile, parent_no=parent_no)
-        return _Target(no, line.base_seq, hidden=True, parent_no=parent_no)
+        return _RestoreTarget(no, line.base_seq, hidden=True, parent_no=parent_no)
     if not found.is_gone:
         if found.is_running and packet.last_seq > found.last_seq:
             raise Conflict("a turn is running in the session here; it was left as it is")
-        return _Target(found.no, found.last_seq, hidden=False, parent_no=None)
+        return _RestoreTarget(found.no, found.last_seq, hidden=False, parent_no=None)
     parent_no = _parent_no(tx, line, found.no)
     if _is_blank(found) and line.inherits:
         tx.run(
@@ -278,7 +282,7 @@ def _target(tx: Tx, packet: Packet, found: StoredSession | None) -> _Target:
             base_seq=line.base_seq,
         )
     have = max(found.last_seq, line.base_seq)
-    return _Target(found.no, have, hidden=True, parent_no=parent_no)
+    return _RestoreTarget(found.no, have, hidden=True, parent_no=parent_no)
 
 
 def _parent_no(tx: Tx, line: SessionLine, own_no: int | None) -> int | None:
@@ -318,7 +322,7 @@ def _covers(tx: Tx, no: int, need: int) -> bool:
     return reached == need
 
 
-def _put(tx: Tx, target: _Target, lines: Iterable[Line], *, profile: str) -> int:
+def _put(tx: Tx, target: _RestoreTarget, lines: Iterable[Line], *, profile: str) -> int:
     """Write what is not there yet; how many turns and calls were new."""
     new = 0
     for line in lines:
@@ -351,7 +355,7 @@ def _put_turn(tx: Tx, no: int, line: TurnLine) -> bool:
     return False
 
 
-def _set_end(tx: Tx, packet: Packet, target: _Target) -> None:
+def _set_end(tx: Tx, packet: Packet, target: _RestoreTarget) -> None:
     """Note how far a hidden session's log goes. What others need of it may end before that."""
     last = max(target.have, packet.last_seq)
     if packet.session.is_partial:
@@ -365,8 +369,8 @@ def _fold(tx: Tx, no: int) -> fold.LogCounts:
 
 
 def _show(
-    tx: Tx, packet: Packet, target: _Target, made: fold.LogCounts, *, moment: Moment
-) -> Outcome:
+    tx: Tx, packet: Packet, target: _RestoreTarget, made: fold.LogCounts, *, moment: Moment
+) -> RestoreOutcome:
     """Give a session that is whole its facts, its place and its keys."""
     notes: list[str] = []
     last = max(target.have, packet.last_seq)
@@ -388,7 +392,7 @@ def _show(
     transfer.tell_entries(tx, target.no, line.base_seq + 1, last)
     tx.run("insert_feed", session_no=target.no, seq=0, what="head")
     tx.after_commit(SessionChanged(line.profile, line.id))
-    return Outcome("added", max(0, packet.last_seq - target.have), tuple(notes))
+    return RestoreOutcome("added", max(0, packet.last_seq - target.have), tuple(notes))
 
 
 def _name_as_imported(tx: Tx, line: SessionLine, no: int) -> None:
@@ -446,7 +450,7 @@ def project_of(tx: Tx, line: SessionLine, *, moment: Moment) -> int | None:
     return no
 
 
-def _extend(tx: Tx, packet: Packet, target: _Target, *, is_more: bool) -> Outcome:
+def _extend(tx: Tx, packet: Packet, target: _RestoreTarget, *, is_more: bool) -> RestoreOutcome:
     """Let a session that people see have its new entries; what they made of it stays."""
     line = packet.session
     missing = packet.last_seq - target.have
@@ -462,5 +466,5 @@ def _extend(tx: Tx, packet: Packet, target: _Target, *, is_more: bool) -> Outcom
         transfer.tell_entries(tx, target.no, target.have + 1, packet.last_seq)
         tx.after_commit(SessionChanged(line.profile, line.id))
     if line.is_partial:
-        return Outcome(None, max(0, missing))
-    return Outcome("extended" if missing > 0 or is_more else "unchanged", max(0, missing))
+        return RestoreOutcome(None, max(0, missing))
+    return RestoreOutcome("extended" if missing > 0 or is_more else "unchanged", max(0, missing))

@@ -23,7 +23,7 @@ KINDS = ("system", "user", "assistant", "tools", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class SessionPrompt:
     """What a person asked, in short, and where."""
 
     seq: int
@@ -32,7 +32,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class SessionFile:
     """A file that a tool named, and whether one changed it."""
 
     path: str
@@ -44,8 +44,8 @@ class File:
 class Overview:
     """A session at a glance; the sizes are estimates in tokens, by kind."""
 
-    prompts: tuple[Prompt, ...]
-    files: tuple[File, ...]
+    prompts: tuple[SessionPrompt, ...]
+    files: tuple[SessionFile, ...]
     sizes: Mapping[str, int]
     ancestors: tuple[SessionHead, ...]
     children: tuple[SessionHead, ...]
@@ -64,15 +64,15 @@ def overview(tx: Tx, id: str, *, profile: str) -> Overview:
     )
 
 
-def _prompts(entries: list[Entry]) -> Iterator[Prompt]:
+def _prompts(entries: list[Entry]) -> Iterator[SessionPrompt]:
     for entry in entries:
         said = entry.body
         if isinstance(said, Message) and said.role is Role.USER and said.text.strip():
-            yield Prompt(entry.seq, " ".join(said.text.split())[:_LONGEST_PROMPT], entry.at)
+            yield SessionPrompt(entry.seq, " ".join(said.text.split())[:_LONGEST_PROMPT], entry.at)
 
 
-def _files(entries: list[Entry]) -> tuple[File, ...]:
-    found: dict[str, File] = {}
+def _files(entries: list[Entry]) -> tuple[SessionFile, ...]:
+    found: dict[str, SessionFile] = {}
     for entry in entries:
         parts = entry.body.parts if isinstance(entry.body, Message) else ()
         for part in parts:
@@ -81,7 +81,7 @@ def _files(entries: list[Entry]) -> tuple[File, ...]:
                 changes = any(word in part.name.lower() for word in _WRITING)
                 before = found.pop(path, None)
                 is_changed = changes or (before is not None and before.changed)
-                found[path] = File(path, is_changed, entry.seq)
+                found[path] = SessionFile(path, is_changed, entry.seq)
     return tuple(list(found.values())[-_MOST_FILES:])
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sessionary.actions.search import search
 from sessionary.actions.search.hits import Hit
-from sessionary.actions.search.search import Wish
+from sessionary.actions.search.search import SearchOptions
 from sessionary.compat.hermes import messages, rows, views
 from sessionary.compat.hermes.messages import Json
 from sessionary.compat.hermes.opened import Opened
@@ -43,11 +43,11 @@ class Scope:
             not self.roles or row["role"] in self.roles
         )
 
-    def wish(self, sort: str | None, wanted: int) -> Wish:
+    def wish(self, sort: str | None, wanted: int) -> SearchOptions:
         """How the house is asked, for about so many."""
         known = tuple(role for role in self.roles or () if role in ROLES)
         is_known = len(known) == len(self.roles or ())
-        return Wish(
+        return SearchOptions(
             sort="newest" if sort in SORTS else "relevance",
             limit=_PAGE if sort == "oldest" else max(1, min(_PAGE, wanted)),
             all_hits=True,
@@ -77,7 +77,7 @@ def find(
     return opened.read(_with_contexts, page, profile=opened.profile)
 
 
-def _results(opened: Opened, query: str, wish: Wish, scope: Scope) -> Iterator[Json]:
+def _results(opened: Opened, query: str, wish: SearchOptions, scope: Scope) -> Iterator[Json]:
     while True:
         now = opened.moment().now
         pending = opened.store.search(_page, query, profile=opened.profile, wish=wish, now=now)
@@ -89,7 +89,7 @@ def _results(opened: Opened, query: str, wish: Wish, scope: Scope) -> Iterator[J
 
 
 def _page(
-    tx: Tx, query: str, *, profile: str, wish: Wish, now: datetime
+    tx: Tx, query: str, *, profile: str, wish: SearchOptions, now: datetime
 ) -> tuple[list[Json], str | None]:
     found = search.search(tx, query, profile=profile, wish=wish, now=now)
     if found.relaxed or found.beginnings:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sessionary.clock import to_micros
 from sessionary.formats import shape
-from sessionary.importers.base.events import Used
+from sessionary.importers.base.events import TokenUsage
 from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
 from sessionary.prices import VERSION, Tokens, cost_of, cost_of_tokens
 from sessionary.store.tables import usage
@@ -56,14 +56,15 @@ def one(
     )
 
 
-def kept(used: Iterable[Usage | Used], *, now: datetime) -> list[UsageRow]:
+def kept(used: Iterable[Usage | TokenUsage], *, now: datetime) -> list[UsageRow]:
     """Calls as the ledger keeps them, with our price where their tool told none."""
     return [
-        _of_tokens(each) if isinstance(each, Used) else _of_usage(each, now=now) for each in used
+        _of_tokens(each) if isinstance(each, TokenUsage) else _of_usage(each, now=now)
+        for each in used
     ]
 
 
-def _of_tokens(used: Used) -> UsageRow:
+def _of_tokens(used: TokenUsage) -> UsageRow:
     tokens = Tokens(
         used.input_tokens,
         used.output_tokens,

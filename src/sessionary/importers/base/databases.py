@@ -10,7 +10,7 @@ from sessionary.importers.base.events import Unit
 from sessionary.store.sqlite.foreign import ForeignDatabase
 
 
-class Kept(NamedTuple):
+class DatabaseSession(NamedTuple):
     """A session of a database: its name there, what changes with it, what its reader must know."""
 
     id: str
@@ -19,7 +19,9 @@ class Kept(NamedTuple):
     beside: tuple[Path, ...] = ()
 
 
-def units(path: Path, sessions: Callable[[ForeignDatabase], Iterable[Kept]]) -> Iterator[Unit]:
+def units(
+    path: Path, sessions: Callable[[ForeignDatabase], Iterable[DatabaseSession]]
+) -> Iterator[Unit]:
     """The sessions of a database; one that cannot be read is a unit that cannot be read."""
     try:
         with ForeignDatabase(path) as database:

@@ -9,26 +9,26 @@ from sessionary.actions.transfer import merge
 from sessionary.errors import BadInput, Conflict
 from sessionary.importers.base import files
 from sessionary.importers.base.events import (
-    Begin,
     Branch,
+    Checkpoint,
     Compacted,
-    End,
     Event,
     Facts,
     HeldBack,
+    IgnoredRecord,
     Importer,
-    LeftOut,
-    Mark,
-    Regrown,
+    MessageEvent,
     Resume,
-    Said,
+    Retracted,
+    SessionBegin,
+    SessionEnd,
     Skipped,
-    Spent,
-    TakenBack,
+    SourceRewritten,
     Unit,
+    UsageEvent,
 )
-from sessionary.importers.base.session_line import FIELDS, Target
-from sessionary.importers.base.session_merger import Weaver
+from sessionary.importers.base.session_line import FIELDS, ImportTarget
+from sessionary.importers.base.session_merger import SessionMerger
 from sessionary.store.tables import imports
 from sessionary.store.tables.imports import ReadUnit
 
@@ -49,7 +49,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Report:
+class ToolImportReport:
     """What an import did; `skipped` counts the faults, of which the first are named.
 
     Each unit is told once: `units` is `imported_units`, `unchanged_units` and the omissions together.
@@ -103,22 +103,22 @@ class Report:
             self.notes.append(text)
 
 
-Progress = Callable[[Report, Unit], None]
+Progress = Callable[[ToolImportReport, Unit], None]
 # Says why a unit must not be read; None when it may be.
 Check = Callable[[Unit], str | None]
 
 
 def run(
-    target: Target,
+    target: ImportTarget,
     importer: Importer,
     units: Iterable[Unit],
     *,
     own_files: Iterable[tuple[int, int]] = (),
     check: Check = lambda _: None,
     progress: Progress = lambda *_: None,
-) -> Report:
+) -> ToolImportReport:
     """Read each unit that has changed since it was last read, and that `check` has nothing against."""
-    report = Report()
+    report = ToolImportReport()
     own = frozenset(own_files)
     for unit in units:
         to = _profiled(target, unit, report)
@@ -128,21 +128,21 @@ def run(
 
 
 def look(
-    target: Target | None,
+    target: ImportTarget | None,
     importer: Importer,
     units: Iterable[Unit],
     *,
     check: Check = lambda _: None,
-) -> Report:
+) -> ToolImportReport:
     """Read everything that is new and change nothing: what an import would find."""
-    report = Report()
+    report = ToolImportReport()
     for unit in units:
         report.units += 1
         to = None if target is None else _profiled(target, unit, report)
         known = None if to is None else _known(to, unit)
         if _is_settled(to, known, unit, report, check=check):
             continue
-        looking = _Looking(to, unit, report)
+        looking = _UnitPreview(to, unit, report)
         why: str | None = None
         try:
             resume = _resume(known, unit)
@@ -165,10 +165,10 @@ def look(
 
 
 def _is_settled(
-    target: Target | None,
+    target: ImportTarget | None,
     known: ReadUnit | None,
     unit: Unit,
-    report: Report,
+    report: ToolImportReport,
     *,
     check: Check,
 ) -> bool:
@@ -192,16 +192,16 @@ def _is_settled(
 def _events(importer: Importer, unit: Unit, resume: Resume | None) -> Iterator[Event]:
     try:
         yield from importer.read(unit, resume)
-    except Regrown:
+    except SourceRewritten:
         yield from importer.read(unit, None)
 
 
-class _Looking:
+class _UnitPreview:
     """One unit that is read without being imported."""
 
-    def __init__(self, target: Target | None, unit: Unit, report: Report) -> None:
+    def __init__(self, target: ImportTarget | None, unit: Unit, report: ToolImportReport) -> None:
         self._target, self._unit, self._report = target, unit, report
-        self._begun: Begin | None = None
+        self._begun: SessionBegin | None = None
         self._messages = 0
         self._has_words = False
         self.sessions = 0
@@ -210,19 +210,19 @@ class _Looking:
     def take(self, event: Event) -> None:
         report = self._report
         match event:
-            case Begin():
+            case SessionBegin():
                 self.end()
                 self._begun = event
-            case End():
+            case SessionEnd():
                 self.end()
-            case Said() | Compacted():
+            case MessageEvent() | Compacted():
                 self._hear(event)
             case Branch(items=items, is_current=True):
                 for item in items:
                     self._hear(item)
             case Skipped(where=where, why=why):
                 report.fault(self._unit, where, why)
-            case LeftOut(what=what, count=count):
+            case IgnoredRecord(what=what, count=count):
                 report.left_out[what] += count
             case HeldBack():
                 report.hold_back(event)
@@ -243,17 +243,17 @@ class _Looking:
             self.wordless += 1
         self._messages, self._has_words = 0, False
 
-    def _hear(self, item: Said | Compacted) -> None:
-        self._messages += isinstance(item, Said)
+    def _hear(self, item: MessageEvent | Compacted) -> None:
+        self._messages += isinstance(item, MessageEvent)
         self._has_words = self._has_words or is_words(item)
 
 
-def is_words(item: Said | Compacted) -> bool:
+def is_words(item: MessageEvent | Compacted) -> bool:
     """Whether it is something that a person or a model said, and not the program."""
     return isinstance(item, Compacted) or item.role in ("user", "assistant")
 
 
-def _is_known(target: Target, native_id: str) -> bool:
+def _is_known(target: ImportTarget, native_id: str) -> bool:
     """Whether a session of that name is here."""
     found = target.store.read(
         imports.find_session, native_id, profile=target.profile, tool=target.tool
@@ -261,7 +261,7 @@ def _is_known(target: Target, native_id: str) -> bool:
     return found is not None
 
 
-def _profiled(target: Target, unit: Unit, report: Report) -> Target:
+def _profiled(target: ImportTarget, unit: Unit, report: ToolImportReport) -> ImportTarget:
     """Where a unit goes: what its tool keeps in a profile of its own stays apart here too."""
     if unit.profile in (None, target.profile) or target.is_asked_for:
         return target
@@ -272,25 +272,25 @@ def _profiled(target: Target, unit: Unit, report: Report) -> Target:
     return replace(target, profile=unit.profile)
 
 
-def ahead(target: Target | None, unit: Unit) -> int | None:
+def ahead(target: ImportTarget | None, unit: Unit) -> int | None:
     """How many bytes of a unit an import would read; None when nothing in it is new."""
-    known = None if target is None else _known(_profiled(target, unit, Report()), unit)
+    known = None if target is None else _known(_profiled(target, unit, ToolImportReport()), unit)
     if known is None:
         return unit.size
     return None if known.stamp == unit.stamp else max(0, unit.size - known.place)
 
 
-def _known(target: Target, unit: Unit) -> ReadUnit | None:
+def _known(target: ImportTarget, unit: Unit) -> ReadUnit | None:
     return target.store.read(
         imports.find_unit, unit.name, profile=target.profile, tool=target.tool
     ).result()
 
 
 def _read(
-    target: Target,
+    target: ImportTarget,
     importer: Importer,
     unit: Unit,
-    report: Report,
+    report: ToolImportReport,
     *,
     own: frozenset[tuple[int, int]],
     check: Check,
@@ -307,15 +307,15 @@ def _read(
     if _is_settled(target, known, unit, report, check=check):
         return
     failure: str | None = None
-    reading: Reading | None = None
+    reading: UnitImport | None = None
     try:
         resume = _resume(known, unit)
         seq = None if resume is None or known is None else known.note.get("seq")
-        reading = Reading(target, unit, report, resume=resume, seq=seq, progress=progress)
+        reading = UnitImport(target, unit, report, resume=resume, seq=seq, progress=progress)
         try:
             reading.take(importer)
-        except (_Unresumable, Regrown):
-            reading = Reading(target, unit, report, resume=None, progress=progress)
+        except (_Unresumable, SourceRewritten):
+            reading = UnitImport(target, unit, report, resume=None, progress=progress)
             reading.take(importer)
     except (BadInput, Conflict) as error:
         failure = str(error)
@@ -344,14 +344,14 @@ class _Unresumable(Exception):
     """The session is not here as it was: the unit is read from its beginning."""
 
 
-class Reading:
+class UnitImport:
     """One unit being read."""
 
     def __init__(
         self,
-        target: Target,
+        target: ImportTarget,
         unit: Unit,
-        report: Report,
+        report: ToolImportReport,
         *,
         resume: Resume | None,
         progress: Progress,
@@ -364,10 +364,10 @@ class Reading:
         # With which entry the session ended where the last reading did.
         self._seq = seq
         self._progress = progress
-        self._weaver: Weaver | None = None
-        self._ended: Weaver | None = None
+        self._weaver: SessionMerger | None = None
+        self._ended: SessionMerger | None = None
         self._was_new = False
-        self._mark: Mark | None = None
+        self._mark: Checkpoint | None = None
         # What the report has been told: up to which byte, and how many of the session's messages.
         self._told_bytes = 0 if resume is None else resume.place
         self._told_messages = 0
@@ -381,7 +381,7 @@ class Reading:
         """Follow what the unit says to its end, and note that it was read."""
         for event in importer.read(self._unit, self._resume):
             weaver = self._weaver
-            if type(event) is Said and weaver is not None:
+            if type(event) is MessageEvent and weaver is not None:
                 # Nearly everything is a message: the short way to where it goes.
                 self._is_ahead = True
                 weaver.say(event)
@@ -395,47 +395,47 @@ class Reading:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Said() | Compacted() | TakenBack() | Branch() | Spent() | Facts():
+            case MessageEvent() | Compacted() | Retracted() | Branch() | UsageEvent() | Facts():
                 self._is_ahead = True
                 if self._weaver is not None:
                     self._weave(self._weaver, event)
                     self._flush_unmarked(self._weaver)
-            case Mark():
+            case Checkpoint():
                 self._mark, self._is_ahead = event, False
                 self._flush_if_full()
-            case Begin():
+            case SessionBegin():
                 self._end()
                 self._begin(event)
-            case End():
+            case SessionEnd():
                 self._end()
             case Skipped(where=where, why=why):
                 self._report.fault(self._unit, where, why)
                 if self._weaver is not None:
                     self._weaver.skipped += 1
-            case LeftOut(what=what, count=count):
+            case IgnoredRecord(what=what, count=count):
                 self._report.left_out[what] += count
             case HeldBack():
                 self._report.hold_back(event)
 
-    def _weave(self, weaver: Weaver, event: Event) -> None:
+    def _weave(self, weaver: SessionMerger, event: Event) -> None:
         match event:
-            case Said():
+            case MessageEvent():
                 weaver.say(event)
             case Compacted():
                 weaver.compact(event)
-            case TakenBack():
+            case Retracted():
                 weaver.take_back(event)
             case Branch(items=items, is_current=is_current):
                 weaver.follow(items, is_current=is_current)
-            case Spent(usage=usage):
+            case UsageEvent(usage=usage):
                 weaver.pay(usage)
             case Facts(fields=fields):
                 weaver.fields.update(
                     (name, value) for name, value in fields.items() if name in FIELDS
                 )
 
-    def _begin(self, begin: Begin) -> None:
-        weaver = Weaver(self._target, begin, is_resumed=self._resume is not None)
+    def _begin(self, begin: SessionBegin) -> None:
+        weaver = SessionMerger(self._target, begin, is_resumed=self._resume is not None)
         if self._resume is not None and not (weaver.is_shown and weaver.last_seq == self._seq):
             raise _Unresumable
         if weaver.is_purged:
@@ -451,14 +451,14 @@ class Reading:
             weaver.flush(is_whole=False, unit=self._read_so_far())
             self._tell_progress(weaver)
 
-    def _flush_unmarked(self, weaver: Weaver) -> None:
+    def _flush_unmarked(self, weaver: SessionMerger) -> None:
         """Write what waits of a unit that is always read from its beginning."""
         if weaver.is_full and self._mark is None and self._resume is None:
             place = (self._unit.name, ReadUnit("", 0))
             weaver.flush(is_whole=False, unit=None if self._was_new else place)
             self._tell_progress(weaver)
 
-    def _tell_progress(self, weaver: Weaver) -> None:
+    def _tell_progress(self, weaver: SessionMerger) -> None:
         if self._mark is not None:
             self._tell_bytes(self._mark.place)
         self._tell_messages(weaver)
@@ -468,7 +468,7 @@ class Reading:
         self._report.bytes += max(0, place - self._told_bytes)
         self._told_bytes = max(place, self._told_bytes)
 
-    def _tell_messages(self, weaver: Weaver) -> None:
+    def _tell_messages(self, weaver: SessionMerger) -> None:
         self._report.messages += weaver.messages - self._told_messages
         self._told_messages = weaver.messages
 

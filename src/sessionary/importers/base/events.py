@@ -69,7 +69,7 @@ class Resume:
     note: Any = None
 
 
-class Regrown(Exception):
+class SourceRewritten(Exception):
     """What an earlier reading took for whole has grown: the unit is to be read from its beginning."""
 
 
@@ -95,7 +95,7 @@ class Importer(Protocol):
     def read(self, unit: Unit, resume: Resume | None) -> Iterator["Event"]:
         """What a unit says; after `resume`, only what is new.
 
-        Raises `BadInput` for rubbish, and `Regrown` when it cannot go on from `resume`.
+        Raises `BadInput` for rubbish, and `SourceRewritten` when it cannot go on from `resume`.
         """
 
 
@@ -110,7 +110,7 @@ class Parent(_Event):
     lineage: Lineage
 
 
-class Begin(_Event):
+class SessionBegin(_Event):
     """A session begins; all that follows belongs to it, until its end."""
 
     native_id: str
@@ -127,7 +127,7 @@ class Facts(_Event):
     fields: Json
 
 
-class Used(_Event):
+class TokenUsage(_Event):
     """A model call of which only the tokens are known: a `Usage` that takes no time to make."""
 
     call_id: str
@@ -141,7 +141,7 @@ class Used(_Event):
     cache_write_1h_tokens: int = 0
 
 
-class Said(_Event):
+class MessageEvent(_Event):
     """A message, in the form the log keeps.
 
     `id` is the tool's own name for it, unique in the session; `parent` the id it answers to.
@@ -157,7 +157,7 @@ class Said(_Event):
     finish_reason: str | None = None
     token_count: int | None = None
     extra: Json | None = None
-    usage: Sequence[Usage | Used] = ()
+    usage: Sequence[Usage | TokenUsage] = ()
     # The bytes of the attachments among the parts.
     blobs: Sequence[bytes] = ()
 
@@ -172,7 +172,7 @@ class Compacted(_Event):
     keeps: str | None = None
 
 
-class TakenBack(_Event):
+class Retracted(_Event):
     """Everything after a message was taken back; after None: everything."""
 
     after: str | None
@@ -182,14 +182,14 @@ class TakenBack(_Event):
 class Branch(_Event):
     """One way through a tree of messages, from the root; the current one comes last."""
 
-    items: Sequence[Said | Compacted]
+    items: Sequence[MessageEvent | Compacted]
     is_current: bool
 
 
-class Spent(_Event):
+class UsageEvent(_Event):
     """Model calls that belong to the session and to no message."""
 
-    usage: Sequence[Usage | Used]
+    usage: Sequence[Usage | TokenUsage]
 
 
 class Skipped(_Event):
@@ -199,7 +199,7 @@ class Skipped(_Event):
     why: str
 
 
-class LeftOut(_Event):
+class IgnoredRecord(_Event):
     """Something that is known and not part of a conversation."""
 
     what: str
@@ -212,39 +212,39 @@ class HeldBack(_Event):
     until: datetime
 
 
-class Mark(_Event):
+class Checkpoint(_Event):
     """All before this byte has been said: the next reading can begin here."""
 
     place: int
     note: Any = None
 
 
-class End(_Event):
+class SessionEnd(_Event):
     """The session has been said, as far as its tool has written it."""
 
 
 Event = (
-    Begin
+    SessionBegin
     | Facts
-    | Said
+    | MessageEvent
     | Compacted
-    | TakenBack
+    | Retracted
     | Branch
-    | Spent
+    | UsageEvent
     | Skipped
-    | LeftOut
+    | IgnoredRecord
     | HeldBack
-    | Mark
-    | End
+    | Checkpoint
+    | SessionEnd
 )
 
 
-def begin_session(native_id: str, began_at: datetime | None, *, parent: object) -> Begin:
+def begin_session(native_id: str, began_at: datetime | None, *, parent: object) -> SessionBegin:
     """A session begins: a subagent's, when a parent is named."""
     name = shape.name(parent)
     if name is None or name == native_id:
-        return Begin(native_id=native_id, began_at=began_at)
-    return Begin(
+        return SessionBegin(native_id=native_id, began_at=began_at)
+    return SessionBegin(
         native_id=native_id,
         began_at=began_at,
         kind=Kind.SUBAGENT,

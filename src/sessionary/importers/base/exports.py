@@ -19,7 +19,7 @@ _HEAD = 256 * 1024
 _BESIDE = ("chat.html", "user.json", "users.json")
 
 
-class Shelf(Protocol):
+class ExportFiles(Protocol):
     """Where the files of an export lie beside its list."""
 
     def names(self) -> list[str]:
@@ -29,7 +29,7 @@ class Shelf(Protocol):
         """The bytes of one; None when there is none or it is too large."""
 
 
-class Folder:
+class ExportFolder:
     """The files of an export that was unpacked. A list alone may lie among anything."""
 
     def __init__(self, path: Path) -> None:
@@ -85,7 +85,7 @@ def has(place: Path, sign: bytes, *, alone: bytes) -> bool:
     return False
 
 
-def conversations(path: Path) -> Iterator[tuple[str, documents.Item, Shelf]]:
+def conversations(path: Path) -> Iterator[tuple[str, documents.Item, ExportFiles]]:
     """Each item of a unit's lists: where it stands, what it is, and the files beside it."""
     with lists(path) as (found, shelf):
         for name, file in found:
@@ -94,14 +94,14 @@ def conversations(path: Path) -> Iterator[tuple[str, documents.Item, Shelf]]:
 
 
 @contextmanager
-def lists(path: Path) -> Iterator[tuple[Iterator[tuple[str, BinaryIO]], Shelf]]:
+def lists(path: Path) -> Iterator[tuple[Iterator[tuple[str, BinaryIO]], ExportFiles]]:
     """The lists of one unit, each open while it is read, and the files that lie beside them."""
     if compressed.is_zip(path):
         with compressed.opened(path) as archive:
             yield _members(path, archive), archive
     else:
         with files.opened(path) as file:
-            yield iter([(path.name, file)]), Folder(path.parent)
+            yield iter([(path.name, file)]), ExportFolder(path.parent)
 
 
 def _members(path: Path, archive: compressed.Archive) -> Iterator[tuple[str, BinaryIO]]:

@@ -17,7 +17,7 @@ _BOM = b"\xef\xbb\xbf"
 _NEWLINE = ord("\n")
 
 
-class Line(NamedTuple):
+class JsonLine(NamedTuple):
     """One line: where it begins and ends, and its object, or why it has none."""
 
     start: int
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     why: str | None = None
 
 
-def lines(file: BinaryIO, start: int = 0, *, max_line: int = MAX_LINE) -> Iterator[Line]:
+def lines(file: BinaryIO, start: int = 0, *, max_line: int = MAX_LINE) -> Iterator[JsonLine]:
     """The objects of a file from a byte on.
 
     A last line without its end is still being written: it is not given, and reading goes on at it
@@ -34,7 +34,9 @@ def lines(file: BinaryIO, start: int = 0, *, max_line: int = MAX_LINE) -> Iterat
     """
     for begin, end, text in raw_lines(file, start, max_line=max_line):
         if text is None:
-            yield Line(begin, end, None, f"longer than {max_line:,} bytes, or of too many values")
+            yield JsonLine(
+                begin, end, None, f"longer than {max_line:,} bytes, or of too many values"
+            )
             continue
         stripped = text.strip(b" \t\r\n\x00")
         if begin == 0:
@@ -94,13 +96,13 @@ def _is_whole(text: bytes) -> bool:
     return _line(0, len(text), text.strip(b" \t\r\n\x00")).data is not None
 
 
-def _line(begin: int, end: int, text: bytes) -> Line:
+def _line(begin: int, end: int, text: bytes) -> JsonLine:
     try:
         data = decode(text)
     except (ValueError, RecursionError) as error:
-        return Line(begin, end, None, f"not JSON ({str(error)[:100]})")
+        return JsonLine(begin, end, None, f"not JSON ({str(error)[:100]})")
     if not isinstance(data, dict):
-        return Line(begin, end, None, f"not an object but {type(data).__name__}")
+        return JsonLine(begin, end, None, f"not an object but {type(data).__name__}")
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH and is_deep(data):
-        return Line(begin, end, None, f"nested deeper than {MAX_DEPTH} levels")
-    return Line(begin, end, data)
+        return JsonLine(begin, end, None, f"nested deeper than {MAX_DEPTH} levels")
+    return JsonLine(begin, end, data)

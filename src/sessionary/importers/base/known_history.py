@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from sessionary.actions.transfer import merge
-from sessionary.actions.transfer.merge import Row
+from sessionary.actions.transfer.merge import LogRow
 from sessionary.model import json_codec
 from sessionary.model.session import Segment
 from sessionary.store.database import Store
@@ -13,10 +13,10 @@ from sessionary.store.database import Store
 Key = tuple[str, int]
 
 
-class Ways:
+class Branches:
     """A log that was read to its end because its source no longer says the same."""
 
-    def __init__(self, rows: Iterable[Row], first: int) -> None:
+    def __init__(self, rows: Iterable[LogRow], first: int) -> None:
         # From which number on lines can still be said again.
         self._first = first
         self._latest: dict[Key, int] = {}
@@ -60,7 +60,7 @@ class Ways:
         return True
 
 
-def key_of(row: Row) -> Key:
+def key_of(row: LogRow) -> Key:
     """What a line of the log is known by."""
     return row.native_id or "", digest(row.kind, row.role, row.text)
 
@@ -71,15 +71,15 @@ def digest(kind: str, role: str | None, text: str) -> int:
     return hash((kind, role, said))
 
 
-class KnownLog:
+class KnownHistory:
     """Follows a source that says its log again; what it leaves out is looked for further on."""
 
     def __init__(self, store: Store, segments: Sequence[Segment]) -> None:
         self._store = store
         self._segments = segments
-        self._page: deque[Row] = deque()
+        self._page: deque[LogRow] = deque()
         self._read_through = 0
-        self._ways: Ways | None = None
+        self._ways: Branches | None = None
 
     def find(self, here: int, kind: str, role: str | None, text: str, id: str | None) -> int | None:
         """The number under which the log says the same, in its next line or further on."""
@@ -102,13 +102,13 @@ class KnownLog:
         self._page.popleft()
         return True
 
-    def rest(self) -> Iterator[Row]:
+    def rest(self) -> Iterator[LogRow]:
         """All that was not said again yet."""
         while (row := self._next()) is not None:
             self._page.popleft()
             yield row
 
-    def _next(self) -> Row | None:
+    def _next(self) -> LogRow | None:
         """The next row that may be said again, not yet used."""
         if not self._page:
             rows = self._read(self._read_through)
@@ -118,25 +118,25 @@ class KnownLog:
             self._page.extend(rows)
         return self._page[0]
 
-    def _all_ways(self) -> Ways:
+    def _all_ways(self) -> Branches:
         """The whole log, read once more: the source has left something out."""
         row = self._next()
         first = self._read_through + 1 if row is None else row.seq
-        return Ways(self._from_the_first(), first)
+        return Branches(self._from_the_first(), first)
 
-    def _from_the_first(self) -> Iterator[Row]:
+    def _from_the_first(self) -> Iterator[LogRow]:
         after = 0
         while rows := self._read(after):
             yield from rows
             after = rows[-1].seq
 
-    def _read(self, after: int) -> list[Row]:
+    def _read(self, after: int) -> list[LogRow]:
         return self._store.read(merge.page, self._segments, after).result()
 
 
-def _takes_back_to(row: Row, here: int) -> bool:
+def _takes_back_to(row: LogRow, here: int) -> bool:
     return row.kind == "retraction" and int(json_codec.decode(row.text)["after"]) == here
 
 
-def _is_same(row: Row, kind: str, role: str | None, text: str) -> bool:
+def _is_same(row: LogRow, kind: str, role: str | None, text: str) -> bool:
     return row.kind == kind and row.role == role and row.text == text

@@ -8,7 +8,7 @@ V = TypeVar("V")
 REMEMBERED = 20_000
 
 
-class Recent(Generic[V]):
+class RecentEntries(Generic[V]):
     """Holds the latest entries, at least `keep` of them and at most twice as many."""
 
     def __init__(self, given: Mapping[str, V] | None = None, *, keep: int = REMEMBERED) -> None:

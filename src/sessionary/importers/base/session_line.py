@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sessionary.clock import from_micros
-from sessionary.importers.base.events import Begin
+from sessionary.importers.base.events import SessionBegin
 from sessionary.model.json_codec import storable_text
 from sessionary.model.record import ProjectFact, SessionLine
 from sessionary.model.session import TitleBy
@@ -12,7 +12,7 @@ from sessionary.model.terminal import one_line
 from sessionary.model.title import MAX_TITLE, clean_title
 
 if TYPE_CHECKING:
-    from sessionary.actions.transfer.merge import Descent
+    from sessionary.actions.transfer.merge import ParentSession
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import msgspec
 
 from sessionary.clock import Moment
-from sessionary.importers.base.events import Said
+from sessionary.importers.base.events import MessageEvent
 from sessionary.model import json_codec
 from sessionary.model.title import preview
 from sessionary.store.database import Store
@@ -50,14 +50,14 @@ FIELDS = frozenset(
 
 
 def line_of(
-    begin: Begin,
+    begin: SessionBegin,
     fields: dict[str, Any],
     *,
     id: str,
-    to: "Target",
+    to: "ImportTarget",
     began_at: datetime,
     active_at: int,
-    descent: "Descent | None",
+    descent: "ParentSession | None",
     skipped: int,
 ) -> SessionLine:
     """The session's line: read-only, and marked with where it came from."""
@@ -116,7 +116,9 @@ def _project(given: object) -> ProjectFact | None:
     return None if name is None else ProjectFact(name)
 
 
-def _extra(begin: Begin, fields: dict[str, Any], *, to: "Target", skipped: int) -> dict[str, Any]:
+def _extra(
+    begin: SessionBegin, fields: dict[str, Any], *, to: "ImportTarget", skipped: int
+) -> dict[str, Any]:
     origin: dict[str, Any] = {"from": to.tool, "tool": to.title, "id": begin.native_id}
     if skipped:
         origin["skipped"] = skipped
@@ -141,7 +143,7 @@ class _Body(msgspec.Struct, omit_defaults=True, gc=False):
 _encode = msgspec.json.Encoder().encode
 
 
-def body_text(said: Said, tool: str) -> str:
+def body_text(said: MessageEvent, tool: str) -> str:
     """A message as the log keeps it."""
     extra = said.extra
     if said.role == "system":
@@ -171,7 +173,7 @@ def preview_of(parts: Sequence[dict[str, Any]]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ImportTarget:
     """A profile of a store, and by which tool's names sessions are known there."""
 
     store: Store

@@ -11,13 +11,20 @@ from datetime import datetime
 from typing import Any
 
 from sessionary.actions.transfer import merge
-from sessionary.actions.transfer.merge import Added, Descent, Row, Sheaf
+from sessionary.actions.transfer.merge import Added, LogRow, ParentSession, WriteBatch
 from sessionary.clock import encode_id, to_micros
 from sessionary.importers.base import calls, session_line
-from sessionary.importers.base.events import FOLLOWS, Begin, Compacted, Said, TakenBack, Used
-from sessionary.importers.base.known_history import KnownLog, digest, key_of
-from sessionary.importers.base.recent import Recent
-from sessionary.importers.base.session_line import Target, body_text, line_of, preview_of
+from sessionary.importers.base.events import (
+    FOLLOWS,
+    Compacted,
+    MessageEvent,
+    Retracted,
+    SessionBegin,
+    TokenUsage,
+)
+from sessionary.importers.base.known_history import KnownHistory, digest, key_of
+from sessionary.importers.base.recent import RecentEntries
+from sessionary.importers.base.session_line import ImportTarget, body_text, line_of, preview_of
 from sessionary.model import json_codec
 from sessionary.model.record import SessionLine
 from sessionary.model.session import Lineage, Segment
@@ -33,10 +40,10 @@ BYTES = 4 * 1024 * 1024
 SEARCHES = 20
 
 
-class Weaver:
+class SessionMerger:
     """One session on its way into the store."""
 
-    def __init__(self, target: Target, begin: Begin, *, is_resumed: bool) -> None:
+    def __init__(self, target: ImportTarget, begin: SessionBegin, *, is_resumed: bool) -> None:
         self._target, self._tool = target, target.tool
         self._begin = begin
         self.fields: dict[str, Any] = {}
@@ -51,11 +58,11 @@ class Weaver:
         self._began: datetime | None = begin.began_at
         self._active = 0
         self._added = Added()
-        self._rows: list[Row] = []
-        self._usage: list[Usage | Used] = []
+        self._rows: list[LogRow] = []
+        self._usage: list[Usage | TokenUsage] = []
         self._blobs: dict[str, bytes] = {}
         self._bytes = 0
-        self._seqs = Recent[int]()
+        self._seqs = RecentEntries[int]()
         self._is_resumed = is_resumed
         self._searches = SEARCHES
         self._session = self._find(begin.native_id)
@@ -90,7 +97,7 @@ class Weaver:
         """Whether no part of the session was here before."""
         return self._session is None
 
-    def say(self, said: Said) -> None:
+    def say(self, said: MessageEvent) -> None:
         """Add a message behind the one it answers to, unless it is there."""
         parent = said.parent
         here = self._here if parent is FOLLOWS or parent == FOLLOWS else self._place_of(parent)
@@ -130,7 +137,7 @@ class Weaver:
         self._append("compaction", None, to_micros(mark.at), text, mark.id)
         self._added.compacted_seq = self._here
 
-    def take_back(self, taken: TakenBack) -> None:
+    def take_back(self, taken: Retracted) -> None:
         """Take back everything after a message."""
         here = 0 if taken.after is None else self._seq_of(taken.after)
         if here is None or here == self._here or self._go(here):
@@ -139,14 +146,18 @@ class Weaver:
         if self._here != self._tip:
             self._branch(to_micros(taken.at))
 
-    def follow(self, items: Sequence[Said | Compacted], *, is_current: bool) -> None:
+    def follow(self, items: Sequence[MessageEvent | Compacted], *, is_current: bool) -> None:
         """Make a way through a tree the one that people read, unless all of it is known."""
         way = self._known_way()
         if is_current:
             # The first words are those of the way that people read.
             self._first_words, self._begins_with_command = None, False
             for item in items:
-                if isinstance(item, Said) and item.role == "user" and self._first_words is None:
+                if (
+                    isinstance(item, MessageEvent)
+                    and item.role == "user"
+                    and self._first_words is None
+                ):
                     self._note_words(item)
         keyed = [(self._key(item), item) for item in items]
         if not is_current:
@@ -167,7 +178,7 @@ class Weaver:
             self._branch(to_micros(items[-1].at))
         for key, item in keyed[shared:]:
             before = self._here
-            if isinstance(item, Said):
+            if isinstance(item, MessageEvent):
                 item.parent = FOLLOWS
                 self.say(item)
             else:
@@ -176,7 +187,7 @@ class Weaver:
                 way.append((*key, self._here))
             self._heard.add(key)
 
-    def pay(self, usage: Sequence[Usage | Used]) -> None:
+    def pay(self, usage: Sequence[Usage | TokenUsage]) -> None:
         """Count model calls."""
         self._usage.extend(usage)
 
@@ -233,21 +244,21 @@ class Weaver:
             imports.find_session, native_id, profile=to.profile, tool=to.tool
         ).result()
 
-    def _descend(self) -> Descent | None:
+    def _descend(self) -> ParentSession | None:
         """The session it came from: named by the tool, or one that begins with the same message."""
         named = self._begin.parent
         if named is not None:
             parent = self._find(named.native_id)
             if parent is None or parent.is_purged or parent.is_hidden:
                 return None
-            return Descent(parent, named.lineage)
+            return ParentSession(parent, named.lineage)
         for alias in self._begin.aliases:
             parent = self._find(alias)
             if parent is not None and not parent.is_purged and not parent.is_hidden:
-                return Descent(parent, Lineage.FORK)
+                return ParentSession(parent, Lineage.FORK)
         return None
 
-    def _known_log(self, *, is_resumed: bool) -> KnownLog | None:
+    def _known_log(self, *, is_resumed: bool) -> KnownHistory | None:
         """What may be said again: the session's own history, or that of the one it came from."""
         self._segments: list[Segment] = []
         self._tip = 0
@@ -259,7 +270,7 @@ class Weaver:
         store = self._target.store
         self._segments = store.read(merge.history, source).result()
         self._tip = store.read(merge.tip, self._segments).result()
-        return None if is_resumed else KnownLog(store, self._segments)
+        return None if is_resumed else KnownHistory(store, self._segments)
 
     def _recognise(self, here: int, kind: str, role: str | None, text: str, id: str | None) -> bool:
         """Whether the log says the same in its next line, or further on."""
@@ -287,8 +298,8 @@ class Weaver:
         self._log, self._way = None, way
         return way
 
-    def _key(self, item: Said | Compacted) -> tuple[str, int]:
-        if isinstance(item, Said):
+    def _key(self, item: MessageEvent | Compacted) -> tuple[str, int]:
+        if isinstance(item, MessageEvent):
             text = body_text(item, self._target.tool)
             return item.id or "", digest("message", item.role, text)
         return "", digest("compaction", None, json_codec.encode({"summary": item.summary}))
@@ -348,7 +359,7 @@ class Weaver:
         if self._here != self._tip:
             self._branch(at)
         seq = rows[-1].seq + 1 if rows else self._next_seq()
-        rows.append(Row(seq, kind, role, at, text))
+        rows.append(LogRow(seq, kind, role, at, text))
         self._bytes += len(text)
         self._tip = self._here = seq
         if id is not None:
@@ -361,7 +372,7 @@ class Weaver:
         if self._session is not None or self._rows or descent is None:
             return
         if descent.lineage.inherits:
-            self._descent = Descent(descent.parent, descent.lineage, self._here)
+            self._descent = ParentSession(descent.parent, descent.lineage, self._here)
             self._tip = self._here
             self._is_involved = self._here > 0
 
@@ -384,7 +395,7 @@ class Weaver:
     def _retract(self, at: int) -> None:
         text = json_codec.encode({"after": self._here, "reason": "branch"})
         seq = self._next_seq()
-        self._rows.append(Row(seq, "retraction", None, at, text))
+        self._rows.append(LogRow(seq, "retraction", None, at, text))
         self._tip = self._here
         self._is_involved = True
 
@@ -393,7 +404,7 @@ class Weaver:
             return self._rows[-1].seq + 1
         return (self._base if self._session is None else self._session.last_seq) + 1
 
-    def _count(self, said: Said) -> None:
+    def _count(self, said: MessageEvent) -> None:
         self.messages += 1
         added = self._added
         added.messages += 1
@@ -408,7 +419,7 @@ class Weaver:
         if said.model is not None:
             self.fields["model"] = said.model
 
-    def _note_words(self, said: Said) -> None:
+    def _note_words(self, said: MessageEvent) -> None:
         self._first_words = session_line.words_of(said.parts)
         if self._first_words is None:
             self._begins_with_command = True
@@ -428,14 +439,14 @@ class Weaver:
             made = made if known is None or session_line.says_nothing(known) else None
         return {**self.fields, "title": made}
 
-    def _note_time(self, said: Said, micros: int) -> None:
+    def _note_time(self, said: MessageEvent, micros: int) -> None:
         if self._began is None:
             self._began = said.at
         if micros > self._active and said.role in ("user", "assistant"):
             self._active = micros
 
-    def _sheaf(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None) -> Sheaf:
-        return Sheaf(
+    def _sheaf(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None) -> WriteBatch:
+        return WriteBatch(
             profile=self._target.profile,
             tool=self._target.tool,
             native_id=self._begin.native_id,

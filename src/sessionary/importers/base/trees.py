@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from sessionary.importers.base.events import Branch, Compacted, Said, Skipped
+from sessionary.importers.base.events import Branch, Compacted, MessageEvent, Skipped
 
 # So many messages all ways together may have; a tree of more is told by its current way alone.
 MOST = 1_000_000
@@ -69,7 +69,7 @@ def is_line(parents: Mapping[str, str | None]) -> bool:
 
 def branches(
     parents: Mapping[str, str | None],
-    said: Mapping[str, Sequence[Said | Compacted]],
+    said: Mapping[str, Sequence[MessageEvent | Compacted]],
     *,
     current: str | None = None,
     where: str = "tree",

@@ -16,7 +16,7 @@ from sessionary.formats import json_text
 from sessionary.importers.base import files, json_lines
 from sessionary.importers.base.events import Event, HeldBack, Json, Resume, Unit, Where
 from sessionary.importers.claude_code.lines import ASIDE
-from sessionary.importers.claude_code.reader import TOOL, Identity, Reader
+from sessionary.importers.claude_code.reader import TOOL, SessionIdentity, TranscriptReader
 
 # An answer may take so long to write; a file that has been quiet for longer is whole.
 QUIET = timedelta(minutes=2)
@@ -91,17 +91,17 @@ class ClaudeCode:
             who = _identity(unit.path)
             is_settled = not unit.stamp.endswith(_UNSETTLED)
             copied = self._copied(unit.path) if resume is None else frozenset()
-            reader = Reader(who, resume, at=at, is_settled=is_settled, copied=copied)
+            reader = TranscriptReader(who, resume, at=at, is_settled=is_settled, copied=copied)
             yield from reader.events(_lines_from(file, resume))
             if reader.held_at is not None:
                 yield HeldBack(until=at + QUIET)
                 known = reader.last_mark or resume
-                before = Reader(who, known, at=at, copied=copied)
+                before = TranscriptReader(who, known, at=at, copied=copied)
                 yield from before.mark_at(reader.held_at, _lines_from(file, known))
             for name, begins in reader.sidechains.items():
                 session_id = reader.native_id or who.session_id
-                agent = Identity(session_id, f"agent-{name}")
-                inner = Reader(agent, at=at, has_places=False)
+                agent = SessionIdentity(session_id, f"agent-{name}")
+                inner = TranscriptReader(agent, at=at, has_places=False)
                 yield from inner.events(_lines_at(file, begins))
 
     def _copied(self, path: Path) -> frozenset[str]:
@@ -175,14 +175,14 @@ def _order(path: Path) -> tuple[bool, float, str]:
     return is_copy, files.time_of(path), path.name
 
 
-def _identity(path: Path) -> Identity:
+def _identity(path: Path) -> SessionIdentity:
     if "subagents" in path.parts:
         at = len(path.parts) - 1 - path.parts[::-1].index("subagents")
         within = "/".join((*path.parts[at + 1 : -1], path.stem))
-        return Identity(path.parts[at - 1] if at > 0 else None, within, _agent_title(path))
+        return SessionIdentity(path.parts[at - 1] if at > 0 else None, within, _agent_title(path))
     if path.name.startswith("agent-"):
-        return Identity(None, path.stem, _agent_title(path))
-    return Identity(path.stem if _UUID.fullmatch(path.stem) else None)
+        return SessionIdentity(None, path.stem, _agent_title(path))
+    return SessionIdentity(path.stem if _UUID.fullmatch(path.stem) else None)
 
 
 def _session_of(path: Path) -> Path | None:

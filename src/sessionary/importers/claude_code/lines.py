@@ -8,7 +8,7 @@ import msgspec
 
 from sessionary.formats import anthropic_blocks, json_text
 from sessionary.importers.base import times
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -19,7 +19,7 @@ class CacheWrites(msgspec.Struct, gc=False):
     ephemeral_1h_input_tokens: int | None = 0
 
 
-class Tokens(msgspec.Struct, gc=False):
+class TokenCounts(msgspec.Struct, gc=False):
     """What a call used, as the model's interface says it."""
 
     input_tokens: int | None = 0
@@ -29,17 +29,17 @@ class Tokens(msgspec.Struct, gc=False):
     cache_creation: CacheWrites | None = None
 
 
-class Answer(msgspec.Struct, gc=False):
+class AnswerMessage(msgspec.Struct, gc=False):
     """The message of a line, as the model's interface has it."""
 
     id: str | None = None
     model: str | None = None
     content: Any = None
     stop_reason: str | None = None
-    usage: Tokens | None = None
+    usage: TokenCounts | None = None
 
 
-class Line(msgspec.Struct, gc=False):
+class TranscriptLine(msgspec.Struct, gc=False):
     """What every line may have."""
 
     type: str = ""
@@ -49,7 +49,7 @@ class Line(msgspec.Struct, gc=False):
     sessionId: str | None = None  # noqa: N815
     # One that has no zone is read in the slow way.
     timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
-    message: Answer | None = None
+    message: AnswerMessage | None = None
     requestId: str | None = None  # noqa: N815
     isSidechain: bool | None = None  # noqa: N815
     isMeta: bool | None = None  # noqa: N815
@@ -74,14 +74,14 @@ class Line(msgspec.Struct, gc=False):
         return None if self.parentUuid is msgspec.UNSET else self.parentUuid
 
 
-class Unreadable(Exception):
+class UnreadableLine(Exception):
     """A line that is none: why."""
 
 
-_decode = msgspec.json.Decoder(Line).decode
+_decode = msgspec.json.Decoder(TranscriptLine).decode
 
 
-def line_of(text: bytes) -> Line | None:
+def line_of(text: bytes) -> TranscriptLine | None:
     """A line; None when it is blank. What has the wrong type in it is passed over."""
     try:
         line = _decode(text)
@@ -102,24 +102,24 @@ def raw_of(text: bytes) -> Any:
     try:
         data = json_text.decode(stripped)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"not JSON ({str(error)[:100]})") from error
+        raise UnreadableLine(f"not JSON ({str(error)[:100]})") from error
     _check_depth(data)
     return data
 
 
-def _lenient(text: bytes) -> Line | None:
+def _lenient(text: bytes) -> TranscriptLine | None:
     if not text.removeprefix(_BOM).strip(b" \t\r\n\x00"):
         return None
     data = raw_of(text)
     if not isinstance(data, dict):
-        raise Unreadable(f"not an object but {type(data).__name__}")
-    line: Line = _filled(Line, data)
+        raise UnreadableLine(f"not an object but {type(data).__name__}")
+    line: TranscriptLine = _filled(TranscriptLine, data)
     line.timestamp = times.of(data.get("timestamp"))
     message = data.get("message")
     if isinstance(message, dict):
-        line.message = _filled(Answer, message)
+        line.message = _filled(AnswerMessage, message)
         usage = message.get("usage")
-        line.message.usage = _filled(Tokens, usage) if isinstance(usage, dict) else None
+        line.message.usage = _filled(TokenCounts, usage) if isinstance(usage, dict) else None
     return line
 
 
@@ -137,7 +137,7 @@ def _filled(kind: Any, data: dict[str, Any]) -> Any:
 
 def _check_depth(data: Any) -> None:
     if json_text.is_deep(data):
-        raise Unreadable(f"nested deeper than {json_text.MAX_DEPTH} levels")
+        raise UnreadableLine(f"nested deeper than {json_text.MAX_DEPTH} levels")
 
 
 # Marks of the program for itself.
@@ -237,9 +237,9 @@ def is_result(block: Any) -> bool:
     return isinstance(block.get("tool_use_id"), str)
 
 
-def words_of(blocks: list[Any], *, is_meta: bool) -> tuple[str, Content]:
+def words_of(blocks: list[Any], *, is_meta: bool) -> tuple[str, MessageContent]:
     """Who said what a user's line says, and what: without what the program put around it."""
-    content = Content()
+    content = MessageContent()
     role = "system" if is_meta else "user"
     for block in blocks:
         is_text = isinstance(block, dict) and block.get("type") == "text"

@@ -16,32 +16,32 @@ from typing import Any
 
 from sessionary.formats import anthropic_blocks, parts
 from sessionary.importers.base import json_lines
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 from sessionary.importers.base.events import (
     FOLLOWS,
-    Begin,
+    Checkpoint,
     Compacted,
     Event,
     Facts,
+    IgnoredRecord,
     Json,
-    LeftOut,
-    Mark,
+    MessageEvent,
     Parent,
-    Regrown,
     Resume,
-    Said,
+    SessionBegin,
     Skipped,
-    Spent,
-    Used,
+    SourceRewritten,
+    TokenUsage,
+    UsageEvent,
 )
-from sessionary.importers.base.recent import Recent
+from sessionary.importers.base.recent import RecentEntries
 from sessionary.importers.claude_code.lines import (
     ASIDE,
     NOTES,
     REMINDERS,
-    Answer,
-    Line,
-    Unreadable,
+    AnswerMessage,
+    TranscriptLine,
+    UnreadableLine,
     content_of,
     is_result,
     line_of,
@@ -60,10 +60,10 @@ NOTED = 50
 
 TOOL = "claude-code"
 _SYNTHETIC = "<synthetic>"
-_EMPTY = Answer()
+_EMPTY = AnswerMessage()
 
 
-class Growing:
+class PartialAnswer:
     """An answer that is being written, and what was said while it was."""
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Growing:
 
     def __init__(
         self,
-        line: Line,
+        line: TranscriptLine,
         id: str,
         message_id: str,
         *,
@@ -96,7 +96,7 @@ class Growing:
         self._call, self._parent, self._at = call, parent, at
         self._blocks = content_of((line.message or _EMPTY).content)
         self.line = self._last = self._used = line
-        self.followers: list[Said] = []
+        self.followers: list[MessageEvent] = []
         self.size = 0
 
     @property
@@ -104,7 +104,7 @@ class Growing:
         """Whether the model said why it stopped."""
         return (self._last.message or _EMPTY).stop_reason is not None
 
-    def grow(self, line: Line, size: int) -> None:
+    def grow(self, line: TranscriptLine, size: int) -> None:
         """Another line of the same answer."""
         self.size += size
         message = line.message or _EMPTY
@@ -114,15 +114,15 @@ class Growing:
         if _output(message) > 0:
             self._used = line
 
-    def said(self) -> Said:
+    def said(self) -> MessageEvent:
         """The whole of it."""
         message = self._last.message or _EMPTY
-        content = Content()
+        content = MessageContent()
         for block in self._blocks:
             anthropic_blocks.add_block(content, block)
         # What the program says in the model's place is not the model's, unless it is its error.
         is_aside = message.model == _SYNTHETIC and not self._last.isApiErrorMessage
-        return Said(
+        return MessageEvent(
             role="system" if is_aside else "assistant",
             parts=content.parts,
             blobs=content.blobs,
@@ -135,7 +135,7 @@ class Growing:
         )
 
 
-def call_ids(message: Answer) -> list[tuple[str, str]]:
+def call_ids(message: AnswerMessage) -> list[tuple[str, str]]:
     """The tools that a line calls: id and name."""
     blocks: Any = message.content
     found: list[tuple[str, str]] = []
@@ -147,14 +147,14 @@ def call_ids(message: Answer) -> list[tuple[str, str]]:
     return found
 
 
-def _usage(line: Line, at: datetime, name: str) -> Sequence[Used]:
+def _usage(line: TranscriptLine, at: datetime, name: str) -> Sequence[TokenUsage]:
     """What the call used: billed once, in however many files and lines it stands."""
     message = line.message or _EMPTY
     tokens, model = message.usage, message.model
     if tokens is None or model is None or model == _SYNTHETIC:
         return ()
     written, kept = _whole(tokens.cache_creation_input_tokens), tokens.cache_creation
-    used = Used(
+    used = TokenUsage(
         call_id=f"{TOOL}:{name}:{line.requestId}" if line.requestId else f"{TOOL}:{name}",
         model=model,
         at=at,
@@ -171,7 +171,7 @@ def _whole(number: int | None) -> int:
     return number if number is not None and 0 <= number <= MAX_TOKENS else 0
 
 
-def _output(message: Answer) -> int:
+def _output(message: AnswerMessage) -> int:
     return 0 if message.usage is None else message.usage.output_tokens or 0
 
 
@@ -194,7 +194,7 @@ class Titles:
         """What to remember until the next reading."""
         return None if self.title is None else [self._level, self.title]
 
-    def take(self, line: Line, seen: Recent[str | None]) -> None:
+    def take(self, line: TranscriptLine, seen: RecentEntries[str | None]) -> None:
         """A line that names the session."""
         if line.type == "custom-title":
             self._raise(_CUSTOM, line.customTitle)
@@ -224,7 +224,7 @@ class Titles:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SessionIdentity:
     """Which session is read; without a name it has the one that its lines give."""
 
     session_id: str | None = None
@@ -233,12 +233,12 @@ class Identity:
     title: str | None = None
 
 
-class Reader:
+class TranscriptReader:
     """One session being read."""
 
     def __init__(
         self,
-        who: Identity,
+        who: SessionIdentity,
         resume: Resume | None = None,
         *,
         at: datetime,
@@ -260,17 +260,17 @@ class Reader:
         self._tip: str | None = note.get("tip")
         # An answer that was taken for whole when reading stopped.
         self._noted_answer = self._last_answer = note.get("answer")
-        self._calls = Recent[str](note.get("calls"))
+        self._calls = RecentEntries[str](note.get("calls"))
         # Where the message is that a line says or hangs on, by the name of the line.
-        self._places = Recent[str | None](note.get("places"))
+        self._places = RecentEntries[str | None](note.get("places"))
         # The results of one answer are one place; its last message, by the name of the place.
-        self._last_results = Recent[str]()
-        self._agents = Recent[str]()
+        self._last_results = RecentEntries[str]()
+        self._agents = RecentEntries[str]()
         self._has_begun = resume is not None
-        self._growing: Growing | None = None
-        self._boundary: Line | None = None
+        self._growing: PartialAnswer | None = None
+        self._boundary: TranscriptLine | None = None
         self._workspace: Json | None = None
-        self._mark: Mark | None = None
+        self._mark: Checkpoint | None = None
         # Where an answer begins that was not said because it may not be whole.
         self.held_at: int | None = None
         self._waiting: list[Event] = []
@@ -293,7 +293,7 @@ class Reader:
         """What the lines say."""
         out = self._out
         if self._has_begun:
-            yield Begin(native_id=self._native_id or "")
+            yield SessionBegin(native_id=self._native_id or "")
         for begin, end, text in lines:
             self._number += 1
             self._take(begin, text)
@@ -309,7 +309,7 @@ class Reader:
     def _take(self, begin: int, text: bytes | None) -> None:
         try:
             if text is None:
-                raise Unreadable(f"longer than {json_lines.MAX_LINE:,} bytes")
+                raise UnreadableLine(f"longer than {json_lines.MAX_LINE:,} bytes")
             line = line_of(text)
             if line is None:
                 return
@@ -334,16 +334,16 @@ class Reader:
                 self._take_said(line, message, len(text))
             else:
                 self._take_other(line, text)
-        except Unreadable as error:
+        except UnreadableLine as error:
             self._tell(Skipped(where=f"line {self._number}", why=str(error)))
 
-    def _note_facts(self, line: Line) -> None:
+    def _note_facts(self, line: TranscriptLine) -> None:
         if line.uuid is not None:
             self._titles.meet(line.uuid)
         if self._workspace is None and line.cwd:
             self._workspace = _workspace(line)
 
-    def _take_other(self, line: Line, text: bytes) -> None:
+    def _take_other(self, line: TranscriptLine, text: bytes) -> None:
         match line.type:
             case "system":
                 self._take_system(line)
@@ -358,7 +358,9 @@ class Reader:
 
     # Messages
 
-    def _take_answer(self, line: Line, message: Answer, begin: int, size: int) -> None:
+    def _take_answer(
+        self, line: TranscriptLine, message: AnswerMessage, begin: int, size: int
+    ) -> None:
         growing = self._growing
         name = message.id or line.uuid or f"line-{self._number}"
         if growing is not None and growing.message_id == name:
@@ -371,10 +373,10 @@ class Reader:
         if growing.size > MOST_HELD:
             self._close()
 
-    def _open(self, line: Line, name: str, begin: int) -> Growing:
+    def _open(self, line: TranscriptLine, name: str, begin: int) -> PartialAnswer:
         """An answer begins: the one before it is whole."""
         if name == self._noted_answer:
-            raise Regrown
+            raise SourceRewritten
         self._close()
         if begin - self._marked > MARK_EVERY:
             # An agent may work for long without a word from anyone.
@@ -386,14 +388,14 @@ class Reader:
         # Files that others wrote may name neither calls nor lines: their place names them.
         session = self._who.session_id or line.sessionId or self._native_id or "session"
         call = message_id or line.uuid or f"{session}:{self._who.agent or ''}:{name}"
-        self._growing = growing = Growing(
+        self._growing = growing = PartialAnswer(
             line, id, name, call=call, parent=parent, at=self._at, start=begin
         )
         self._place(line, id)
         self._tip = id
         return growing
 
-    def _take_said(self, line: Line, message: Answer, size: int) -> None:
+    def _take_said(self, line: TranscriptLine, message: AnswerMessage, size: int) -> None:
         blocks = content_of(message.content)
         if line.isCompactSummary:
             self._take_summary(line, blocks)
@@ -408,8 +410,8 @@ class Reader:
             blocks = [each for each in blocks if not is_result(each)]
         self._take_words(line, blocks, is_second=bool(results))
 
-    def _take_results(self, line: Line, results: list[Any]) -> None:
-        content = Content()
+    def _take_results(self, line: TranscriptLine, results: list[Any]) -> None:
+        content = MessageContent()
         is_awaited = True
         for block in results:
             id, is_error = block["tool_use_id"], block.get("is_error") is True
@@ -419,7 +421,7 @@ class Reader:
             anthropic_blocks.add_result(content, id, given, name=name, is_error=is_error)
         self._put(
             line,
-            Said(
+            MessageEvent(
                 role="tool",
                 parts=content.parts,
                 blobs=content.blobs,
@@ -429,7 +431,9 @@ class Reader:
             ),
         )
 
-    def _take_words(self, line: Line, blocks: list[Any], *, is_second: bool = False) -> None:
+    def _take_words(
+        self, line: TranscriptLine, blocks: list[Any], *, is_second: bool = False
+    ) -> None:
         role, content = words_of(blocks, is_meta=line.isMeta is True)
         if not content:
             self._leave_out(line, "words of the program beside a prompt")
@@ -444,7 +448,7 @@ class Reader:
             said.parent = self._parent(line)
         self._put(line, said)
 
-    def _take_system(self, line: Line) -> None:
+    def _take_system(self, line: TranscriptLine) -> None:
         if line.subtype == "compact_boundary":
             self._close()
             self._boundary = line
@@ -456,7 +460,7 @@ class Reader:
             return
         self._put_aside(line, [parts.text(spoken(text)[1])])
 
-    def _take_attachment(self, line: Line, text: bytes) -> None:
+    def _take_attachment(self, line: TranscriptLine, text: bytes) -> None:
         given = line.attachment if isinstance(line.attachment, dict) else {}
         kind = given.get("type")
         if kind == "queued_command" and given.get("prompt"):
@@ -466,16 +470,18 @@ class Reader:
         else:
             self._put_aside(line, [parts.unknown(raw_of(text), f"{TOOL}:attachment")])
 
-    def _take_summary(self, line: Line, blocks: list[Any]) -> None:
+    def _take_summary(self, line: TranscriptLine, blocks: list[Any]) -> None:
         self._close()
         boundary, self._boundary = self._boundary, None
-        content = Content()
+        content = MessageContent()
         anthropic_blocks.add(content, blocks)
         summary = "\n".join(part["text"] for part in content.parts if part["type"] == "text")
         if not self._has_begun:
             # The beginning of the conversation is in another file, or nowhere any more.
             self._place(line, self._tip)
-            said = Said(role="system", parts=[parts.text(summary)], at=self._at, id=line.uuid)
+            said = MessageEvent(
+                role="system", parts=[parts.text(summary)], at=self._at, id=line.uuid
+            )
             self._say(said, line)
             return
         self._place(line, self._tip)
@@ -485,7 +491,7 @@ class Reader:
             keeps = self._places.get(keeps)
         self._out.append(Compacted(summary=summary, at=self._at, id=id, keeps=keeps))
 
-    def _take_aside(self, line: Line, begin: int) -> None:
+    def _take_aside(self, line: TranscriptLine, begin: int) -> None:
         """A line of an agent, among those of its session: it is read afterwards."""
         key = line.agentId or self._agents.get(line.parent or "") or line.uuid or "agent"
         if line.uuid is not None:
@@ -494,7 +500,7 @@ class Reader:
 
     # Where we are
 
-    def _put(self, line: Line, said: Said) -> None:
+    def _put(self, line: TranscriptLine, said: MessageEvent) -> None:
         """Say something behind what was said last; while an answer grows, after it."""
         said.id = said.id or line.uuid
         growing = self._growing
@@ -506,13 +512,13 @@ class Reader:
         self._tip = place
         self._say(said, line)
 
-    def _put_aside(self, line: Line, made: list[Json]) -> None:
+    def _put_aside(self, line: TranscriptLine, made: list[Json]) -> None:
         """Something that neither a person nor a model said: what follows it follows what was said.
 
         It waits for the first words: by itself it is no conversation.
         """
         self._place(line, self._tip)
-        said = Said(role="system", parts=made, at=self._at, id=line.uuid)
+        said = MessageEvent(role="system", parts=made, at=self._at, id=line.uuid)
         if self._has_begun or self._growing is not None:
             self._say(said, line)
         else:
@@ -528,11 +534,11 @@ class Reader:
         if said.parts:
             self._say(said, growing.line)
         elif said.usage and self._has_begun:
-            self._out.append(Spent(usage=said.usage))
+            self._out.append(UsageEvent(usage=said.usage))
         for follower in growing.followers:
             self._say(follower, growing.line)
 
-    def _say(self, said: Said, line: Line) -> None:
+    def _say(self, said: MessageEvent, line: TranscriptLine) -> None:
         if self._growing is not None:
             self._growing.followers.append(said)
             return
@@ -543,21 +549,21 @@ class Reader:
             self._waiting = []
         self._out.append(said)
 
-    def _begin(self, said: Said, line: Line) -> Begin:
+    def _begin(self, said: MessageEvent, line: TranscriptLine) -> SessionBegin:
         session_id = self._who.session_id or line.sessionId or said.id or "session"
         if self._who.agent is not None:
             self._native_id = f"{session_id}/{self._who.agent}"
             parent = Parent(native_id=session_id, lineage=Lineage.SUBAGENT)
-            return Begin(native_id=self._native_id, kind=Kind.SUBAGENT, parent=parent)
+            return SessionBegin(native_id=self._native_id, kind=Kind.SUBAGENT, parent=parent)
         self._native_id = session_id
         origin = _origin(line)
         aliases = [f"first:{said.id}"] if said.id is not None else []
         if origin is None or origin == session_id:
-            return Begin(native_id=session_id, aliases=aliases)
+            return SessionBegin(native_id=session_id, aliases=aliases)
         parent = Parent(native_id=origin, lineage=Lineage.FORK)
-        return Begin(native_id=session_id, parent=parent, aliases=aliases)
+        return SessionBegin(native_id=session_id, parent=parent, aliases=aliases)
 
-    def _parent(self, line: Line) -> str | None:
+    def _parent(self, line: TranscriptLine) -> str | None:
         """The message that a line answers to, where it is not the last one."""
         named = line.parent
         if named is None:
@@ -572,11 +578,11 @@ class Reader:
             return FOLLOWS
         return self._message_at(place)
 
-    def _place(self, line: Line, at: str | None) -> None:
+    def _place(self, line: TranscriptLine, at: str | None) -> None:
         if line.uuid is not None:
             self._places.put(line.uuid, at)
 
-    def _leave_out(self, line: Line, what: str) -> None:
+    def _leave_out(self, line: TranscriptLine, what: str) -> None:
         self._left_out[what] += 1
         if line.uuid is not None:
             named = line.parent
@@ -590,12 +596,14 @@ class Reader:
             self._growing, self.held_at = None, growing.start
         self._close()
         out = self._out
-        out.extend(LeftOut(what=what, count=count) for what, count in self._left_out.items())
+        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._left_out.items())
         if not self._has_begun:
-            unsaid = [each for each in self._waiting if isinstance(each, Said)]
+            unsaid = [each for each in self._waiting if isinstance(each, MessageEvent)]
             if unsaid:
-                out.append(LeftOut(what="lines of files without any words", count=len(unsaid)))
-            out += [each for each in self._waiting if not isinstance(each, Said)]
+                out.append(
+                    IgnoredRecord(what="lines of files without any words", count=len(unsaid))
+                )
+            out += [each for each in self._waiting if not isinstance(each, MessageEvent)]
             return
         out.append(Facts(fields=self._facts()))
         if self.held_at is None:
@@ -637,7 +645,7 @@ class Reader:
             "places": self._noted_places(),
         }
         self._marked = place
-        self._mark = Mark(place=place, note=note)
+        self._mark = Checkpoint(place=place, note=note)
         self._out.append(self._mark)
 
     def _noted_places(self) -> dict[str, str | None]:
@@ -654,11 +662,11 @@ class Reader:
         (self._out if self._has_begun else self._waiting).append(event)
 
 
-def _workspace(line: Line) -> Json:
+def _workspace(line: TranscriptLine) -> Json:
     return {"path": line.cwd} | ({"branch": line.gitBranch} if line.gitBranch else {})
 
 
-def _origin(line: Line) -> str | None:
+def _origin(line: TranscriptLine) -> str | None:
     """The session that this one was copied from, where its lines say so."""
     forked = line.forkedFrom
     if isinstance(forked, dict) and isinstance(forked.get("sessionId"), str):
@@ -666,7 +674,7 @@ def _origin(line: Line) -> str | None:
     return line.sessionId
 
 
-def _kept(boundary: Line) -> str | None:
+def _kept(boundary: TranscriptLine) -> str | None:
     """The first message that was kept in full at a compaction."""
     given = boundary.compactMetadata
     segment = given.get("preservedSegment") if isinstance(given, dict) else None

@@ -9,19 +9,19 @@ from pathlib import Path
 from sessionary.errors import BadInput
 from sessionary.formats import parts, shape
 from sessionary.importers.base import calls, files, times
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 from sessionary.importers.base.events import (
-    Begin,
+    Checkpoint,
     Compacted,
     Event,
     Facts,
+    IgnoredRecord,
     Json,
-    LeftOut,
-    Mark,
     Resume,
+    SessionBegin,
     Skipped,
-    Spent,
     Unit,
+    UsageEvent,
 )
 from sessionary.importers.base.json_lines import lines
 from sessionary.model.usage import Usage
@@ -54,20 +54,20 @@ def read(unit: Unit, resume: Resume | None) -> Iterator[Event]:
     folder = unit.path.parent.name if unit.path.name == "events.jsonl" else unit.path.stem
     id = shape.name(data.get("sessionId")) or folder
     began = times.of(first.get("timestamp")) or files.changed_at(unit.path)
-    yield Begin(native_id=id, began_at=began)
+    yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_fields(data, unit.path))
     start = 0 if resume is None else resume.place
     note = shape.record(None if resume is None else resume.note)
     started = times.of(data.get("startTime")) or began
     events = _Events(id, began, started, note)
-    yield Mark(place=start, note=events.note)
+    yield Checkpoint(place=start, note=events.note)
     with files.opened(unit.path) as file:
         for line in lines(file, start):
             if line.data is None:
                 yield Skipped(where=f"byte {line.start}", why=line.why or "")
             else:
                 yield from events.take(line.data, f"byte {line.start}")
-            yield Mark(place=line.end, note=events.note)
+            yield Checkpoint(place=line.end, note=events.note)
 
 
 def _fields(data: Json, path: Path) -> Json:
@@ -134,10 +134,10 @@ class _Events:
             case "session.shutdown":
                 yield from self._spent(id, data)
             case str(kind) if kind not in _SILENT:
-                yield LeftOut(what=f"events {kind}"[:80])
+                yield IgnoredRecord(what=f"events {kind}"[:80])
 
     def _question(self, id: str, data: Json) -> Iterator[Event]:
-        content = Content()
+        content = MessageContent()
         content.say(data.get("content"))
         for file in shape.records(data.get("attachments")):
             if not content.attach_base64(file.get("data"), file.get("mimeType")):
@@ -146,7 +146,7 @@ class _Events:
             yield content.said("user", self._at, id=id)
 
     def _answer(self, id: str, data: Json) -> Iterator[Event]:
-        content = Content()
+        content = MessageContent()
         content.think(shape.words(data.get("reasoningText")) or self._thought)
         self._thought = ""
         content.say(data.get("content"))
@@ -178,10 +178,10 @@ class _Events:
             name=shape.name(data.get("toolName")),
             is_error=data.get("success") is False,
         )
-        yield Content(parts=[made]).said("tool", self._at, id=id)
+        yield MessageContent(parts=[made]).said("tool", self._at, id=id)
 
     def _aside(self, id: str, data: Json) -> Iterator[Event]:
-        content = Content()
+        content = MessageContent()
         content.say(data.get("message"))
         if content:
             yield content.said("system", self._at, id=id)
@@ -192,7 +192,7 @@ class _Events:
         counted = _numbers(used)
         self._count(model, counted)
         call = shape.name(shape.record(used.get("accounting")).get("usageId")) or id
-        yield Spent(usage=self._usage(f"{self._session_id}:{call}", model, counted))
+        yield UsageEvent(usage=self._usage(f"{self._session_id}:{call}", model, counted))
 
     def _spent(self, id: str, data: Json) -> Iterator[Event]:
         """The sums of a run, or, in newer releases, of the session: what was not counted yet."""
@@ -205,7 +205,7 @@ class _Events:
             rest = Counter({name: max(0, n - before[name]) for name, n in total.items()})
             if any(rest.values()):
                 self._count(model, rest)
-                yield Spent(usage=self._usage(f"{self._session_id}:{id}:{model}", model, rest))
+                yield UsageEvent(usage=self._usage(f"{self._session_id}:{id}:{model}", model, rest))
         self._counted_in_run = {}
 
     def _count(self, model: str, used: Counter[str]) -> None:

@@ -11,8 +11,17 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.formats import parts, shape
 from sessionary.importers.base import calls, documents, files, times
-from sessionary.importers.base.content import Content, Turn
-from sessionary.importers.base.events import Begin, Branch, Event, Facts, Json, Said, Skipped, Unit
+from sessionary.importers.base.content import MessageContent, ModelTurn
+from sessionary.importers.base.events import (
+    Branch,
+    Event,
+    Facts,
+    Json,
+    MessageEvent,
+    SessionBegin,
+    Skipped,
+    Unit,
+)
 from sessionary.importers.base.json_lines import lines
 
 MAX_LOG = 512 * 1024 * 1024
@@ -20,21 +29,21 @@ MAX_LOG = 512 * 1024 * 1024
 
 def read(unit: Unit) -> Iterator[Event]:
     """The conversation of a file."""
-    session = _Session()
+    session = _VscodeSession()
     yield from session.fill(unit.path)
     id = shape.name(session.data.get("sessionId")) or unit.path.stem
     if not isinstance(session.data.get("requests"), list):
         raise BadInput(f"{unit.path} is no conversation of Copilot.")
     began = times.of(session.data.get("creationDate"))
     at = began or files.changed_at(unit.path)
-    yield Begin(native_id=id, began_at=began)
+    yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_fields(session.data, unit.hint))
     for requests in session.left:
         yield Branch(items=_said_all(requests, at), is_current=False)
     yield Branch(items=_said_all(session.data["requests"], at), is_current=True)
 
 
-class _Session:
+class _VscodeSession:
     """The state after all its changes."""
 
     def __init__(self) -> None:
@@ -119,17 +128,17 @@ def _fields(data: Json, workspace: Any) -> Json:
     return fields
 
 
-def _said_all(requests: list[Any], at: Any) -> list[Said]:
-    made: list[Said] = []
+def _said_all(requests: list[Any], at: Any) -> list[MessageEvent]:
+    made: list[MessageEvent] = []
     for number, request in enumerate(shape.records(requests)):
         at = times.of(request.get("timestamp")) or at
         made.extend(_said(request, shape.name(request.get("requestId")) or f"request {number}", at))
     return made
 
 
-def _said(request: Json, id: str, at: Any) -> Iterator[Said]:
+def _said(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
     """A question and what came of it."""
-    question = Content()
+    question = MessageContent()
     message = shape.record(request.get("message"))
     told = [shape.words(part.get("text")) for part in shape.records(message.get("parts"))]
     question.say(shape.words(message.get("text")) or "".join(told))
@@ -137,7 +146,7 @@ def _said(request: Json, id: str, at: Any) -> Iterator[Said]:
         yield question.said("user", at, id=id)
     result = shape.record(request.get("result"))
     metadata = shape.record(result.get("metadata"))
-    turn = Turn()
+    turn = ModelTurn()
     tools = _Tools(metadata)
     for piece in shape.items(request.get("response")):
         _add(turn, piece, tools)
@@ -159,7 +168,9 @@ def _said(request: Json, id: str, at: Any) -> Iterator[Said]:
         turn.said("assistant", at, id=f"{id}:answer", model=model, extra=extra, usage=used)
     )
     if not answer and error is not None:
-        answer = [Content().said("assistant", at, id=f"{id}:answer", model=model, extra=extra)]
+        answer = [
+            MessageContent().said("assistant", at, id=f"{id}:answer", model=model, extra=extra)
+        ]
     yield from answer
 
 
@@ -182,7 +193,7 @@ class _Tools:
         self._results = shape.record(metadata.get("toolCallResults"))
         self._done: set[str] = set()
 
-    def add(self, turn: Turn, item: Json) -> None:
+    def add(self, turn: ModelTurn, item: Json) -> None:
         """Add the call that an item shows, or the item itself when no round has it."""
         shown = shape.words(item.get("toolCallId"))
         waiting = [call for call in self._calls if call["id"] not in self._done]
@@ -194,13 +205,13 @@ class _Tools:
         elif item.get("presentation") != "hidden" and shown not in self._done:
             self._add_item(turn, shown, item)
 
-    def add_rest(self, turn: Turn) -> None:
+    def add_rest(self, turn: ModelTurn) -> None:
         """Add the calls that no item showed."""
         for call in self._calls:
             if call["id"] not in self._done:
                 self._add_call(turn, call, {})
 
-    def _add_call(self, turn: Turn, call: Json, item: Json) -> None:
+    def _add_call(self, turn: ModelTurn, call: Json, item: Json) -> None:
         id, name = call["id"], shape.name(call.get("name")) or "tool"
         self._done.add(id)
         given = shape.parsed_or_text(call.get("arguments")) or _arguments(item)
@@ -210,7 +221,7 @@ class _Tools:
         if item.get("isComplete") is not False and (told or item):
             answers.add(parts.tool_result(id, told, name=name))
 
-    def _add_item(self, turn: Turn, id: str, item: Json) -> None:
+    def _add_item(self, turn: ModelTurn, id: str, item: Json) -> None:
         self._done.add(id)
         name = shape.name(item.get("toolId")) or "tool"
         content, answers = turn.tools
@@ -236,7 +247,7 @@ def _shown_result(item: Json) -> str:
     return told or _text(item.get("pastTenseMessage")) or _text(item.get("invocationMessage"))
 
 
-def _add(turn: Turn, piece: Any, tools: _Tools) -> None:
+def _add(turn: ModelTurn, piece: Any, tools: _Tools) -> None:
     """Add one piece of an answer; marks of the editor are passed over."""
     match piece:
         case {"kind": "thinking", "value": value}:
@@ -256,7 +267,7 @@ def _add(turn: Turn, piece: Any, tools: _Tools) -> None:
             _say(turn.words, piece)
 
 
-def _say(content: Content, words: str) -> None:
+def _say(content: MessageContent, words: str) -> None:
     """Words come in pieces that belong together."""
     if words and content.parts and content.parts[-1]["type"] == "text":
         content.parts[-1] = parts.text(content.parts[-1]["text"] + words)

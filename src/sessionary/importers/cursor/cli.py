@@ -13,8 +13,16 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.formats import parts, shape
 from sessionary.importers.base import documents, files, times
-from sessionary.importers.base.content import Content
-from sessionary.importers.base.events import Begin, Event, Facts, Json, Said, Skipped, Unit
+from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base.events import (
+    Event,
+    Facts,
+    Json,
+    MessageEvent,
+    SessionBegin,
+    Skipped,
+    Unit,
+)
 from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 HINT = "cursor-cli"
@@ -71,7 +79,7 @@ def read(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     if root is None:
         raise BadInput(f"{unit.path} names no list of messages that is there; it was left alone.")
     fields = list(_fields(root))
-    yield Begin(native_id=id, began_at=began)
+    yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_session_fields(meta, facts, fields))
     model = shape.name(meta.get("lastUsedModel"))
     for number, name in enumerate((data.hex() for field, data in fields if field == _MESSAGES), 1):
@@ -147,10 +155,10 @@ def _session_fields(meta: Json, facts: Json, root: list[tuple[int, bytes]]) -> J
     return fields | ({"active_at": active} if active else {})
 
 
-def _said(message: Json, id: str, at: Any, model: str | None) -> Iterator[Said]:
+def _said(message: Json, id: str, at: Any, model: str | None) -> Iterator[MessageEvent]:
     given = message.get("content")
     blocks = given if isinstance(given, list) else [{"type": "text", "text": given}]
-    content, role = Content(), shape.words(message.get("role"))
+    content, role = MessageContent(), shape.words(message.get("role"))
     for block in map(shape.record, blocks):
         _add(content, block)
     if role == "user" and all(
@@ -163,7 +171,7 @@ def _said(message: Json, id: str, at: Any, model: str | None) -> Iterator[Said]:
     yield content.said(role, at, id=id, model=model if role == "assistant" else None)
 
 
-def _add(content: Content, block: Json) -> None:
+def _add(content: MessageContent, block: Json) -> None:
     call = shape.words(block.get("toolCallId"))
     match block.get("type"):
         case "text":

@@ -13,15 +13,15 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.formats import parts, shape
 from sessionary.importers.base import calls, databases, documents, files, times
-from sessionary.importers.base.content import Content
-from sessionary.importers.base.databases import Kept
+from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
-    Begin,
     Event,
     Facts,
     Json,
+    MessageEvent,
     Resume,
-    Said,
+    SessionBegin,
     Skipped,
     Unit,
     Where,
@@ -43,16 +43,16 @@ _USER = (1, "user", "human")
 _DONE = ("completed", "error", "cancelled")
 
 
-def said(id: str, bubble: Json, at: datetime) -> Iterator[Said]:
+def said(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
     """What a bubble says; nothing when it says nothing."""
     if bubble.get("type") in _USER:
-        content = Content()
+        content = MessageContent()
         content.say(_text(bubble))
         _add_images(content, bubble)
         if content:
             yield content.said("user", at, id=id)
         return
-    content, results = Content(), Content()
+    content, results = MessageContent(), MessageContent()
     thinking = shape.record(bubble.get("thinking"))
     signature = shape.name(thinking.get("signature"))
     if shape.words(thinking.get("text")):
@@ -101,7 +101,7 @@ def _model(bubble: Json) -> str | None:
     return next((name for name in found if name and name != "default"), None)
 
 
-def _add_images(content: Content, bubble: Json) -> None:
+def _add_images(content: MessageContent, bubble: Json) -> None:
     shown = shape.items(bubble.get("images"))
     selected = shape.record(bubble.get("context")).get("selectedImages")
     for image in shown or shape.items(selected):
@@ -124,7 +124,7 @@ def _bytes_of(given: Any) -> Any:
     return given
 
 
-def _add_tool(content: Content, results: Content, tool: Json, id: str) -> None:
+def _add_tool(content: MessageContent, results: MessageContent, tool: Json, id: str) -> None:
     name = shape.name(tool.get("name"))
     if name is None:
         return
@@ -141,16 +141,16 @@ def _add_tool(content: Content, results: Content, tool: Json, id: str) -> None:
         results.add(answer)
 
 
-class Cursor:
+class CursorImporter:
     """Reads the conversations of Cursor."""
 
     name = "cursor"
-    title = "Cursor"
+    title = "CursorImporter"
 
     def places(self, where: Where) -> list[Path]:
         """The directories of its user on each system, and of its agents."""
         users = (".config", "Library/Application Support", "AppData/Roaming")
-        found = [where.home / each / "Cursor" / "User" for each in users]
+        found = [where.home / each / "CursorImporter" / "User" for each in users]
         agents = where.home / ".cursor"
         return [*found, agents / "projects", agents / "chats"]
 
@@ -236,9 +236,9 @@ def _value(database: ForeignDatabase, key: str, table: str = "ItemTable") -> Any
     return shape.parsed(next((row[0] for row in rows), None))
 
 
-def _conversations(database: ForeignDatabase) -> Iterator[Kept]:
+def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     heads = _heads(database)
-    found: list[tuple[bool, Kept]] = []
+    found: list[tuple[bool, DatabaseSession]] = []
     rows = database.rows("cursorDiskKV", ("key", "value"), between=_keys(_COMPOSER))
     for key, value in rows:
         data = shape.parsed(value)
@@ -248,7 +248,9 @@ def _conversations(database: ForeignDatabase) -> Iterator[Kept]:
         _, first, end = _keys(f"{_BUBBLE}{id}:")
         size = database.measure("cursorDiskKV", "key", (first, end), value="value")
         hint = _hint(id, data, heads.get(id, {}))
-        found.append((bool(hint["parent"]), Kept(id, (len(value), *size, *hint.values()), hint)))
+        found.append(
+            (bool(hint["parent"]), DatabaseSession(id, (len(value), *size, *hint.values()), hint))
+        )
     yield from (kept for _, kept in sorted(found, key=lambda each: each[0]))
     known = {kept.id for _, kept in found}
     for composer in _composers(database):
@@ -258,11 +260,11 @@ def _conversations(database: ForeignDatabase) -> Iterator[Kept]:
         folder = database.path.parent / "workspace.json"
         hint = _hint(name, composer, {}) | {"folder": _folder_of_workspace(folder)}
         stamp = (len(composer["conversation"]), *hint.values())
-        yield Kept(name, stamp, hint | {"inline": True}, (folder,))
+        yield DatabaseSession(name, stamp, hint | {"inline": True}, (folder,))
     for tab in shape.records(shape.record(_value(database, TABS)).get("tabs")):
         if shape.name(tab.get("tabId")):
             stamp = (len(shape.items(tab.get("bubbles"))), tab.get("lastSendTime"))
-            yield Kept(tab["tabId"], stamp, {"tab": tab["tabId"]})
+            yield DatabaseSession(tab["tabId"], stamp, {"tab": tab["tabId"]})
 
 
 def _composers(database: ForeignDatabase) -> list[Json]:
@@ -353,11 +355,11 @@ def _read_tab(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     tabs = shape.records(shape.record(_value(database, TABS)).get("tabs"))
     tab = next((each for each in tabs if each.get("tabId") == unit.hint["tab"]), {})
     at = times.of(tab.get("lastSendTime")) or files.changed_at(unit.path)
-    yield Begin(native_id=unit.hint["tab"], began_at=at)
+    yield SessionBegin(native_id=unit.hint["tab"], began_at=at)
     yield Facts(fields={"title": tab.get("chatTitle")})
     for number, bubble in enumerate(shape.records(tab.get("bubbles"))):
         at = time_of(bubble) or at
         yield from said(shape.name(bubble.get("id")) or f"bubble {number}", bubble, at)
 
 
-IMPORTER = Cursor()
+IMPORTER = CursorImporter()

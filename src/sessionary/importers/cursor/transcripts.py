@@ -6,8 +6,16 @@ from pathlib import Path
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks
 from sessionary.importers.base import files, times
-from sessionary.importers.base.content import Content
-from sessionary.importers.base.events import Event, Mark, Resume, Said, Skipped, Unit, begin_session
+from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base.events import (
+    Checkpoint,
+    Event,
+    MessageEvent,
+    Resume,
+    Skipped,
+    Unit,
+    begin_session,
+)
 from sessionary.importers.base.json_lines import lines
 
 MAX_TEXT = 64 * 1024 * 1024
@@ -49,7 +57,7 @@ def read(unit: Unit, resume: Resume | None) -> Iterator[Event]:
 def _read_lines(path: Path, resume: Resume | None) -> Iterator[Event]:
     start = 0 if resume is None else resume.place
     otherwise = files.changed_at(path)
-    yield Mark(place=start)
+    yield Checkpoint(place=start)
     with files.opened(path) as file:
         for line in lines(file, start):
             if line.data is None:
@@ -57,13 +65,13 @@ def _read_lines(path: Path, resume: Resume | None) -> Iterator[Event]:
             else:
                 message = line.data.get("message")
                 given = message.get("content") if isinstance(message, dict) else message
-                content = Content()
+                content = MessageContent()
                 anthropic_blocks.add(content, line.data.get("content") if given is None else given)
                 role = "user" if line.data.get("role") == "user" else "assistant"
                 at = times.of(line.data.get("timestamp")) or otherwise
                 if content:
                     yield content.said(role, at, id=f"byte {line.start}")
-            yield Mark(place=line.end)
+            yield Checkpoint(place=line.end)
 
 
 def _read_text(path: Path) -> Iterator[Event]:
@@ -80,9 +88,9 @@ def _read_text(path: Path) -> Iterator[Event]:
             continue
         said = "\n".join(words).strip()
         if role and said:
-            content = Content()
+            content = MessageContent()
             content.say(said)
-            made: Said = content.said(role, at, id=f"message {number}")
+            made: MessageEvent = content.said(role, at, id=f"message {number}")
             number += 1
             yield made
         role, words = _SPEAKERS[marked], [line.removeprefix(marked).strip()]

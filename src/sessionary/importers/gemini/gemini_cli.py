@@ -17,8 +17,8 @@ from sessionary.importers.base.events import (
     Event,
     Facts,
     Json,
+    MessageEvent,
     Resume,
-    Said,
     Skipped,
     Unit,
     Where,
@@ -34,7 +34,7 @@ from sessionary.importers.gemini.messages import (
 )
 
 SUMMARY = "<state_snapshot>"
-Item = Said | Compacted
+Item = MessageEvent | Compacted
 
 
 class GeminiCli:
@@ -66,7 +66,7 @@ class GeminiCli:
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         """The session of a file."""
         del resume
-        session = _Session(unit.path)
+        session = _GeminiSession(unit.path)
         yield from session.fill()
         id = shape.name(session.facts.get("sessionId"))
         if id is None:
@@ -80,7 +80,7 @@ class GeminiCli:
         yield Branch(items=made.items(session.current()), is_current=True)
 
 
-class _Session:
+class _GeminiSession:
     """What a file says of a session, after all its changes."""
 
     def __init__(self, path: Path) -> None:

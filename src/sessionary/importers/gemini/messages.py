@@ -6,8 +6,8 @@ from typing import Any
 
 from sessionary.formats import parts, shape
 from sessionary.importers.base import calls
-from sessionary.importers.base.content import Content
-from sessionary.importers.base.events import Json, Said
+from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base.events import Json, MessageEvent
 from sessionary.model.usage import Usage
 
 _ROLES = {"user": "user", "gemini": "assistant", "model": "assistant"}
@@ -18,25 +18,25 @@ CONTEXT = (
 )
 
 
-def said(message: Json, at: datetime, *, session_id: str) -> Iterator[Said]:
+def said(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEvent]:
     """A message, and behind it what its tools answered."""
     id = shape.words(message.get("id"))
     kind = message.get("type")
     context, words = split_context(message.get("content")) if kind == "user" else ([], None)
     if context:
-        surroundings = Content()
+        surroundings = MessageContent()
         add(surroundings, context)
         yield surroundings.said("system", at, id=f"{id}:context" if words else id)
         if not words:
             return
         message = {**message, "content": words}
-    content = Content()
+    content = MessageContent()
     for thought in shape.records(message.get("thoughts")):
         told = (shape.words(thought.get("subject")), shape.words(thought.get("description")))
         content.think("\n".join(filter(None, told)))
     called = {shape.words(call.get("id")) for call in shape.records(message.get("toolCalls"))}
     add(content, [part for part in _parts(message.get("content")) if _call_id(part) not in called])
-    results = Content()
+    results = MessageContent()
     for call in shape.records(message.get("toolCalls")):
         _add_call(content, results, call)
     role = _ROLES.get(kind, "system") if isinstance(kind, str) else "system"
@@ -56,7 +56,7 @@ def said(message: Json, at: datetime, *, session_id: str) -> Iterator[Said]:
 
 def text_of(message: Json) -> str:
     """The words of a message."""
-    content = Content()
+    content = MessageContent()
     add(content, message.get("content"))
     return "\n".join(part["text"] for part in content.parts if part["type"] == "text")
 
@@ -91,7 +91,7 @@ def split_context(given: object) -> tuple[list[Any], list[Any]]:
     return context, words
 
 
-def add(content: Content, given: object) -> None:
+def add(content: MessageContent, given: object) -> None:
     """Add a text, a part, or a list of them."""
     for part in _parts(given):
         _add_part(content, part)
@@ -106,7 +106,7 @@ def _call_id(part: object) -> str | None:
     return None if call is None else shape.words(shape.record(call).get("id"))
 
 
-def _add_part(content: Content, part: object) -> None:
+def _add_part(content: MessageContent, part: object) -> None:
     match part:
         case None:
             return
@@ -129,12 +129,12 @@ def _add_part(content: Content, part: object) -> None:
             content.keep({"type": "gemini", "native": part})
 
 
-def _add_call(content: Content, results: Content, call: Json) -> None:
+def _add_call(content: MessageContent, results: MessageContent, call: Json) -> None:
     id, name = shape.words(call.get("id")), shape.words(call.get("name"))
     content.add(parts.tool_call(id, name, call.get("args")))
     if not _is_answered(call):
         return
-    answer = Content()
+    answer = MessageContent()
     add(answer, call.get("result"))
     told = [part for part in answer.parts if part["type"] != "attachment"]
     files = [part for part in answer.parts if part["type"] == "attachment"]

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from sessionary.formats import parts, shape
 from sessionary.importers.base import calls, files, times, trees
-from sessionary.importers.base.content import Content
+from sessionary.importers.base.content import MessageContent
 from sessionary.importers.base.events import (
-    Begin,
     Compacted,
     Event,
     Facts,
+    IgnoredRecord,
     Json,
-    LeftOut,
+    MessageEvent,
     Parent,
     Resume,
-    Said,
+    SessionBegin,
     Skipped,
     Unit,
     Where,
@@ -71,7 +71,7 @@ class QwenCode:
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         """The session of a file: the way to its last line is the one that people read."""
         del resume
-        session = _Session(files.changed_at(unit.path))
+        session = _QwenSession(files.changed_at(unit.path))
         with files.opened(unit.path) as file:
             for line in lines(file):
                 if line.data is None:
@@ -81,7 +81,7 @@ class QwenCode:
         yield from session.events(unit.path)
 
 
-class _Session:
+class _QwenSession:
     """What a file says of a session."""
 
     def __init__(self, at: datetime) -> None:
@@ -89,7 +89,7 @@ class _Session:
         self._first: Json = {}
         self._last: str | None = None
         self._parents: dict[str, str | None] = {}
-        self._said: dict[str, list[Said | Compacted]] = {}
+        self._said: dict[str, list[MessageEvent | Compacted]] = {}
         self._fields: Json = {}
         self._began: datetime | None = None
         self._left_out: Counter[str] = Counter()
@@ -123,9 +123,9 @@ class _Session:
             last = next((each for each in reversed(way) if each in self._said), None)
             yield from trees.branches(parents, self._said, current=last)
         for what, count in self._left_out.items():
-            yield LeftOut(what=what, count=count)
+            yield IgnoredRecord(what=what, count=count)
 
-    def _items(self, id: str, line: Json) -> list[Said | Compacted]:
+    def _items(self, id: str, line: Json) -> list[MessageEvent | Compacted]:
         kind, subtype = line.get("type"), line.get("subtype")
         payload = shape.record(line.get("systemPayload"))
         given = shape.record(line.get("message")).get("parts")
@@ -147,20 +147,20 @@ class _Session:
         elif kind == "system":
             self._left_out[f"system lines: {subtype}"[:80]] += 1
         else:
-            content = Content()
+            content = MessageContent()
             content.add(parts.unknown(line, f"{TOOL}:{kind}"))
             return [content.said("system", self._at, id=id)]
         return []
 
-    def _answer(self, id: str, line: Json, given: object) -> list[Said | Compacted]:
-        content = Content()
+    def _answer(self, id: str, line: Json, given: object) -> list[MessageEvent | Compacted]:
+        content = MessageContent()
         messages.add(content, given)
         model = shape.name(line.get("model"))
         used = _usage(id, shape.record(line.get("usageMetadata")), model, self._at)
         return [content.said("assistant", self._at, id=id, model=model, usage=used)]
 
-    def _result(self, id: str, line: Json, given: object) -> list[Said | Compacted]:
-        content = Content()
+    def _result(self, id: str, line: Json, given: object) -> list[MessageEvent | Compacted]:
+        content = MessageContent()
         messages.add(content, given)
         status = shape.record(line.get("toolCallResult")).get("status")
         if status in ("error", "cancelled"):
@@ -170,11 +170,11 @@ class _Session:
         return [content.said("tool", self._at, id=id)] if content else []
 
 
-def _begin(path: Path, first: Json, began: datetime | None) -> Begin:
+def _begin(path: Path, first: Json, began: datetime | None) -> SessionBegin:
     named = shape.name(first.get("sessionId"))
     if _is_agent(path):
         session = named or path.parent.name
-        return Begin(
+        return SessionBegin(
             native_id=f"{session}/{path.stem}",
             began_at=began,
             kind=Kind.SUBAGENT,
@@ -183,8 +183,8 @@ def _begin(path: Path, first: Json, began: datetime | None) -> Begin:
     id = named or path.stem
     origin = shape.name(shape.record(first.get("forkedFrom")).get("sessionId"))
     if origin is None or origin == id:
-        return Begin(native_id=id, began_at=began)
-    return Begin(native_id=id, parent=Parent(native_id=origin, lineage=Lineage.FORK))
+        return SessionBegin(native_id=id, began_at=began)
+    return SessionBegin(native_id=id, parent=Parent(native_id=origin, lineage=Lineage.FORK))
 
 
 def _titled(fields: Json, path: Path) -> Json:
@@ -199,7 +199,7 @@ def _titled(fields: Json, path: Path) -> Json:
 def _summary(payload: Json) -> str:
     """What the model read from here on instead of what was said before: the first thing it is told."""
     for each in shape.records(payload.get("compressedHistory")):
-        content = Content()
+        content = MessageContent()
         messages.add(content, messages.split_context(each.get("parts"))[1])
         words = "\n".join(part["text"] for part in content.parts if part["type"] == "text")
         if words and each.get("role") == "user":

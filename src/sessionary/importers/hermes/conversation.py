@@ -8,30 +8,30 @@ from sessionary.importers.base import files
 from sessionary.importers.base.alignment import aligned
 from sessionary.importers.base.events import (
     FOLLOWS,
-    Begin,
     Branch,
     Compacted,
     Event,
     Facts,
-    LeftOut,
+    IgnoredRecord,
+    MessageEvent,
     Parent,
-    Said,
+    Retracted,
+    SessionBegin,
     Skipped,
-    Spent,
-    TakenBack,
+    UsageEvent,
 )
 from sessionary.importers.hermes import message, session_facts, web_sessions
-from sessionary.importers.hermes.home import Home
+from sessionary.importers.hermes.home import HermesHome
 from sessionary.importers.hermes.message import local
-from sessionary.importers.hermes.plan import Step, joined, name, steps_of, unfolded
-from sessionary.importers.hermes.session_facts import Known
+from sessionary.importers.hermes.plan import PlannedMessage, joined, name, steps_of, unfolded
+from sessionary.importers.hermes.session_facts import HermesFacts
 from sessionary.importers.hermes.sources import (
-    Exported,
-    Items,
-    Lines,
-    Playback,
-    Table,
-    Tape,
+    DatabaseMessages,
+    ExportedMessages,
+    ListedMessages,
+    MessageReplay,
+    MessageSource,
+    TranscriptMessages,
     survey,
 )
 from sessionary.importers.hermes.state import Chain
@@ -42,51 +42,53 @@ from sessionary.store.sqlite.foreign import ForeignDatabase
 _EPOCH = datetime(1980, 1, 1, tzinfo=UTC)
 
 
-class Talk:
+class HermesConversation:
     """A conversation on its way: what its files say, put in order."""
 
-    def __init__(self, home: Home, chain: Chain, database: ForeignDatabase | None) -> None:
+    def __init__(self, home: HermesHome, chain: Chain, database: ForeignDatabase | None) -> None:
         self._home = home
         self._chain = chain
         self._database = database
-        self._tapes: list[Tape] = []
+        self._tapes: list[MessageSource] = []
         self._told: list[Event] = []
         self._web = self._read_web()
         self._plan = self._planned()
         webs = [session.facts for _, session in self._web]
-        self._known = Known(home, chain, webs, database)
+        self._known = HermesFacts(home, chain, webs, database)
 
     def events(self) -> Iterator[Event]:
         """All that is to be said of it."""
         yield self._begin()
         yield from self._told
         yield Facts(fields=self._known.fields())
-        playback = Playback(self._tapes)
+        playback = MessageReplay(self._tapes)
         try:
             is_split = any(session.before for _, session in self._web)
             yield from self._branches(playback) if is_split else self._line(playback)
         finally:
             playback.close()
         if usage := self._usage():
-            yield Spent(usage=usage)
+            yield UsageEvent(usage=usage)
 
     # What is said, in which order
 
-    def _planned(self) -> list[Step]:
+    def _planned(self) -> list[PlannedMessage]:
         segments = []
         for row in self._chain.rows:
-            steps: list[Step] = []
+            steps: list[PlannedMessage] = []
             if self._database is not None and row.facts:
-                steps = self._steps(Table(self._database, row.id))
+                steps = self._steps(DatabaseMessages(self._database, row.id))
             if row.id in self._home.exported:
-                steps = self._steps(Exported(*self._home.exported[row.id]))
+                steps = self._steps(ExportedMessages(*self._home.exported[row.id]))
             if row.id in self._home.transcripts:
-                steps = joined(steps, self._steps(Lines(self._home.transcripts[row.id])))
+                steps = joined(
+                    steps, self._steps(TranscriptMessages(self._home.transcripts[row.id]))
+                )
             segments.append(steps)
         compressed = [row.end_reason == "compression" for row in self._chain.rows]
         plan = unfolded(segments, is_compressed=compressed)
         for file, session in self._web:
-            steps = self._steps(Items(file.path, session.messages))
+            steps = self._steps(ListedMessages(file.path, session.messages))
             tape = len(self._tapes) - 1
             plan = joined(plan, steps)
             if not any(step.is_compaction for step in plan):
@@ -94,7 +96,7 @@ class Talk:
         name(plan)
         return plan
 
-    def _steps(self, tape: Tape) -> list[Step]:
+    def _steps(self, tape: MessageSource) -> list[PlannedMessage]:
         lights, told = survey(tape)
         self._told += told
         self._tapes.append(tape)
@@ -111,7 +113,7 @@ class Talk:
                 found.append((file, session))
                 self._told += [Skipped(where=p.name, why=why) for p, why in session.faults]
                 self._told += [
-                    LeftOut(
+                    IgnoredRecord(
                         what=f"fields {name}, longer than {web_sessions.MAX_FIELD:,} bytes"[:80]
                     )
                     for name in web_sessions.too_long(session.facts)
@@ -124,7 +126,7 @@ class Talk:
 
     # How it is said
 
-    def _line(self, playback: Playback) -> Iterator[Event]:
+    def _line(self, playback: MessageReplay) -> Iterator[Event]:
         """One message behind the other; what was taken back is left before the next that stands."""
         standing: str | None = None
         is_off = False
@@ -139,11 +141,15 @@ class Talk:
             if not is_off and not step.is_compaction:
                 standing = step.id
         if is_off and standing is not None:
-            yield TakenBack(after=standing, at=at)
+            yield Retracted(after=standing, at=at)
 
     def _say(
-        self, step: Step, playback: Playback, at: datetime, parent: str | None = FOLLOWS
-    ) -> Iterator[Said | Compacted]:
+        self,
+        step: PlannedMessage,
+        playback: MessageReplay,
+        at: datetime,
+        parent: str | None = FOLLOWS,
+    ) -> Iterator[MessageEvent | Compacted]:
         raws = [playback.raw(tape, number, step.key) for tape, number in step.places]
         raw = message.filled(*raws)
         if not step.is_compaction:
@@ -158,10 +164,10 @@ class Talk:
             said = {"role": raw.get("role"), "content": rest}
             yield message.said(said, id=f"{step.id}-rest", at=at)
 
-    def _branches(self, playback: Playback) -> Iterator[Event]:
+    def _branches(self, playback: MessageReplay) -> Iterator[Event]:
         """The way that stands, after those that do not: taken back, or only in a copy."""
-        way: list[tuple[Step, list[Said | Compacted]]] = []
-        off: list[Said | Compacted] = []
+        way: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]] = []
+        off: list[MessageEvent | Compacted] = []
         at = self._began()
         for step in self._plan:
             at = step.at or at
@@ -176,11 +182,11 @@ class Talk:
         if off:
             yield Branch(items=[*_flat(way), *off], is_current=False)
         for file, session in self._web:
-            yield from self._before(Items(file.backup, session.before), way)
+            yield from self._before(ListedMessages(file.backup, session.before), way)
         yield Branch(items=_flat(way), is_current=True)
 
     def _before(
-        self, tape: Items, way: list[tuple[Step, list[Said | Compacted]]]
+        self, tape: ListedMessages, way: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]]
     ) -> Iterator[Event]:
         """What a session was before its file shrank; what still stands is the same message."""
         lights, told = survey(tape)
@@ -189,8 +195,8 @@ class Talk:
         name(steps)
         pairs = aligned([step.key for step in steps], [step.key for step, _ in way])
         same = {ours: way[theirs][1] for ours, theirs in pairs}
-        playback = Playback([tape])
-        items: list[Said | Compacted] = []
+        playback = MessageReplay([tape])
+        items: list[MessageEvent | Compacted] = []
         at = self._began()
         for number, step in enumerate(steps):
             at = step.at or at
@@ -200,12 +206,14 @@ class Talk:
 
     # What is known of it
 
-    def _begin(self) -> Begin:
+    def _begin(self) -> SessionBegin:
         chain = self._chain
         parent = None
         if chain.parent is not None and chain.lineage is not None:
             parent = Parent(native_id=chain.parent, lineage=chain.lineage)
-        return Begin(native_id=chain.id, began_at=self._began(), kind=chain.kind, parent=parent)
+        return SessionBegin(
+            native_id=chain.id, began_at=self._began(), kind=chain.kind, parent=parent
+        )
 
     def _began(self) -> datetime:
         """When it began; of what names no time, when its file was last written."""
@@ -231,7 +239,7 @@ class Talk:
         return found
 
 
-def _anchor(plan: list[Step], anchored: tuple[int, str] | None, tape: int) -> None:
+def _anchor(plan: list[PlannedMessage], anchored: tuple[int, str] | None, tape: int) -> None:
     """Note behind which message of a tape the model read a summary."""
     if anchored is None:
         return
@@ -241,5 +249,7 @@ def _anchor(plan: list[Step], anchored: tuple[int, str] | None, tape: int) -> No
             step.summary_after = summary
 
 
-def _flat(way: list[tuple[Step, list[Said | Compacted]]]) -> list[Said | Compacted]:
+def _flat(
+    way: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]],
+) -> list[MessageEvent | Compacted]:
     return [item for _, items in way for item in items]

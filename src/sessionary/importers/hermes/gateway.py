@@ -28,7 +28,7 @@ _SHORTEST_KEY = 4
 
 
 @dataclass(slots=True)
-class Index:
+class GatewayIndex:
     """The entries of a `sessions.json` by the name of their session; and what is no entry."""
 
     entries: dict[str, Json] = field(default_factory=dict)
@@ -36,9 +36,9 @@ class Index:
     path: Path | None = None
 
 
-def index(path: Path) -> Index:
+def index(path: Path) -> GatewayIndex:
     """What a `sessions.json` says; nothing when there is none."""
-    found = Index(path=path)
+    found = GatewayIndex(path=path)
     if not files.is_file(path):
         return found
     data = documents.read(path, most=MAX_INDEX)

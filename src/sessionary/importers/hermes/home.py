@@ -10,8 +10,8 @@ from sessionary.formats import shape
 from sessionary.importers.base import documents, files
 from sessionary.importers.base.events import Unit
 from sessionary.importers.hermes import gateway, state, web_sessions
-from sessionary.importers.hermes.gateway import Index
-from sessionary.importers.hermes.state import Chain, Row, chains_of, rows_of
+from sessionary.importers.hermes.gateway import GatewayIndex
+from sessionary.importers.hermes.state import Chain, SessionRow, chains_of, rows_of
 from sessionary.importers.hermes.web_sessions import WebFile
 from sessionary.model.key import validate_profile
 from sessionary.model.record import ProjectFact
@@ -23,13 +23,13 @@ DATABASE = "state.db"
 
 
 @dataclass(slots=True, eq=False)
-class Home:
+class HermesHome:
     """One profile of Hermes: where its files are, and what they hold by the names of sessions."""
 
     path: Path
     profile: str | None = None
-    rows: dict[str, Row] = field(default_factory=dict)
-    index: Index = field(default_factory=Index)
+    rows: dict[str, SessionRow] = field(default_factory=dict)
+    index: GatewayIndex = field(default_factory=GatewayIndex)
     transcripts: dict[str, Path] = field(default_factory=dict)
     web: dict[str, WebFile] = field(default_factory=dict)
     # The agent's own logs: read only where nothing else has the session.
@@ -97,7 +97,7 @@ class Home:
                 continue
             parent = self.web[id].parent if id in self.web else None
             lineage = None if parent is None else Lineage.FORK
-            yield Chain((Row(id, {}),), parent, lineage)
+            yield Chain((SessionRow(id, {}),), parent, lineage)
 
     def _talk(self, chain: Chain) -> Unit:
         beside = [path for row in chain.rows for path in self.files_of(row.id)]
@@ -134,7 +134,7 @@ class Home:
         return Unit(str(path), path, stamp, 0, beside=beside, profile=self.profile, hint=hint)
 
 
-def homes_of(place: Path, web_folder: Path | None = None) -> list[Home]:
+def homes_of(place: Path, web_folder: Path | None = None) -> list[HermesHome]:
     """The profiles below a directory of Hermes', or what a file of it belongs to."""
     if files.is_file(place):
         return [_of_file(place)]
@@ -152,13 +152,13 @@ def homes_of(place: Path, web_folder: Path | None = None) -> list[Home]:
     return homes
 
 
-def _owner(homes: list[Home], file: WebFile) -> Home:
+def _owner(homes: list[HermesHome], file: WebFile) -> HermesHome:
     """Whose session a file of the web interface is: it tells its profile."""
     return next((each for each in homes if each.profile == file.profile), homes[0])
 
 
-def _home(path: Path, profile: str | None = None) -> Home:
-    made = Home(path, profile)
+def _home(path: Path, profile: str | None = None) -> HermesHome:
+    made = HermesHome(path, profile)
     sessions = path / "sessions"
     for each in files.walk(sessions, suffixes=(".jsonl",), depth=0):
         made.transcripts[each.name.removesuffix(".jsonl")] = each
@@ -171,8 +171,8 @@ def _home(path: Path, profile: str | None = None) -> Home:
     return made
 
 
-def _of_file(path: Path) -> Home:
-    made = Home(path if path.suffix == ".db" else path.parent)
+def _of_file(path: Path) -> HermesHome:
+    made = HermesHome(path if path.suffix == ".db" else path.parent)
     if path.suffix == ".jsonl" and state.is_export(path):
         found = state.read_export(path)
         made.rows, made.index.faults, made.index.path = found.rows, found.faults, path
@@ -180,7 +180,7 @@ def _of_file(path: Path) -> Home:
     elif path.suffix == ".jsonl":
         made.transcripts[path.name.removesuffix(".jsonl")] = path
         index = path.parent / gateway.INDEX
-        made.index = gateway.index(index) if files.is_file(index) else Index()
+        made.index = gateway.index(index) if files.is_file(index) else GatewayIndex()
         made.index.faults.clear()
     elif path.name == gateway.INDEX:
         made = _home(path.parent.parent)
@@ -215,5 +215,5 @@ def _profile(name: str) -> str | None:
         return None
 
 
-def _size(row: Row) -> int:
+def _size(row: SessionRow) -> int:
     return sum(int(each) for each in row.prints[3:] if isinstance(each, float))

@@ -8,8 +8,8 @@ from sessionary.errors import BadInput
 from sessionary.importers.base import files, json_lines
 from sessionary.importers.base.events import Event, Resume, Skipped, Unit, Where
 from sessionary.importers.hermes import state, web_sessions
-from sessionary.importers.hermes.conversation import Talk
-from sessionary.importers.hermes.gateway import INDEX, Index
+from sessionary.importers.hermes.conversation import HermesConversation
+from sessionary.importers.hermes.gateway import INDEX, GatewayIndex
 from sessionary.importers.hermes.home import DATABASE, homes_of
 from sessionary.importers.hermes.web_sessions import FOLDERS
 from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
@@ -61,13 +61,13 @@ class Hermes:
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         if isinstance(unit.hint, str):
             raise BadInput(unit.hint)
-        if isinstance(unit.hint, Index):
+        if isinstance(unit.hint, GatewayIndex):
             for key, why in unit.hint.faults:
                 yield Skipped(where=key, why=why)
             return
         home, chain = unit.hint
         with home.database() as database:
-            yield from Talk(home, chain, database).events()
+            yield from HermesConversation(home, chain, database).events()
 
 
 def _is_file_of_hermes(path: Path) -> bool:

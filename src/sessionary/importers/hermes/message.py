@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from sessionary.formats import openai_items, parts, shape
 from sessionary.importers.base import times
-from sessionary.importers.base.content import Content
-from sessionary.importers.base.events import FOLLOWS, Json, Said
+from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base.events import FOLLOWS, Json, MessageEvent
 
 COLUMNS = (
     "id",
@@ -51,7 +51,7 @@ _SUMMARY_END = re.compile(r"^-+\s*END OF CONTEXT SUMMARY[^\n]*$", re.MULTILINE)
 _WORKSPACE = re.compile(r"\A\[Workspace:[^\]\n]*\]\s*\n?")
 
 
-class Light(NamedTuple):
+class MessageKey(NamedTuple):
     """What is needed to tell where a message belongs: not its words."""
 
     key: str
@@ -78,7 +78,7 @@ def unpacked(row: Json) -> Json:
     return found
 
 
-def light(raw: Json) -> Light:
+def light(raw: Json) -> MessageKey:
     """What tells a message from others: the same whichever file it stands in."""
     role = openai_items.role_of(raw.get("role"), "system")
     words = words_of(raw)
@@ -94,7 +94,7 @@ def light(raw: Json) -> Light:
     for each in said:
         digest.update(each.encode("utf-8", "surrogatepass") + b"\x00")
     is_off = raw.get("active") in (0, False) and not raw.get("compacted")
-    return Light(digest.hexdigest(), role, at(raw), is_summary(words), is_off)
+    return MessageKey(digest.hexdigest(), role, at(raw), is_summary(words), is_off)
 
 
 def words_of(raw: Json) -> str:
@@ -154,10 +154,10 @@ def filled(first: Json, *others: Json) -> Json:
     return made
 
 
-def said(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> Said:
+def said(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> MessageEvent:
     """The message in our words; what has no place here is kept beside it."""
     role = openai_items.role_of(raw.get("role"), "system")
-    content = Content()
+    content = MessageContent()
     kept = {name: raw[name] for name in _KEPT if raw.get(name)}
     if role == "assistant":
         thought = shape.words(raw.get("reasoning")) or shape.words(raw.get("reasoning_content"))
@@ -180,16 +180,16 @@ def said(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> S
     )
 
 
-def _add_content(content: Content, given: object) -> None:
+def _add_content(content: MessageContent, given: object) -> None:
     if given is not None and not isinstance(given, str | list):
         content.keep(given)
     else:
         openai_items.add(content, given)
 
 
-def _add_result(content: Content, raw: Json) -> None:
+def _add_result(content: MessageContent, raw: Json) -> None:
     given = raw.get("content")
-    inner = Content()
+    inner = MessageContent()
     if isinstance(given, list):
         openai_items.add(inner, given)
     texts = [part["text"] for part in inner.parts if part["type"] == "text"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from sessionary.importers.base.alignment import aligned, merged
-from sessionary.importers.hermes.message import Light
+from sessionary.importers.hermes.message import MessageKey
 
 # So many messages may stand before the summary at the beginning of a segment.
 HEAD = 12
@@ -22,15 +22,15 @@ LOOKS = 2000
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class PlannedMessage:
     """One message: by what it is known, and on which tapes it stands at which number."""
 
-    light: Light
+    light: MessageKey
     places: list[tuple[int, int]] = field(default_factory=list)
     id: str = ""
     # A summary for the model: everything before `keeps`, or before here, is replaced by it.
     is_compaction: bool = False
-    keeps: "Step | None" = None
+    keeps: "PlannedMessage | None" = None
     # What the model read from here on in place of all that was said up to this message.
     summary_after: str | None = None
 
@@ -45,18 +45,18 @@ class Step:
         return self.light.at
 
 
-def steps_of(lights: Sequence[Light], tape: int) -> list[Step]:
+def steps_of(lights: Sequence[MessageKey], tape: int) -> list[PlannedMessage]:
     """What one tape says."""
-    return [Step(each, [(tape, number)]) for number, each in enumerate(lights)]
+    return [PlannedMessage(each, [(tape, number)]) for number, each in enumerate(lights)]
 
 
-def joined(steps: list[Step], others: list[Step]) -> list[Step]:
+def joined(steps: list[PlannedMessage], others: list[PlannedMessage]) -> list[PlannedMessage]:
     """Two records of the same as one; nothing of either is left out."""
     if not steps or not others:
         return steps or others
     # A summary of one file is not what another file has in its place.
     pairs = aligned([each.key for each in steps], [each.key for each in others])
-    out: list[Step] = []
+    out: list[PlannedMessage] = []
     for ours, theirs in merged(steps, others, pairs, time_of=lambda step: step.at):
         step = ours or theirs
         assert step is not None
@@ -66,7 +66,9 @@ def joined(steps: list[Step], others: list[Step]) -> list[Step]:
     return out
 
 
-def unfolded(segments: Sequence[list[Step]], *, is_compressed: Sequence[bool]) -> list[Step]:
+def unfolded(
+    segments: Sequence[list[PlannedMessage]], *, is_compressed: Sequence[bool]
+) -> list[PlannedMessage]:
     """Segments as one conversation. `is_compressed` tells of each how it ended."""
     made = _Unfolding()
     for number, segment in enumerate(segments):
@@ -75,7 +77,7 @@ def unfolded(segments: Sequence[list[Step]], *, is_compressed: Sequence[bool]) -
     return made.plan
 
 
-def name(plan: Sequence[Step]) -> None:
+def name(plan: Sequence[PlannedMessage]) -> None:
     """Give each message a name that stays: what it says, and how often that came before."""
     seen: Counter[str] = Counter()
     for step in plan:
@@ -86,12 +88,12 @@ def name(plan: Sequence[Step]) -> None:
 
 class _Unfolding:
     def __init__(self) -> None:
-        self.plan: list[Step] = []
+        self.plan: list[PlannedMessage] = []
         # What stands: neither taken back nor a summary.
-        self._said: list[Step] = []
+        self._said: list[PlannedMessage] = []
         self._looks = LOOKS
 
-    def take(self, segment: list[Step], *, is_seam: bool, was_compressed: bool) -> None:
+    def take(self, segment: list[PlannedMessage], *, is_seam: bool, was_compressed: bool) -> None:
         at = self._past_seam(segment, was_compressed=was_compressed) if is_seam else 0
         while at < len(segment):
             step = segment[at]
@@ -103,7 +105,7 @@ class _Unfolding:
             if not step.light.is_taken_back:
                 self._said.append(step)
 
-    def _compact(self, step: Step, segment: list[Step], at: int) -> int:
+    def _compact(self, step: PlannedMessage, segment: list[PlannedMessage], at: int) -> int:
         """Note a summary; say how many messages behind it are only said again."""
         self._drop_head()
         repeated = self._repeated(segment, at)
@@ -121,7 +123,7 @@ class _Unfolding:
                 del self._said[-count:], self.plan[-count:]
                 return
 
-    def _past_seam(self, segment: list[Step], *, was_compressed: bool) -> int:
+    def _past_seam(self, segment: list[PlannedMessage], *, was_compressed: bool) -> int:
         """Where a segment begins to say something new."""
         summary = next((n for n, s in enumerate(segment[:HEAD]) if s.light.is_summary), None)
         if summary is not None:
@@ -136,7 +138,7 @@ class _Unfolding:
         asked = next((s for s in reversed(self._said) if s.light.role == "user"), None)
         return int(asked is not None and asked.key == segment[0].key)
 
-    def _repeated(self, segment: list[Step], at: int) -> int:
+    def _repeated(self, segment: list[PlannedMessage], at: int) -> int:
         """How many messages from there on are the last ones said, once more."""
         self._looks -= 1
         if at >= len(segment) or self._looks < 0:

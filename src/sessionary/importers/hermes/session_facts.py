@@ -10,8 +10,8 @@ from sessionary.importers.base import calls, times
 from sessionary.importers.base.events import Json
 from sessionary.importers.hermes import state, web_sessions
 from sessionary.importers.hermes.gateway import source_of
-from sessionary.importers.hermes.home import Home
-from sessionary.importers.hermes.state import Chain, Row, last_of
+from sessionary.importers.hermes.home import HermesHome
+from sessionary.importers.hermes.state import Chain, SessionRow, last_of
 from sessionary.model.title import numbered_base
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.store.sqlite.foreign import ForeignDatabase
@@ -57,12 +57,12 @@ _TOLD = frozenset(
 )
 
 
-class Known:
+class HermesFacts:
     """The rows, the index entry and the web files of one conversation."""
 
     def __init__(
         self,
-        home: Home,
+        home: HermesHome,
         chain: Chain,
         webs: Sequence[Json],
         database: ForeignDatabase | None,
@@ -145,7 +145,7 @@ def _plain(value: object) -> bool:
     return isinstance(value, str | int | float)
 
 
-def _workspace(rows: Sequence[Row]) -> Json | None:
+def _workspace(rows: Sequence[SessionRow]) -> Json | None:
     path = shape.name(last_of(rows, "cwd"))
     if path is None:
         return None
@@ -176,7 +176,7 @@ _COLUMNS = (
 )
 
 
-def of_rows(database: ForeignDatabase, rows: Sequence[Row]) -> list[Usage]:
+def of_rows(database: ForeignDatabase, rows: Sequence[SessionRow]) -> list[Usage]:
     """The ledger's rows of a conversation."""
     found: list[Usage] = []
     for row in rows:

@@ -7,15 +7,22 @@ from typing import Protocol
 from sessionary.errors import BadInput
 from sessionary.formats import shape
 from sessionary.importers.base import files, json_lines
-from sessionary.importers.base.events import Event, Json, LeftOut, Skipped
-from sessionary.importers.hermes.message import COLUMNS, NOT_SAID, Light, from_row, light, unpacked
+from sessionary.importers.base.events import Event, IgnoredRecord, Json, Skipped
+from sessionary.importers.hermes.message import (
+    COLUMNS,
+    NOT_SAID,
+    MessageKey,
+    from_row,
+    light,
+    unpacked,
+)
 from sessionary.store.sqlite.foreign import ForeignDatabase
 
 # What is planned of a conversation is held in memory, a little for each message.
 MOST = 500_000
 
 
-class Tape(Protocol):
+class MessageSource(Protocol):
     """The messages of a session in one place, in order."""
 
     path: Path
@@ -24,7 +31,7 @@ class Tape(Protocol):
         """Each message, and what could not be read among them."""
 
 
-class Table:
+class DatabaseMessages:
     """The messages of one session in a database."""
 
     def __init__(self, database: ForeignDatabase, session_id: str) -> None:
@@ -46,7 +53,7 @@ class Table:
                 yield Skipped(where=f"message {str(row[0])[:20]}", why="it has no role")
 
 
-class Lines:
+class TranscriptMessages:
     """The messages of one session in a transcript, one a line."""
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +70,7 @@ class Lines:
                     yield line.data
 
 
-class Exported:
+class ExportedMessages:
     """The messages of one session in a line of an export."""
 
     def __init__(self, path: Path, place: int) -> None:
@@ -74,11 +81,11 @@ class Exported:
         with files.opened(self.path) as file:
             line = next(json_lines.lines(file, self._place), None)
         data = {} if line is None else shape.record(line.data)
-        for raw in Items(self.path, data.get("messages")).raws():
+        for raw in ListedMessages(self.path, data.get("messages")).raws():
             yield unpacked(raw) if isinstance(raw, dict) else raw
 
 
-class Items:
+class ListedMessages:
     """The messages of one session in a list that was read already."""
 
     def __init__(self, path: Path, messages: object) -> None:
@@ -96,15 +103,15 @@ class Items:
         return len(self._messages)
 
 
-def survey(tape: Tape) -> tuple[list[Light], list[Event]]:
+def survey(tape: MessageSource) -> tuple[list[MessageKey], list[Event]]:
     """What stands where, and what is to be told of the rest."""
-    lights: list[Light] = []
+    lights: list[MessageKey] = []
     told: list[Event] = []
     for raw in tape.raws():
         if not isinstance(raw, dict):
             told.append(raw)
         elif raw["role"] in NOT_SAID:
-            told.append(LeftOut(what=f"{raw['role']} lines"))
+            told.append(IgnoredRecord(what=f"{raw['role']} lines"))
         elif len(lights) < MOST:
             lights.append(light(raw))
         else:
@@ -113,10 +120,10 @@ def survey(tape: Tape) -> tuple[list[Light], list[Event]]:
     return lights, told
 
 
-class Playback:
+class MessageReplay:
     """Several tapes read for the second time, each only forwards."""
 
-    def __init__(self, tapes: list[Tape]) -> None:
+    def __init__(self, tapes: list[MessageSource]) -> None:
         self._tapes = tapes
         self._sources = [self._messages(tape) for tape in tapes]
         self._next = [0] * len(tapes)
@@ -138,7 +145,7 @@ class Playback:
             source.close()
 
     @staticmethod
-    def _messages(tape: Tape) -> Generator[Json]:
+    def _messages(tape: MessageSource) -> Generator[Json]:
         for raw in tape.raws():
             if isinstance(raw, dict) and raw["role"] not in NOT_SAID:
                 yield raw

@@ -23,7 +23,7 @@ CRON = "cron"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class SessionRow:
     """One row of the table of sessions: whatever columns it has."""
 
     id: str
@@ -72,7 +72,7 @@ class Row:
 class Chain:
     """The rows that are one conversation, and how that came from another."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SessionRow, ...]
     parent: str | None = None
     lineage: Lineage | None = None
 
@@ -89,7 +89,7 @@ class Chain:
         return Kind.SUBAGENT if self.lineage is Lineage.SUBAGENT else Kind.IMPORT
 
 
-def rows_of(database: ForeignDatabase) -> dict[str, Row]:
+def rows_of(database: ForeignDatabase) -> dict[str, SessionRow]:
     """Every session of a database, by its name."""
     if not database.has(TABLE, "id"):
         return {}
@@ -104,14 +104,14 @@ def rows_of(database: ForeignDatabase) -> dict[str, Row]:
         )
         if isinstance(key, str)
     }
-    found: dict[str, Row] = {}
+    found: dict[str, SessionRow] = {}
     columns = [each for each in database.columns(TABLE) if each != PROMPT]
     for values in database.rows(TABLE, columns, order=["started_at", "id"]):
         facts = held(dict(zip(columns, values, strict=True)))
         id = facts.pop("id", None)
         if isinstance(id, str) and id:
             told = tuple(seen.get(id, ()))
-            found[id] = Row(id, facts, int(told[0]) if told else 0, told)
+            found[id] = SessionRow(id, facts, int(told[0]) if told else 0, told)
     return found
 
 
@@ -124,7 +124,7 @@ def held(facts: Json) -> Json:
     }
 
 
-def prompt_of(database: ForeignDatabase, row: Row) -> str | None:
+def prompt_of(database: ForeignDatabase, row: SessionRow) -> str | None:
     """What the model was told in a session: long, and so read only when it is wanted."""
     if not database.has(TABLE, PROMPT):
         return None
@@ -132,11 +132,11 @@ def prompt_of(database: ForeignDatabase, row: Row) -> str | None:
     return None if found is None else shape.name(found[0])
 
 
-def chains_of(rows: dict[str, Row]) -> list[Chain]:
+def chains_of(rows: dict[str, SessionRow]) -> list[Chain]:
     """The conversations, each behind the one it came from; no cycle is followed."""
     next_of = _continuations(rows)
     root_of: dict[str, str] = {}
-    held: dict[str, tuple[Row, ...]] = {}
+    held: dict[str, tuple[SessionRow, ...]] = {}
     continued = {row.id for row in next_of.values()}
     # A row in a cycle of continuations has no root before it: any of them will do.
     for row in sorted(rows.values(), key=lambda each: each.id in continued):
@@ -149,9 +149,9 @@ def chains_of(rows: dict[str, Row]) -> list[Chain]:
     return list(_parents_first(chains))
 
 
-def _continuations(rows: dict[str, Row]) -> dict[str, Row]:
+def _continuations(rows: dict[str, SessionRow]) -> dict[str, SessionRow]:
     """For each row that goes on, the one it goes on in: the newest that says something."""
-    children: dict[str, list[Row]] = {}
+    children: dict[str, list[SessionRow]] = {}
     for row in rows.values():
         parent = rows.get(row.parent or "")
         if parent is not None and parent is not row and _continues(row, parent):
@@ -159,26 +159,30 @@ def _continuations(rows: dict[str, Row]) -> dict[str, Row]:
     return {id: max(found, key=_newest) for id, found in children.items()}
 
 
-def _newest(row: Row) -> tuple[bool, float, str]:
+def _newest(row: SessionRow) -> tuple[bool, float, str]:
     return row.count > 0, row.began.timestamp() if row.began else 0.0, row.id
 
 
-def _continues(row: Row, parent: Row) -> bool:
+def _continues(row: SessionRow, parent: SessionRow) -> bool:
     if row.source != parent.source or parent.end_reason not in _GOES_ON:
         return False
     return parent.ended is None or row.began is None or row.began >= parent.ended
 
 
-def _walk(row: Row, next_of: dict[str, Row], taken: dict[str, str]) -> Iterator[Row]:
+def _walk(
+    row: SessionRow, next_of: dict[str, SessionRow], taken: dict[str, str]
+) -> Iterator[SessionRow]:
     seen: set[str] = set()
-    here: Row | None = row
+    here: SessionRow | None = row
     while here is not None and here.id not in seen and here.id not in taken:
         seen.add(here.id)
         yield here
         here = next_of.get(here.id)
 
 
-def _chain(chain: tuple[Row, ...], rows: dict[str, Row], root_of: dict[str, str]) -> Chain:
+def _chain(
+    chain: tuple[SessionRow, ...], rows: dict[str, SessionRow], root_of: dict[str, str]
+) -> Chain:
     first = chain[0]
     parent = rows.get(first.parent or "")
     if parent is None or root_of[parent.id] == first.id:
@@ -186,7 +190,7 @@ def _chain(chain: tuple[Row, ...], rows: dict[str, Row], root_of: dict[str, str]
     return Chain(chain, root_of[parent.id], _lineage(first, parent))
 
 
-def _lineage(row: Row, parent: Row) -> Lineage:
+def _lineage(row: SessionRow, parent: SessionRow) -> Lineage:
     settings = shape.record(row.settings)
     is_after = parent.ended is not None and row.began is not None and row.began >= parent.ended
     if "_branched_from" in settings or parent.end_reason == "branched":
@@ -210,7 +214,7 @@ def _parents_first(chains: dict[str, Chain]) -> Iterator[Chain]:
         yield from reversed(line)
 
 
-def last_of(rows: Sequence[Row], name: str) -> Any:
+def last_of(rows: Sequence[SessionRow], name: str) -> Any:
     """The latest word on something, of the rows of a conversation."""
     return next((row.facts[name] for row in reversed(rows) if row.facts.get(name)), None)
 
@@ -220,10 +224,10 @@ _NAMES = ("id", "source", "started_at")
 
 
 @dataclass(slots=True)
-class Export:
+class SessionExport:
     """The sessions of a file, where each begins, and which lines are none."""
 
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, SessionRow] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
     faults: list[tuple[str, str]] = field(default_factory=list)
 
@@ -241,9 +245,9 @@ def is_export(path: Path) -> bool:
     return all(f'"{name}"'.encode() in head for name in _NAMES)
 
 
-def read_export(path: Path) -> Export:
+def read_export(path: Path) -> SessionExport:
     """Everything but the messages."""
-    found = Export()
+    found = SessionExport()
     stamp = files.stamp_of(path)
     with files.opened(path) as file:
         for number, line in enumerate(json_lines.lines(file), 1):
@@ -254,7 +258,7 @@ def read_export(path: Path) -> Export:
                 continue
             said = shape.items(data.pop("messages"))
             facts = held({n: v for n, v in data.items() if n not in ("id", PROMPT)})
-            found.rows[id] = Row(id, facts, len(said), (len(said), stamp))
+            found.rows[id] = SessionRow(id, facts, len(said), (len(said), stamp))
             found.places[id] = line.start
     return found
 

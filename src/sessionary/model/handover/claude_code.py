@@ -8,7 +8,14 @@ from typing import Any
 
 from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role
-from sessionary.model.handover.passage import Line, Passage, arguments_of, mention, stamp, words_of
+from sessionary.model.handover.passage import (
+    HandoverExcerpt,
+    HandoverLine,
+    arguments_of,
+    mention,
+    stamp,
+    words_of,
+)
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 
 Json = dict[str, Any]
@@ -20,13 +27,13 @@ _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _LONGEST_NAME = 128
 
 
-def pieces(passage: Passage) -> Iterator[str]:
+def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The file, a line at a time."""
     for line in lines(passage):
         yield json_codec.encode(line) + "\n"
 
 
-def advice(passage: Passage, file: str) -> str:
+def advice(passage: HandoverExcerpt, file: str) -> str:
     """How to go on there."""
     path = passage.path or "/the/project"
     folder = _NOT_IN_FOLDERS.sub("-", path)
@@ -36,7 +43,7 @@ def advice(passage: Passage, file: str) -> str:
     )
 
 
-def lines(passage: Passage) -> Iterator[Json]:
+def lines(passage: HandoverExcerpt) -> Iterator[Json]:
     """The lines as dictionaries: each names the one it follows."""
     parent: str | None = None
     if passage.preface is not None:
@@ -58,7 +65,7 @@ def lines(passage: Passage) -> Iterator[Json]:
         }
 
 
-def _envelope(passage: Passage, line: Line, parent: str | None) -> Json:
+def _envelope(passage: HandoverExcerpt, line: HandoverLine, parent: str | None) -> Json:
     made: Json = {
         "parentUuid": parent,
         "isSidechain": False,
@@ -72,7 +79,7 @@ def _envelope(passage: Passage, line: Line, parent: str | None) -> Json:
     return made | ({"gitBranch": passage.branch} if passage.branch else {})
 
 
-def _message(passage: Passage, line: Line, content: list[Json]) -> Json:
+def _message(passage: HandoverExcerpt, line: HandoverLine, content: list[Json]) -> Json:
     if line.said.role is not Role.ASSISTANT:
         is_text = len(content) == 1 and content[0]["type"] == "text"
         told = content[0]["text"] if is_text else content
@@ -91,10 +98,10 @@ def _message(passage: Passage, line: Line, content: list[Json]) -> Json:
     return {"type": "assistant", "message": message}
 
 
-def _summary(passage: Passage, words: str) -> Iterator[Json]:
+def _summary(passage: HandoverExcerpt, words: str) -> Iterator[Json]:
     """What came before, as Claude Code writes it when it has compacted a conversation."""
     at = passage.lines[0].at if passage.lines else passage.began_at
-    line = Line(0, at, Message(Role.SYSTEM, ()))
+    line = HandoverLine(0, at, Message(Role.SYSTEM, ()))
     boundary = _envelope(passage, line, None) | {
         "type": "system",
         "subtype": "compact_boundary",
@@ -103,12 +110,12 @@ def _summary(passage: Passage, words: str) -> Iterator[Json]:
         "level": "info",
     }
     yield boundary
-    told = _envelope(passage, Line(0, at, Message(Role.USER, ())), boundary["uuid"])
+    told = _envelope(passage, HandoverLine(0, at, Message(Role.USER, ())), boundary["uuid"])
     message = {"role": "user", "content": words}
     yield told | {"type": "user", "message": message, "isCompactSummary": True}
 
 
-def _blocks(passage: Passage, said: Message) -> list[Json]:
+def _blocks(passage: HandoverExcerpt, said: Message) -> list[Json]:
     made: list[Json] = []
     for part in said.parts:
         match part:
@@ -150,7 +157,7 @@ def _result(part: ToolResult) -> Json:
     return made | ({"is_error": True} if part.is_error else {})
 
 
-def _file(passage: Passage, part: Attachment) -> Json:
+def _file(passage: HandoverExcerpt, part: Attachment) -> Json:
     data = passage.blob_of(part.blob)
     if data is None or part.media_type not in (*_PICTURES, "application/pdf"):
         return {"type": "text", "text": mention(part).text}

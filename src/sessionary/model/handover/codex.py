@@ -8,20 +8,27 @@ from typing import Any
 from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role
 from sessionary.model.handover.openai import call_arguments
-from sessionary.model.handover.passage import Line, Passage, data_url, mention, stamp, words_of
+from sessionary.model.handover.passage import (
+    HandoverExcerpt,
+    HandoverLine,
+    data_url,
+    mention,
+    stamp,
+    words_of,
+)
 from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
 
 Json = dict[str, Any]
 VERSION = "0.1.0"
 
 
-def pieces(passage: Passage) -> Iterator[str]:
+def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The file, a line at a time."""
     for line in lines(passage):
         yield json_codec.encode(line) + "\n"
 
 
-def advice(passage: Passage, file: str) -> str:
+def advice(passage: HandoverExcerpt, file: str) -> str:
     """How to go on there."""
     day = passage.began_at.strftime("%Y/%m/%d")
     time = passage.began_at.strftime("%Y-%m-%dT%H-%M-%S")
@@ -29,7 +36,7 @@ def advice(passage: Passage, file: str) -> str:
     return f"Put {quote(file)} at ~/.codex/sessions/{day}/{name}, then: codex resume {passage.uuid}"
 
 
-def lines(passage: Passage) -> Iterator[Json]:
+def lines(passage: HandoverExcerpt) -> Iterator[Json]:
     """The lines as dictionaries."""
     yield _line(passage.began_at, "session_meta", _meta(passage))
     if passage.preface is not None:
@@ -39,7 +46,7 @@ def lines(passage: Passage) -> Iterator[Json]:
         yield from _said(passage, line)
 
 
-def _meta(passage: Passage) -> Json:
+def _meta(passage: HandoverExcerpt) -> Json:
     made: Json = {
         "id": passage.uuid,
         "timestamp": stamp(passage.began_at),
@@ -51,7 +58,7 @@ def _meta(passage: Passage) -> Json:
     return made | ({"git": {"branch": passage.branch}} if passage.branch else {})
 
 
-def _said(passage: Passage, line: Line) -> Iterator[Json]:
+def _said(passage: HandoverExcerpt, line: HandoverLine) -> Iterator[Json]:
     """A message as the model reads it, and as people see it there."""
     said = line.said
     if said.role is Role.TOOL:
@@ -72,7 +79,7 @@ def _said(passage: Passage, line: Line) -> Iterator[Json]:
             yield _line(line.at, "response_item", call | {"arguments": call_arguments(part)})
 
 
-def _content(passage: Passage, said: Message) -> list[Json]:
+def _content(passage: HandoverExcerpt, said: Message) -> list[Json]:
     kind = "output_text" if said.role is Role.ASSISTANT else "input_text"
     made: list[Json] = []
     for part in said.parts:

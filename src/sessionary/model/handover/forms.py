@@ -4,23 +4,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sessionary.model.handover import claude_code, codex, hermes, open_webui, openai
-from sessionary.model.handover.passage import Passage
+from sessionary.model.handover.passage import HandoverExcerpt
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class HandoverFormat:
     """One tool: what its file looks like, and how to go on there."""
 
     title: str
     suffix: str
-    pieces: Callable[[Passage], Iterator[str]]
-    advice: Callable[[Passage, str], str]
+    pieces: Callable[[HandoverExcerpt], Iterator[str]]
+    advice: Callable[[HandoverExcerpt, str], str]
 
 
-FORMS = {
-    "claude-code": Form("Claude Code", "jsonl", claude_code.pieces, claude_code.advice),
-    "codex": Form("Codex", "jsonl", codex.pieces, codex.advice),
-    "openai": Form("Chat Completions", "json", openai.pieces, openai.advice),
-    "open-webui": Form("Open WebUI", "json", open_webui.pieces, open_webui.advice),
-    "hermes": Form("Hermes", "jsonl", hermes.pieces, hermes.advice),
+HANDOVER_FORMATS = {
+    "claude-code": HandoverFormat("Claude Code", "jsonl", claude_code.pieces, claude_code.advice),
+    "codex": HandoverFormat("Codex", "jsonl", codex.pieces, codex.advice),
+    "openai": HandoverFormat("Chat Completions", "json", openai.pieces, openai.advice),
+    "open-webui": HandoverFormat("Open WebUI", "json", open_webui.pieces, open_webui.advice),
+    "hermes": HandoverFormat("Hermes", "jsonl", hermes.pieces, hermes.advice),
 }

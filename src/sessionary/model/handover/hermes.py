@@ -6,13 +6,13 @@ from typing import Any
 
 from sessionary.model import json_codec
 from sessionary.model.handover import openai
-from sessionary.model.handover.passage import Line, Passage
+from sessionary.model.handover.passage import HandoverExcerpt, HandoverLine
 from sessionary.model.part import Reasoning
 
 Json = dict[str, Any]
 
 
-def pieces(passage: Passage) -> Iterator[str]:
+def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The file: one line, a message at a time."""
     yield json_codec.encode(_row(passage))[:-1] + ',"messages":['
     for number, each in enumerate(_messages(passage)):
@@ -20,17 +20,17 @@ def pieces(passage: Passage) -> Iterator[str]:
     yield "]}\n"
 
 
-def advice(passage: Passage, file: str) -> str:
+def advice(passage: HandoverExcerpt, file: str) -> str:
     """How to go on there."""
     return f"hermes sessions import --from hermes {quote(file)} && hermes --resume {session_id(passage)}"
 
 
-def session_id(passage: Passage) -> str:
+def session_id(passage: HandoverExcerpt) -> str:
     """A name of the form that Hermes gives its sessions."""
     return passage.began_at.strftime("%Y%m%d_%H%M%S_") + passage.uuid[:8]
 
 
-def _row(passage: Passage) -> Json:
+def _row(passage: HandoverExcerpt) -> Json:
     return {
         "id": session_id(passage),
         "source": "cli",
@@ -45,7 +45,7 @@ def _row(passage: Passage) -> Json:
     }
 
 
-def _messages(passage: Passage) -> Iterator[Json]:
+def _messages(passage: HandoverExcerpt) -> Iterator[Json]:
     if passage.preface is not None:
         at = passage.began_at.timestamp()
         yield {"role": "user", "content": passage.preface, "timestamp": at}
@@ -61,6 +61,6 @@ def _messages(passage: Passage) -> Iterator[Json]:
             yield made | {"timestamp": line.at.timestamp()}
 
 
-def _thought(line: Line) -> str | None:
+def _thought(line: HandoverLine) -> str | None:
     told = [part.text for part in line.said.parts if isinstance(part, Reasoning)]
     return "\n".join(filter(None, told)) or None

@@ -9,19 +9,25 @@ from typing import Any
 from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role
 from sessionary.model.handover.openai import call_arguments
-from sessionary.model.handover.passage import Line, Passage, data_url, mention, words_of
+from sessionary.model.handover.passage import (
+    HandoverExcerpt,
+    HandoverLine,
+    data_url,
+    mention,
+    words_of,
+)
 from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
 
 Json = dict[str, Any]
 UNTITLED = "Imported chat"
 
 
-def pieces(passage: Passage) -> Iterator[str]:
+def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The file."""
     yield json_codec.encode({"chats": [chat(passage)]}) + "\n"
 
 
-def advice(passage: Passage, file: str) -> str:
+def advice(passage: HandoverExcerpt, file: str) -> str:
     """How to go on there."""
     title = passage.title or UNTITLED
     return (
@@ -31,7 +37,7 @@ def advice(passage: Passage, file: str) -> str:
     )
 
 
-def chat(passage: Passage) -> Json:
+def chat(passage: HandoverExcerpt) -> Json:
     """One chat, its messages as a list and as a tree."""
     said = _said(passage)
     began = int(passage.began_at.timestamp())
@@ -58,10 +64,10 @@ def chat(passage: Passage) -> Json:
     }
 
 
-def _said(passage: Passage) -> list[Json]:
+def _said(passage: HandoverExcerpt) -> list[Json]:
     made: list[Json] = []
     if passage.preface is not None:
-        first = Line(0, passage.began_at, Message(Role.USER, (Text(passage.preface),)))
+        first = HandoverLine(0, passage.began_at, Message(Role.USER, (Text(passage.preface),)))
         made.append(_message(passage, [first], Role.USER, None))
     for group in _turns(passage.lines):
         parent = made[-1]["id"] if made else None
@@ -71,9 +77,9 @@ def _said(passage: Passage) -> list[Json]:
     return made
 
 
-def _turns(lines: tuple[Line, ...]) -> Iterator[list[Line]]:
+def _turns(lines: tuple[HandoverLine, ...]) -> Iterator[list[HandoverLine]]:
     """What the agent did in one go is one message there."""
-    group: list[Line] = []
+    group: list[HandoverLine] = []
     for line in lines:
         goes_on = group and line.said.role is not Role.USER and group[0].said.role is not Role.USER
         if group and not goes_on:
@@ -84,7 +90,9 @@ def _turns(lines: tuple[Line, ...]) -> Iterator[list[Line]]:
         yield group
 
 
-def _message(passage: Passage, group: list[Line], role: Role, parent: str | None) -> Json:
+def _message(
+    passage: HandoverExcerpt, group: list[HandoverLine], role: Role, parent: str | None
+) -> Json:
     is_user = role is Role.USER
     model = group[0].said.model or passage.model or "unknown"
     made: Json = {
@@ -101,7 +109,7 @@ def _message(passage: Passage, group: list[Line], role: Role, parent: str | None
     return made | ({"models": [model]} if is_user else {"model": model, "done": True})
 
 
-def _content(group: list[Line]) -> str:
+def _content(group: list[HandoverLine]) -> str:
     """Words, thoughts and tools in order; thoughts and tools as Open WebUI folds them."""
     results = {
         part.call_id: part
@@ -142,7 +150,7 @@ def _details(kind: str, summary: str, inside: str, **facts: str) -> str:
     )
 
 
-def _pictures(passage: Passage, said: Message) -> Iterator[str]:
+def _pictures(passage: HandoverExcerpt, said: Message) -> Iterator[str]:
     for part in said.parts:
         if isinstance(part, Attachment) and part.media_type.startswith("image/"):
             url = data_url(passage, part)

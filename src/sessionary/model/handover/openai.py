@@ -6,26 +6,32 @@ from typing import Any
 
 from sessionary.model import json_codec
 from sessionary.model.entry import Message, Role
-from sessionary.model.handover.passage import Passage, arguments_of, data_url, mention, words_of
+from sessionary.model.handover.passage import (
+    HandoverExcerpt,
+    arguments_of,
+    data_url,
+    mention,
+    words_of,
+)
 from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
 
 Json = dict[str, Any]
 
 
-def pieces(passage: Passage) -> Iterator[str]:
+def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The list, a message at a time."""
     for number, each in enumerate(messages(passage)):
         yield ("[\n" if number == 0 else ",\n") + json_codec.encode(each)
     yield "\n]\n" if passage.lines or passage.preface else "[]\n"
 
 
-def advice(passage: Passage, file: str) -> str:
+def advice(passage: HandoverExcerpt, file: str) -> str:
     """How to go on there."""
     count = sum(1 for _ in messages(passage))
     return f"{quote(file)} is a list of {count:,} messages: send it as `messages`."
 
 
-def messages(passage: Passage) -> Iterator[Json]:
+def messages(passage: HandoverExcerpt) -> Iterator[Json]:
     """The messages as dictionaries, the summary of what came before first."""
     if passage.preface is not None:
         yield {"role": "user", "content": passage.preface}
@@ -33,7 +39,7 @@ def messages(passage: Passage) -> Iterator[Json]:
         yield from said(passage, line.said)
 
 
-def said(passage: Passage, message: Message) -> Iterator[Json]:
+def said(passage: HandoverExcerpt, message: Message) -> Iterator[Json]:
     """One message as dictionaries: a tool's may hold several results."""
     if message.role is Role.TOOL:
         yield from _results(message)
@@ -63,7 +69,7 @@ def _results(said: Message) -> Iterator[Json]:
             yield {"role": "tool", "tool_call_id": part.call_id, "content": words_of(part)}
 
 
-def _content(passage: Passage, said: Message) -> str | list[Json]:
+def _content(passage: HandoverExcerpt, said: Message) -> str | list[Json]:
     """A text; a list of parts where a person showed a picture."""
     pictures = [p for p in said.parts if isinstance(p, Attachment)]
     if said.role is not Role.USER or not pictures:

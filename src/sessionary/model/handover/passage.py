@@ -19,7 +19,7 @@ BlobOf = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HandoverLine:
     """One message that is handed over: when it was said, and what."""
 
     seq: int
@@ -28,12 +28,12 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class HandoverExcerpt:
     """What is handed over, and of which session."""
 
     session_id: str
     began_at: datetime
-    lines: tuple[Line, ...]
+    lines: tuple[HandoverLine, ...]
     title: str | None = None
     model: str | None = None
     path: str | None = None
@@ -61,12 +61,12 @@ class Passage:
         return str(uuid.uuid5(_NAMES, f"{self.session_id}/{seq}/{part}"))
 
 
-class Window:
+class ExcerptWindow:
     """The newest messages of a transcript that fit into a budget of tokens."""
 
     def __init__(self, budget: int | None) -> None:
         self._budget = budget
-        self._kept: deque[tuple[int, Line]] = deque()
+        self._kept: deque[tuple[int, HandoverLine]] = deque()
         self._used = 0
         self._summary: str | None = None
         self._left_out = 0
@@ -81,20 +81,20 @@ class Window:
             self._summary, self._left_out = body.summary, 0
         elif isinstance(body, Message) and not _is_order(body):
             size = tokens.estimate(body_to_json(body))
-            self._kept.append((size, Line(entry.seq, entry.at, body)))
+            self._kept.append((size, HandoverLine(entry.seq, entry.at, body)))
             self._used += size
         while self._budget is not None and self._used > self._budget and len(self._kept) > 1:
             self._used -= self._kept.popleft()[0]
             self._left_out += 1
 
-    def passage(self, **facts: Any) -> Passage:
+    def passage(self, **facts: Any) -> HandoverExcerpt:
         """What fits, beginning with a message of a person, each call with its result."""
         lines = [line for _, line in self._kept]
         first = next((n for n, line in enumerate(lines) if line.said.role is Role.USER), 0)
         if self._left_out:
             self._left_out += first
             lines = lines[first:]
-        return Passage(
+        return HandoverExcerpt(
             lines=tuple(_paired(lines)),
             summary=self._summary,
             left_out=self._left_out,
@@ -107,9 +107,9 @@ def _is_order(message: Message) -> bool:
     return message.role is Role.SYSTEM
 
 
-def _paired(lines: Sequence[Line]) -> Iterator[Line]:
+def _paired(lines: Sequence[HandoverLine]) -> Iterator[HandoverLine]:
     """Each call once, its result right behind it; results of no call are left out."""
-    results: dict[str, deque[tuple[Line, ToolResult]]] = {}
+    results: dict[str, deque[tuple[HandoverLine, ToolResult]]] = {}
     for line in lines:
         for part in line.said.parts:
             if isinstance(part, ToolResult):
@@ -127,11 +127,11 @@ def _paired(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _answers(
-    line: Line,
+    line: HandoverLine,
     calls: Sequence[ToolCall],
     names: Sequence[str],
-    results: dict[str, deque[tuple[Line, ToolResult]]],
-) -> Line:
+    results: dict[str, deque[tuple[HandoverLine, ToolResult]]],
+) -> HandoverLine:
     made: list[Part] = []
     at, seq = line.at, line.seq
     for call, name in zip(calls, names, strict=True):
@@ -143,7 +143,7 @@ def _answers(
             made += [p for p in answered.said.parts if isinstance(p, Attachment)]
         else:
             made.append(ToolResult(name, NO_RESULT, call.name, is_error=True))
-    return Line(seq, at, Message(Role.TOOL, tuple(made)))
+    return HandoverLine(seq, at, Message(Role.TOOL, tuple(made)))
 
 
 def _unique(id: str, seen: Counter[str]) -> str:
@@ -159,7 +159,7 @@ def _renamed(parts: Iterable[Part], names: Sequence[str]) -> tuple[Part, ...]:
     )
 
 
-def _with(line: Line, parts: tuple[Part, ...]) -> Line:
+def _with(line: HandoverLine, parts: tuple[Part, ...]) -> HandoverLine:
     return line if parts == line.said.parts else replace(line, said=replace(line.said, parts=parts))
 
 
@@ -186,7 +186,7 @@ def stamp(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
-def data_url(passage: Passage, part: Attachment) -> str | None:
+def data_url(passage: HandoverExcerpt, part: Attachment) -> str | None:
     """A file as an address that holds it; None when its bytes are not here."""
     data = passage.blob_of(part.blob)
     if data is None:

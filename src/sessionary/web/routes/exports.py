@@ -13,8 +13,8 @@ from sessionary.actions.transfer import handover as handovers
 from sessionary.actions.transfer import jsonl_export, render
 from sessionary.errors import BadInput
 from sessionary.model.export_options import ExportOptions
-from sessionary.model.handover.forms import FORMS
-from sessionary.model.handover.passage import Passage
+from sessionary.model.handover.forms import HANDOVER_FORMATS
+from sessionary.model.handover.passage import HandoverExcerpt
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX, Caller, WebContext
 from sessionary.web.openapi import response_content
@@ -108,7 +108,7 @@ async def export(
     """
     ids = None if wish.session is None else [checked_name(each, "session") for each in wish.session]
     if wish.tool is not None:
-        suffix = FORMS[wish.tool].suffix
+        suffix = HANDOVER_FORMATS[wish.tool].suffix
         pieces = await asyncio.to_thread(_handed_over, context, caller, wish, ids)
         file = file_name(wish.tool)
     else:
@@ -134,7 +134,7 @@ async def handover(
     """What `/export?as=` would write: how much of the session, and how to go on with the file."""
     known = checked_name(session_id, "session")
     made = await asyncio.to_thread(passage, context, caller, known, budget=wish.budget, left=wish)
-    form, file = FORMS[wish.tool], file_name(wish.tool)
+    form, file = HANDOVER_FORMATS[wish.tool], file_name(wish.tool)
     return json_response(
         {
             "as": wish.tool,
@@ -150,12 +150,12 @@ async def handover(
 
 def file_name(tool: str) -> str:
     """What a browser calls the file that it gets."""
-    return f"sessionary-{tool}.{FORMS[tool].suffix}"
+    return f"sessionary-{tool}.{HANDOVER_FORMATS[tool].suffix}"
 
 
 def passage(
     context: WebContext, caller: Caller, session_id: str, *, budget: int, left: ContentOptions
-) -> Passage:
+) -> HandoverExcerpt:
     """What of a session is handed over to whoever asks."""
     return handovers.passage(
         context.store, session_id, profile=caller.profile, budget=budget, extent=left.extent
@@ -168,7 +168,9 @@ def _handed_over(
     if wish.format is not None or ids is None or len(set(ids)) != 1 or wish.tool is None:
         raise BadInput("`as` takes one `session`, and no `format`.")
     budget = handovers.BUDGET if wish.budget is None else wish.budget
-    return FORMS[wish.tool].pieces(passage(context, caller, ids[0], budget=budget, left=wish))
+    return HANDOVER_FORMATS[wish.tool].pieces(
+        passage(context, caller, ids[0], budget=budget, left=wish)
+    )
 
 
 def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

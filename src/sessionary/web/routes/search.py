@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from sessionary.actions import usage
 from sessionary.actions.search import search
-from sessionary.actions.search.search import found_json
+from sessionary.actions.search.search import result_json
 from sessionary.model.view import usage_json
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX
@@ -55,7 +55,7 @@ async def find(
     context: ContextDep, caller: Reader, asked: Annotated[SearchQuery, Query()]
 ) -> Response:
     """Find messages by whatever a person types."""
-    wish = search.Wish(
+    wish = search.SearchOptions(
         sort=asked.sort,
         limit=asked.limit,
         cursor=asked.cursor or None,
@@ -68,7 +68,7 @@ async def find(
     found = await context.store.search(
         search.search, words, profile=caller.profile, wish=wish, now=context.clock.now()
     )
-    return json_response(found_json(found))
+    return json_response(result_json(found))
 
 
 @router.get("/usage", tags=["usage"])
