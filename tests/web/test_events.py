@@ -16,7 +16,7 @@ from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import Damaged, RetryLater, StoreUnavailable
 from sessionary.model.entry import message
 from sessionary.store.open import open_store
-from sessionary.store.tables import entries, feed
+from sessionary.store.tables import entries
 from sessionary.web import auth, stream
 from sessionary.web.context import Limits
 from sessionary.web.feed_reader import HOLE_SECONDS, FeedReader
@@ -461,8 +461,8 @@ async def test_a_number_that_never_comes_holds_back_no_change_after_it() -> None
     fake: Any = FakeFeed()
     now = 0.0
     reader = FeedReader(fake, 0, monotonic=lambda: now)
-    late = feed.PAGE + 10
-    last = 3 * feed.PAGE
+    late = entries.FEED_PAGE + 10
+    last = 3 * entries.FEED_PAGE
     # 1 was rolled back, and the transaction of another number is not committed yet.
     fake.visible |= set(range(2, last + 1)) - {late}
 

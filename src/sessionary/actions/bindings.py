@@ -10,7 +10,7 @@ from sessionary.model.reset import Policies, ResetPolicy
 from sessionary.model.session import Lineage, SessionHead
 from sessionary.model.source import at_session
 from sessionary.store.database import Tx
-from sessionary.store.tables import bindings, holds, sessions
+from sessionary.store.tables import bindings, sessions
 
 MAX_LIMIT = 1000
 
@@ -89,7 +89,7 @@ def next_reset(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) 
     """What will become of the session that a key is on, and what became of the one before it."""
     policy = policies.choose(head.source)
     due = policy.next_due(last_active=head.last_active_at) if head.is_open else None
-    held = head.running or holds.is_held(tx, head.no, now=now)
+    held = head.running or sessions.is_held(tx, head.no, now=now)
     return NextReset(policy, due, held, _last_reset(tx, head))
 
 

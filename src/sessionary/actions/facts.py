@@ -12,7 +12,7 @@ from sessionary.errors import BadInput, Conflict
 from sessionary.model import json_codec
 from sessionary.model.session import Lineage, Opening, SessionHead
 from sessionary.store.database import Tx
-from sessionary.store.tables import blobs, locks, sessions
+from sessionary.store.tables import blobs, sessions
 from sessionary.store.tables.sessions import Inheritance
 
 MAX_ID = 200
@@ -30,7 +30,7 @@ def open_under(
     """Open a session under the caller's id, with or without a message; one that is there stays."""
     check_id(id)
     # Before the read: PostgreSQL lets two readers see no such session.
-    locks.lock_key(tx, f"id/{id}", profile=opening.profile)
+    sessions.lock_key(tx, f"id/{id}", profile=opening.profile)
     found = sessions.get(tx, id, profile=opening.profile)
     if found is not None:
         return found
@@ -95,7 +95,7 @@ def revise(
     change: Callable[[dict[str, Any]], Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Change what one program keeps under its name in a session's `extra`; what it keeps now."""
-    locks.lock_session_no(tx, head.no)
+    sessions.lock_session_no(tx, head.no)
     extra = sessions.details(tx, head.no).extra
     found = extra.get(name)
     before = dict(found) if isinstance(found, dict) else {}

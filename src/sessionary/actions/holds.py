@@ -10,7 +10,7 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.model import json_codec
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Tx
-from sessionary.store.tables import holds
+from sessionary.store.tables import sessions
 
 MAX_REASON = 200
 # How a hold without an end is stored.
@@ -45,8 +45,8 @@ def hold(
     if not head.is_open:
         raise refusals.ended(head)
     end = _FOR_EVER if until is None else min(until, _FOR_EVER)
-    holds.delete_expired(tx, head.no, now=moment.now)
-    holds.put(tx, head.no, name, expires_at=end)
+    sessions.delete_expired_holds(tx, head.no, now=moment.now)
+    sessions.put_hold(tx, head.no, name, expires_at=end)
     log.tell(tx, head)
     return Hold(name, None if end == _FOR_EVER else until)
 
@@ -65,7 +65,7 @@ def release(
     if wanted is not None and not gone:
         raise NotFound(f"Session {head.id} is not held by {wanted!r}; nothing was changed.")
     for each in gone:
-        holds.delete(tx, head.no, each.reason)
+        sessions.delete_hold(tx, head.no, each.reason)
     if gone:
         log.tell(tx, head)
     return gone
@@ -75,7 +75,7 @@ def of_session(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
     """The holds of a session that count now."""
     return [
         Hold(name, None if until >= _FOR_EVER else until)
-        for name, until in holds.of_session(tx, head.no)
+        for name, until in sessions.holds_of_session(tx, head.no)
         if until > now
     ]
 

@@ -11,7 +11,7 @@ from sessionary.model.entry import Body, Compaction, Message, Retraction, Role, 
 from sessionary.model.session import Segment, SessionHead
 from sessionary.model.turn import Lease
 from sessionary.store.database import RaceLost, Row, Tx
-from sessionary.store.tables import entries, feed, sessions
+from sessionary.store.tables import entries, sessions
 
 MAX_IDEMPOTENCY_KEY = 512
 _PREVIEWED = 400
@@ -43,7 +43,7 @@ class SessionChanged:
 
 def tell(tx: Tx, head: SessionHead) -> None:
     """Let whoever looks at a session know that something about it is new."""
-    feed.insert(tx, head.no, "head")
+    entries.insert_feed(tx, head.no, "head")
     tx.after_commit(SessionChanged(head.profile, head.id))
 
 

@@ -11,7 +11,7 @@ from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.session import SessionHead
 from sessionary.model.title import clean_title
 from sessionary.store.database import Tx
-from sessionary.store.tables import feed, sessions
+from sessionary.store.tables import entries, sessions
 
 _COLOUR = re.compile(r"^#[0-9a-fA-F]{6}$")
 
@@ -88,7 +88,7 @@ def move(tx: Tx, session_id: str, name: str | None, *, profile: str) -> SessionH
     head = lock_session(tx, session_id, profile=profile)
     project = None if name is None else get(tx, name, profile=profile)
     tx.run("set_project", no=head.no, project_no=None if project is None else project.no)
-    feed.insert(tx, head.no, "head")
+    entries.insert_feed(tx, head.no, "head")
     tx.after_commit(SessionChanged(profile, head.id))
     return sessions.get_by_no(tx, head.no)
 

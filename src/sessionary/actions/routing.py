@@ -18,7 +18,7 @@ from sessionary.model.session import (
 )
 from sessionary.model.source import Source
 from sessionary.store.database import Tx
-from sessionary.store.tables import bindings, feed, holds, locks, sessions
+from sessionary.store.tables import bindings, entries, sessions
 from sessionary.store.tables.sessions import Inheritance
 
 
@@ -52,7 +52,7 @@ def lock_and_reload(tx: Tx, session_no: int) -> SessionHead:
 
     A key's lock is not enough: the session may have other keys, and people who name it.
     """
-    locks.lock_session_no(tx, session_no)
+    sessions.lock_session_no(tx, session_no)
     return sessions.get_by_no(tx, session_no)
 
 
@@ -95,7 +95,7 @@ def reset_due(
     reason = policy.due(last_active=head.last_active_at, now=moment.now)
     if reason is None or head.running:
         return None
-    return None if holds.is_held(tx, head.no, now=moment.now) else reason
+    return None if sessions.is_held(tx, head.no, now=moment.now) else reason
 
 
 def reset(
@@ -120,7 +120,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
     old = current(tx, key)
     # In the order of their numbers: two people who change places must not wait for each other.
     for no in sorted({target.no} if old is None else {old.no, target.no}):
-        locks.lock_session_no(tx, no)
+        sessions.lock_session_no(tx, no)
     old, target = current(tx, key), sessions.get_by_no(tx, target.no)
     if target.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {target.id}.")
@@ -153,7 +153,7 @@ def end(tx: Tx, head: SessionHead, *, reason: str, moment: Moment) -> bool:
     """Close a session; the first reason wins. Say whether it was open."""
     ended = sessions.end(tx, head.no, reason=reason, at=moment.now)
     if ended:
-        feed.insert(tx, head.no, "head")
+        entries.insert_feed(tx, head.no, "head")
     return ended
 
 
@@ -164,7 +164,7 @@ def bind(tx: Tx, key: SessionKey, session_no: int, *, moment: Moment) -> None:
 
 def lock(tx: Tx, key: SessionKey) -> None:
     """Hold a key until the transaction ends. It comes before the binding is read."""
-    locks.lock_key(tx, str(key), profile=key.profile)
+    sessions.lock_key(tx, str(key), profile=key.profile)
 
 
 def name_next(tx: Tx, key: SessionKey, title: str | None) -> None:

@@ -20,7 +20,7 @@ from sessionary.model.session import (
 )
 from sessionary.model.title import clean_title
 from sessionary.store.database import Tx
-from sessionary.store.tables import blobs, holds, locks, sessions
+from sessionary.store.tables import blobs, sessions
 from sessionary.store.tables.sessions import Inheritance
 
 MAX_DRAFT = 1_000_000
@@ -29,7 +29,7 @@ MAX_LABEL = 64
 
 def lock_session(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of a session that nobody else changes until this transaction ends."""
-    no = locks.lock_session(tx, id, profile=profile)
+    no = sessions.lock_session(tx, id, profile=profile)
     if no is None:
         raise refusals.missing(tx, id, profile=profile)
     return sessions.get_by_no(tx, no)
@@ -227,13 +227,13 @@ def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
 def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
     """Give a reason not to reset a session before the given time."""
     head = lock_session(tx, id, profile=profile)
-    holds.put(tx, head.no, json_codec.storable_text(name), expires_at=until)
+    sessions.put_hold(tx, head.no, json_codec.storable_text(name), expires_at=until)
 
 
 def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
     """Take a hold away."""
     head = lock_session(tx, id, profile=profile)
-    holds.delete(tx, head.no, json_codec.storable_text(name))
+    sessions.delete_hold(tx, head.no, json_codec.storable_text(name))
 
 
 def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int | None) -> None:

@@ -12,7 +12,7 @@ from sessionary.model.title import (
     with_number,
 )
 from sessionary.store.database import Tx
-from sessionary.store.tables import feed, locks, sessions
+from sessionary.store.tables import entries, sessions
 
 
 def rename(tx: Tx, head: SessionHead, text: str, *, by: TitleBy = TitleBy.PERSON) -> str | None:
@@ -31,7 +31,7 @@ def name_automatically(
 ) -> str | None:
     """Give a title that never fails: cut to size, numbered when it is taken. A person's stays."""
     # A person may be giving one at this moment.
-    locks.lock_session_no(tx, head.no)
+    sessions.lock_session_no(tx, head.no)
     head = sessions.get_by_no(tx, head.no)
     if head.title is not None and head.title_by is TitleBy.PERSON:
         return head.title
@@ -93,5 +93,5 @@ def check_free(tx: Tx, wanted: str, *, profile: str, except_for: str = "") -> No
 
 def _put(tx: Tx, head: SessionHead, wanted: str | None, *, by: TitleBy) -> None:
     tx.run("set_title", no=head.no, title=wanted, title_by=None if wanted is None else by)
-    feed.insert(tx, head.no, "head")
+    entries.insert_feed(tx, head.no, "head")
     tx.after_commit(SessionChanged(head.profile, head.id))

@@ -20,7 +20,7 @@ from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Tx
-from sessionary.store.tables import arrivals, deliveries, feed, sessions, turns
+from sessionary.store.tables import arrivals, deliveries, entries, sessions, turns
 
 MOST_ARRIVALS = 100
 STOPPED_RESPONDING = "the agent stopped responding"
@@ -279,7 +279,7 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -
     if not turns.end(tx, lease.turn_id, state=ending.state, at=moment.now, reason=ending.reason):
         raise refusals.lost(lease)
     if not done:  # an entry tells the feed by itself
-        feed.insert(tx, lease.session_no, "turn")
+        entries.insert_feed(tx, lease.session_no, "turn")
     tx.after_commit(SessionChanged(profile, lease.session_id))
     return done
 
@@ -315,7 +315,7 @@ def interrupt(
         log.append(tx, turn.session_id, said, profile=profile, at=turn.began_at, lease=lease)
     if not turns.end(tx, turn_id, state=state, at=moment.now, reason=reason):
         return None
-    feed.insert(tx, session_no, "turn")
+    entries.insert_feed(tx, session_no, "turn")
     tx.after_commit(SessionChanged(profile, turn.session_id))
     ended = turns.get(tx, turn_id, profile=profile)
     return None if ended is None else ended[0]

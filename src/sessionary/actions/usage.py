@@ -9,7 +9,7 @@ from sessionary.errors import BadInput
 from sessionary.model import json_codec
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Tx
-from sessionary.store.tables import locks, sessions, usage
+from sessionary.store.tables import sessions, usage
 
 
 def record(
@@ -33,7 +33,7 @@ def set_running_total(
 ) -> None:
     """For callers that hold cumulative totals: what they say replaces what they said before."""
     # The sum below must see every call that has been added to the head.
-    locks.lock_session_no(tx, session_no)
+    sessions.lock_session_no(tx, session_no)
     # The session's id, not its number: a number means another session in another store.
     session_id = sessions.get_by_no(tx, session_no).id
     name = f"total/{session_id}/{used.model or ''}/{used.provider or ''}/{used.task or ''}"

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from sessionary.store.database import Store, Tx
-from sessionary.store.tables import feed
-from sessionary.store.tables.feed import FeedChange
+from sessionary.store.tables import entries
+from sessionary.store.tables.entries import FeedChange
 
 HOLE_SECONDS = 10.0
 FAR_BEHIND = 5000
@@ -40,12 +40,12 @@ class FeedReader:
 
     async def is_out_of_range(self) -> bool:
         """Whether the position is not of this feed, or so far back that a fresh look is cheaper."""
-        last = await self._store.read(feed.last_position)
+        last = await self._store.read(entries.last_position)
         return self._last > last or last - self._last > FAR_BEHIND
 
     async def jump(self) -> None:
         """Go to the end of the feed."""
-        self._last = await self._store.read(feed.last_position)
+        self._last = await self._store.read(entries.last_position)
         self._holes.clear()
         self._unsent.clear()
 
@@ -94,6 +94,6 @@ def _read(tx: Tx, last: int, holes: Sequence[tuple[int, int]]) -> list[FeedChang
     """
     found: list[FeedChange] = []
     for first, end in holes:
-        there = feed.read(tx, first - 1, limit=end - first + 1)
+        there = entries.read_feed(tx, first - 1, limit=end - first + 1)
         found += [each for each in there if each.position <= end]
-    return found + feed.read(tx, last)
+    return found + entries.read_feed(tx, last)

@@ -9,7 +9,7 @@ from sessionary.errors import BadInput
 from sessionary.model.session import SessionHead
 from sessionary.model.view import HEAD_FIELDS, head_json
 from sessionary.store.database import Tx
-from sessionary.store.tables import feed
+from sessionary.store.tables import entries
 
 FIELDS = (*HEAD_FIELDS, "subagents", "failed")
 
@@ -28,7 +28,7 @@ def page(
 
     Who listens to events from `position` on misses nothing that came after the page was read.
     """
-    position = feed.last_position(tx)
+    position = entries.last_position(tx)
     found = listing.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
     return {
         "items": heads_json(tx, found.items),

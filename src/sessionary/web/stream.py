@@ -20,7 +20,7 @@ from sessionary.model.session import Segment
 from sessionary.model.view import entry_json
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries
-from sessionary.store.tables.feed import FeedChange
+from sessionary.store.tables.entries import FeedChange
 from sessionary.web import session_heads
 from sessionary.web.auth import is_still_valid
 from sessionary.web.context import Caller, WebContext

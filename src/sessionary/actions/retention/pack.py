@@ -12,8 +12,8 @@ from sessionary.model.entry import MAX_SEQ
 from sessionary.model.part import Attachment
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.store.database import Row, Store, Tx
-from sessionary.store.tables import blobs, entries, packs, sessions
-from sessionary.store.tables.packs import Unpacker
+from sessionary.store.tables import blobs, entries, sessions
+from sessionary.store.tables.blobs import Unpacker
 
 PAGE = 200
 # What goes into one pack, and into one short transaction.
@@ -83,7 +83,7 @@ def unpack(tx: Tx, no: int, *, among: Container[int] | None = None) -> int:
     for pack_no, first, last in found:
         unpacker = Unpacker(tx)
         rows = _rows(tx, no, first, last)
-        packed = [row for row in rows if row[5] == packs.mark(pack_no)]
+        packed = [row for row in rows if row[5] == blobs.pack_mark(pack_no)]
         _rewrite(tx, packed, [unpacker.text(row[0], row[5]) for row in packed])
         tx.run("delete_pack", no=pack_no)
     return len(found)
@@ -118,8 +118,8 @@ def _pack_some(tx: Tx, no: int) -> tuple[int, Packed] | None:
     chosen = _next_texts(tx, head)
     if not chosen:
         return None
-    made = packs.put(tx, no, {row[0] & MAX_SEQ: text for row, text in chosen})
-    _rewrite(tx, [row for row, _ in chosen], [packs.mark(made.no)] * len(chosen))
+    made = blobs.put_pack(tx, no, {row[0] & MAX_SEQ: text for row, text in chosen})
+    _rewrite(tx, [row for row, _ in chosen], [blobs.pack_mark(made.no)] * len(chosen))
     return made.no, Packed(0, len(chosen), made.size, made.packed_size)
 
 
@@ -133,7 +133,7 @@ def _next_texts(tx: Tx, head: SessionHead) -> list[tuple[Row, str]]:
         stretch = Segment(head.no, head.id, first, min(head.last_seq, first + ENTRIES - 1))
         for each in entries.read_rows(tx, stretch, limit=ENTRIES):
             # Marks are few and asked for by themselves: they stay as they are.
-            if each[1] != "message" or each[5].startswith(packs.MARK):
+            if each[1] != "message" or each[5].startswith(blobs.PACK_MARK):
                 continue
             text = entries.text_of(tx, each[0], each[5], unpacker)
             chosen.append((each, text))
@@ -166,7 +166,7 @@ def _rewrite(tx: Tx, rows: Sequence[Row], texts: Sequence[str]) -> None:
 
 def _release(tx: Tx, number: int, before: str, after: str) -> None:
     """Large texts that went into a pack are no longer needed beside the log."""
-    if blobs.MARK not in before or not after.startswith(packs.MARK):
+    if blobs.MARK not in before or not after.startswith(blobs.PACK_MARK):
         return
     attached = {
         part.blob

@@ -16,7 +16,7 @@ from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.tables import entries, sessions
-from sessionary.store.tables.packs import Unpacker
+from sessionary.store.tables.blobs import Unpacker
 
 # What stands for words that were there when they were taken into the index.
 UNREADABLE = "(this message is damaged and cannot be read: run `sessionary verify`)"

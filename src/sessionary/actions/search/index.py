@@ -17,7 +17,7 @@ from sessionary.model.session import Segment, SessionFolder
 from sessionary.store.database import Row, Tx
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.tables import entries, sessions
-from sessionary.store.tables.packs import Unpacker
+from sessionary.store.tables.blobs import Unpacker
 
 CANDIDATES = 1000
 # Steps are met on the way, and counted: so many are asked for, so many wanted ones are enough.

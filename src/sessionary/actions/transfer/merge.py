@@ -25,8 +25,8 @@ from sessionary.model.session import Lineage, Segment, TitleBy
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, entries, imports, sessions, transfer
 from sessionary.store.tables import usage as usage_table
+from sessionary.store.tables.blobs import Unpacker
 from sessionary.store.tables.imports import Imported, ReadUnit
-from sessionary.store.tables.packs import Unpacker
 
 PAGE = 500
 # What an import adds to a session counts as unread only if it was said within this time: then the

@@ -16,7 +16,7 @@ from sessionary.model.tokenizer import GAP
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables import entries
-from sessionary.store.tables.packs import Unpacker
+from sessionary.store.tables.blobs import Unpacker
 from sessionary.store.tables.sessions import known
 
 BATCH = 400

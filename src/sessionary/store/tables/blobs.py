@@ -1,7 +1,9 @@
-"""Large pieces of content, kept once by the hash of their bytes."""
+"""Content kept apart from the log: large texts and files by the hash of their bytes, old messages compressed in packs."""
 
 import hashlib
-from collections.abc import Iterable
+import importlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +11,7 @@ from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound, Unreadable
 from sessionary.model import json_codec
 from sessionary.model import part as parts_of
+from sessionary.model.entry import MAX_SEQ
 from sessionary.model.part import Attachment, Part
 from sessionary.store.database import Tx
 
@@ -131,3 +134,83 @@ def _check(tx: Tx, name: str) -> None:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+PACK_LEVEL = 10
+# Our own bodies begin with "parts", "summary" or "after": nobody else's words look like this.
+PACK_MARK = '{"$pack":'
+MAX_PACK_SIZE = 256 * 1024 * 1024
+
+
+class Unpacker:
+    """Reads words out of packs; the pack it read last is kept at hand."""
+
+    __slots__ = ("_no", "_texts", "_tx")
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._no = 0
+        self._texts: Mapping[str, str] = {}
+
+    def text(self, entry_no: int, body: str) -> str:
+        """The words of an entry, wherever they are."""
+        if not body.startswith(PACK_MARK):
+            return body
+        no = int(json_codec.decode(body)["$pack"])
+        if no != self._no:
+            self._no, self._texts = no, get_pack(self._tx, no)
+        try:
+            return self._texts[str(entry_no & MAX_SEQ)]
+        except KeyError as error:
+            raise Unreadable(f"Pack {no} lacks entry {entry_no & MAX_SEQ}.") from error
+
+
+def pack_mark(no: int) -> str:
+    """What stands in the log for words that are in a pack."""
+    return f"{PACK_MARK}{no}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A pack that was made: its number, and the bytes of its words before and after."""
+
+    no: int
+    size: int
+    packed_size: int
+
+
+def put_pack(tx: Tx, session_no: int, texts: Mapping[int, str]) -> Pack:
+    """Compress the words of some entries."""
+    plain = json_codec.encode({str(seq): text for seq, text in texts.items()}).encode()
+    data = _zstandard().ZstdCompressor(level=PACK_LEVEL).compress(plain)
+    row = tx.one(
+        "insert_pack",
+        session_no=session_no,
+        first_seq=min(texts),
+        last_seq=max(texts),
+        size=len(plain),
+        data=data,
+    )
+    assert row is not None
+    return Pack(row[0], len(plain), len(data))
+
+
+def get_pack(tx: Tx, no: int) -> Mapping[str, str]:
+    """The words of a pack by the numbers of their entries."""
+    row = tx.one("get_pack", no=no)
+    if row is None:
+        raise Unreadable(f"Pack {no} is missing.")
+    zstandard = _zstandard()
+    try:
+        plain = zstandard.ZstdDecompressor().decompress(
+            bytes(row[0]), max_output_size=MAX_PACK_SIZE
+        )
+        texts: Mapping[str, str] = json_codec.decode(plain)
+    except (zstandard.ZstdError, ValueError, TypeError) as error:
+        raise Unreadable(f"Pack {no} cannot be read ({error}).") from error
+    return texts
+
+
+def _zstandard() -> Any:
+    """What compresses, loaded when the first pack is met: most stores have none."""
+    return importlib.import_module("zstandard")

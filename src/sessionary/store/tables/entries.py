@@ -1,9 +1,10 @@
-"""The log: rows in, entries out."""
+"""The log, rows in and entries out; and the feed, one row per change, that the index and live views read."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import count as count_from
-from typing import Any
+from typing import Any, Literal
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import BadInput, Damaged, Purged, Unreadable
@@ -22,8 +23,8 @@ from sessionary.model.entry_decoder import message_entry
 from sessionary.model.session import Segment, SessionFolder
 from sessionary.store.damage import REMEDY
 from sessionary.store.database import Row, Tx
-from sessionary.store.tables import blobs, packs
-from sessionary.store.tables.packs import Unpacker
+from sessionary.store.tables import blobs
+from sessionary.store.tables.blobs import Unpacker
 
 PAGE = 500
 MANY = 100
@@ -94,7 +95,7 @@ def rewrite(tx: Tx, row: Row, text: str) -> None:
 
 def text_of(tx: Tx, number: int, text: str, unpacker: Unpacker) -> str:
     """A body's text out of its pack and with its large pieces read in, as it was once given."""
-    if text.startswith(packs.MARK):
+    if text.startswith(blobs.PACK_MARK):
         return unpacker.text(number, text)
     if blobs.MARK not in text:
         return text
@@ -230,7 +231,7 @@ def entry_of(tx: Tx, row: Row, session_id: str, unpacker: Unpacker | None = None
     seq = number & MAX_SEQ
     if not isinstance(text, str):
         raise Damaged(_unreadable(seq, session_id, TypeError("it is not a text")))
-    is_packed = text.startswith(packs.MARK)
+    is_packed = text.startswith(blobs.PACK_MARK)
     if is_packed:
         text = (unpacker or Unpacker(tx)).text(number, text)
     try:
@@ -252,7 +253,7 @@ def data_of(tx: Tx, number: int, text: str, unpacker: Unpacker) -> dict[str, Any
 
     For callers that need the words only and build no `Entry`.
     """
-    if text.startswith(packs.MARK):
+    if text.startswith(blobs.PACK_MARK):
         return decoded(number, unpacker.text(number, text))
     data = decoded(number, text)
     return blobs.move_in(tx, data) if blobs.MARK in text else data
@@ -293,3 +294,36 @@ def _moment(at: Any, seq: int, session_id: str) -> datetime:
 
 def _unreadable(seq: int, session_id: str, error: Exception) -> str:
     return f"Entry {seq} of session {session_id} cannot be read ({error})."
+
+
+FEED_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FeedChange:
+    """One row of the feed. A purged session has no profile to show any more."""
+
+    position: int
+    session_no: int
+    seq: int
+    what: str
+    session_id: str | None
+    profile: str | None
+
+
+def insert_feed(
+    tx: Tx, session_no: int, what: Literal["entry", "head", "turn"], *, seq: int = 0
+) -> None:
+    """Note that an entry, the head or a turn of a session is new."""
+    tx.run("insert_feed", session_no=session_no, seq=seq, what=what)
+
+
+def last_position(tx: Tx) -> int:
+    """Return where the feed ends now."""
+    row = tx.one("last_position")
+    return 0 if row is None else int(row[0])
+
+
+def read_feed(tx: Tx, after: int, *, limit: int = FEED_PAGE) -> list[FeedChange]:
+    """Return what changed after a position, in every profile; the caller shows only its own."""
+    return [FeedChange(*row) for row in tx.all("read_feed", after=after, limit=limit)]

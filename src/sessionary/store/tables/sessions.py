@@ -1,4 +1,4 @@
-"""The table of sessions: rows in, heads out."""
+"""The table of sessions: rows in, heads out; its locks, and the holds that keep a session from being reset."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -262,3 +262,47 @@ def column(text: str | None) -> str | None:
 
 def _optional_json(value: Any) -> str | None:
     return None if value is None else json_codec.encode(value)
+
+
+def lock_key(tx: Tx, key: str, *, profile: str) -> None:
+    """Lock a name of a profile: a session key, a budget, an id that is about to be used.
+
+    It comes before what depends on it is read: PostgreSQL lets two readers see nothing, and each write.
+    """
+    tx.one("lock_key", profile=profile, key=key)
+
+
+def lock_session(tx: Tx, id: str, *, profile: str) -> int | None:
+    """Lock a session's row; its number, or None when the profile has no such session."""
+    row = tx.one("lock_session", id=json_codec.storable_text(id), profile=profile)
+    return None if row is None else int(row[0])
+
+
+def lock_session_no(tx: Tx, no: int) -> None:
+    """Lock the row of a session that is known to be there, purged or not."""
+    tx.one("lock_session_no", no=no)
+
+
+def put_hold(tx: Tx, session_no: int, name: str, *, expires_at: datetime) -> None:
+    """Write a hold; the same name again gets another end."""
+    tx.run("insert_hold", no=session_no, name=name, expires_at=to_micros(expires_at))
+
+
+def delete_hold(tx: Tx, session_no: int, name: str) -> None:
+    """Remove a hold."""
+    tx.run("delete_hold", no=session_no, name=name)
+
+
+def delete_expired_holds(tx: Tx, session_no: int, *, now: datetime) -> None:
+    """Remove the holds of a session that are over."""
+    tx.run("delete_expired_holds", no=session_no, now=to_micros(now))
+
+
+def is_held(tx: Tx, session_no: int, *, now: datetime) -> bool:
+    """Return whether a hold keeps a session from being reset now."""
+    return tx.one("is_held", no=session_no, now=to_micros(now)) is not None
+
+
+def holds_of_session(tx: Tx, session_no: int) -> list[tuple[str, datetime]]:
+    """Return the names and ends of a session's holds, expired ones too."""
+    return [(name, from_micros(at)) for name, at in tx.all("holds_of_session", no=session_no)]

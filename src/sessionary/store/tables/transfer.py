@@ -19,7 +19,7 @@ from sessionary.model.session import Lineage, Segment, SessionFolder, folder_of
 from sessionary.model.source import Source
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables import blobs, entries, sessions, usage
-from sessionary.store.tables.packs import Unpacker
+from sessionary.store.tables.blobs import Unpacker
 from sessionary.store.tables.sessions import column
 
 NO_SOURCE = '{"platform":"import"}'

@@ -24,7 +24,7 @@ from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.view import head_json, hold_json, time_text, turn_json
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals, feed, sessions, turns
+from sessionary.store.tables import arrivals, entries, sessions, turns
 from sessionary.web import session_heads
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX
@@ -219,7 +219,7 @@ def accepted_json(done: SubmissionResult) -> dict[str, object]:
 
 
 def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
-    position = feed.last_position(tx)
+    position = entries.last_position(tx)
     head = read.head(tx, id, profile=profile)
     more = sessions.details(tx, head.no)
     running = (
