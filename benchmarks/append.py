@@ -17,8 +17,7 @@ from benchmarks.raw import TEXT, KnownStore, RawLog, RawSync, SharedRawLog, stea
 from sessionary.actions import log
 from sessionary.clock import SystemClock
 from sessionary.model.entry import message
-from sessionary.store.database import Store
-from sessionary.store.result import Pending
+from sessionary.store.database import Pending, Store
 
 SESSIONS = 64
 STEADY_RATE = 300.0

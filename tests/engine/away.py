@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sessionary.errors import StoreUnavailable
-from sessionary.store.database import Listener, Store
-from sessionary.store.result import Pending
+from sessionary.store.database import Listener, Pending, Store
 
 
 class AwayStore:
@@ -59,8 +58,8 @@ class _Lost(Pending[Any]):
     def error(self) -> BaseException | None:
         return _unknown()
 
-    async def settled(self) -> BaseException | None:
-        error = await self._inner.settled()
+    async def wait_uncancellable(self) -> BaseException | None:
+        error = await self._inner.wait_uncancellable()
         return error or _unknown()
 
     def result(self, timeout: float | None = None) -> Any:

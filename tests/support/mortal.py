@@ -4,8 +4,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from sessionary.errors import Damaged
-from sessionary.store.database import Listener, Store
-from sessionary.store.result import Pending
+from sessionary.store.database import Listener, Pending, Store
 
 
 class Died(BaseException):
@@ -113,7 +112,7 @@ class _Mortal(Pending[Any]):
     def error(self) -> BaseException | None:
         return Died() if self._fate.dead else self._inner.error
 
-    async def settled(self) -> BaseException | None:
-        error = await self._inner.settled()
+    async def wait_uncancellable(self) -> BaseException | None:
+        error = await self._inner.wait_uncancellable()
         self._fate.step()
         return error

@@ -22,8 +22,7 @@ from sessionary.config import web as web_config
 from sessionary.config.web import WebTable
 from sessionary.engine.ports import Adapter
 from sessionary.errors import Damaged, RetryLater, StoreReadOnly, StoreUnavailable
-from sessionary.store.damage import REMEDY
-from sessionary.store.database import Store, Tx
+from sessionary.store.database import REMEDY, Store, Tx
 from sessionary.store.open import sqlite_path
 from sessionary.store.sqlite import db_file
 from sessionary.web import server

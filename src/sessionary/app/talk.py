@@ -73,7 +73,7 @@ class Talk:
             write = context.store.write(
                 _accept, context, self.source, asked, moment=context.moment()
             )
-            accepted, followed = await write.given_to(self._carry_on)
+            accepted, followed = await write.handoff(self._carry_on)
             self._session_id = accepted.current_session_id
             received = accepted.received
             if received.answer is not None:

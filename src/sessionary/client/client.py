@@ -27,9 +27,8 @@ from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import Kind, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.usage import Usage, UsageTotal
-from sessionary.store.database import Store, Tx
+from sessionary.store.database import Pending, Store, Tx, running_loop
 from sessionary.store.open import open_store, sqlite_path
-from sessionary.store.result import Pending, running_loop
 
 if TYPE_CHECKING:
     from sessionary.actions.projects import Project

@@ -29,8 +29,7 @@ from sessionary.model.source import Person, Source
 from sessionary.model.transcript import Chat
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
-from sessionary.store.database import Tx
-from sessionary.store.result import Pending
+from sessionary.store.database import Pending, Tx
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary

@@ -130,7 +130,7 @@ class Intake:
                     admit_and_begin, context, inbound, moment=context.moment()
                 )
                 try:
-                    received, _ = await write.given_to(
+                    received, _ = await write.handoff(
                         lambda done: self._turns.run_started(key, done[1])
                     )
                 except (RetryLater, StoreUnavailable):

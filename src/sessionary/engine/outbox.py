@@ -84,7 +84,7 @@ class Outbox:
                 platform=adapter.platform,
                 profile=context.profile,
             )
-            claimed = await claim.given_to(lambda deliveries: self._start(adapter, deliveries))
+            claimed = await claim.handoff(lambda deliveries: self._start(adapter, deliveries))
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the outbox cannot be read: %s", error)
             return False

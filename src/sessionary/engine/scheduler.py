@@ -83,7 +83,7 @@ class Scheduler:
                 now=context.clock.now(),
                 limit=free,
             )
-            due = await claim.given_to(self._start_all)
+            due = await claim.handoff(self._start_all)
         except (RetryLater, StoreUnavailable) as error:
             log.warning("schedules cannot be read: %s", error)
             return 0

@@ -6,8 +6,7 @@ from typing import Protocol, TypeVar
 
 from sessionary.clock import Moment
 from sessionary.model.usage import Usage
-from sessionary.store.database import Store, Tx
-from sessionary.store.result import Pending
+from sessionary.store.database import Pending, Store, Tx
 
 T = TypeVar("T")
 

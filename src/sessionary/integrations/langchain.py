@@ -16,7 +16,7 @@ from sessionary.integrations.extra import wanted
 from sessionary.integrations.langchain_messages import message_of, model_of, natives_of, usage_of
 from sessionary.integrations.thread import Thread
 from sessionary.model.entry import Entry
-from sessionary.store.result import Pending
+from sessionary.store.database import Pending
 
 with wanted("langchain", "The storage for LangChain"):
     from langchain_core.chat_history import BaseChatMessageHistory

@@ -31,7 +31,6 @@ from sessionary.model.session import Kind, Lineage, Opening, Segment, SessionFol
 from sessionary.model.source import Source
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
-from sessionary.store import natives as kept
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries
 from sessionary.store.tables import sessions as rows
@@ -172,7 +171,7 @@ def visible(tx: Tx, thread: Thread, *, limit: int | None = None) -> list[Entry]:
 
 
 def natives(
-    tx: Tx, thread: Thread, name: str, read: kept.Read, *, limit: int | None = None
+    tx: Tx, thread: Thread, name: str, read: entries.ReadExtra, *, limit: int | None = None
 ) -> list[Any]:
     """The same as `visible`, but of each message only what `read` makes of what it has under `name`.
 
@@ -190,7 +189,7 @@ def natives(
         first = max(first, _first_of_last(limit + len(marks), segments, gone))
     shown = [
         native
-        for seq, native in kept.walk(tx, _from(segments, first), name, read)
+        for seq, native in entries.walk_extra(tx, _from(segments, first), name, read)
         if not (gone and transcript.is_retracted(seq, gone))
         and not (isinstance(native, Entry) and not isinstance(native.body, Message))
     ]

@@ -30,8 +30,7 @@ from sessionary.model.entry import Message
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
-from sessionary.store.database import RaceLost, Store, Tx
-from sessionary.store.result import Pending
+from sessionary.store.database import Pending, RaceLost, Store, Tx
 from sessionary.telemetry import telling
 
 P = ParamSpec("P")

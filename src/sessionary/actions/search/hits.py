@@ -12,8 +12,7 @@ from sessionary.model import snippet as snippets
 from sessionary.model.query import Query
 from sessionary.model.search_text import SUMMARY, TITLE, searchable_text
 from sessionary.model.session import SessionHead
-from sessionary.store.damage import REMEDY
-from sessionary.store.database import Row, Tx
+from sessionary.store.database import REMEDY, Row, Tx
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.tables import entries, sessions
 from sessionary.store.tables.blobs import Unpacker

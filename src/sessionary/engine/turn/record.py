@@ -21,7 +21,7 @@ from sessionary.model.schedule import SILENT
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
-from sessionary.store.result import Pending
+from sessionary.store.database import Pending
 from sessionary.store.tables import turns as table
 
 # How long an unsaved reply waits for a store that is away.
@@ -247,7 +247,7 @@ class TurnRecord:
                 profile=self._context.profile,
                 moment=self._context.moment(),
                 spending=self._spending(),
-            ).settled()
+            ).wait_uncancellable()
             if isinstance(error, RetryLater | StoreUnavailable):
                 doubts.append(error.committed == "unknown")
                 raise error
@@ -292,7 +292,7 @@ class TurnRecord:
 
 async def _wait_uncancellable(write: Pending[T]) -> T:
     """Wait for a write to finish, also when cancelled: nothing may overtake it."""
-    await write.settled()
+    await write.wait_uncancellable()
     return write.result()
 
 

@@ -13,15 +13,22 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from sessionary.errors import Damaged, NotFound, SessionaryError, StoreUnavailable
 from sessionary.store import migrations
-from sessionary.store.damage import DamageLatch
-from sessionary.store.database import CROSSED_FORK, Listener, Row, Tx
-from sessionary.store.listeners import Listeners
+from sessionary.store.database import (
+    CROSSED_FORK,
+    DamageLatch,
+    Listener,
+    Listeners,
+    Pending,
+    Row,
+    Tx,
+    announce,
+    failed_with,
+)
 from sessionary.store.postgres.errors import translate
 from sessionary.store.postgres.pool import Pool
 from sessionary.store.postgres.tx import PostgresTx, SnapshotTx
 from sessionary.store.postgres.workers import Workers
 from sessionary.store.postgres.writer import PostgresWriter
-from sessionary.store.result import Pending, announce, settled_with
 
 if TYPE_CHECKING:
     from sessionary.store.search.indexer import IndexState
@@ -84,7 +91,7 @@ class PostgresStore:
     ) -> Pending[T]:
         """Run an action in a transaction; the answer comes after the commit is durable."""
         if (refusal := self._latch.refusal()) is not None:
-            return settled_with(refusal)
+            return failed_with(refusal)
         self._check_process()
         pending: Pending[T] = Pending(self._latch.note)
         # Of one that watches another, the other's: what is known of a function is known by its code.

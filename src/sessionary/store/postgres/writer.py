@@ -13,11 +13,10 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from sessionary.errors import Conflict, SessionaryError, StoreUnavailable
-from sessionary.store.database import KEPT_CHANGING, RaceLost, Row, Tx
+from sessionary.store.database import KEPT_CHANGING, Pending, RaceLost, Row, Tx, announce
 from sessionary.store.postgres.errors import RACES, translate
 from sessionary.store.postgres.tx import PostgresTx
 from sessionary.store.postgres.workers import Workers
-from sessionary.store.result import Pending, announce
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Row]

@@ -13,8 +13,7 @@ from sessionary.model.entry import MAX_SEQ, SEQ_BITS
 from sessionary.model.query import Query
 from sessionary.model.search_text import AREAS, Origin, SearchText
 from sessionary.model.tokenizer import GAP
-from sessionary.store.damage import REMEDY
-from sessionary.store.database import Row, Tx
+from sessionary.store.database import REMEDY, Row, Tx
 from sessionary.store.tables import entries
 from sessionary.store.tables.blobs import Unpacker
 from sessionary.store.tables.sessions import known

@@ -13,8 +13,7 @@ from typing import Any
 import apsw
 
 from sessionary.errors import Damaged, SessionaryError, StoreUnavailable
-from sessionary.store.database import Tx
-from sessionary.store.result import announce
+from sessionary.store.database import Tx, announce
 from sessionary.store.search import indexer
 from sessionary.store.search.fts5 import IndexTx
 from sessionary.store.search.index_file import IndexFile, IndexLost, is_damage, transaction

@@ -15,7 +15,7 @@ from sessionary.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from sessionary.store.damage import REMEDY
+from sessionary.store.database import REMEDY
 
 
 def translate(error: apsw.Error, path: str, *, committed: Committed = "no") -> SessionaryError:

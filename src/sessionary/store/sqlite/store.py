@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import apsw
 
 from sessionary.errors import Damaged, StoreUnavailable
-from sessionary.store.damage import DamageLatch
-from sessionary.store.database import CROSSED_FORK, Listener, Tx
-from sessionary.store.listeners import Listeners
-from sessionary.store.result import Pending, announce, settled_with
+from sessionary.store.database import (
+    CROSSED_FORK,
+    DamageLatch,
+    Listener,
+    Listeners,
+    Pending,
+    Tx,
+    announce,
+    failed_with,
+)
 from sessionary.store.sqlite import db_file, vacuum
 from sessionary.store.sqlite.batch import Gathering
 from sessionary.store.sqlite.errors import translate
@@ -68,7 +74,7 @@ class SqliteStore:
     ) -> Pending[T]:
         """Run an action in a transaction; the answer comes after the commit is durable."""
         if (refusal := self._latch.refusal()) is not None:
-            return settled_with(refusal)
+            return failed_with(refusal)
         return self._enqueue_write(action, args, kwargs)
 
     def _enqueue_write(

@@ -8,8 +8,7 @@ import apsw
 
 from sessionary.errors import Damaged
 from sessionary.store import queries
-from sessionary.store.damage import REMEDY
-from sessionary.store.database import Row
+from sessionary.store.database import REMEDY, Row
 
 if TYPE_CHECKING:
     from sessionary.model.query import Query

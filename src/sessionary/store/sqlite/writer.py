@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from sessionary.errors import Conflict, SessionaryError, StoreReadOnly, StoreUnavailable
-from sessionary.store.database import KEPT_CHANGING, RaceLost
-from sessionary.store.result import Pending, announce
+from sessionary.store.database import KEPT_CHANGING, Pending, RaceLost, announce
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.errors import translate
 from sessionary.store.sqlite.lock import Turnstile

@@ -1,7 +1,6 @@
-"""Content kept apart from the log: large texts and files by the hash of their bytes, old messages compressed in packs."""
+"""Content kept apart from the log: large texts and files by their hash, old messages compressed in packs."""
 
 import hashlib
-import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,11 @@ from sessionary.store.database import Tx
 LARGE = 32 * 1024
 _KEY = "$blob"
 MARK = f'"{_KEY}"'
-# Where a part holds what may grow without bound.
+PACK_LEVEL = 10
+# A body of the log begins with "parts", "summary" or "after", never with this.
+PACK_MARK = '{"$pack":'
+MAX_PACK_SIZE = 256 * 1024 * 1024
+# The fields of a part that may grow without bound.
 _TEXTS = ("text", "content", "arguments")
 
 
@@ -136,12 +139,6 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-PACK_LEVEL = 10
-# Our own bodies begin with "parts", "summary" or "after": nobody else's words look like this.
-PACK_MARK = '{"$pack":'
-MAX_PACK_SIZE = 256 * 1024 * 1024
-
-
 class Unpacker:
     """Reads words out of packs; the pack it read last is kept at hand."""
 
@@ -181,8 +178,10 @@ class Pack:
 
 def put_pack(tx: Tx, session_no: int, texts: Mapping[int, str]) -> Pack:
     """Compress the words of some entries."""
+    import zstandard  # as in `get_pack`
+
     plain = json_codec.encode({str(seq): text for seq, text in texts.items()}).encode()
-    data = _zstandard().ZstdCompressor(level=PACK_LEVEL).compress(plain)
+    data = zstandard.ZstdCompressor(level=PACK_LEVEL).compress(plain)
     row = tx.one(
         "insert_pack",
         session_no=session_no,
@@ -197,10 +196,11 @@ def put_pack(tx: Tx, session_no: int, texts: Mapping[int, str]) -> Pack:
 
 def get_pack(tx: Tx, no: int) -> Mapping[str, str]:
     """The words of a pack by the numbers of their entries."""
+    import zstandard  # most stores have no packs: saves 4 ms at the start
+
     row = tx.one("get_pack", no=no)
     if row is None:
         raise Unreadable(f"Pack {no} is missing.")
-    zstandard = _zstandard()
     try:
         plain = zstandard.ZstdDecompressor().decompress(
             bytes(row[0]), max_output_size=MAX_PACK_SIZE
@@ -209,8 +209,3 @@ def get_pack(tx: Tx, no: int) -> Mapping[str, str]:
     except (zstandard.ZstdError, ValueError, TypeError) as error:
         raise Unreadable(f"Pack {no} cannot be read ({error}).") from error
     return texts
-
-
-def _zstandard() -> Any:
-    """What compresses, loaded when the first pack is met: most stores have none."""
-    return importlib.import_module("zstandard")

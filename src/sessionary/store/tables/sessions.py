@@ -21,8 +21,7 @@ from sessionary.model.session import (
 )
 from sessionary.model.source import source_as_stored
 from sessionary.model.usage import UsageTotal
-from sessionary.store.damage import REMEDY
-from sessionary.store.database import Row, Tx
+from sessionary.store.database import REMEDY, Row, Tx
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.tables import blobs
 
