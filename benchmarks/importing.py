@@ -16,7 +16,7 @@ from benchmarks.measure import Case, Contestant, Sample, Scale
 from benchmarks.raw import KnownStore
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base import driver
-from sessionary.importers.base.session_line import ImportTarget
+from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.importers.claude_code.importer import IMPORTER
 from sessionary.importers.claude_code.lines import line_of
 from sessionary.store.database import Store

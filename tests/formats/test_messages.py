@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 from sessionary.formats import anthropic_blocks, openai_items
-from sessionary.formats.content import Content
+from sessionary.formats.parts import Content
 
 PIXEL = b"\x89PNG\r\n\x1a\n not much of a picture"
 PIXEL_TEXT = base64.b64encode(PIXEL).decode()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.importers.base.session_line import ImportTarget
+from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.importers.reading import Archive

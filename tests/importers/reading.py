@@ -10,7 +10,7 @@ from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base import driver
 from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.base.events import Importer, Unit
-from sessionary.importers.base.session_line import ImportTarget
+from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.model import transcript
 from sessionary.model.entry import Entry, Message
 from sessionary.model.session import SessionHead

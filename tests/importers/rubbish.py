@@ -11,7 +11,7 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.importers.base.events import Branch, Event, Importer, MessageEvent
-from sessionary.importers.base.session_line import body_text
+from sessionary.importers.base.session_merger import body_text
 from sessionary.model import part
 from sessionary.model.entry import Role
 from sessionary.store.tables.blobs import hash_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.formats import parts
-from sessionary.importers.base import files, json_lines
+from sessionary.importers.base import files
 from sessionary.importers.base.events import (
     Branch,
     Checkpoint,
@@ -96,7 +96,7 @@ class TalkingTool:
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         with files.opened(unit.path) as file:
-            rows = list(json_lines.lines(file))
+            rows = list(files.json_lines(file))
         head = rows[0].data or {}
         alias = head["alias"]
         yield SessionBegin(native_id=head["talk"], began_at=NOON, aliases=[alias] if alias else [])

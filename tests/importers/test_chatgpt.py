@@ -10,7 +10,7 @@ import pytest
 
 from sessionary.errors import BadInput
 from sessionary.importers import registry
-from sessionary.importers.base import compressed
+from sessionary.importers.base import archives
 from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.chatgpt import IMPORTER
 from sessionary.importers.claude_ai import IMPORTER as CLAUDE
@@ -182,9 +182,9 @@ def test_a_directory_too_large_for_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write.zipped(tmp_path / "export.zip", {"conversations.json": []}, {"a": b"", "b": b""})
-    monkeypatch.setattr(compressed, "MAX_DIRECTORY", 100)
+    monkeypatch.setattr(archives, "MAX_DIRECTORY", 100)
 
-    with pytest.raises(BadInput, match="directory"), compressed.opened(path):
+    with pytest.raises(BadInput, match="directory"), archives.open_zip(path):
         pass
 
 

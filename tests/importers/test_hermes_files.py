@@ -288,16 +288,14 @@ def test_damaged_files_break_nothing(tmp_path: Path) -> None:
 
 
 def test_a_session_of_which_only_the_copy_is_left_is_read(archive: Archive, home: Path) -> None:
-    path = write.web_session(
-        home / "webui", "0123456789ab", texts("a", "b"), title="DatabaseSession"
-    )
+    path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"), title="Kept")
     path.rename(path.with_name("0123456789ab.json.bak"))
 
     report = take(archive, home)
 
     assert (report.added, report.skipped) == (1, 0)
     assert archive.texts("hermes", "0123456789ab") == ["a", "b"]
-    assert archive.session("hermes", "0123456789ab").title == "DatabaseSession"
+    assert archive.session("hermes", "0123456789ab").title == "Kept"
     as_before(archive, home)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionary.errors import BadInput
-from sessionary.formats import json_text
-from sessionary.importers.base import documents, json_lines
+from sessionary.formats import coerce
+from sessionary.importers.base import files
 
 texts = st.text(alphabet='ab"\\[]{},é\u2028 \n', max_size=8)
 values: st.SearchStrategy[Any] = st.recursive(
@@ -47,7 +47,7 @@ def test_items_are_the_same_in_drops_of_any_size(
                 return told
             return super().read(_)
 
-    found = list(documents.items(WithMark(data[4:], size)))  # type: ignore[arg-type]
+    found = list(files.json_items(WithMark(data[4:], size)))  # type: ignore[arg-type]
 
     assert [each.data for each in found] == items
 
@@ -61,11 +61,11 @@ def test_a_list_that_ends_too_soon_is_told() -> None:
         (b"", "not a list"),
     ):
         with pytest.raises(BadInput, match=why):
-            list(documents.items(io.BytesIO(text)))
+            list(files.json_items(io.BytesIO(text)))
 
 
 def test_a_document_that_is_one_object_has_one_item() -> None:
-    (found,) = documents.items(io.BytesIO(b' {"a": [1]}'))
+    (found,) = files.json_items(io.BytesIO(b' {"a": [1]}'))
 
     assert found.data == {"a": [1]}
 
@@ -73,24 +73,24 @@ def test_a_document_that_is_one_object_has_one_item() -> None:
 def test_what_would_fill_the_memory_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_text, "LARGE", 1024)
-    monkeypatch.setattr(json_text, "_HEAVY", 64 * 1024)
+    monkeypatch.setattr(coerce, "LARGE", 1024)
+    monkeypatch.setattr(coerce, "_HEAVY", 64 * 1024)
     heavy = b"[" + b"[]," * 1200 + b"[]]"
     path = tmp_path / "heavy.json"
     path.write_bytes(heavy)
 
-    (item,) = documents.items(io.BytesIO(b"[" + heavy + b"]"))
-    (line,) = json_lines.lines(io.BytesIO(b'{"a":' + heavy + b"}\n"))
+    (item,) = files.json_items(io.BytesIO(b"[" + heavy + b"]"))
+    (line,) = files.json_lines(io.BytesIO(b'{"a":' + heavy + b"}\n"))
 
     assert (item.data, item.why) == (None, "too large")
     assert line.data is None
     with pytest.raises(BadInput, match="too many values"):
-        documents.read(path)
+        files.read_json(path)
 
 
 def test_an_item_that_is_too_large_is_passed_over() -> None:
     text = b'[{"a":"' + b"x" * 3000 + b'"},{"b":1}]'
 
-    found = list(documents.items(io.BytesIO(text), max_item=1000))
+    found = list(files.json_items(io.BytesIO(text), max_item=1000))
 
     assert [(each.data, each.why) for each in found] == [(None, "too large"), ({"b": 1}, None)]

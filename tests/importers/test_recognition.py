@@ -13,8 +13,7 @@ from sessionary.app.imports import ImportResult, Wish
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import BadInput
 from sessionary.importers import registry
-from sessionary.importers.base import recognition
-from sessionary.importers.base.recognition import Recogniser
+from sessionary.importers.registry import Recogniser
 from tests.importers import corpus, write_hermes, write_pi
 from tests.importers.reading import Archive
 
@@ -233,7 +232,7 @@ def test_a_folder_with_more_files_than_are_looked_at_says_so(
     shutil.copytree(samples["codex"], folder / "codex")
     for number in range(5):
         (folder / f"z{number}.json").write_text("{}")
-    monkeypatch.setattr(recognition, "MOST_FILES", 3)
+    monkeypatch.setattr(registry, "MOST_FILES", 3)
 
     result = looked(folder)
 

@@ -99,7 +99,7 @@ def answer(words: str) -> list[Json]:
 def a_day_at_the_mill(session: GeminiSession) -> None:
     session.message("info", "Signed in.")
     session.message("user", [{"text": "What is in a.txt?"}, picture()], displayContent="a.txt?")
-    thoughts = [{"subject": "UnitImport", "description": "I read it."}]
+    thoughts = [{"subject": "Reading", "description": "I read it."}]
     asked = session.reply("", thoughts=thoughts, toolCalls=[tool_call("executing")])
     session.again(asked, toolCalls=[tool_call("success", answer("flour"))])
     session.reply("Flour.")

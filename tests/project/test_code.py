@@ -47,10 +47,8 @@ DUPLICATES_LEFT = {
 # Modules that still import ours by a string. Write an `import` statement, then take it off this list.
 STRING_IMPORTS_LEFT = {
     "sessionary.actions.upkeep.verify",
-    "sessionary.app.serving",
     "sessionary.app.telemetry",
     "sessionary.compat.hermes.tokens",
-    "sessionary.importers.registry",
     "sessionary.store.open",
     "sessionary.store.postgres.store",
     "sessionary.store.postgres.tx",

@@ -20,7 +20,7 @@ from sessionary.errors import BadInput, Conflict
 from sessionary.formats import parts
 from sessionary.importers.base import driver, files
 from sessionary.importers.base.events import Event, MessageEvent, SessionBegin, Unit
-from sessionary.importers.base.session_line import ImportTarget
+from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.model.entry import Message, Role
 from sessionary.model.part import Attachment, Text
 from sessionary.model.source import Person, Source

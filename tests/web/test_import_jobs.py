@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions.tokens import Scope
-from sessionary.app.import_port import HouseImports
+from sessionary.app.import_port import WebImports
 from sessionary.client.client import Machine as RealMachine
 from sessionary.client.client import Sessionary
 from sessionary.config import Config
@@ -184,7 +184,7 @@ async def test_a_real_machine_is_looked_at_and_imported(
     monkeypatch.setenv("HOME", str(tmp_path))
     a_session(tmp_path, days=26)
     store_client = Sessionary(store, Config(tmp_path, store.url), RealMachine.real())
-    server: Served = await servers(imports=HouseImports(store_client))
+    server: Served = await servers(imports=WebImports(store_client))
     client = await server.client()
 
     (found,) = (await client.get("/imports"))["items"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sessionary.app.imports import Discovery, Outcome
 
 
-class HouseImports:
+class WebImports:
     """What the web asks for when someone imports in a browser.
 
     What reads other tools' records is loaded on use: it would add 70 ms of CPU to every start.

@@ -14,11 +14,11 @@ from sessionary import config
 from sessionary.client.client import Machine, Sessionary
 from sessionary.errors import BadInput, NotFound
 from sessionary.importers import registry
-from sessionary.importers.base import driver, files, recognition
+from sessionary.importers.base import driver, files
 from sessionary.importers.base.driver import SHOWN, Fault, ToolImportReport
 from sessionary.importers.base.events import Importer, Unit, Where
-from sessionary.importers.base.recognition import Recogniser
-from sessionary.importers.base.session_line import ImportTarget
+from sessionary.importers.base.session_merger import ImportTarget
+from sessionary.importers.registry import Recogniser
 from sessionary.store.filesystem import BESIDE
 from sessionary.store.open import sqlite_path
 
@@ -165,12 +165,12 @@ def wish_for(path: Path, tool: str | None = None) -> Wish | None:
     if files.is_directory(place):
         return Wish(tool, place, is_named=True)
     found = Recogniser().tool_of(place)
-    why = recognition.unreadable(place) if found is None else None
+    why = registry.unreadable(place) if found is None else None
     if why is not None:
         raise BadInput(f"{why} Nothing was imported.")
     if importer is None:
         return None if found is None else Wish(found.name, place, is_named=True)
-    if found is importer or recognition.accepts(importer, place):
+    if found is importer or registry.accepts(importer, place):
         return Wish(importer.name, place, is_named=True)
     if found is None:
         raise BadInput(
@@ -338,7 +338,7 @@ def _plan_folder(plan: _Plan, wish: Wish, part_of: Callable[[str], _Part]) -> No
     place = wish.place
     only = None if wish.tool is None else registry.importer(wish.tool)
     _refuse_closed(place)
-    found = recognition.scan(place, only)
+    found = registry.scan(place, only)
     names: list[str] = []
     for tool in dict.fromkeys([*found.units, *found.fruitless]):
         part = part_of(tool)
@@ -373,7 +373,7 @@ def _plan_folder(plan: _Plan, wish: Wish, part_of: Callable[[str], _Part]) -> No
         plan.unknown.append(UnknownFiles(str(place), len(found.unknown), shown))
     if found.is_cut:
         plan.failures.append(
-            f"{place} has more than {recognition.MOST_FILES:,} files; the rest was not looked at. "
+            f"{place} has more than {registry.MOST_FILES:,} files; the rest was not looked at. "
             "Name the directories inside it that you mean."
         )
     plan.named[place] = names

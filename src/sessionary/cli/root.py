@@ -82,7 +82,7 @@ def load_command(name: str) -> click.Command:
 
             return export
         case "import":
-            from sessionary.cli.importing import import_
+            from sessionary.cli.imports import import_
 
             return import_
         case "prune":

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from sessionary.formats import parts, shape
-from sessionary.formats.content import Content
-from sessionary.formats.parts import Json
+from sessionary.formats import coerce, parts
+from sessionary.formats.parts import Content, Json
 
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
@@ -14,7 +13,7 @@ def add(content: Content, blocks: object) -> None:
     if isinstance(blocks, str):
         content.say(blocks)
         return
-    for block in shape.items(blocks):
+    for block in coerce.items(blocks):
         add_block(content, block)
 
 
@@ -35,7 +34,7 @@ def add_block(content: Content, block: object) -> None:
     elif kind == "redacted_thinking":
         content.think("", {"redacted": block.get("data")})
     elif kind in _CALLS and isinstance(name := block.get("name"), str):
-        id = shape.words(block.get("id"))
+        id = coerce.text(block.get("id"))
         content.parts.append(parts.tool_call(id, name, block.get("input")))
     elif _is_result(kind) and isinstance(block.get("tool_use_id"), str):
         _add_result(content, block)
@@ -99,8 +98,8 @@ def _told(inner: Content, given: Any) -> tuple[Any, list[Json]]:
 
 def attach(content: Content, block: Json) -> bool:
     """Add the file that a block carries; say whether it carries one."""
-    source = shape.record(block.get("source"))
-    title = shape.name(block.get("title"))
+    source = coerce.record(block.get("source"))
+    title = coerce.name(block.get("title"))
     if source.get("type") == "base64":
         return content.attach_base64(source.get("data"), source.get("media_type"), title)
     if source.get("type") == "text" and isinstance(source.get("data"), str):

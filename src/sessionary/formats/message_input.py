@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import anthropic_blocks, openai_items, parts, shape
-from sessionary.formats.content import Content
-from sessionary.formats.parts import Json
+from sessionary.formats import anthropic_blocks, coerce, openai_items, parts
+from sessionary.formats.parts import Content, Json
 from sessionary.model import media
 from sessionary.model import part as parts_of
 from sessionary.model.entry import Message, Role, message
@@ -169,7 +168,7 @@ def _convert(content: Content, part: Json) -> None:
     elif kind == "refusal":
         content.add(parts.text(_required(part, "refusal")))
     elif kind in _OPENAI_ITEMS:
-        if not (shape.name(part.get("call_id")) or shape.name(part.get("id"))):
+        if not (coerce.name(part.get("call_id")) or coerce.name(part.get("id"))):
             raise _lacks(str(kind), "call_id")
         if not str(kind).endswith("_output"):
             _required(part, "name")
@@ -206,8 +205,8 @@ def _convert_block(content: Content, block: Json) -> None:
 def _convert_openai_file(content: Content, part: Json) -> None:
     if openai_items.attach(content, part):
         return
-    file = shape.record(part.get("file")) or part
-    data, name = file.get("file_data"), shape.name(file.get("filename"))
+    file = coerce.record(part.get("file")) or part
+    data, name = file.get("file_data"), coerce.name(file.get("filename"))
     if isinstance(data, str) and not data.startswith("data:"):
         if content.attach_base64(data, mimetypes.guess_type(name or "")[0], name):
             return
@@ -218,13 +217,13 @@ def _convert_openai_file(content: Content, part: Json) -> None:
 
 
 def _convert_anthropic_file(content: Content, block: Json) -> None:
-    source = shape.record(block.get("source"))
+    source = coerce.record(block.get("source"))
     if source.get("type") == "content":
         inner = source.get("content")
         if isinstance(inner, str):
             content.say(inner)
             return
-        for each in shape.records(inner):
+        for each in coerce.records(inner):
             _convert(content, each)
         return
     if not anthropic_blocks.attach(content, block):

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from sessionary.formats import parts, shape
-from sessionary.formats.content import Content
-from sessionary.formats.parts import Json
+from sessionary.formats import coerce, parts
+from sessionary.formats.parts import Content, Json
 
 _ROLES = {
     "user": "user",
@@ -29,21 +28,21 @@ def add(content: Content, given: object) -> None:
     if isinstance(given, str):
         content.say(given)
         return
-    for each in shape.items(given):
+    for each in coerce.items(given):
         _add_part(content, each)
 
 
 def add_tool_calls(content: Content, calls: object) -> None:
     """Add the calls of a chat message."""
-    for call in shape.records(calls):
-        function = shape.record(call.get("function"))
-        called = shape.name(function.get("name")) or shape.name(call.get("name"))
+    for call in coerce.records(calls):
+        function = coerce.record(call.get("function"))
+        called = coerce.name(function.get("name")) or coerce.name(call.get("name"))
         if called is None:
             content.keep(call)
             continue
         arguments = function.get("arguments", call.get("arguments"))
-        id = shape.words(call.get("id"))
-        content.add(parts.tool_call(id, called, shape.parsed_or_text(arguments)))
+        id = coerce.text(call.get("id"))
+        content.add(parts.tool_call(id, called, coerce.parse_json_or_keep(arguments)))
 
 
 def add_item(content: Content, item: Json) -> str:
@@ -63,7 +62,7 @@ def add_item(content: Content, item: Json) -> str:
         return "tool"
     elif kind == "image_generation_call" and content.attach_base64(item.get("result"), "image/png"):
         pass
-    elif kind.endswith("_call") and (_call_id(item) or shape.name(item.get("name"))):
+    elif kind.endswith("_call") and (_call_id(item) or coerce.name(item.get("name"))):
         _add_call(content, kind, item)
     else:
         content.keep(item)
@@ -72,13 +71,13 @@ def add_item(content: Content, item: Json) -> str:
 
 def _add_call(content: Content, kind: str, item: Json) -> None:
     """A function is called by its name, a tool of the provider's by its kind."""
-    called = shape.name(item.get("name")) or kind.removesuffix("_call")
+    called = coerce.name(item.get("name")) or kind.removesuffix("_call")
     given = next((item[field] for field in _GIVEN if field in item), None)
-    content.add(parts.tool_call(_call_id(item), called, shape.parsed_or_text(given)))
+    content.add(parts.tool_call(_call_id(item), called, coerce.parse_json_or_keep(given)))
 
 
 def _call_id(item: Json) -> str:
-    return shape.words(item.get("call_id")) or shape.words(item.get("id"))
+    return coerce.text(item.get("call_id")) or coerce.text(item.get("id"))
 
 
 def _add_part(content: Content, part: object) -> None:
@@ -96,8 +95,8 @@ def _add_part(content: Content, part: object) -> None:
 
 def attach(content: Content, part: Json) -> bool:
     """Add the file that a part carries; say whether it carries one."""
-    file = shape.record(part.get("file")) or part
-    name = shape.name(file.get("filename"))
+    file = coerce.record(part.get("file")) or part
+    name = coerce.name(file.get("filename"))
     if content.attach_url(file.get("file_data"), name):
         return True
     audio = part.get("input_audio")
@@ -108,8 +107,8 @@ def attach(content: Content, part: Json) -> bool:
 
 
 def _add_reasoning(content: Content, item: Json) -> None:
-    told = [shape.words(each.get("text")) for each in shape.records(item.get("summary"))]
-    told += [shape.words(each.get("text")) for each in shape.records(item.get("content"))]
+    told = [coerce.text(each.get("text")) for each in coerce.records(item.get("summary"))]
+    told += [coerce.text(each.get("text")) for each in coerce.records(item.get("content"))]
     kept = {name: item[name] for name in ("id", "encrypted_content") if item.get(name)}
     content.think("\n\n".join(filter(None, told)), kept)
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from sessionary.importers.base import calls, files, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base import files
+from sessionary.importers.base.content import MessageContent, call_usage, parse_time
 from sessionary.importers.base.events import (
     Event,
     Facts,
@@ -20,7 +20,7 @@ from sessionary.importers.base.events import (
     UsageEvent,
     Where,
 )
-from sessionary.importers.base.json_lines import raw_lines
+from sessionary.importers.base.files import raw_lines
 from sessionary.model.usage import Usage
 
 HISTORY = ".aider.chat.history.md"
@@ -126,7 +126,7 @@ class _History:
         self._at, self._waiting = None, None
 
     def _begin(self, started: str) -> Iterator[Event]:
-        self._at, self._number, self._model = times.of(started), 0, None
+        self._at, self._number, self._model = parse_time(started), 0, None
         self._is_fenced = False
         if self._at is None:
             yield Skipped(where=f"session of {started}", why="not a time")
@@ -153,7 +153,7 @@ class _History:
     def _usage(self, used: re.Match[str]) -> tuple[Usage, ...]:
         self._calls += 1
         sent, read, written = (_count(used[name]) for name in ("sent", "read", "written"))
-        return calls.one(
+        return call_usage(
             "aider",
             f"{self._name}:{self._calls}",
             model=self._model,

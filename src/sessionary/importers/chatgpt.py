@@ -7,9 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sessionary.formats import openai_items, parts, shape
-from sessionary.importers.base import compressed, exports, files, times, trees
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, openai_items, parts
+from sessionary.importers.base import archives, files
+from sessionary.importers.base.archives import MAX_FILE, ExportFiles
+from sessionary.importers.base.content import (
+    MessageContent,
+    parse_time,
+    tree_branches,
+    without_nodes,
+)
 from sessionary.importers.base.events import (
     Event,
     Facts,
@@ -22,7 +28,6 @@ from sessionary.importers.base.events import (
     Unit,
     Where,
 )
-from sessionary.importers.base.exports import MAX_FILE, ExportFiles
 from sessionary.model.media import media_type_of
 
 # So many nodes a conversation may have.
@@ -47,14 +52,14 @@ class Assets:
     def _names(self) -> Mapping[str, str]:
         found: dict[str, str] = {}
         for name in self._shelf.names():
-            id = _FILE_ID.match(compressed.base_name(name))
+            id = _FILE_ID.match(archives.base_name(name))
             if id is not None:
                 found.setdefault(id[0], name)
         return found
 
     def find(self, pointer: object) -> tuple[str, bytes] | None:
         """The name and the bytes of a file; None when the export does not have it."""
-        id = _FILE_ID.match(shape.words(pointer).rpartition("://")[2])
+        id = _FILE_ID.match(coerce.text(pointer).rpartition("://")[2])
         name = None if id is None else self._names.get(id[0])
         data = None if name is None else self._shelf.data(name, MAX_FILE)
         return None if name is None or not data else (_plain_name(name), data)
@@ -64,18 +69,18 @@ def said(
     message: Json, *, id: str, at: datetime, call: str | None, assets: Assets
 ) -> MessageEvent | None:
     """The message; None for one that says nothing."""
-    author = shape.record(message.get("author"))
+    author = coerce.record(message.get("author"))
     role = openai_items.role_of(author.get("role"), "system")
-    body = shape.record(message.get("content"))
-    metadata = shape.record(message.get("metadata"))
+    body = coerce.record(message.get("content"))
+    metadata = coerce.record(message.get("metadata"))
     content = MessageContent()
-    name = shape.name(author.get("name"))
-    recipient = shape.name(message.get("recipient"))
+    name = coerce.name(author.get("name"))
+    recipient = coerce.name(message.get("recipient"))
     if role == "tool":
         _add_result(content, body, call, name, assets)
     elif role == "assistant" and recipient not in (None, "all"):
         words = _words(body)
-        content.add(parts.tool_call(id, str(recipient), shape.parsed_or_text(words)))
+        content.add(parts.tool_call(id, str(recipient), coerce.parse_json_or_keep(words)))
     else:
         _add(content, body, assets)
     _add_files(content, metadata, assets)
@@ -86,8 +91,8 @@ def said(
         role,
         at,
         id=id,
-        model=shape.name(metadata.get("model_slug")) if role == "assistant" else None,
-        finish_reason=shape.name(shape.record(metadata.get("finish_details")).get("type")),
+        model=coerce.name(metadata.get("model_slug")) if role == "assistant" else None,
+        finish_reason=coerce.name(coerce.record(metadata.get("finish_details")).get("type")),
         extra={"chatgpt": kept} if kept else None,
     )
 
@@ -96,13 +101,13 @@ def _add(content: MessageContent, body: Json, assets: Assets) -> None:
     """Add what a person or the model said."""
     kind = body.get("content_type")
     if kind in _TEXTS:
-        for each in shape.items(body.get("parts")):
+        for each in coerce.items(body.get("parts")):
             _add_part(content, each, assets)
     elif kind == "code":
         content.say(_words(body))
     elif kind == "thoughts":
-        for thought in shape.records(body.get("thoughts")):
-            told = (shape.words(thought.get("summary")), shape.words(thought.get("content")))
+        for thought in coerce.records(body.get("thoughts")):
+            told = (coerce.text(thought.get("summary")), coerce.text(thought.get("content")))
             content.think("\n".join(filter(None, told)))
     elif kind == "reasoning_recap":
         content.think(body.get("content"))
@@ -114,7 +119,7 @@ def _add_part(content: MessageContent, part: object, assets: Assets) -> None:
     if isinstance(part, str):
         content.say(part)
         return
-    given = shape.record(part)
+    given = coerce.record(part)
     kind = given.get("content_type")
     if kind == "audio_transcription":
         content.say(given.get("text"))
@@ -134,12 +139,12 @@ def _attach(content: MessageContent, pointer: object, assets: Assets, media_type
 def _add_files(content: MessageContent, metadata: Json, assets: Assets) -> None:
     """Add the documents that a person sent along, unless they stand among the parts."""
     there = {part.get("name") for part in content.parts}
-    for each in shape.records(metadata.get("attachments")):
+    for each in coerce.records(metadata.get("attachments")):
         found = assets.find(each.get("id"))
         if found is None or found[0] in there:
             continue
-        kind = shape.words(each.get("mime_type")) or shape.words(each.get("mimeType"))
-        name = shape.name(each.get("name")) or found[0]
+        kind = coerce.text(each.get("mime_type")) or coerce.text(each.get("mimeType"))
+        name = coerce.name(each.get("name")) or found[0]
         content.attach(found[1], media_type_of(found[1], kind), name)
 
 
@@ -148,7 +153,7 @@ def _add_result(
 ) -> None:
     inner = MessageContent()
     if body.get("content_type") in _TEXTS:
-        for each in shape.items(body.get("parts")):
+        for each in coerce.items(body.get("parts")):
             _add_part(inner, each, assets)
         told: Any = "\n".join(p["text"] for p in inner.parts if p["type"] == "text")
     else:
@@ -167,7 +172,7 @@ def _words(body: Json) -> str:
         text = body.get("result")
     if isinstance(text, str):
         return text
-    return "\n".join(each for each in shape.items(body.get("parts")) if isinstance(each, str))
+    return "\n".join(each for each in coerce.items(body.get("parts")) if isinstance(each, str))
 
 
 def _kept(message: Json, body: Json, metadata: Json) -> Json:
@@ -176,14 +181,14 @@ def _kept(message: Json, body: Json, metadata: Json) -> Json:
         kept["hidden"] = True
     if message.get("status") not in (None, "finished_successfully"):
         kept["status"] = message["status"]
-    if body.get("content_type") == "code" and shape.name(body.get("language")):
+    if body.get("content_type") == "code" and coerce.name(body.get("language")):
         kept["language"] = body["language"]
     return kept
 
 
 def _plain_name(name: str) -> str:
     """A file's name without the folders and the id that the export puts before it."""
-    base = compressed.base_name(name)
+    base = archives.base_name(name)
     return _FILE_ID.sub("", base, count=1).lstrip("-_") or base
 
 
@@ -197,14 +202,14 @@ class ChatGpt:
         return []
 
     def recognises(self, path: Path) -> bool:
-        return exports.has(path, b'"mapping"', alone=b'"author"')
+        return archives.is_export(path, b'"mapping"', alone=b'"author"')
 
     def find(self, place: Path) -> Iterator[Unit]:
-        yield from exports.find(place)
+        yield from archives.export_units(place)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         assets: Assets | None = None
-        for where, item, shelf in exports.conversations(unit.path):
+        for where, item, shelf in archives.conversations(unit.path):
             assets = assets or Assets(shelf)
             if item.why is not None:
                 yield Skipped(where=where, why=item.why)
@@ -213,9 +218,9 @@ class ChatGpt:
 
 
 def _conversation(data: object, where: str, assets: Assets, unit: Unit) -> Iterator[Event]:
-    talk = shape.record(data)
-    id = shape.name(talk.get("conversation_id")) or shape.name(talk.get("id"))
-    mapping = shape.record(talk.get("mapping"))
+    talk = coerce.record(data)
+    id = coerce.name(talk.get("conversation_id")) or coerce.name(talk.get("id"))
+    mapping = coerce.record(talk.get("mapping"))
     if id is None or not mapping:
         why = "it has no messages" if id is not None else "it has no name"
         yield Skipped(where=where, why=why)
@@ -223,7 +228,7 @@ def _conversation(data: object, where: str, assets: Assets, unit: Unit) -> Itera
     if len(mapping) > MOST:
         yield Skipped(where=where, why=f"it has more than {MOST:,} messages")
         return
-    began = times.of(talk.get("create_time"))
+    began = parse_time(talk.get("create_time"))
     yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_fields(talk))
     yield from _Tree(talk, mapping, assets, began or files.changed_at(unit.path)).events(where)
@@ -234,7 +239,7 @@ def _fields(talk: Json) -> Json:
     kept = {name: talk[name] for name in _KEPT if talk.get(name)}
     return {
         "title": talk.get("title"),
-        "model": shape.name(talk.get("default_model_slug")),
+        "model": coerce.name(talk.get("default_model_slug")),
         "archived": talk.get("is_archived") is True,
         "pinned": talk.get("is_starred") is True or talk.get("pinned_time") is not None,
         "extra": {"chatgpt": kept} if kept else {},
@@ -248,7 +253,7 @@ class _Tree:
         self._assets = assets
         self._began = began
         self._current = talk.get("current_node")
-        self._nodes = {id: shape.record(node) for id, node in _by_time(mapping)}
+        self._nodes = {id: coerce.record(node) for id, node in _by_time(mapping)}
         self._parents: dict[str, str | None] = {
             id: _parent(node, self._nodes) for id, node in self._nodes.items()
         }
@@ -258,13 +263,13 @@ class _Tree:
         """What is to be said: the current way last."""
         messages = self._messages()
         gone = {id for id in self._parents if id not in messages}
-        kept = trees.without(self._parents, gone)
+        kept = without_nodes(self._parents, gone)
         current = self._current if isinstance(self._current, str) else None
         while current in gone:
             gone.discard(current)
             current = self._parents.get(current)
         said = {id: [messages[id]] for id in kept}
-        yield from trees.branches(kept, said, current=current, where=where)
+        yield from tree_branches(kept, said, current=current, where=where)
         if self._skipped:
             yield Skipped(where=where, why=f"{self._skipped:,} nodes hold no message")
 
@@ -281,7 +286,7 @@ class _Tree:
                 self._skipped += 1
             made = None
             if isinstance(message, dict):
-                at = times.of(message.get("create_time")) or at
+                at = parse_time(message.get("create_time")) or at
                 made = said(message, id=id, at=at, call=call, assets=self._assets)
             if made is not None:
                 found[id] = made
@@ -297,8 +302,8 @@ def _call_of(said: MessageEvent | None) -> str | None:
 
 def _by_time(mapping: Json) -> list[tuple[str, object]]:
     def moment(item: tuple[str, object]) -> datetime:
-        message = shape.record(shape.record(item[1]).get("message"))
-        return times.of(message.get("create_time")) or _EPOCH
+        message = coerce.record(coerce.record(item[1]).get("message"))
+        return parse_time(message.get("create_time")) or _EPOCH
 
     return sorted(mapping.items(), key=moment)
 

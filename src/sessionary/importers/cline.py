@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import anthropic_blocks, parts, shape
-from sessionary.importers.base import calls, documents, files, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import anthropic_blocks, coerce, parts
+from sessionary.importers.base import files
+from sessionary.importers.base.content import MessageContent, call_usage, first_time, parse_time
 from sessionary.importers.base.events import (
     Compacted,
     Event,
@@ -64,8 +64,8 @@ class Cline:
         """One unit a task; those that others began come after them."""
         found: list[tuple[bool, Unit]] = []
         for folder in _tasks(place):
-            item = shape.record(documents.read_if_any(folder / ITEM))
-            parent = shape.name(item.get("parentTaskId"))
+            item = coerce.record(files.read_json_if_any(folder / ITEM))
+            parent = coerce.name(item.get("parentTaskId"))
             known = [folder / name for name in (TALK, SCREEN, ITEM, FACTS)]
             beside = tuple(path for path in known if files.is_file(path))
             size = files.size_of(*beside)
@@ -73,7 +73,9 @@ class Cline:
             found.append((parent is not None, unit))
         for path in _sessions(place):
             facts = _facts_of(path)
-            parent = shape.name(shape.record(documents.read_if_any(facts)).get("parent_session_id"))
+            parent = coerce.name(
+                coerce.record(files.read_json_if_any(facts)).get("parent_session_id")
+            )
             stamp, size = files.stamp_of(path, facts), files.size_of(path, facts)
             unit = Unit(str(path), path, stamp, size, (facts,), hint=parent)
             found.append((parent is not None, unit))
@@ -135,25 +137,25 @@ def _facts_of(path: Path) -> Path:
 
 def _session(path: Path, parent: str | None) -> Iterator[Event]:
     """One session of the command line."""
-    given = shape.record(documents.read(path))
-    facts = shape.record(documents.read_if_any(_facts_of(path)))
+    given = coerce.record(files.read_json(path))
+    facts = coerce.record(files.read_json_if_any(_facts_of(path)))
     messages = given.get("messages")
     if not isinstance(messages, list):
         raise BadInput(f"{path} has no messages that can be read.")
-    id = shape.name(given.get("sessionId")) or path.name.removesuffix(MESSAGES)
-    at = times.of(facts.get("started_at")) or files.changed_at(path)
+    id = coerce.name(given.get("sessionId")) or path.name.removesuffix(MESSAGES)
+    at = parse_time(facts.get("started_at")) or files.changed_at(path)
     yield begin_session(id, at, parent=parent)
     fields: Json = {
-        "title": shape.record(facts.get("metadata")).get("title") or facts.get("prompt")
+        "title": coerce.record(facts.get("metadata")).get("title") or facts.get("prompt")
     }
-    if shape.name(facts.get("cwd")):
+    if coerce.name(facts.get("cwd")):
         fields["workspace"] = {"path": facts["cwd"]}
     yield Facts(fields=fields)
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict):
             yield Skipped(where=f"message {number}", why="not an object")
             continue
-        at = times.of(message.get("ts")) or at
+        at = parse_time(message.get("ts")) or at
         yield from _session_message(id, message, number, at)
 
 
@@ -161,16 +163,16 @@ def _session_message(session: str, message: Json, number: int, at: datetime) -> 
     content = MessageContent()
     blocks = message.get("content")
     for block in blocks if isinstance(blocks, list) else [{"type": "text", "text": blocks}]:
-        _add_session_block(content, shape.record(block))
-    name = shape.name(message.get("id")) or f"{number}"
+        _add_session_block(content, coerce.record(block))
+    name = coerce.name(message.get("id")) or f"{number}"
     kinds = {part["type"] for part in content.parts}
     role = "assistant" if message.get("role") == "assistant" else "user"
-    if shape.record(message.get("metadata")).get("displayOnly") is True:
+    if coerce.record(message.get("metadata")).get("displayOnly") is True:
         role = "system"
     elif role == "user" and "tool_result" in kinds and "text" not in kinds:
         role = "tool"
-    model = shape.name(shape.record(message.get("modelInfo")).get("id"))
-    used = _session_usage(f"{session}:{name}", shape.record(message.get("metrics")), model, at)
+    model = coerce.name(coerce.record(message.get("modelInfo")).get("id"))
+    used = _session_usage(f"{session}:{name}", coerce.record(message.get("metrics")), model, at)
     if content:
         is_model = role == "assistant"
         yield content.said(role, at, id=name, model=model if is_model else None, usage=used)
@@ -179,16 +181,16 @@ def _session_message(session: str, message: Json, number: int, at: datetime) -> 
 
 
 def _add_session_block(content: MessageContent, block: Json) -> None:
-    words, results = block.get("text"), shape.records(block.get("content"))
+    words, results = block.get("text"), coerce.records(block.get("content"))
     if isinstance(words, str) and block.get("type") == "text":
         typed = _TYPED.fullmatch(words)
         content.say(words if typed is None else typed[1])
     elif (
         block.get("type") == "tool_result" and results and all("result" in each for each in results)
     ):
-        told = "\n".join(shape.words(each["result"]) or str(each["result"]) for each in results)
+        told = "\n".join(coerce.text(each["result"]) or str(each["result"]) for each in results)
         is_error = any(each.get("success") is False for each in results)
-        id, name = shape.words(block.get("tool_use_id")), shape.name(block.get("name"))
+        id, name = coerce.text(block.get("tool_use_id")), coerce.name(block.get("name"))
         content.add(parts.tool_result(id, told, name=name, is_error=is_error))
     else:
         anthropic_blocks.add_block(content, block)
@@ -197,10 +199,10 @@ def _add_session_block(content: MessageContent, block: Json) -> None:
 def _session_usage(id: str, given: Json, model: str | None, at: datetime) -> tuple[Usage, ...]:
     """What was read from a cache or written to it is a part of the input."""
     sent, read, written = (
-        shape.count(given.get(name))
+        coerce.count(given.get(name))
         for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens")
     )
-    return calls.one(
+    return call_usage(
         "cline",
         id,
         model=model,
@@ -219,12 +221,12 @@ class _Task:
     def __init__(self, folder: Path, parent: str | None) -> None:
         self._folder = folder
         self._parent = parent
-        self._screen = shape.records(_list_of(folder / SCREEN))
-        self._item = shape.record(documents.read_if_any(folder / ITEM))
-        self._facts = shape.record(documents.read_if_any(folder / FACTS))
+        self._screen = coerce.records(_list_of(folder / SCREEN))
+        self._item = coerce.record(files.read_json_if_any(folder / ITEM))
+        self._facts = coerce.record(files.read_json_if_any(folder / FACTS))
         first = self._screen[0].get("ts") if self._screen else None
         otherwise = files.changed_at(folder / (TALK if files.is_file(folder / TALK) else SCREEN))
-        self._began = times.first(first, folder.name, self._item.get("ts")) or otherwise
+        self._began = first_time(first, folder.name, self._item.get("ts")) or otherwise
 
     def events(self) -> Iterator[Event]:
         """All that is known of it."""
@@ -242,10 +244,10 @@ class _Task:
 
     def _fields(self) -> Json:
         first = self._screen[0].get("text") if self._screen else None
-        title = shape.words(self._item.get("task")) or shape.words(first)
+        title = coerce.text(self._item.get("task")) or coerce.text(first)
         fields: Json = {"title": title.strip().partition("\n")[0]}
         folder = self._item.get("workspace") or self._item.get("cwdOnTaskInitialization")
-        if shape.name(folder):
+        if coerce.name(folder):
             fields["workspace"] = {"path": folder}
         model = self._model_at(None)
         return fields | ({"model": model} if model else {})
@@ -259,7 +261,7 @@ class _Task:
             if not isinstance(message, dict):
                 yield Skipped(where=f"message {number + 1}", why="not an object")
                 continue
-            at = times.of(message.get("ts")) or seen.get(number) or at
+            at = parse_time(message.get("ts")) or seen.get(number) or at
             content, results = MessageContent(), MessageContent()
             _add(content, _without_results(message, open_calls, results))
             if message.get("role") == "assistant":
@@ -286,7 +288,7 @@ class _Task:
         """When each message of the model's was on the screen."""
         seen: dict[int, datetime] = {}
         for message in self._screen:
-            number, at = message.get("conversationHistoryIndex"), times.of(message.get("ts"))
+            number, at = message.get("conversationHistoryIndex"), parse_time(message.get("ts"))
             if isinstance(number, int) and at is not None:
                 seen.setdefault(number + 1, at)
         return seen
@@ -294,10 +296,10 @@ class _Task:
     def _model_at(self, at: datetime | None) -> str | None:
         """The model that was used at a time; the last one when no time is asked for."""
         found = None
-        for used in shape.records(self._facts.get("model_usage")):
-            since = times.of(used.get("ts"))
+        for used in coerce.records(self._facts.get("model_usage")):
+            since = parse_time(used.get("ts"))
             if at is None or found is None or (since is not None and since <= at):
-                found = shape.name(used.get("model_id")) or found
+                found = coerce.name(used.get("model_id")) or found
         return found
 
     def _seen(self) -> Iterator[Event]:
@@ -306,14 +308,14 @@ class _Task:
         for number, message in enumerate(self._screen):
             if message.get("partial") is True:
                 continue
-            at = times.of(message.get("ts")) or at
+            at = parse_time(message.get("ts")) or at
             kind = message.get("say") or message.get("ask")
             content = MessageContent()
             if kind == "reasoning":
                 content.think(message.get("text") or message.get("reasoning"))
             elif kind in ("task", "text", "user_feedback", "completion_result", "followup"):
                 content.say(message.get("text"))
-            for image in shape.items(message.get("images")):
+            for image in coerce.items(message.get("images")):
                 content.attach_url(image)
             if content:
                 is_person = number == 0 or kind in ("task", "user_feedback")
@@ -324,8 +326,11 @@ class _Task:
         for message in self._screen:
             if message.get("say") != "api_req_started" or message.get("partial") is True:
                 continue
-            used, at = shape.record(shape.parsed(message.get("text"))), times.of(message.get("ts"))
-            call = calls.one(
+            used, at = (
+                coerce.record(coerce.parse_json(message.get("text"))),
+                parse_time(message.get("ts")),
+            )
+            call = call_usage(
                 "cline",
                 f"{self._folder.name}:{message.get('ts')}",
                 model=self._model_at(at),
@@ -341,7 +346,7 @@ class _Task:
 
 
 def _list_of(path: Path) -> list[Any] | None:
-    found = documents.read_if_any(path)
+    found = files.read_json_if_any(path)
     return found if isinstance(found, list) else None
 
 
@@ -357,7 +362,7 @@ def _without_results(message: Json, calls: list[Json], results: MessageContent) 
     rest: list[Any] = []
     waiting: Json | None = None
     for block in given:
-        words = shape.record(block).get("text")
+        words = coerce.record(block).get("text")
         told = _TOLD.fullmatch(words) if isinstance(words, str) else None
         call = None if told is None else _call_named(calls, told["tool"])
         if told is not None and call is not None:
@@ -383,8 +388,8 @@ def _call_named(calls: list[Json], name: str) -> Json | None:
 def _add(content: MessageContent, given: object) -> None:
     """What a message says; what the tool tells the model of its surroundings stands apart."""
     for block in given if isinstance(given, list) else [{"type": "text", "text": given}]:
-        words = shape.record(block).get("text")
-        if not isinstance(words, str) or shape.record(block).get("type") != "text":
+        words = coerce.record(block).get("text")
+        if not isinstance(words, str) or coerce.record(block).get("type") != "text":
             anthropic_blocks.add_block(content, block)
         elif words.startswith(_AROUND):
             content.keep({"type": "environment_details", "text": words})

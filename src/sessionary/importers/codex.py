@@ -9,9 +9,14 @@ from typing import Any, BinaryIO, cast
 
 from sessionary.clock import Clock, SystemClock
 from sessionary.errors import BadInput
-from sessionary.formats import json_text, openai_items, parts, shape
-from sessionary.importers.base import compressed, files, json_lines, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, openai_items, parts
+from sessionary.importers.base import archives, files
+from sessionary.importers.base.content import (
+    MessageContent,
+    first_time,
+    is_plausible_time,
+    parse_time,
+)
 from sessionary.importers.base.events import (
     Checkpoint,
     Compacted,
@@ -31,7 +36,7 @@ from sessionary.importers.base.events import (
     UsageEvent,
     Where,
 )
-from sessionary.importers.base.json_lines import JsonLine
+from sessionary.importers.base.files import JsonLine
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
 from sessionary.store.tables.blobs import hash_of
@@ -135,7 +140,7 @@ class RolloutReader:
             (self._out if self._has_begun else self._waiting).append(event)
             return
         kind, payload = line.data.get("type"), line.data.get("payload")
-        self._at = times.of(line.data.get("timestamp")) or self._at
+        self._at = parse_time(line.data.get("timestamp")) or self._at
         if not isinstance(payload, dict):
             kind, payload = _bare(line.data)
         match kind:
@@ -150,10 +155,10 @@ class RolloutReader:
                 self._take_meta(payload)
             case "compacted":
                 self._close()
-                summary = shape.words(payload.get("message"))
+                summary = coerce.text(payload.get("message"))
                 self._say(Compacted(summary=summary, at=self._at))
             case _:
-                self._left_out[f"{shape.name(kind) or 'other'} lines"] += 1
+                self._left_out[f"{coerce.name(kind) or 'other'} lines"] += 1
 
     # Lines
 
@@ -162,20 +167,20 @@ class RolloutReader:
             # Behind the thread's own: that of the thread it is a copy of.
             return
         self._meta = payload
-        self._name = shape.name(payload.get("id")) or self._name
-        self._began = times.first(payload.get("timestamp"), self._at)
+        self._name = coerce.name(payload.get("id")) or self._name
+        self._began = first_time(payload.get("timestamp"), self._at)
         self._is_copy = _origin(payload) is not None
-        git = shape.record(payload.get("git"))
+        git = coerce.record(payload.get("git"))
         self._work_in(payload.get("cwd"), git.get("branch"))
-        told = shape.record(payload.get("base_instructions")).get("text")
-        prompt = shape.name(told) or shape.name(payload.get("instructions"))
+        told = coerce.record(payload.get("base_instructions")).get("text")
+        prompt = coerce.name(told) or coerce.name(payload.get("instructions"))
         if prompt is not None:
             self._facts["system_prompt"] = prompt
-        self._tokens.provider = shape.name(payload.get("model_provider"))
+        self._tokens.provider = coerce.name(payload.get("model_provider"))
 
     def _take_turn(self, payload: Json) -> None:
-        turn_id = shape.name(payload.get("turn_id"))
-        self._tokens.begin(turn_id, shape.name(payload.get("model")))
+        turn_id = coerce.name(payload.get("turn_id"))
+        self._tokens.begin(turn_id, coerce.name(payload.get("model")))
         if self._is_copy and self._began is not None:
             made = time_in(turn_id)
             self._is_dated = made is not None
@@ -219,18 +224,18 @@ class RolloutReader:
         self._answer.blobs += content.blobs
 
     def _take_event(self, payload: Json) -> None:
-        kind = shape.words(payload.get("type"))
+        kind = coerce.text(payload.get("type"))
         if kind in _REPEATED:
             return
         self._close()
         if kind == "token_count":
             self._pay(payload)
         elif kind == "thread_name_updated":
-            self._named = shape.name(payload.get("thread_name")) or self._named
+            self._named = coerce.name(payload.get("thread_name")) or self._named
         elif kind == "thread_rolled_back":
-            self._roll_back(shape.count(payload.get("num_turns")))
+            self._roll_back(coerce.count(payload.get("num_turns")))
         elif kind in _TOLD:
-            words = shape.name(payload.get(_TOLD[kind])) or "unknown"
+            words = coerce.name(payload.get(_TOLD[kind])) or "unknown"
             said = parts.text(f"{kind.replace('_', ' ')}: {words}")
             self._say(MessageEvent(role="system", parts=[said], at=self._at))
         else:
@@ -369,7 +374,7 @@ def _is_injected(content: MessageContent) -> bool:
 
 
 def _origin(meta: Json) -> str | None:
-    forked = shape.name(meta.get("forked_from_id"))
+    forked = coerce.name(meta.get("forked_from_id"))
     agent = _agent_of(meta)
     return forked if agent is None else agent[0]
 
@@ -380,10 +385,10 @@ def _agent_of(meta: Json) -> tuple[str | None, str | None] | None:
     inner = source.get("subagent") if isinstance(source, dict) else None
     if inner is None and meta.get("thread_source") != "subagent":
         return None
-    spawn = shape.record(shape.record(inner).get("thread_spawn"))
-    parent = shape.name(spawn.get("parent_thread_id")) or shape.name(meta.get("parent_thread_id"))
-    role = shape.name(spawn.get("agent_role"))
-    title = shape.name(spawn.get("agent_nickname")) or role or shape.name(inner)
+    spawn = coerce.record(coerce.record(inner).get("thread_spawn"))
+    parent = coerce.name(spawn.get("parent_thread_id")) or coerce.name(meta.get("parent_thread_id"))
+    role = coerce.name(spawn.get("agent_role"))
+    title = coerce.name(spawn.get("agent_nickname")) or role or coerce.name(inner)
     return parent, title
 
 
@@ -408,12 +413,12 @@ class TokenCounter:
     """
 
     def __init__(self, noted: Any = None) -> None:
-        note = shape.record(noted)
-        self.model = shape.name(note.get("model"))
-        self.provider = shape.name(note.get("provider"))
-        self._turn = shape.name(note.get("turn"))
-        self._number = shape.count(note.get("number"))
-        self._total = tuple(map(shape.count, shape.items(note.get("total"))))
+        note = coerce.record(noted)
+        self.model = coerce.name(note.get("model"))
+        self.provider = coerce.name(note.get("provider"))
+        self._turn = coerce.name(note.get("turn"))
+        self._number = coerce.count(note.get("number"))
+        self._total = tuple(map(coerce.count, coerce.items(note.get("total"))))
 
     @property
     def note(self) -> Json:
@@ -436,7 +441,7 @@ class TokenCounter:
 
     def take(self, info: object, *, thread: str, at: datetime, is_copy: bool) -> Usage | None:
         """The call that a count tells of, if it tells of one."""
-        told = shape.record(info)
+        told = coerce.record(info)
         total = _counts(told.get("total_token_usage"))
         if not told or (total == self._total and any(total)):
             return None
@@ -464,12 +469,12 @@ def time_in(turn_id: str | None) -> datetime | None:
     if turn_id is None or not _UUID.fullmatch(turn_id) or turn_id[14] != "7":
         return None
     at = _EPOCH + timedelta(milliseconds=min(int(turn_id.replace("-", "")[:12], 16), _LATEST))
-    return at if times.is_sensible(at) else None
+    return at if is_plausible_time(at) else None
 
 
 def _counts(told: object) -> tuple[int, ...]:
-    counted = shape.record(told)
-    return tuple(shape.count(counted.get(name)) for name in _FIELDS)
+    counted = coerce.record(told)
+    return tuple(coerce.count(counted.get(name)) for name in _FIELDS)
 
 
 def _difference(total: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:
@@ -545,14 +550,14 @@ def _packed_head(path: Path) -> bytes:
     """The first bytes of a packed file; none when it is damaged."""
     try:
         with files.opened(path) as packed:
-            return compressed.unpacked(packed).read(_HEAD)
+            return archives.decompressed(packed).read(_HEAD)
     except (BadInput, OSError):
         return b""
 
 
 def _is_bare(path: Path) -> bool:
     """Whether lines are those of the first releases, which had no envelope."""
-    first = next(json_lines.first_objects(path), {})
+    first = next(files.first_objects(path), {})
     return isinstance(first.get("id"), str) and "timestamp" in first and "instructions" in first
 
 
@@ -572,9 +577,9 @@ def _titles(index: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         with files.opened(index) as file:
-            for line in json_lines.lines(file):
+            for line in files.json_lines(file):
                 told = line.data or {}
-                id, title = shape.name(told.get("id")), shape.name(told.get("thread_name"))
+                id, title = coerce.name(told.get("id")), coerce.name(told.get("thread_name"))
                 if id is not None and title is not None:
                     found[id] = title
     except BadInput:
@@ -587,8 +592,8 @@ def _lines(file: BinaryIO, path: Path, resume: Resume | None) -> Iterator[JsonLi
     if path.suffix == ".json":
         return _items(file, path)
     if path.suffix == ".zst":
-        return json_lines.lines(compressed.unpacked(file))
-    return json_lines.lines(file, 0 if resume is None else resume.place)
+        return files.json_lines(archives.decompressed(file))
+    return files.json_lines(file, 0 if resume is None else resume.place)
 
 
 def _items(file: BinaryIO, path: Path) -> Iterator[JsonLine]:
@@ -597,13 +602,13 @@ def _items(file: BinaryIO, path: Path) -> Iterator[JsonLine]:
     if len(text) > MAX_DOCUMENT:
         raise BadInput(f"{path} is larger than {MAX_DOCUMENT:,} bytes; it was left alone.")
     try:
-        document = shape.record(json_text.decode(text))
+        document = coerce.record(coerce.decode_json(text))
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON ({str(error)[:100]}).") from error
-    if json_text.is_deep(document):
+    if coerce.is_deep(document):
         raise BadInput(f"{path} is nested too deeply; it was left alone.")
-    yield JsonLine(0, 0, shape.record(document.get("session")))
-    for item in cast(list[object], shape.items(document.get("items"))):
+    yield JsonLine(0, 0, coerce.record(document.get("session")))
+    for item in cast(list[object], coerce.items(document.get("items"))):
         yield JsonLine(0, 0, item if isinstance(item, dict) else None, "not an object")
 
 

@@ -5,9 +5,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sessionary.formats import anthropic_blocks, parts, shape
-from sessionary.importers.base import calls, databases, files, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import anthropic_blocks, coerce, parts
+from sessionary.importers.base import databases, files
+from sessionary.importers.base.content import MessageContent, call_usage, parse_time
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
@@ -84,31 +84,31 @@ def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
 
 
 def _head(session: Json) -> Iterator[Event]:
-    began = times.of(session["created_at"])
+    began = parse_time(session["created_at"])
     yield begin_session(session["id"], began, parent=session["parent_session_id"])
-    title = shape.name(session["description"]) or shape.name(session["name"])
+    title = coerce.name(session["description"]) or coerce.name(session["name"])
     fields: Json = {"title": title, "model": _model(session)}
-    if shape.name(session["working_dir"]):
+    if coerce.name(session["working_dir"]):
         fields["workspace"] = {"path": session["working_dir"]}
     yield Facts(fields={name: value for name, value in fields.items() if value is not None})
 
 
 def _model(session: Json) -> str | None:
-    config = shape.record(shape.parsed(session["model_config_json"]))
-    return shape.name(config.get("model_name"))
+    config = coerce.record(coerce.parse_json(session["model_config_json"]))
+    return coerce.name(config.get("model_name"))
 
 
 def _messages(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
-    session, at = unit.hint, times.of(unit.hint["created_at"]) or files.changed_at(unit.path)
+    session, at = unit.hint, parse_time(unit.hint["created_at"]) or files.changed_at(unit.path)
     rows = database.rows("messages", _MESSAGE, where=("session_id", session["id"]), order=("id",))
     for number, name, role, text, metadata, created in rows:
-        given = shape.parsed(text)
+        given = coerce.parse_json(text)
         if not isinstance(given, list):
             yield Skipped(where=f"message {number}", why="its content is not a list in JSON")
             continue
-        at = times.of(created) or at
-        shown = shape.record(shape.parsed(metadata)).get("userVisible")
-        id = shape.name(name) or f"{number}"
+        at = parse_time(created) or at
+        shown = coerce.record(coerce.parse_json(metadata)).get("userVisible")
+        id = coerce.name(name) or f"{number}"
         yield from _message(given, id, role, at, is_hidden=shown is False, model=_model(session))
 
 
@@ -134,10 +134,10 @@ def _message(
 def _add(content: MessageContent, block: object) -> None:
     match block:
         case {"type": "toolRequest", "toolCall": {"value": {"name": str(name), **call}}, **rest}:
-            id = shape.words(rest.get("id"))
+            id = coerce.text(rest.get("id"))
             content.add(parts.tool_call(id, name, call.get("arguments")))
         case {"type": "toolResponse", "toolResult": {**result}, **rest}:
-            _add_result(content, shape.words(rest.get("id")), shape.record(result))
+            _add_result(content, coerce.text(rest.get("id")), coerce.record(result))
         case {"type": "redactedThinking", "data": data}:
             content.think("", {"redacted": data})
         case {"type": "image", "data": data, **rest} if content.attach_base64(
@@ -159,7 +159,7 @@ def _add_result(content: MessageContent, id: str, result: Json) -> None:
     inner = value.get("content") if isinstance(value, dict) else value
     is_error = isinstance(value, dict) and value.get("isError") is True
     answer = MessageContent()
-    for block in shape.items(inner):
+    for block in coerce.items(inner):
         _add(answer, block)
     words = [part["text"] for part in answer.parts if part["type"] == "text"]
     rest = [part for part in answer.parts if part["type"] != "text"]
@@ -174,12 +174,12 @@ def _spent(database: ForeignDatabase, session: Json) -> Iterator[UsageEvent]:
     for id, model, provider, sent, made, read, written, cost, created in rows:
         found = True
         yield UsageEvent(
-            usage=calls.one(
+            usage=call_usage(
                 "goose",
                 f"{session['id']}:{id}",
-                model=shape.name(model),
-                provider=shape.name(provider),
-                at=times.of(created),
+                model=coerce.name(model),
+                provider=coerce.name(provider),
+                at=parse_time(created),
                 dollars=cost,
                 input=sent,
                 output=made,
@@ -189,12 +189,12 @@ def _spent(database: ForeignDatabase, session: Json) -> Iterator[UsageEvent]:
         )
     if not found:
         yield UsageEvent(
-            usage=calls.one(
+            usage=call_usage(
                 "goose",
                 f"{session['id']}:sum",
                 model=_model(session),
-                provider=shape.name(session["provider_name"]),
-                at=times.of(session["updated_at"]),
+                provider=coerce.name(session["provider_name"]),
+                at=parse_time(session["updated_at"]),
                 dollars=session["accumulated_cost"],
                 input=session["accumulated_input_tokens"],
                 output=session["accumulated_output_tokens"],

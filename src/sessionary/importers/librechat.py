@@ -6,9 +6,15 @@ from datetime import datetime
 from pathlib import Path
 
 from sessionary.errors import BadInput
-from sessionary.formats import openai_items, parts, shape
-from sessionary.importers.base import documents, files, times, trees
-from sessionary.importers.base.content import MessageContent, ModelTurn
+from sessionary.formats import coerce, openai_items, parts
+from sessionary.importers.base import files
+from sessionary.importers.base.content import (
+    MAX_TREE_MESSAGES,
+    MessageContent,
+    ModelTurn,
+    parse_time,
+    tree_branches,
+)
 from sessionary.importers.base.events import (
     Event,
     Facts,
@@ -49,14 +55,14 @@ class LibreChat:
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         """The conversation of a file."""
         del resume
-        talk = shape.record(documents.read(unit.path))
-        id = shape.name(talk.get("conversationId"))
+        talk = coerce.record(files.read_json(unit.path))
+        id = coerce.name(talk.get("conversationId"))
         if id is None:
             raise BadInput(f"{unit.path} names no conversation.")
         given = talk.get("messagesTree") or talk.get("messages")
         flat = _flat(given)
-        at = times.of(talk.get("exportAt")) or files.changed_at(unit.path)
-        found = [times.of(message.get("createdAt")) for message in flat]
+        at = parse_time(talk.get("exportAt")) or files.changed_at(unit.path)
+        found = [parse_time(message.get("createdAt")) for message in flat]
         began = min(filter(None, found), default=at)
         yield SessionBegin(native_id=id, began_at=began)
         yield Facts(fields=_fields(talk))
@@ -72,50 +78,50 @@ def _found(place: Path) -> Iterator[Path]:
 
 
 def _fields(talk: Json) -> Json:
-    options = shape.record(talk.get("options"))
-    tags = shape.items(talk.get("tags") or options.get("tags"))
+    options = coerce.record(talk.get("options"))
+    tags = coerce.items(talk.get("tags") or options.get("tags"))
     return {
         "title": talk.get("title"),
-        "labels": [tag for tag in tags if shape.name(tag)],
-        "model": shape.name(options.get("model")),
+        "labels": [tag for tag in tags if coerce.name(tag)],
+        "model": coerce.name(options.get("model")),
         "extra": {"librechat": {"endpoint": talk.get("endpoint") or options.get("endpoint")}},
     }
 
 
 def _flat(given: object) -> list[Json]:
     """The messages of a list or of a tree, parents before their children, in order of time."""
-    waiting = shape.records(given)[::-1]
+    waiting = coerce.records(given)[::-1]
     found: list[Json] = []
-    while waiting and len(found) < trees.MOST:
+    while waiting and len(found) < MAX_TREE_MESSAGES:
         message = waiting.pop()
         found.append(message)
-        waiting.extend(shape.records(message.get("children"))[::-1])
-    return sorted(found, key=lambda each: shape.words(each.get("createdAt")))
+        waiting.extend(coerce.records(message.get("children"))[::-1])
+    return sorted(found, key=lambda each: coerce.text(each.get("createdAt")))
 
 
 def _messages(flat: list[Json], at: datetime) -> Iterator[Event]:
     parents: dict[str, str | None] = {}
     said: dict[str, list[MessageEvent]] = {}
     for number, message in enumerate(flat):
-        id = shape.name(message.get("messageId"))
+        id = coerce.name(message.get("messageId"))
         if id is None:
             yield Skipped(where=f"message {number + 1}", why="it has no name")
             continue
-        at = times.of(message.get("createdAt")) or at
-        parents.setdefault(id, shape.name(message.get("parentMessageId")))
+        at = parse_time(message.get("createdAt")) or at
+        parents.setdefault(id, coerce.name(message.get("parentMessageId")))
         said.setdefault(id, list(_said(message, id, at)))
-    yield from trees.branches(parents, said)
+    yield from tree_branches(parents, said)
 
 
 def _said(message: Json, id: str, at: datetime) -> Iterator[MessageEvent]:
     is_person = message.get("isCreatedByUser") is True
     turn = ModelTurn()
-    for part in shape.items(message.get("content")):
+    for part in coerce.items(message.get("content")):
         _add(turn, part)
-    words = shape.words(message.get("text"))
+    words = coerce.text(message.get("text"))
     if not message.get("content"):
         _add_words(turn.words, words)
-    for file in shape.records(message.get("files")):
+    for file in coerce.records(message.get("files")):
         turn.words.keep({"type": "librechat_file", "native": file})
     extra = {name: message[name] for name in ("error", "unfinished") if message.get(name)}
     if message.get("feedback"):
@@ -124,8 +130,8 @@ def _said(message: Json, id: str, at: datetime) -> Iterator[MessageEvent]:
         "user" if is_person else "assistant",
         at,
         id=id,
-        model=None if is_person else shape.name(message.get("model")),
-        token_count=shape.count(message.get("tokenCount")) or None,
+        model=None if is_person else coerce.name(message.get("model")),
+        token_count=coerce.count(message.get("tokenCount")) or None,
         extra=extra or None,
     )
 
@@ -148,18 +154,18 @@ def _add(turn: ModelTurn, part: object) -> None:
         case {"type": "error", "error": str(words)}:
             turn.words.say(words)
         case {"type": "tool_call", "tool_call": {**call}}:
-            _add_call(turn, shape.record(call))
+            _add_call(turn, coerce.record(call))
         case _:
             openai_items.add(turn.words, [part])
 
 
 def _add_call(turn: ModelTurn, call: Json) -> None:
     content, results = turn.tools
-    function = shape.record(call.get("function"))
-    id = shape.words(call.get("id"))
-    name = shape.name(call.get("name")) or shape.name(function.get("name")) or "tool"
+    function = coerce.record(call.get("function"))
+    id = coerce.text(call.get("id"))
+    name = coerce.name(call.get("name")) or coerce.name(function.get("name")) or "tool"
     given = call.get("args", function.get("arguments"))
-    content.add(parts.tool_call(id, name, shape.parsed_or_text(given)))
+    content.add(parts.tool_call(id, name, coerce.parse_json_or_keep(given)))
     told = call.get("output", function.get("output"))
     if told is not None:
         results.add(parts.tool_result(id, told, name=name))

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import openai_items, parts, shape
-from sessionary.importers.base import calls, databases, files, times, trees
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, openai_items, parts
+from sessionary.importers.base import databases, files
+from sessionary.importers.base.content import MessageContent, call_usage, parse_time, tree_branches
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
@@ -46,9 +46,9 @@ def read(database: ForeignDatabase, hint: Json, at: datetime) -> Iterator[Event]
     where, order = (hint["by"], hint["id"]), ("datetime_utc", "id")
     for row in database.rows("turns", _TURN, where=where, order=order):
         turn = dict(zip(_TURN, row, strict=True))
-        at = times.of(turn["datetime_utc"]) or at
+        at = parse_time(turn["datetime_utc"]) or at
         ends = ("tip_message_hash", "output_node_id", "parent_message_hash", "input_node_id")
-        end = next((turn[name] for name in ends if shape.name(turn[name])), None)
+        end = next((turn[name] for name in ends if coerce.name(turn[name])), None)
         if end is None:
             yield Skipped(where=f"turn {turn['id']}", why="it names no message")
         for node, parent, message in _chain(database, end, parents):
@@ -61,14 +61,14 @@ def read(database: ForeignDatabase, hint: Json, at: datetime) -> Iterator[Event]
         last = end or last
         if end in said:
             _sign(said[end][0], f"{turn['id']}", turn, at)
-    yield from trees.branches(parents, said, current=last)
+    yield from tree_branches(parents, said, current=last)
 
 
 def _sign(message: MessageEvent, id: str, turn: Json, at: datetime) -> None:
     """Say which model ended a turn, and what it used."""
     message.usage = (*message.usage, *usage_of(id, turn, at))
     if message.role == "assistant":
-        message.model = shape.name(turn["resolved_model"]) or shape.name(turn["model"])
+        message.model = coerce.name(turn["resolved_model"]) or coerce.name(turn["model"])
 
 
 def _chain(
@@ -88,8 +88,8 @@ def _chain(
         if row is None:
             found[end] = (end, None, end)
             break
-        found[end] = (end, shape.name(row[0]), row[1])
-        end = shape.name(row[0])
+        found[end] = (end, coerce.name(row[0]), row[1])
+        end = coerce.name(row[0])
     return list(reversed(found.values()))
 
 
@@ -106,7 +106,7 @@ def _message(
     else:
         rows = database.rows("messages", ("role", "parts"), where=("id", message))
         role, text = next(rows, (None, None))
-        given = shape.parsed(text)
+        given = coerce.parse_json(text)
         if not isinstance(given, list):
             return None
     for part in given:
@@ -118,16 +118,16 @@ def _parts(database: ForeignDatabase, message: Any) -> Iterator[Json]:
     """The parts of a message, in the form in which earlier releases kept them in one list."""
     where, order = ("message_hash", message), ("position", "id")
     for _, kind, text, payload in database.rows("parts", _PART, where=where, order=order):
-        part = {**shape.record(shape.parsed(payload)), "type": kind}
+        part = {**coerce.record(coerce.parse_json(payload)), "type": kind}
         if "text_ref" in part:
             part["text"] = _resolved(database, part.pop("text_ref"))
         elif isinstance(text, str):
             part["text"] = text
-        attachment = shape.record(part.get("attachment"))
+        attachment = coerce.record(part.get("attachment"))
         if "id" in attachment:
             part["attachment_id"] = attachment["id"]
         part["attachment_ids"] = [
-            each["id"] for each in shape.records(part.pop("attachments", None)) if "id" in each
+            each["id"] for each in coerce.records(part.pop("attachments", None)) if "id" in each
         ]
         yield part
 
@@ -135,12 +135,12 @@ def _parts(database: ForeignDatabase, message: Any) -> Iterator[Json]:
 def _resolved(database: ForeignDatabase, pieces: object) -> str:
     """A text that is put together from fragments and what stands between them."""
     told = []
-    for piece in shape.records(pieces):
+    for piece in coerce.records(pieces):
         if "fragment" in piece:
             rows = database.rows("fragments", ("content",), where=("id", piece["fragment"]))
-            told += [shape.words(row[0]) for row in rows]
+            told += [coerce.text(row[0]) for row in rows]
         else:
-            told.append(shape.words(piece.get("literal")))
+            told.append(coerce.text(piece.get("literal")))
     return "".join(told)
 
 
@@ -149,13 +149,13 @@ def _add(content: MessageContent, database: ForeignDatabase, part: object) -> No
         case {"type": "reasoning", "text": str(words), **rest}:
             content.think(words, rest.get("provider_metadata"))
         case {"type": "tool_call", "name": str(name), **rest}:
-            id = shape.words(rest.get("tool_call_id"))
+            id = coerce.text(rest.get("tool_call_id"))
             content.add(parts.tool_call(id, name, rest.get("arguments")))
         case {"type": "tool_result", **rest}:
-            id, tool = shape.words(rest.get("tool_call_id")), shape.name(rest.get("name"))
-            told, is_error = shape.words(rest.get("output")), bool(rest.get("exception"))
+            id, tool = coerce.text(rest.get("tool_call_id")), coerce.name(rest.get("name"))
+            told, is_error = coerce.text(rest.get("output")), bool(rest.get("exception"))
             content.add(parts.tool_result(id, told, name=tool, is_error=is_error))
-            for attachment in shape.items(rest.get("attachment_ids")):
+            for attachment in coerce.items(rest.get("attachment_ids")):
                 attach(content, database, attachment)
         case {"type": "attachment", "attachment_id": attachment}:
             attach(content, database, attachment)
@@ -177,15 +177,15 @@ def attach(content: MessageContent, database: ForeignDatabase, id: Any) -> None:
 
 def usage_of(id: str, row: Json, at: datetime) -> tuple[Usage, ...]:
     """The tokens of a response; cached ones are a part of the input there."""
-    details = shape.record(shape.parsed(row["token_details"]))
-    read = shape.record(details.get("prompt_tokens_details")).get("cached_tokens")
-    cached = shape.count(read or details.get("cache_read_input_tokens"))
-    sent = shape.count(row["input_tokens"])
-    thought = shape.record(details.get("completion_tokens_details")).get("reasoning_tokens")
-    return calls.one(
+    details = coerce.record(coerce.parse_json(row["token_details"]))
+    read = coerce.record(details.get("prompt_tokens_details")).get("cached_tokens")
+    cached = coerce.count(read or details.get("cache_read_input_tokens"))
+    sent = coerce.count(row["input_tokens"])
+    thought = coerce.record(details.get("completion_tokens_details")).get("reasoning_tokens")
+    return call_usage(
         "llm",
         id,
-        model=shape.name(row["resolved_model"]) or shape.name(row["model"]),
+        model=coerce.name(row["resolved_model"]) or coerce.name(row["model"]),
         at=at,
         input=sent - cached if sent >= cached else sent,
         output=row["output_tokens"],
@@ -226,7 +226,7 @@ class Llm:
         del resume
         with databases.opened(unit) as database:
             hint = unit.hint
-            began = times.of(hint["began"])
+            began = parse_time(hint["began"])
             yield SessionBegin(native_id=hint["id"], began_at=began)
             yield Facts(fields={"title": hint["name"]})
             at = began or files.changed_at(unit.path)
@@ -287,7 +287,7 @@ def _responses(database: ForeignDatabase, hint: Json, at: datetime) -> Iterator[
         id = response["id"]
         if not isinstance(id, str):
             raise BadInput(f"Conversation {hint['id']} has a response without a name.")
-        at = times.of(response["datetime_utc"]) or at
+        at = parse_time(response["datetime_utc"]) or at
         told = _joined(database, "system_fragments", id, response["system"])
         if told and told != system:
             system = told
@@ -303,7 +303,7 @@ def _asked(database: ForeignDatabase, id: str, response: Json, at: datetime) -> 
         "tool_results", columns, where=("response_id", id), order=("id",)
     ):
         made = parts.tool_result(
-            shape.words(call), shape.words(output), name=shape.name(name), is_error=bool(error)
+            coerce.text(call), coerce.text(output), name=coerce.name(name), is_error=bool(error)
         )
         results.add(made)
     if results:
@@ -317,13 +317,13 @@ def _asked(database: ForeignDatabase, id: str, response: Json, at: datetime) -> 
 
 
 def _answered(database: ForeignDatabase, id: str, response: Json, at: datetime) -> Event:
-    content = _words(shape.words(response["response"]))
+    content = _words(coerce.text(response["response"]))
     columns = ("id", "name", "arguments", "tool_call_id")
     rows = database.rows("tool_calls", columns, where=("response_id", id), order=("id",))
     for _, name, arguments, call in rows:
-        given = shape.parsed_or_text(arguments)
-        content.add(parts.tool_call(shape.words(call), shape.words(name), given))
-    model = shape.name(response["resolved_model"]) or shape.name(response["model"])
+        given = coerce.parse_json_or_keep(arguments)
+        content.add(parts.tool_call(coerce.text(call), coerce.text(name), given))
+    model = coerce.name(response["resolved_model"]) or coerce.name(response["model"])
     return content.said("assistant", at, id=id, model=model, usage=usage_of(id, response, at))
 
 
@@ -339,8 +339,8 @@ def _joined(database: ForeignDatabase, table: str, id: str, text: object) -> str
     told = []
     for (fragment,) in rows:
         found = database.rows("fragments", ("content",), where=("id", fragment))
-        told += [shape.words(row[0]) for row in found]
-    return "\n".join(filter(None, [*told, shape.words(text)]))
+        told += [coerce.text(row[0]) for row in found]
+    return "\n".join(filter(None, [*told, coerce.text(text)]))
 
 
 IMPORTER = Llm()

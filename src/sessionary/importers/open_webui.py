@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import openai_items, parts, shape
-from sessionary.importers.base import calls, databases, documents, files, times, trees
-from sessionary.importers.base.content import MessageContent, ModelTurn
+from sessionary.formats import coerce, openai_items, parts
+from sessionary.importers.base import databases, files
+from sessionary.importers.base.content import (
+    MessageContent,
+    ModelTurn,
+    call_usage,
+    first_time,
+    parse_time,
+    tree_branches,
+)
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
@@ -47,10 +54,10 @@ def said(message: Json, id: str, at: datetime, *, chat_id: str) -> Iterator[Mess
         _add_answer(turn, given)
     elif given:
         openai_items.add(turn.words, given)
-    for file in shape.records(message.get("files")):
+    for file in coerce.records(message.get("files")):
         _add_file(turn.words, file)
     error = message.get("error")
-    model = shape.name(message.get("model")) if role == "assistant" else None
+    model = coerce.name(message.get("model")) if role == "assistant" else None
     usage = _usage(message, at, call_id=f"{chat_id}:{id}", model=model)
     extra = {"error": error} if error else None
     made = list(turn.said(role, at, id=id, model=model, extra=extra, usage=usage))
@@ -82,11 +89,11 @@ def _add_details(turn: ModelTurn, tag: str, inside: str) -> None:
     elif fields.get("type") == "tool_calls" and fields.get("name"):
         content, results = turn.tools
         id = fields.get("id", "")
-        given = shape.parsed(fields.get("arguments"))
-        arguments = shape.parsed(given) if isinstance(given, str) else given
+        given = coerce.parse_json(fields.get("arguments"))
+        arguments = coerce.parse_json(given) if isinstance(given, str) else given
         content.add(parts.tool_call(id, fields["name"], arguments or given))
         if fields.get("result"):
-            told = shape.parsed(fields["result"])
+            told = coerce.parse_json(fields["result"])
             answer = fields["result"] if told is None else told
             results.add(parts.tool_result(id, answer, name=fields["name"]))
     else:
@@ -94,24 +101,24 @@ def _add_details(turn: ModelTurn, tag: str, inside: str) -> None:
 
 
 def _add_file(content: MessageContent, file: Json) -> None:
-    name = shape.name(file.get("name"))
+    name = coerce.name(file.get("name"))
     if not content.attach_url(file.get("url"), name):
         kept = {key: file[key] for key in ("type", "id", "name", "url") if key in file}
         content.keep({"type": "open_webui_file", "native": kept})
 
 
 def _usage(message: Json, at: datetime, *, call_id: str, model: str | None) -> tuple[Usage, ...]:
-    used = shape.record(message.get("usage")) or shape.record(message.get("info"))
+    used = coerce.record(message.get("usage")) or coerce.record(message.get("info"))
     sent = used.get("prompt_tokens") or used.get("prompt_eval_count") or used.get("input_tokens")
     made = used.get("completion_tokens") or used.get("eval_count") or used.get("output_tokens")
-    cached = shape.count(shape.record(used.get("prompt_tokens_details")).get("cached_tokens"))
-    thought = shape.record(used.get("completion_tokens_details")).get("reasoning_tokens")
-    return calls.one(
+    cached = coerce.count(coerce.record(used.get("prompt_tokens_details")).get("cached_tokens"))
+    thought = coerce.record(used.get("completion_tokens_details")).get("reasoning_tokens")
+    return call_usage(
         "open-webui",
         call_id,
         model=model,
         at=at,
-        input=max(0, shape.count(sent) - cached),
+        input=max(0, coerce.count(sent) - cached),
         output=made,
         cache_read=cached,
         reasoning=thought,
@@ -152,7 +159,7 @@ class OpenWebUi:
             return
         with databases.opened(unit) as database:
             rows = database.rows("chat", ("chat",), where=("id", unit.hint["id"]))
-            chat = shape.parsed(next((row[0] for row in rows), None))
+            chat = coerce.parse_json(next((row[0] for row in rows), None))
             if not isinstance(chat, dict):
                 raise BadInput(f"Chat {unit.hint['id']} is not an object in JSON.")
             apart = _messages_apart(database, unit.hint["id"])
@@ -169,7 +176,7 @@ def _chats(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     apart = databases.marks(database, "chat_message", "chat_id", "created_at", "updated_at")
     for row in database.rows("chat", _COLUMNS, order=("created_at", "id")):
         hint: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-        hint["meta"] = shape.record(shape.parsed(hint["meta"]))
+        hint["meta"] = coerce.record(coerce.parse_json(hint["meta"]))
         hint["folder"] = folders.get(hint["folder_id"])
         if isinstance(hint["id"], str):
             yield DatabaseSession(hint["id"], (*row, apart.get(hint["id"])), hint)
@@ -183,12 +190,12 @@ def _messages_apart(database: ForeignDatabase, chat_id: str) -> list[Json]:
     )
     return [
         {
-            "id": shape.words(id).removeprefix(f"{chat_id}-"),
+            "id": coerce.text(id).removeprefix(f"{chat_id}-"),
             "parentId": parent,
             "role": role,
             "content": _value(content),
             "model": model,
-            "usage": shape.parsed(usage),
+            "usage": coerce.parse_json(usage),
             "error": _value(error),
             "timestamp": created,
         }
@@ -198,7 +205,7 @@ def _messages_apart(database: ForeignDatabase, chat_id: str) -> list[Json]:
 
 def _value(text: Any) -> Any:
     """What a column of JSON holds; some hold plain text."""
-    found = shape.parsed(text)
+    found = coerce.parse_json(text)
     return text if found is None and isinstance(text, str) else found
 
 
@@ -214,52 +221,52 @@ def _read_export(unit: Unit) -> Iterator[Event]:
             yield SessionEnd()
 
 
-def _items(path: Path) -> Iterator[documents.Item]:
+def _items(path: Path) -> Iterator[files.JsonItem]:
     """The chats of an export: a list, or a document with one."""
     if files.head(path, 64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         with files.opened(path) as file:
-            yield from documents.items(file)
+            yield from files.json_items(file)
         return
-    document = shape.record(documents.read(path))
+    document = coerce.record(files.read_json(path))
     chats = document.get("chats")
     for number, chat in enumerate(chats if isinstance(chats, list) else [document]):
-        yield documents.Item(number, chat)
+        yield files.JsonItem(number, chat)
 
 
 def _chat(given: Json, path: Path, apart: list[Json]) -> Iterator[Event]:
     chat: Json = given["chat"]
     number = given.get("number", 0)
-    id = shape.name(given.get("id")) or shape.name(chat.get("id")) or f"{path.name}:{number}"
-    began = times.first(given.get("created_at"), chat.get("timestamp"))
+    id = coerce.name(given.get("id")) or coerce.name(chat.get("id")) or f"{path.name}:{number}"
+    began = first_time(given.get("created_at"), chat.get("timestamp"))
     yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_fields(given))
     at = began or files.changed_at(path)
     parents: dict[str, str | None] = {}
     messages: dict[str, list[MessageEvent]] = {}
-    history = shape.record(chat.get("history"))
+    history = coerce.record(chat.get("history"))
     for message in [*_messages(chat, history), *apart]:
-        name = shape.name(message.get("id"))
+        name = coerce.name(message.get("id"))
         if name is None:
             yield Skipped(where=f"chat {id}", why="a message has no name")
         elif name not in parents:
-            at = times.of(message.get("timestamp")) or at
+            at = parse_time(message.get("timestamp")) or at
             messages[name] = list(said(message, name, at, chat_id=id))
-            parents[name] = shape.name(message.get("parentId"))
-    yield from trees.branches(parents, messages, current=shape.name(history.get("currentId")))
+            parents[name] = coerce.name(message.get("parentId"))
+    yield from tree_branches(parents, messages, current=coerce.name(history.get("currentId")))
 
 
 def _messages(chat: Json, history: Json) -> list[Json]:
     """The messages in the order they were said: a tree, or, at first, a list."""
     tree = [
-        each for each in shape.record(history.get("messages")).values() if isinstance(each, dict)
+        each for each in coerce.record(history.get("messages")).values() if isinstance(each, dict)
     ]
     if tree:
-        return sorted(tree, key=lambda each: shape.count(each.get("timestamp")))
-    line = shape.records(chat.get("messages"))
+        return sorted(tree, key=lambda each: coerce.count(each.get("timestamp")))
+    line = coerce.records(chat.get("messages"))
     before: str | None = None
     made: list[Json] = []
     for number, each in enumerate(line):
-        id = shape.name(each.get("id")) or f"message {number}"
+        id = coerce.name(each.get("id")) or f"message {number}"
         made.append({**each, "id": id, "parentId": before})
         before = id
     return made
@@ -267,11 +274,11 @@ def _messages(chat: Json, history: Json) -> list[Json]:
 
 def _fields(given: Json) -> Json:
     fields: Json = {"title": given.get("title") or given["chat"].get("title")}
-    tags = shape.items(shape.record(given.get("meta")).get("tags"))
-    fields["labels"] = [tag for tag in tags if shape.name(tag)]
+    tags = coerce.items(coerce.record(given.get("meta")).get("tags"))
+    fields["labels"] = [tag for tag in tags if coerce.name(tag)]
     for name in ("archived", "pinned"):
         fields[name] = given.get(name) in (1, True)
-    if shape.name(given.get("folder")):
+    if coerce.name(given.get("folder")):
         fields["project"] = given["folder"]
     return fields
 

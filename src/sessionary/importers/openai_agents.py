@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sessionary.formats import openai_items, shape
-from sessionary.importers.base import calls, databases, files, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, openai_items
+from sessionary.importers.base import databases, files
+from sessionary.importers.base.content import MessageContent, call_usage, parse_time
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Branch,
@@ -61,7 +61,7 @@ class OpenAiAgents:
         """One session."""
         del resume
         with databases.opened(unit) as database:
-            id, began = unit.hint["id"], times.of(unit.hint["began"])
+            id, began = unit.hint["id"], parse_time(unit.hint["began"])
             yield SessionBegin(native_id=f"{id}@{unit.hint['began']}", began_at=began)
             yield Facts(fields={"title": id, "extra": {"openai_agents": {"session_id": id}}})
             at = began or files.changed_at(unit.path)
@@ -89,13 +89,13 @@ def _items(database: ForeignDatabase, id: str) -> Iterator[tuple[Any, Any, Any]]
 
 def _line(database: ForeignDatabase, id: str, at: datetime) -> Iterator[Event]:
     for number, text, created in _items(database, id):
-        at = times.of(created) or at
+        at = parse_time(created) or at
         made = _said(number, text, at)
         yield made or Skipped(where=f"message {number}", why="not an object in JSON")
 
 
 def _said(number: Any, text: object, at: datetime) -> MessageEvent | None:
-    item = shape.parsed(text)
+    item = coerce.parse_json(text)
     if not isinstance(item, dict):
         return None
     content = MessageContent()
@@ -125,7 +125,7 @@ def _branches(
 ) -> Iterator[Event]:
     said: dict[Any, MessageEvent] = {}
     for number, text, created in _items(database, id):
-        at = times.of(created) or at
+        at = parse_time(created) or at
         made = _said(number, text, at)
         if made is None:
             yield Skipped(where=f"message {number}", why="not an object in JSON")
@@ -140,14 +140,14 @@ def _spent(database: ForeignDatabase, hint: Json) -> Iterator[UsageEvent]:
     """What an advanced session noted of each turn; cached tokens are a part of the input there."""
     rows = database.rows("turn_usage", _USAGE, where=("session_id", hint["id"]))
     for branch, turn, sent, made, sent_details, made_details, created in rows:
-        cached = shape.count(shape.record(shape.parsed(sent_details)).get("cached_tokens"))
-        thought = shape.record(shape.parsed(made_details)).get("reasoning_tokens")
+        cached = coerce.count(coerce.record(coerce.parse_json(sent_details)).get("cached_tokens"))
+        thought = coerce.record(coerce.parse_json(made_details)).get("reasoning_tokens")
         yield UsageEvent(
-            usage=calls.one(
+            usage=call_usage(
                 "openai-agents",
                 f"{hint['id']}@{hint['began']}:{branch}:{turn}",
-                at=times.of(created),
-                input=max(0, shape.count(sent) - cached),
+                at=parse_time(created),
+                input=max(0, coerce.count(sent) - cached),
                 output=made,
                 cache_read=cached,
                 reasoning=thought,

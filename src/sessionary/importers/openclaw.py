@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sessionary.errors import BadInput
-from sessionary.formats import shape
-from sessionary.importers.base import compressed, databases, files, times
+from sessionary.formats import coerce
+from sessionary.importers.base import archives, databases, files
+from sessionary.importers.base.content import parse_time
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
@@ -23,7 +24,7 @@ from sessionary.importers.base.events import (
     Unit,
     Where,
 )
-from sessionary.importers.base.json_lines import lines
+from sessionary.importers.base.files import json_lines
 from sessionary.importers.pi import Events, header_of, is_header, read_lines
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
@@ -92,7 +93,7 @@ class OpenClaw:
     def _read_database(self, unit: Unit) -> Iterator[Event]:
         with databases.opened(unit) as database:
             hint = unit.hint
-            id, began = hint["id"], times.of(hint["began"]) or files.changed_at(unit.path)
+            id, began = hint["id"], parse_time(hint["began"]) or files.changed_at(unit.path)
             header = {"type": "session", "id": id, **_first_event(database, id)}
             events = Events(self.name, header, otherwise=began)
             yield from events.begin(id, **_kind(hint))
@@ -112,7 +113,7 @@ class OpenClaw:
             raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
         events = Events(self.name, header, otherwise=files.changed_at(unit.path))
         yield from events.begin(header["id"])
-        with compressed.unpacked(files.opened(unit.path)) as file:
+        with archives.decompressed(files.opened(unit.path)) as file:
             yield from _take_lines(events, file)
 
     def _read_file(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
@@ -150,10 +151,10 @@ def _file_unit(path: Path) -> Unit:
 
 def _of_index(path: Path, id: str) -> Json:
     """What the index of older releases says of a session."""
-    index = shape.record(shape.parsed(files.head(path, MAX_INDEX)))
+    index = coerce.record(coerce.parse_json(files.head(path, MAX_INDEX)))
     for key, entry in index.items():
         if isinstance(entry, dict) and entry.get("sessionId") == id:
-            parent = shape.record(index.get(shape.words(entry.get("spawnedBy")))).get("sessionId")
+            parent = coerce.record(index.get(coerce.text(entry.get("spawnedBy")))).get("sessionId")
             return _hint(key, entry, parent=parent)
     return _hint(None, {})
 
@@ -162,9 +163,9 @@ def _hint(key: str | None, entry: Json, *, parent: object = None, **more: Any) -
     titles = (entry.get(name) for name in ("label", "displayName", "subject"))
     return {
         "key": key,
-        "title": next(filter(None, map(shape.name, titles)), None),
-        "channel": shape.name(entry.get("channel")),
-        "parent": shape.name(parent),
+        "title": next(filter(None, map(coerce.name, titles)), None),
+        "channel": coerce.name(entry.get("channel")),
+        "parent": coerce.name(parent),
         "is_subagent": ":subagent:" in (key or ""),
         **more,
     }
@@ -204,7 +205,7 @@ def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
             continue
         entry = entries.get(key or "", {})
         hint = _hint(key, entry, id=id, began=began, archive=archives.get(id))
-        spawned_by = current.get(shape.words(entry.get("spawnedBy")))
+        spawned_by = current.get(coerce.text(entry.get("spawnedBy")))
         hint["parent"] = spawned_by if hint["is_subagent"] else latest.get(key or "")
         latest[key or id] = id
         beside = _beside(database.path, archives.get(id))
@@ -215,7 +216,7 @@ def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
 def _windows(database: ForeignDatabase) -> dict[Any, tuple[str | None, Any]]:
     columns = ("session_id", "session_key", "created_at")
     rows = database.rows("session_windows", columns, order=("created_at", "session_id"))
-    return {id: (shape.name(key), began) for id, key, began in rows}
+    return {id: (coerce.name(key), began) for id, key, began in rows}
 
 
 def _nodes(database: ForeignDatabase) -> tuple[dict[str, Json], dict[str, str]]:
@@ -226,8 +227,8 @@ def _nodes(database: ForeignDatabase) -> tuple[dict[str, Json], dict[str, str]]:
     for key, id, text, label, shown in database.rows("session_nodes", columns):
         if isinstance(key, str):
             told = {"label": label, "displayName": shown}
-            given = {name: value for name, value in told.items() if shape.name(value)}
-            entries[key] = shape.record(shape.parsed(text)) | given
+            given = {name: value for name, value in told.items() if coerce.name(value)}
+            entries[key] = coerce.record(coerce.parse_json(text)) | given
             if isinstance(id, str):
                 current[key] = id
     return entries, current
@@ -237,7 +238,7 @@ def _archives(database: ForeignDatabase) -> dict[Any, tuple[str, str]]:
     """Which sessions were put away, where, and how."""
     columns = ("session_id", "archive_name", "storage")
     return {
-        id: (shape.words(name), shape.words(storage))
+        id: (coerce.text(name), coerce.text(storage))
         for id, name, storage in database.rows("session_transcript_cold_archives", columns)
     }
 
@@ -256,18 +257,18 @@ def _opened_archive(database: ForeignDatabase, unit: Unit) -> BinaryIO:
     if storage != "sqlite":
         if not unit.beside:
             raise BadInput(f"The archive {name} of session {id} is not there.")
-        return compressed.unpacked(files.opened(unit.beside[0]))
+        return archives.decompressed(files.opened(unit.beside[0]))
     rows = database.rows(
         "session_transcript_cold_archives", ("archive_blob",), where=("session_id", id)
     )
     data = next((row[0] for row in rows), None)
     if not isinstance(data, bytes):
         raise BadInput(f"The archive of session {id} is not in the database.")
-    return compressed.unpacked(BytesIO(data))
+    return archives.decompressed(BytesIO(data))
 
 
 def _take_lines(events: Events, file: BinaryIO) -> Iterator[Event]:
-    for line in lines(file):
+    for line in json_lines(file):
         if line.data is None:
             yield Skipped(where=f"byte {line.start} of the archive", why=line.why or "")
         else:
@@ -279,13 +280,13 @@ def _event_of(record: Json) -> Json:
     inner = record.get("event")
     if isinstance(inner, dict):
         return inner
-    return shape.record(shape.parsed(record.get("event_json"))) or record
+    return coerce.record(coerce.parse_json(record.get("event_json"))) or record
 
 
 def _first_of_archive(path: Path) -> Json | None:
     try:
-        with compressed.unpacked(files.opened(path)) as file:
-            first = next(lines(file, max_line=MAX_EVENT), None)
+        with archives.decompressed(files.opened(path)) as file:
+            first = next(json_lines(file, max_line=MAX_EVENT), None)
     except BadInput:
         return None
     found = None if first is None or first.data is None else _event_of(first.data)
@@ -312,10 +313,10 @@ def _events(database: ForeignDatabase, id: str) -> Iterator[tuple[Any, Json | No
 def _event(text: object, packed: object) -> Json | None:
     if isinstance(packed, bytes) and packed:
         try:
-            text = compressed.unpacked_text(packed, most=MAX_EVENT)
+            text = archives.decompressed_bytes(packed, most=MAX_EVENT)
         except BadInput:
             return None
-    found = shape.parsed(text)
+    found = coerce.parse_json(text)
     return found if isinstance(found, dict) else None
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import parts, shape
-from sessionary.importers.base import calls, databases, documents, files, times
-from sessionary.importers.base.content import MessageContent, ModelTurn
+from sessionary.formats import coerce, parts
+from sessionary.importers.base import databases, files
+from sessionary.importers.base.content import MessageContent, ModelTurn, call_usage, parse_time
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Compacted,
@@ -46,7 +46,7 @@ def said(id: str, message: Json, given: Iterable[Json], at: datetime) -> Iterato
     error = message.get("error")
     more = {
         "model": _model(message) if role == "assistant" else None,
-        "finish_reason": shape.name(message.get("finish")),
+        "finish_reason": coerce.name(message.get("finish")),
         "extra": {"error": error} if error else None,
         "usage": usage,
     }
@@ -61,7 +61,7 @@ def said(id: str, message: Json, given: Iterable[Json], at: datetime) -> Iterato
 
 def time_of(message: Json) -> datetime | None:
     """When a message was begun."""
-    return times.of(shape.record(message.get("time")).get("created"))
+    return parse_time(coerce.record(message.get("time")).get("created"))
 
 
 def _add(turn: ModelTurn, part: Json) -> None:
@@ -83,7 +83,7 @@ def _add(turn: ModelTurn, part: Json) -> None:
 
 
 def _add_call(content: MessageContent, results: MessageContent, part: Json, name: str) -> None:
-    id, state = shape.words(part.get("callID")), shape.record(part.get("state"))
+    id, state = coerce.text(part.get("callID")), coerce.record(part.get("state"))
     content.add(parts.tool_call(id, name, state.get("input")))
     status = state.get("status")
     if status not in ("completed", "error"):
@@ -91,7 +91,7 @@ def _add_call(content: MessageContent, results: MessageContent, part: Json, name
     told = state.get("error") if status == "error" else state.get("output")
     is_error = status == "error"
     results.add(parts.tool_result(id, "" if told is None else told, name=name, is_error=is_error))
-    for file in shape.records(state.get("attachments")):
+    for file in coerce.records(state.get("attachments")):
         if not results.attach_url(file.get("url"), file.get("filename")):
             results.keep({key: value for key, value in file.items() if key not in _PLACE})
 
@@ -102,24 +102,24 @@ def _words(given: Iterable[Json]) -> str:
 
 
 def _model(message: Json) -> str | None:
-    inner = shape.record(message.get("model"))
-    return shape.name(message.get("modelID")) or shape.name(inner.get("modelID"))
+    inner = coerce.record(message.get("model"))
+    return coerce.name(message.get("modelID")) or coerce.name(inner.get("modelID"))
 
 
 def _usage(id: str, message: Json, at: datetime) -> tuple[Usage, ...]:
     """Reasoning stands apart from the output here, and the cache from the input."""
-    tokens = shape.record(message.get("tokens"))
-    cache, thoughts = shape.record(tokens.get("cache")), shape.count(tokens.get("reasoning"))
-    inner = shape.record(message.get("model"))
-    return calls.one(
+    tokens = coerce.record(message.get("tokens"))
+    cache, thoughts = coerce.record(tokens.get("cache")), coerce.count(tokens.get("reasoning"))
+    inner = coerce.record(message.get("model"))
+    return call_usage(
         "opencode",
         id,
         model=_model(message),
-        provider=shape.name(message.get("providerID")) or shape.name(inner.get("providerID")),
+        provider=coerce.name(message.get("providerID")) or coerce.name(inner.get("providerID")),
         at=at,
         dollars=message.get("cost"),
         input=tokens.get("input"),
-        output=shape.count(tokens.get("output")) + thoughts,
+        output=coerce.count(tokens.get("output")) + thoughts,
         reasoning=thoughts,
         cache_read=cache.get("read"),
         cache_write=cache.get("write"),
@@ -170,12 +170,12 @@ class OpenCode:
 
 
 def _head(session: Json) -> Iterator[Event]:
-    began = times.of(session["time_created"])
+    began = parse_time(session["time_created"])
     yield begin_session(session["id"], began, parent=session["parent_id"])
     fields: Json = {}
-    if shape.name(session["title"]):
+    if coerce.name(session["title"]):
         fields["title"] = session["title"]
-    if shape.name(session["directory"]):
+    if coerce.name(session["directory"]):
         fields["workspace"] = {"path": session["directory"]}
     yield Facts(fields=fields)
 
@@ -205,22 +205,22 @@ def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
 
 
 def _of_database(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
-    at = times.of(unit.hint["time_created"]) or files.changed_at(unit.path)
+    at = parse_time(unit.hint["time_created"]) or files.changed_at(unit.path)
     columns, order = ("id", "data", "time_created"), ("time_created", "id")
     for id, text, created in database.rows(
         "message", columns, where=("session_id", unit.hint["id"]), order=order
     ):
-        message = shape.parsed(text)
+        message = coerce.parse_json(text)
         if not isinstance(message, dict) or not isinstance(id, str):
             yield Skipped(where=f"message {id}", why="not an object in JSON")
             continue
-        at = time_of(message) or times.of(created) or at
+        at = time_of(message) or parse_time(created) or at
         yield from said(id, message, _parts_of(database, id), at)
 
 
 def _parts_of(database: ForeignDatabase, message_id: str) -> list[Json]:
     rows = database.rows("part", ("data",), where=("message_id", message_id), order=("id",))
-    return [part for (text,) in rows if isinstance(part := shape.parsed(text), dict)]
+    return [part for (text,) in rows if isinstance(part := coerce.parse_json(text), dict)]
 
 
 # The tree of files
@@ -235,8 +235,8 @@ def _session_files(place: Path) -> Iterator[Path]:
 
 
 def _file_unit(path: Path) -> Unit:
-    session = shape.record(documents.read_if_any(path, most=MAX_FILE))
-    time = shape.record(session.get("time"))
+    session = coerce.record(files.read_json_if_any(path, most=MAX_FILE))
+    time = coerce.record(session.get("time"))
     id = path.stem if session.get("id") == path.stem else None
     hint: dict[str, Any] = {
         "id": id,
@@ -258,10 +258,10 @@ def _folder(session: Path, kind: str, id: str) -> Path:
 
 
 def _of_files(unit: Unit) -> Iterator[Event]:
-    at = times.of(unit.hint["time_created"]) or files.changed_at(unit.path)
+    at = parse_time(unit.hint["time_created"]) or files.changed_at(unit.path)
     found: list[tuple[Any, str, Json]] = []
     for path in files.walk(_folder(unit.path, "message", unit.hint["id"]), suffixes=(".json",)):
-        message = documents.read_if_any(path, most=MAX_FILE)
+        message = files.read_json_if_any(path, most=MAX_FILE)
         if isinstance(message, dict):
             found.append((time_of(message) or at, path.stem, message))
         else:
@@ -272,7 +272,7 @@ def _of_files(unit: Unit) -> Iterator[Event]:
 
 def _parts_in(folder: Path) -> Iterator[Json]:
     for path in files.walk(folder, suffixes=(".json",), depth=0):
-        part = documents.read_if_any(path, most=MAX_FILE)
+        part = files.read_json_if_any(path, most=MAX_FILE)
         if isinstance(part, dict):
             yield part
 

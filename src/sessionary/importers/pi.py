@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import anthropic_blocks, parts, shape
-from sessionary.importers.base import calls, files, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import anthropic_blocks, coerce, parts
+from sessionary.importers.base import files
+from sessionary.importers.base.content import MessageContent, call_usage, parse_time
 from sessionary.importers.base.events import (
     FOLLOWS,
     Checkpoint,
@@ -28,7 +28,7 @@ from sessionary.importers.base.events import (
     UsageEvent,
     Where,
 )
-from sessionary.importers.base.json_lines import lines
+from sessionary.importers.base.files import json_lines
 from sessionary.model.session import Lineage
 from sessionary.model.usage import Usage
 
@@ -58,12 +58,12 @@ class Events:
     def __init__(self, tool: str, header: Json, *, otherwise: datetime, note: Any = None) -> None:
         self._tool = tool
         self._header = header
-        self._at = times.of(header.get("timestamp")) or otherwise
+        self._at = parse_time(header.get("timestamp")) or otherwise
         self._last: str | None = FOLLOWS if note else None
-        self._model = shape.name(header.get("modelId"))
-        self._provider = shape.name(header.get("provider"))
+        self._model = coerce.name(header.get("modelId"))
+        self._provider = coerce.name(header.get("provider"))
         # Which message an entry stands behind that is none itself.
-        known = shape.record(shape.record(note).get("behind"))
+        known = coerce.record(coerce.record(note).get("behind"))
         self._behind: dict[str, str | None] = dict(known)
 
     @property
@@ -78,13 +78,13 @@ class Events:
         if found is not None and found[1] != native_id and more.get("parent") is None:
             more["parent"] = Parent(native_id=found[1], lineage=Lineage.FORK)
         yield SessionBegin(native_id=native_id, began_at=self._at, **more)
-        cwd = shape.name(self._header.get("cwd"))
+        cwd = coerce.name(self._header.get("cwd"))
         if cwd is not None:
             yield Facts(fields={"workspace": {"path": cwd}})
 
     def take(self, event: Json) -> Iterator[Event]:
         """What one event says."""
-        self._at = times.of(event.get("timestamp")) or self._at
+        self._at = parse_time(event.get("timestamp")) or self._at
         kind = event.get("type")
         if kind == "message" and isinstance(event.get("message"), dict):
             yield self._message(event, event["message"])
@@ -116,7 +116,7 @@ class Events:
             self._behind[id] = place
 
     def _say(self, event: Json, role: str, content: MessageContent, **more: Any) -> MessageEvent:
-        id = shape.name(event.get("id"))
+        id = coerce.name(event.get("id"))
         place = self._place(event)
         self._last = id
         return content.said(role, self._at, id=id, parent=place, **more)
@@ -149,30 +149,30 @@ class Events:
     def _reply(self, event: Json, message: Json) -> MessageEvent:
         content = MessageContent()
         _add(content, message.get("content"))
-        self._model = shape.name(message.get("model")) or self._model
-        self._provider = shape.name(message.get("provider")) or self._provider
-        error = shape.name(message.get("errorMessage"))
+        self._model = coerce.name(message.get("model")) or self._model
+        self._provider = coerce.name(message.get("provider")) or self._provider
+        error = coerce.name(message.get("errorMessage"))
         return self._say(
             event,
             "assistant",
             content,
             model=self._model,
-            finish_reason=shape.name(message.get("stopReason")),
+            finish_reason=coerce.name(message.get("stopReason")),
             extra=None if error is None else {"error": error},
             usage=self._usage(event, message),
         )
 
     def _usage(self, event: Json, message: Json) -> tuple[Usage, ...]:
-        used = shape.record(message.get("usage"))
+        used = coerce.record(message.get("usage"))
         # A copy of the session says the same call again: the id must be the same there.
-        id = shape.name(message.get("responseId"))
-        return calls.one(
+        id = coerce.name(message.get("responseId"))
+        return call_usage(
             self._tool,
             id or f"{event.get('id')}:{message.get('timestamp') or event.get('timestamp')}",
-            model=shape.name(message.get("model")) or self._model,
-            provider=shape.name(message.get("provider")) or self._provider,
+            model=coerce.name(message.get("model")) or self._model,
+            provider=coerce.name(message.get("provider")) or self._provider,
             at=self._at,
-            dollars=shape.record(used.get("cost")).get("total"),
+            dollars=coerce.record(used.get("cost")).get("total"),
             input=used.get("input"),
             output=used.get("output"),
             cache_read=used.get("cacheRead"),
@@ -198,12 +198,12 @@ class Events:
         kept = event.get("firstKeptEntryId")
         keeps = self._behind.get(kept, kept) if isinstance(kept, str) else None
         self._pass(event)
-        yield Compacted(summary=shape.words(event.get("summary")), at=self._at, keeps=keeps)
+        yield Compacted(summary=coerce.text(event.get("summary")), at=self._at, keeps=keeps)
 
     def _other(self, event: Json, kind: object) -> Iterator[Event]:
         if kind == "model_change":
-            self._model = shape.name(event.get("modelId")) or self._model
-            self._provider = shape.name(event.get("provider")) or self._provider
+            self._model = coerce.name(event.get("modelId")) or self._model
+            self._provider = coerce.name(event.get("provider")) or self._provider
         elif kind == "session_info":
             yield Facts(fields={"title": event.get("name")})
         elif kind == "usage":
@@ -222,12 +222,12 @@ def _add(content: MessageContent, given: object) -> None:
     if isinstance(given, str):
         content.say(given)
         return
-    for block in shape.items(given):
+    for block in coerce.items(given):
         _add_block(content, block)
 
 
 def _add_block(content: MessageContent, given: object) -> None:
-    block = shape.record(given)
+    block = coerce.record(given)
     match block:
         case {"type": "text", "text": str(words)}:
             content.say(words)
@@ -235,7 +235,7 @@ def _add_block(content: MessageContent, given: object) -> None:
             signature = block.get("thinkingSignature")
             content.think(words, {"signature": signature} if signature else None)
         case {"type": "toolCall", "name": str(name)}:
-            id = shape.words(block.get("id"))
+            id = coerce.text(block.get("id"))
             content.add(parts.tool_call(id, name, block.get("arguments")))
         case {"type": "image", "data": data}:
             if not content.attach_base64(data, block.get("mimeType"), block.get("fileName")):
@@ -250,9 +250,9 @@ def _add_result(content: MessageContent, message: Json) -> None:
     words = "\n".join(part["text"] for part in inner.parts if part["type"] == "text")
     rest = [part for part in inner.parts if part["type"] != "text"]
     result = parts.tool_result(
-        shape.words(message.get("toolCallId")),
+        coerce.text(message.get("toolCallId")),
         words,
-        name=shape.name(message.get("toolName")),
+        name=coerce.name(message.get("toolName")),
         is_error=message.get("isError") is True,
     )
     content.add(result, *rest)
@@ -261,8 +261,8 @@ def _add_result(content: MessageContent, message: Json) -> None:
 
 def _add_command(content: MessageContent, message: Json) -> None:
     """What a person ran in the tool's own shell."""
-    output = shape.words(message.get("output"))
-    content.say(f"!{shape.words(message.get('command'))}")
+    output = coerce.text(message.get("output"))
+    content.say(f"!{coerce.text(message.get('command'))}")
     content.say(output)
 
 
@@ -304,7 +304,7 @@ class Pi:
 def header_of(path: Path) -> Json | None:
     """The first line of a session's file; None when it is something else."""
     first = files.head(path, 64 * 1024).partition(b"\n")[0]
-    found = shape.parsed(first.removeprefix(b"\xef\xbb\xbf"))
+    found = coerce.parse_json(first.removeprefix(b"\xef\xbb\xbf"))
     return found if is_header(found) else None
 
 
@@ -313,7 +313,7 @@ def read_lines(events: Events, path: Path, resume: Resume | None) -> Iterator[Ev
     start = 0 if resume is None else resume.place
     yield Checkpoint(place=start, note=events.note)
     with files.opened(path) as file:
-        for line in lines(file, start):
+        for line in json_lines(file, start):
             if line.data is None:
                 yield Skipped(where=f"byte {line.start}", why=line.why or "")
             else:

@@ -1,10 +1,16 @@
-"""Every importer by its name."""
+"""Every importer by its name, and which of them a file or the files of a folder belong to."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from sessionary.errors import NotFound
-from sessionary.importers.base.events import Importer
+from sessionary.errors import BadInput, NotFound
+from sessionary.importers.base import files
+from sessionary.importers.base.events import Importer, Unit, Where
+from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 # In the order in which they are asked whether they recognise a file.
 NAMES: tuple[str, ...] = (
@@ -76,3 +82,203 @@ def importers() -> tuple[Importer, ...]:
 def recognise(path: Path) -> Importer | None:
     """Return the importer whose format a file or directory has, or None."""
     return next((importer for importer in importers() if importer.recognises(path)), None)
+
+
+# At most MOST_FILES files of a named folder are looked at, and none in these subfolders.
+MOST_FILES = 100_000
+PASSED_OVER = frozenset(
+    {
+        *(".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", "site-packages"),
+        *(".cache", "Caches", ".npm", ".cargo", ".rustup", ".Trash"),
+    }
+)
+# What the names of records end in; a database is known by its first bytes.
+_ENDS = (".json", ".jsonl", ".zst", ".zip", ".md", ".txt", ".bak")
+# Older releases of OpenClaw add a word and a time to a file they put aside.
+_INSIDE = (".jsonl.",)
+
+
+@runtime_checkable
+class AcceptsNamed(Protocol):
+    """An importer whose files can be too plain to tell whose they are."""
+
+    def accepts(self, path: Path) -> bool:
+        """Whether a file can be of this format when a person says that it is."""
+
+
+class Recogniser:
+    """Tells whose record a file is; each file is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, Importer | None] = {}
+
+    def tool_of(self, path: Path) -> Importer | None:
+        """The importer whose format a file has; None when it is nobody's."""
+        if path not in self._known:
+            with files.keeping_heads():
+                self._known[path] = recognise(path) if _may_be_record(path) else None
+        return self._known[path]
+
+    def refusal(self, importer: Importer, path: Path) -> str | None:
+        """Why a file must not be read by an importer; None when it may be.
+
+        What cannot be looked into is left to the importer: it says what is wrong with it.
+        """
+        if not files.is_file(path) or accepts(importer, path):
+            return None
+        other = self.tool_of(path)
+        if not files.head(path, 1) or (other is None and is_sqlite(path)):
+            return None
+        if other is None:
+            return f"nothing in it is known as a record of {importer.title}; it was left alone"
+        return f"it is a record of {other.title}, not of {importer.title}; it was left alone"
+
+
+def accepts(importer: Importer, path: Path) -> bool:
+    """Whether a file that a person says is of this format can be."""
+    if isinstance(importer, AcceptsNamed) and importer.accepts(path):
+        return True
+    return importer.recognises(path)
+
+
+def unreadable(path: Path) -> str | None:
+    """Why nobody can tell whose a file is: it may not be opened, or is a broken database."""
+    try:
+        if is_sqlite(path):
+            ForeignDatabase(path).close()
+        else:
+            files.opened(path).close()
+    except BadInput as error:
+        return str(error)
+    return None
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a folder holds."""
+
+    # What can be read, by the name of the tool.
+    units: dict[str, list[Unit]] = field(default_factory=dict)
+    # How many files belong to tools that were not asked for.
+    others: dict[str, int] = field(default_factory=dict)
+    # Files that are nobody's record and belong to none, and why they cannot be read.
+    unknown: list[Path] = field(default_factory=list)
+    unreadable: list[tuple[Path, str]] = field(default_factory=list)
+    # Files that are a tool's record, and of which its importer makes nothing.
+    fruitless: dict[str, list[Path]] = field(default_factory=dict)
+    is_cut: bool = False
+
+
+def scan(folder: Path, only: Importer | None = None) -> Scan:
+    """Find the records in a folder, each for the tool that wrote it; or those of one tool only.
+
+    A folder that looks like a home directory is searched where each tool keeps its records; so an
+    importer sees the files of a home together, as it does on the machine itself.
+    """
+    found = Scan()
+    recogniser = Recogniser()
+    walked = files.walk(folder, suffixes=("",), skip=PASSED_OVER)
+    paths = list(islice(walked, MOST_FILES))
+    found.is_cut = next(walked, None) is not None
+    by_tool: dict[str, list[Path]] = {}
+    nobodys: list[Path] = []
+    for path in paths:
+        owner = recogniser.tool_of(path)
+        if only is not None and owner is not only and accepts(only, path):
+            owner = only
+        if owner is None:
+            nobodys.append(path)
+        else:
+            by_tool.setdefault(owner.name, []).append(path)
+    covered: set[Path] = set()
+    for name in NAMES:
+        if name not in by_tool:
+            continue
+        if only is not None and name != only.name:
+            found.others[name] = len(by_tool[name])
+            continue
+        units, fruitless = _units(importer(name), folder, by_tool[name])
+        if units:
+            found.units[name] = units
+        if fruitless:
+            found.fruitless[name] = fruitless
+        for unit in units:
+            covered.update((unit.path, *unit.beside, *unit.belongings))
+    for path in nobodys:
+        if not covered.isdisjoint((path, *path.parents)) or _belongs_to_database(path):
+            continue
+        why = unreadable(path)
+        if why is None:
+            found.unknown.append(path)
+        else:
+            found.unreadable.append((path, why))
+    return found
+
+
+def _units(importer: Importer, folder: Path, own: list[Path]) -> tuple[list[Unit], list[Path]]:
+    """The units that an importer makes of its files, and the files of which it makes none."""
+    mine = set(own)
+    units: dict[str, Unit] = {}
+    covered: set[Path] = set()
+    asked: dict[Path, list[Unit]] = {}
+
+    def ask(root: Path) -> list[Unit]:
+        if root not in asked:
+            asked[root] = [
+                unit
+                for unit in importer.find(root)
+                if unit.path in mine or not files.is_file(unit.path)
+            ]
+        return asked[root]
+
+    def take(found: list[Unit]) -> None:
+        for unit in found:
+            if unit.name not in units:
+                units[unit.name] = unit
+                covered.update((unit.path, *unit.beside, *unit.belongings))
+
+    for root in (*_places_in(importer, folder), folder):
+        take(_uncovered(ask(root), covered))
+    fruitless = []
+    for path in own:
+        if path in covered:
+            continue
+        for root in _between(folder, path):
+            if any(path in (unit.path, *unit.beside) for unit in ask(root)):
+                take(_uncovered(ask(root), covered))
+                break
+        else:
+            alone = list(importer.find(path))
+            take(alone)
+            if not alone:
+                fruitless.append(path)
+    return list(units.values()), fruitless
+
+
+def _uncovered(units: list[Unit], covered: set[Path]) -> list[Unit]:
+    """Those whose file no unit from a folder further up has: one database has many units."""
+    before = frozenset(covered)
+    return [unit for unit in units if unit.path not in before]
+
+
+def _places_in(importer: Importer, folder: Path) -> Iterator[Path]:
+    """Where the tool keeps its records if the folder is somebody's home."""
+    for place in importer.places(Where(folder)):
+        is_there = files.is_directory(place) or files.is_file(place)
+        if is_there and place != folder and place.is_relative_to(folder):
+            yield place
+
+
+def _between(folder: Path, path: Path) -> Iterator[Path]:
+    """The folders on the way to a file, the outermost first; the named folder was asked already."""
+    inner = [each for each in path.parents if each != folder and each.is_relative_to(folder)]
+    return reversed(inner)
+
+
+def _may_be_record(path: Path) -> bool:
+    name = path.name
+    return name.endswith(_ENDS) or any(each in name for each in _INSIDE) or is_sqlite(path)
+
+
+def _belongs_to_database(path: Path) -> bool:
+    return path.name.endswith(("-wal", "-shm", "-journal"))

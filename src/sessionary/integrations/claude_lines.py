@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from sessionary.formats import anthropic_blocks
-from sessionary.formats.content import Content
+from sessionary.formats.parts import Content
 from sessionary.integrations.files import Files
 from sessionary.integrations.readable import parts_of
 from sessionary.model.entry import Message, Role

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sessionary.formats import openai_items
-from sessionary.formats.content import Content
+from sessionary.formats.parts import Content
 from sessionary.integrations.files import Files
 from sessionary.integrations.readable import parts_of
 from sessionary.model import json_codec

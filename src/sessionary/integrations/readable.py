@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sessionary.formats.content import Content
+from sessionary.formats.parts import Content
 from sessionary.integrations.files import Files
 from sessionary.model.part import Part, ToolResult, Unknown, from_json
 

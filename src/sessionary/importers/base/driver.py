@@ -27,8 +27,7 @@ from sessionary.importers.base.events import (
     Unit,
     UsageEvent,
 )
-from sessionary.importers.base.session_line import FIELDS, ImportTarget
-from sessionary.importers.base.session_merger import SessionMerger
+from sessionary.importers.base.session_merger import FIELDS, ImportTarget, SessionMerger
 from sessionary.store.tables import imports
 from sessionary.store.tables.imports import ReadUnit
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sessionary.formats import shape
+from sessionary.formats import coerce
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
 
@@ -241,7 +241,7 @@ Event = (
 
 def begin_session(native_id: str, began_at: datetime | None, *, parent: object) -> SessionBegin:
     """A session begins: a subagent's, when a parent is named."""
-    name = shape.name(parent)
+    name = coerce.name(parent)
     if name is None or name == native_id:
         return SessionBegin(native_id=native_id, began_at=began_at)
     return SessionBegin(

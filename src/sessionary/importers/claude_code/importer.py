@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from sessionary.clock import Clock, SystemClock
-from sessionary.formats import json_text
-from sessionary.importers.base import files, json_lines
+from sessionary.formats import coerce
+from sessionary.importers.base import files
 from sessionary.importers.base.events import Event, HeldBack, Json, Resume, Unit, Where
 from sessionary.importers.claude_code.lines import ASIDE
 from sessionary.importers.claude_code.reader import TOOL, SessionIdentity, TranscriptReader
@@ -62,7 +62,7 @@ class ClaudeCode:
         if path.suffix != ".jsonl" or not files.is_file(path):
             return False
         is_known = False
-        for line in json_lines.first_objects(path):
+        for line in files.first_objects(path):
             if _is_of_qwen(line):
                 return False
             is_known = is_known or _is_line(line)
@@ -208,7 +208,7 @@ def _line_names(path: Path) -> frozenset[str]:
     """The names of a session's own lines; those of lines within lines are not among them."""
     names: set[str] = set()
     with files.opened(path, buffer=_BUFFER) as file:
-        for _, _, text in json_lines.raw_lines(file):
+        for _, _, text in files.raw_lines(file):
             try:
                 line = _named(text or b"{}")
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -250,19 +250,19 @@ def _kept_for(path: Path) -> timedelta | None:
 
 def _object(path: Path) -> Json:
     try:
-        found: Any = json_text.decode(files.head(path, 256 * 1024))
+        found: Any = coerce.decode_json(files.head(path, 256 * 1024))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _lines_from(file: BinaryIO, resume: Resume | None) -> Iterator[tuple[int, int, bytes | None]]:
-    return json_lines.raw_lines(file, 0 if resume is None else resume.place)
+    return files.raw_lines(file, 0 if resume is None else resume.place)
 
 
 def _lines_at(file: BinaryIO, begins: Any) -> Iterator[tuple[int, int, bytes | None]]:
     for begin in begins:
-        yield next(json_lines.raw_lines(file, begin))
+        yield next(files.raw_lines(file, begin))
 
 
 IMPORTER = ClaudeCode(SystemClock())

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from sessionary.formats import anthropic_blocks, json_text
-from sessionary.importers.base import times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import anthropic_blocks, coerce
+from sessionary.importers.base.content import MessageContent, is_plausible_time, parse_time
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -87,9 +86,9 @@ def line_of(text: bytes) -> TranscriptLine | None:
         line = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _lenient(text)
-    if line.timestamp is not None and not times.is_sensible(line.timestamp):
+    if line.timestamp is not None and not is_plausible_time(line.timestamp):
         line.timestamp = None
-    if text.count(b"{") + text.count(b"[") > json_text.MAX_DEPTH:
+    if text.count(b"{") + text.count(b"[") > coerce.MAX_DEPTH:
         message = line.message
         for given in (line.content, line.attachment) if message is None else (message.content,):
             _check_depth(given)
@@ -100,7 +99,7 @@ def raw_of(text: bytes) -> Any:
     """All that a line has."""
     stripped = text.removeprefix(_BOM).strip(b" \t\r\n\x00")
     try:
-        data = json_text.decode(stripped)
+        data = coerce.decode_json(stripped)
     except (ValueError, RecursionError) as error:
         raise UnreadableLine(f"not JSON ({str(error)[:100]})") from error
     _check_depth(data)
@@ -114,7 +113,7 @@ def _lenient(text: bytes) -> TranscriptLine | None:
     if not isinstance(data, dict):
         raise UnreadableLine(f"not an object but {type(data).__name__}")
     line: TranscriptLine = _filled(TranscriptLine, data)
-    line.timestamp = times.of(data.get("timestamp"))
+    line.timestamp = parse_time(data.get("timestamp"))
     message = data.get("message")
     if isinstance(message, dict):
         line.message = _filled(AnswerMessage, message)
@@ -136,8 +135,8 @@ def _filled(kind: Any, data: dict[str, Any]) -> Any:
 
 
 def _check_depth(data: Any) -> None:
-    if json_text.is_deep(data):
-        raise UnreadableLine(f"nested deeper than {json_text.MAX_DEPTH} levels")
+    if coerce.is_deep(data):
+        raise UnreadableLine(f"nested deeper than {coerce.MAX_DEPTH} levels")
 
 
 # Marks of the program for itself.

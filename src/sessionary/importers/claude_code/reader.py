@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Any
 
 from sessionary.formats import anthropic_blocks, parts
-from sessionary.importers.base import json_lines
-from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base import files
+from sessionary.importers.base.content import MessageContent, RecentEntries
 from sessionary.importers.base.events import (
     FOLLOWS,
     Checkpoint,
@@ -34,7 +34,6 @@ from sessionary.importers.base.events import (
     TokenUsage,
     UsageEvent,
 )
-from sessionary.importers.base.recent import RecentEntries
 from sessionary.importers.claude_code.lines import (
     ASIDE,
     NOTES,
@@ -309,7 +308,7 @@ class TranscriptReader:
     def _take(self, begin: int, text: bytes | None) -> None:
         try:
             if text is None:
-                raise UnreadableLine(f"longer than {json_lines.MAX_LINE:,} bytes")
+                raise UnreadableLine(f"longer than {files.MAX_LINE:,} bytes")
             line = line_of(text)
             if line is None:
                 return

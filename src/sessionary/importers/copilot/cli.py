@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sessionary.errors import BadInput
-from sessionary.formats import parts, shape
-from sessionary.importers.base import calls, files, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, parts
+from sessionary.importers.base import files
+from sessionary.importers.base.content import MessageContent, call_usage, parse_time
 from sessionary.importers.base.events import (
     Checkpoint,
     Compacted,
@@ -23,7 +23,7 @@ from sessionary.importers.base.events import (
     Unit,
     UsageEvent,
 )
-from sessionary.importers.base.json_lines import lines
+from sessionary.importers.base.files import json_lines
 from sessionary.model.usage import Usage
 
 _TOKENS = (
@@ -41,7 +41,7 @@ _SILENT = (
 
 def first_event(path: Path) -> Json | None:
     """The event that begins a session; None when the file begins otherwise."""
-    found = shape.parsed(files.head(path, 64 * 1024).partition(b"\n")[0])
+    found = coerce.parse_json(files.head(path, 64 * 1024).partition(b"\n")[0])
     return found if isinstance(found, dict) and found.get("type") == "session.start" else None
 
 
@@ -50,19 +50,19 @@ def read(unit: Unit, resume: Resume | None) -> Iterator[Event]:
     first = first_event(unit.path)
     if first is None:
         raise BadInput(f"{unit.path} does not begin as a session of Copilot does.")
-    data = shape.record(first.get("data"))
+    data = coerce.record(first.get("data"))
     folder = unit.path.parent.name if unit.path.name == "events.jsonl" else unit.path.stem
-    id = shape.name(data.get("sessionId")) or folder
-    began = times.of(first.get("timestamp")) or files.changed_at(unit.path)
+    id = coerce.name(data.get("sessionId")) or folder
+    began = parse_time(first.get("timestamp")) or files.changed_at(unit.path)
     yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_fields(data, unit.path))
     start = 0 if resume is None else resume.place
-    note = shape.record(None if resume is None else resume.note)
-    started = times.of(data.get("startTime")) or began
+    note = coerce.record(None if resume is None else resume.note)
+    started = parse_time(data.get("startTime")) or began
     events = _Events(id, began, started, note)
     yield Checkpoint(place=start, note=events.note)
     with files.opened(unit.path) as file:
-        for line in lines(file, start):
+        for line in json_lines(file, start):
             if line.data is None:
                 yield Skipped(where=f"byte {line.start}", why=line.why or "")
             else:
@@ -71,10 +71,10 @@ def read(unit: Unit, resume: Resume | None) -> Iterator[Event]:
 
 
 def _fields(data: Json, path: Path) -> Json:
-    context = shape.record(data.get("context"))
+    context = coerce.record(data.get("context"))
     fields: Json = {}
-    if shape.name(context.get("cwd")):
-        branch = shape.name(context.get("branch"))
+    if coerce.name(context.get("cwd")):
+        branch = coerce.name(context.get("branch"))
         fields["workspace"] = {"path": context["cwd"]} | ({"branch": branch} if branch else {})
     noted = files.head(path.parent / "workspace.yaml").decode("utf-8", "replace")
     found = _NAME.search(noted) if path.name == "events.jsonl" else None
@@ -90,7 +90,7 @@ class _Events:
         self._session_id = session_id
         self._at = at
         self._started = started
-        self._model = shape.name(note.get("model"))
+        self._model = coerce.name(note.get("model"))
         self._thought = ""
         # What was counted for each model: in the session, and since the program was started last.
         self._counted = _counts(note.get("counted"))
@@ -107,27 +107,27 @@ class _Events:
 
     def take(self, event: Json, place: str) -> Iterator[Event]:
         """What one event says."""
-        self._at = times.of(event.get("timestamp")) or self._at
-        data = shape.record(event.get("data"))
-        id = shape.name(event.get("id")) or place
+        self._at = parse_time(event.get("timestamp")) or self._at
+        data = coerce.record(event.get("data"))
+        id = coerce.name(event.get("id")) or place
         match event.get("type"):
             case "user.message":
                 yield from self._question(id, data)
             case "assistant.message":
                 yield from self._answer(id, data)
             case "assistant.reasoning":
-                self._thought += shape.words(data.get("content"))
+                self._thought += coerce.text(data.get("content"))
             case "tool.execution_complete":
                 yield from self._result(id, data)
             case "session.resume":
                 self._counted_in_run = {}
-                self._model = shape.name(data.get("selectedModel")) or self._model
+                self._model = coerce.name(data.get("selectedModel")) or self._model
             case "session.usage_record":
-                yield from self._call(id, shape.record(data.get("usage")))
+                yield from self._call(id, coerce.record(data.get("usage")))
             case "session.start" | "session.model_change":
                 given = data.get("newModel") or data.get("selectedModel")
-                self._model = shape.name(given) or self._model
-            case "session.compaction_complete" if shape.name(data.get("summaryContent")):
+                self._model = coerce.name(given) or self._model
+            case "session.compaction_complete" if coerce.name(data.get("summaryContent")):
                 yield Compacted(summary=data["summaryContent"], at=self._at)
             case "session.error" | "session.warning":
                 yield from self._aside(id, data)
@@ -139,7 +139,7 @@ class _Events:
     def _question(self, id: str, data: Json) -> Iterator[Event]:
         content = MessageContent()
         content.say(data.get("content"))
-        for file in shape.records(data.get("attachments")):
+        for file in coerce.records(data.get("attachments")):
             if not content.attach_base64(file.get("data"), file.get("mimeType")):
                 content.keep({"type": "copilot_attachment", "native": file})
         if content:
@@ -147,35 +147,35 @@ class _Events:
 
     def _answer(self, id: str, data: Json) -> Iterator[Event]:
         content = MessageContent()
-        content.think(shape.words(data.get("reasoningText")) or self._thought)
+        content.think(coerce.text(data.get("reasoningText")) or self._thought)
         self._thought = ""
         content.say(data.get("content"))
-        for call in shape.records(data.get("toolRequests")):
-            name = shape.name(call.get("name")) or "tool"
-            given = shape.parsed_or_text(call.get("arguments"))
-            content.add(parts.tool_call(shape.words(call.get("toolCallId")), name, given))
-        self._model = shape.name(data.get("model")) or self._model
-        parent = shape.name(data.get("parentToolCallId"))
+        for call in coerce.records(data.get("toolRequests")):
+            name = coerce.name(call.get("name")) or "tool"
+            given = coerce.parse_json_or_keep(call.get("arguments"))
+            content.add(parts.tool_call(coerce.text(call.get("toolCallId")), name, given))
+        self._model = coerce.name(data.get("model")) or self._model
+        parent = coerce.name(data.get("parentToolCallId"))
         if content:
             yield content.said(
                 "assistant",
                 self._at,
                 id=id,
                 model=self._model,
-                token_count=shape.count(data.get("outputTokens")) or None,
+                token_count=coerce.count(data.get("outputTokens")) or None,
                 extra=None if parent is None else {"subagent_of": parent},
             )
 
     def _result(self, id: str, data: Json) -> Iterator[Event]:
         result = data.get("result")
-        told = shape.record(result).get("content", result)
+        told = coerce.record(result).get("content", result)
         error = data.get("error")
         if told is None and error is not None:
-            told = shape.record(error).get("message", error)
+            told = coerce.record(error).get("message", error)
         made = parts.tool_result(
-            shape.words(data.get("toolCallId")),
+            coerce.text(data.get("toolCallId")),
             "" if told is None else told,
-            name=shape.name(data.get("toolName")),
+            name=coerce.name(data.get("toolName")),
             is_error=data.get("success") is False,
         )
         yield MessageContent(parts=[made]).said("tool", self._at, id=id)
@@ -188,19 +188,19 @@ class _Events:
 
     def _call(self, id: str, used: Json) -> Iterator[Event]:
         """One call of the model, which newer releases note."""
-        model = shape.name(used.get("model")) or self._model or "unknown"
+        model = coerce.name(used.get("model")) or self._model or "unknown"
         counted = _numbers(used)
         self._count(model, counted)
-        call = shape.name(shape.record(used.get("accounting")).get("usageId")) or id
+        call = coerce.name(coerce.record(used.get("accounting")).get("usageId")) or id
         yield UsageEvent(usage=self._usage(f"{self._session_id}:{call}", model, counted))
 
     def _spent(self, id: str, data: Json) -> Iterator[Event]:
         """The sums of a run, or, in newer releases, of the session: what was not counted yet."""
-        started = times.of(data.get("sessionStartTime"))
+        started = parse_time(data.get("sessionStartTime"))
         is_of_session = started is not None and abs(started - self._started) < _SAME
         known = self._counted if is_of_session else self._counted_in_run
-        for model, metrics in shape.record(data.get("modelMetrics")).items():
-            total = _numbers(shape.record(shape.record(metrics).get("usage")))
+        for model, metrics in coerce.record(data.get("modelMetrics")).items():
+            total = _numbers(coerce.record(coerce.record(metrics).get("usage")))
             before = known.get(model, Counter())
             rest = Counter({name: max(0, n - before[name]) for name, n in total.items()})
             if any(rest.values()):
@@ -218,7 +218,7 @@ class _Events:
         )
         # Some providers count what was cached as input, some beside it.
         is_inside = sent >= read + written
-        return calls.one(
+        return call_usage(
             "copilot",
             id,
             model=model,
@@ -232,8 +232,8 @@ class _Events:
 
 
 def _numbers(used: Json) -> Counter[str]:
-    return Counter({name: shape.count(used.get(name)) for name in _TOKENS})
+    return Counter({name: coerce.count(used.get(name)) for name in _TOKENS})
 
 
 def _counts(noted: object) -> dict[str, Counter[str]]:
-    return {model: _numbers(shape.record(each)) for model, each in shape.record(noted).items()}
+    return {model: _numbers(coerce.record(each)) for model, each in coerce.record(noted).items()}

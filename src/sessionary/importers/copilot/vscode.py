@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import parts, shape
-from sessionary.importers.base import calls, documents, files, times
-from sessionary.importers.base.content import MessageContent, ModelTurn
+from sessionary.formats import coerce, parts
+from sessionary.importers.base import files
+from sessionary.importers.base.content import MessageContent, ModelTurn, call_usage, parse_time
 from sessionary.importers.base.events import (
     Branch,
     Event,
@@ -22,7 +22,7 @@ from sessionary.importers.base.events import (
     Skipped,
     Unit,
 )
-from sessionary.importers.base.json_lines import lines
+from sessionary.importers.base.files import json_lines
 
 MAX_LOG = 512 * 1024 * 1024
 
@@ -31,10 +31,10 @@ def read(unit: Unit) -> Iterator[Event]:
     """The conversation of a file."""
     session = _VscodeSession()
     yield from session.fill(unit.path)
-    id = shape.name(session.data.get("sessionId")) or unit.path.stem
+    id = coerce.name(session.data.get("sessionId")) or unit.path.stem
     if not isinstance(session.data.get("requests"), list):
         raise BadInput(f"{unit.path} is no conversation of Copilot.")
-    began = times.of(session.data.get("creationDate"))
+    began = parse_time(session.data.get("creationDate"))
     at = began or files.changed_at(unit.path)
     yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_fields(session.data, unit.hint))
@@ -53,12 +53,12 @@ class _VscodeSession:
 
     def fill(self, path: Path) -> Iterator[Skipped]:
         if path.suffix == ".json":
-            self.data = shape.record(documents.read(path))
+            self.data = coerce.record(files.read_json(path))
             return
         if files.size_of(path) > MAX_LOG:
             raise BadInput(f"{path} is larger than {MAX_LOG:,} bytes; it was left alone.")
         with files.opened(path) as file:
-            for line in lines(file):
+            for line in json_lines(file):
                 if line.data is None:
                     yield Skipped(where=f"byte {line.start}", why=line.why or "")
                 elif not self._change(line.data):
@@ -68,7 +68,7 @@ class _VscodeSession:
         """Make one change; say whether it could be made."""
         kind, path, value = change.get("kind"), change.get("k"), change.get("v")
         if kind == 0:
-            self.data = shape.record(value)
+            self.data = coerce.record(value)
             return isinstance(value, dict)
         if not isinstance(path, list) or not path:
             return False
@@ -89,13 +89,13 @@ class _VscodeSession:
 
     def _extend(self, target: Any, path: list[Any], change: Json) -> bool:
         if not isinstance(target, list):
-            return _put(self._holder(path[:-1]), path[-1], shape.items(change.get("v")))
+            return _put(self._holder(path[:-1]), path[-1], coerce.items(change.get("v")))
         cut = change.get("i")
         if isinstance(cut, int) and 0 <= cut < len(target):
             if path == ["requests"]:
                 self.left.append(list(target))
             del target[cut:]
-        target.extend(shape.items(change.get("v")))
+        target.extend(coerce.items(change.get("v")))
         return True
 
 
@@ -119,43 +119,45 @@ def _put(holder: Any, key: Any, value: Any) -> bool:
 
 def _fields(data: Json, workspace: Any) -> Json:
     fields: Json = {}
-    if shape.name(data.get("customTitle")):
+    if coerce.name(data.get("customTitle")):
         fields["title"] = data["customTitle"]
     if isinstance(workspace, Path):
-        folder = shape.record(documents.read_if_any(workspace, most=1024 * 1024)).get("folder")
-        if shape.name(folder):
-            fields["workspace"] = {"path": shape.words(folder).removeprefix("file://")}
+        folder = coerce.record(files.read_json_if_any(workspace, most=1024 * 1024)).get("folder")
+        if coerce.name(folder):
+            fields["workspace"] = {"path": coerce.text(folder).removeprefix("file://")}
     return fields
 
 
 def _said_all(requests: list[Any], at: Any) -> list[MessageEvent]:
     made: list[MessageEvent] = []
-    for number, request in enumerate(shape.records(requests)):
-        at = times.of(request.get("timestamp")) or at
-        made.extend(_said(request, shape.name(request.get("requestId")) or f"request {number}", at))
+    for number, request in enumerate(coerce.records(requests)):
+        at = parse_time(request.get("timestamp")) or at
+        made.extend(
+            _said(request, coerce.name(request.get("requestId")) or f"request {number}", at)
+        )
     return made
 
 
 def _said(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
     """A question and what came of it."""
     question = MessageContent()
-    message = shape.record(request.get("message"))
-    told = [shape.words(part.get("text")) for part in shape.records(message.get("parts"))]
-    question.say(shape.words(message.get("text")) or "".join(told))
+    message = coerce.record(request.get("message"))
+    told = [coerce.text(part.get("text")) for part in coerce.records(message.get("parts"))]
+    question.say(coerce.text(message.get("text")) or "".join(told))
     if question:
         yield question.said("user", at, id=id)
-    result = shape.record(request.get("result"))
-    metadata = shape.record(result.get("metadata"))
+    result = coerce.record(request.get("result"))
+    metadata = coerce.record(result.get("metadata"))
     turn = ModelTurn()
     tools = _Tools(metadata)
-    for piece in shape.items(request.get("response")):
+    for piece in coerce.items(request.get("response")):
         _add(turn, piece, tools)
     tools.add_rest(turn)
-    model = shape.name(metadata.get("resolvedModel")) or shape.name(request.get("modelId"))
+    model = coerce.name(metadata.get("resolvedModel")) or coerce.name(request.get("modelId"))
     model = None if model is None else model.removeprefix("copilot/")
-    error = shape.name(shape.record(result.get("errorDetails")).get("message"))
-    usage = shape.record(result.get("usage"))
-    used = calls.one(
+    error = coerce.name(coerce.record(result.get("errorDetails")).get("message"))
+    usage = coerce.record(result.get("usage"))
+    used = call_usage(
         "copilot",
         id,
         model=model,
@@ -183,19 +185,19 @@ class _Tools:
     """
 
     def __init__(self, metadata: Json) -> None:
-        rounds = shape.records(metadata.get("toolCallRounds"))
+        rounds = coerce.records(metadata.get("toolCallRounds"))
         self._calls = [
             call
             for each in rounds
-            for call in shape.records(each.get("toolCalls"))
-            if shape.name(call.get("id"))
+            for call in coerce.records(each.get("toolCalls"))
+            if coerce.name(call.get("id"))
         ]
-        self._results = shape.record(metadata.get("toolCallResults"))
+        self._results = coerce.record(metadata.get("toolCallResults"))
         self._done: set[str] = set()
 
     def add(self, turn: ModelTurn, item: Json) -> None:
         """Add the call that an item shows, or the item itself when no round has it."""
-        shown = shape.words(item.get("toolCallId"))
+        shown = coerce.text(item.get("toolCallId"))
         waiting = [call for call in self._calls if call["id"] not in self._done]
         call = next((each for each in waiting if each["id"] == shown), None)
         if call is None and shown not in self._done:
@@ -212,18 +214,18 @@ class _Tools:
                 self._add_call(turn, call, {})
 
     def _add_call(self, turn: ModelTurn, call: Json, item: Json) -> None:
-        id, name = call["id"], shape.name(call.get("name")) or "tool"
+        id, name = call["id"], coerce.name(call.get("name")) or "tool"
         self._done.add(id)
-        given = shape.parsed_or_text(call.get("arguments")) or _arguments(item)
+        given = coerce.parse_json_or_keep(call.get("arguments")) or _arguments(item)
         content, answers = turn.tools
         content.add(parts.tool_call(id, name, given))
-        told = _results(shape.record(self._results.get(id)).get("content")) or _shown_result(item)
+        told = _results(coerce.record(self._results.get(id)).get("content")) or _shown_result(item)
         if item.get("isComplete") is not False and (told or item):
             answers.add(parts.tool_result(id, told, name=name))
 
     def _add_item(self, turn: ModelTurn, id: str, item: Json) -> None:
         self._done.add(id)
-        name = shape.name(item.get("toolId")) or "tool"
+        name = coerce.name(item.get("toolId")) or "tool"
         content, answers = turn.tools
         content.add(parts.tool_call(id, name, _arguments(item)))
         if item.get("isComplete") is not False:
@@ -237,13 +239,13 @@ def _arguments(item: Json) -> Any:
 
 
 def _results(given: object) -> str:
-    return "\n".join(_text(each.get("value")) for each in shape.records(given))
+    return "\n".join(_text(each.get("value")) for each in coerce.records(given))
 
 
 def _shown_result(item: Json) -> str:
     """What an item shows of a result: what came out, else what people were told of it."""
-    output = shape.record(item.get("resultDetails")).get("output")
-    told = shape.words(output) or _results(output)
+    output = coerce.record(item.get("resultDetails")).get("output")
+    told = coerce.text(output) or _results(output)
     return told or _text(item.get("pastTenseMessage")) or _text(item.get("invocationMessage"))
 
 
@@ -252,12 +254,12 @@ def _add(turn: ModelTurn, piece: Any, tools: _Tools) -> None:
     match piece:
         case {"kind": "thinking", "value": value}:
             told = value if isinstance(value, list) else [value]
-            turn.words.think("".join(map(shape.words, told)))
+            turn.words.think("".join(map(coerce.text, told)))
         case {"kind": "toolInvocationSerialized"}:
             tools.add(turn, piece)
         case {"kind": "inlineReference", "inlineReference": {**reference}}:
-            name = shape.name(piece.get("name")) or shape.name(reference.get("name"))
-            path = shape.words(reference.get("path")).rpartition("/")[2]
+            name = coerce.name(piece.get("name")) or coerce.name(reference.get("name"))
+            path = coerce.text(reference.get("path")).rpartition("/")[2]
             _say(turn.words, f"`{name or path}`" if name or path else "")
         case {"kind": str(kind)} if kind != "markdownContent":
             pass
@@ -276,4 +278,4 @@ def _say(content: MessageContent, words: str) -> None:
 
 
 def _text(value: Any) -> str:
-    return shape.words(value.get("value")) if isinstance(value, dict) else shape.words(value)
+    return coerce.text(value.get("value")) if isinstance(value, dict) else coerce.text(value)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import parts, shape
-from sessionary.importers.base import documents, files, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, parts
+from sessionary.importers.base import files
+from sessionary.importers.base.content import MessageContent, first_time, parse_time
 from sessionary.importers.base.events import (
     Event,
     Facts,
@@ -71,9 +71,9 @@ def unit(path: Path) -> Unit:
 def read(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     """The messages of the latest list, in order."""
     meta = _meta(database)
-    facts = shape.record(documents.read_if_any(unit.path.with_name(FACTS), most=1024 * 1024))
-    id = shape.name(meta.get("agentId")) or unit.path.parent.name
-    began = times.first(meta.get("createdAt"), facts.get("createdAtMs"))
+    facts = coerce.record(files.read_json_if_any(unit.path.with_name(FACTS), most=1024 * 1024))
+    id = coerce.name(meta.get("agentId")) or unit.path.parent.name
+    began = first_time(meta.get("createdAt"), facts.get("createdAtMs"))
     at = began or files.changed_at(unit.path)
     root = _blob(database, meta.get("latestRootBlobId"))
     if root is None:
@@ -81,9 +81,9 @@ def read(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     fields = list(_fields(root))
     yield SessionBegin(native_id=id, began_at=began)
     yield Facts(fields=_session_fields(meta, facts, fields))
-    model = shape.name(meta.get("lastUsedModel"))
+    model = coerce.name(meta.get("lastUsedModel"))
     for number, name in enumerate((data.hex() for field, data in fields if field == _MESSAGES), 1):
-        message = shape.parsed(_blob(database, name))
+        message = coerce.parse_json(_blob(database, name))
         if not isinstance(message, dict):
             yield Skipped(where=f"message {number}", why="it is not in the database, or not JSON")
             continue
@@ -96,9 +96,9 @@ def _meta(database: ForeignDatabase) -> Json:
         if not isinstance(text, str):
             continue
         try:
-            data = shape.parsed(bytes.fromhex(text))
+            data = coerce.parse_json(bytes.fromhex(text))
         except ValueError:
-            data = shape.parsed(text)
+            data = coerce.parse_json(text)
         if isinstance(data, dict):
             return data
     return {}
@@ -146,20 +146,20 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 def _session_fields(meta: Json, facts: Json, root: list[tuple[int, bytes]]) -> Json:
     folder = next((data.decode("utf-8", "replace") for no, data in root if no == _FOLDER), "")
-    folder = shape.words(facts.get("cwd")) or folder.removeprefix("file://")
-    title = shape.name(facts.get("title")) or shape.name(meta.get("name"))
-    fields: Json = {"title": title, "model": shape.name(meta.get("lastUsedModel"))}
+    folder = coerce.text(facts.get("cwd")) or folder.removeprefix("file://")
+    title = coerce.name(facts.get("title")) or coerce.name(meta.get("name"))
+    fields: Json = {"title": title, "model": coerce.name(meta.get("lastUsedModel"))}
     if folder:
         fields["workspace"] = {"path": folder}
-    active = times.of(facts.get("updatedAtMs"))
+    active = parse_time(facts.get("updatedAtMs"))
     return fields | ({"active_at": active} if active else {})
 
 
 def _said(message: Json, id: str, at: Any, model: str | None) -> Iterator[MessageEvent]:
     given = message.get("content")
     blocks = given if isinstance(given, list) else [{"type": "text", "text": given}]
-    content, role = MessageContent(), shape.words(message.get("role"))
-    for block in map(shape.record, blocks):
+    content, role = MessageContent(), coerce.text(message.get("role"))
+    for block in map(coerce.record, blocks):
         _add(content, block)
     if role == "user" and all(
         part["type"] == "text" and part["text"].lstrip().startswith(_AROUND)
@@ -172,23 +172,23 @@ def _said(message: Json, id: str, at: Any, model: str | None) -> Iterator[Messag
 
 
 def _add(content: MessageContent, block: Json) -> None:
-    call = shape.words(block.get("toolCallId"))
+    call = coerce.text(block.get("toolCallId"))
     match block.get("type"):
         case "text":
-            typed = _QUERY.fullmatch(shape.words(block.get("text")))
+            typed = _QUERY.fullmatch(coerce.text(block.get("text")))
             content.say(block.get("text") if typed is None else typed[1])
         case "reasoning":
-            signature = shape.name(block.get("signature"))
+            signature = coerce.name(block.get("signature"))
             content.think(block.get("text"), {"signature": signature} if signature else None)
         case "redacted-reasoning":
             content.think("", {"redacted": block.get("data")})
         case "tool-call":
-            name = shape.name(block.get("toolName")) or "tool"
+            name = coerce.name(block.get("toolName")) or "tool"
             content.add(parts.tool_call(call, name, block.get("args", block.get("input"))))
         case "tool-result":
             told = block.get("result", block.get("output"))
             is_error = block.get("isError") is True
-            name_of = shape.name(block.get("toolName"))
+            name_of = coerce.name(block.get("toolName"))
             made = parts.tool_result(
                 call, "" if told is None else told, name=name_of, is_error=is_error
             )

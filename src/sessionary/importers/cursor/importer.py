@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import parts, shape
-from sessionary.importers.base import calls, databases, documents, files, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, parts
+from sessionary.importers.base import databases, files
+from sessionary.importers.base.content import MessageContent, call_usage, first_time, parse_time
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
@@ -53,16 +53,16 @@ def said(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
             yield content.said("user", at, id=id)
         return
     content, results = MessageContent(), MessageContent()
-    thinking = shape.record(bubble.get("thinking"))
-    signature = shape.name(thinking.get("signature"))
-    if shape.words(thinking.get("text")):
+    thinking = coerce.record(bubble.get("thinking"))
+    signature = coerce.name(thinking.get("signature"))
+    if coerce.text(thinking.get("text")):
         content.think(thinking["text"], {"signature": signature} if signature else None)
     content.say(_text(bubble))
-    _add_tool(content, results, shape.record(bubble.get("toolFormerData")), id)
+    _add_tool(content, results, coerce.record(bubble.get("toolFormerData")), id)
     if not content:
         return
-    model, tokens = _model(bubble), shape.record(bubble.get("tokenCount"))
-    used = calls.one(
+    model, tokens = _model(bubble), coerce.record(bubble.get("tokenCount"))
+    used = call_usage(
         "cursor",
         id,
         model=model,
@@ -77,34 +77,34 @@ def said(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
 
 def time_of(bubble: Json) -> datetime | None:
     """When a bubble came."""
-    timing = shape.record(bubble.get("timingInfo"))
-    return times.first(
+    timing = coerce.record(bubble.get("timingInfo"))
+    return first_time(
         bubble.get("createdAt"), bubble.get("timestamp"), timing.get("clientStartTime")
     )
 
 
 def folder_of(bubble: Json) -> str | None:
     """The directory that was open."""
-    given = shape.name(bubble.get("workspaceProjectDir"))
-    uris = shape.items(bubble.get("workspaceUris"))
-    uri = shape.words(uris[0]) if uris else ""
-    return given or shape.name(uri.removeprefix("file://"))
+    given = coerce.name(bubble.get("workspaceProjectDir"))
+    uris = coerce.items(bubble.get("workspaceUris"))
+    uri = coerce.text(uris[0]) if uris else ""
+    return given or coerce.name(uri.removeprefix("file://"))
 
 
 def _text(bubble: Json) -> str:
-    return next((text for name in _TEXTS if (text := shape.words(bubble.get(name)))), "")
+    return next((text for name in _TEXTS if (text := coerce.text(bubble.get(name)))), "")
 
 
 def _model(bubble: Json) -> str | None:
-    given = shape.record(bubble.get("modelInfo")).get("modelName")
-    found = (shape.name(each) for each in (given, bubble.get("model"), bubble.get("modelType")))
+    given = coerce.record(bubble.get("modelInfo")).get("modelName")
+    found = (coerce.name(each) for each in (given, bubble.get("model"), bubble.get("modelType")))
     return next((name for name in found if name and name != "default"), None)
 
 
 def _add_images(content: MessageContent, bubble: Json) -> None:
-    shown = shape.items(bubble.get("images"))
-    selected = shape.record(bubble.get("context")).get("selectedImages")
-    for image in shown or shape.items(selected):
+    shown = coerce.items(bubble.get("images"))
+    selected = coerce.record(bubble.get("context")).get("selectedImages")
+    for image in shown or coerce.items(selected):
         given = image.get("data", image.get("url")) if isinstance(image, dict) else image
         kind = image.get("mimeType") if isinstance(image, dict) else None
         given = _bytes_of(given)
@@ -125,12 +125,12 @@ def _bytes_of(given: Any) -> Any:
 
 
 def _add_tool(content: MessageContent, results: MessageContent, tool: Json, id: str) -> None:
-    name = shape.name(tool.get("name"))
+    name = coerce.name(tool.get("name"))
     if name is None:
         return
-    call_id = shape.name(tool.get("toolCallId")) or id
-    given = shape.name(tool.get("params")) or tool.get("rawArgs")
-    content.add(parts.tool_call(call_id, name, shape.parsed_or_text(given) or None))
+    call_id = coerce.name(tool.get("toolCallId")) or id
+    given = coerce.name(tool.get("params")) or tool.get("rawArgs")
+    content.add(parts.tool_call(call_id, name, coerce.parse_json_or_keep(given) or None))
     status = tool.get("status")
     if status in _DONE or tool.get("result") is not None:
         told = tool.get("result")
@@ -145,12 +145,12 @@ class CursorImporter:
     """Reads the conversations of Cursor."""
 
     name = "cursor"
-    title = "CursorImporter"
+    title = "Cursor"
 
     def places(self, where: Where) -> list[Path]:
         """The directories of its user on each system, and of its agents."""
         users = (".config", "Library/Application Support", "AppData/Roaming")
-        found = [where.home / each / "CursorImporter" / "User" for each in users]
+        found = [where.home / each / "Cursor" / "User" for each in users]
         agents = where.home / ".cursor"
         return [*found, agents / "projects", agents / "chats"]
 
@@ -233,7 +233,7 @@ def _keys(prefix: str) -> tuple[str, str, str]:
 
 def _value(database: ForeignDatabase, key: str, table: str = "ItemTable") -> Any:
     rows = database.rows(table, ("value",), where=("key", key))
-    return shape.parsed(next((row[0] for row in rows), None))
+    return coerce.parse_json(next((row[0] for row in rows), None))
 
 
 def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
@@ -241,7 +241,7 @@ def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     found: list[tuple[bool, DatabaseSession]] = []
     rows = database.rows("cursorDiskKV", ("key", "value"), between=_keys(_COMPOSER))
     for key, value in rows:
-        data = shape.parsed(value)
+        data = coerce.parse_json(value)
         if not isinstance(key, str) or not isinstance(data, dict):
             continue
         id = key.removeprefix(_COMPOSER)
@@ -254,27 +254,27 @@ def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
     yield from (kept for _, kept in sorted(found, key=lambda each: each[0]))
     known = {kept.id for _, kept in found}
     for composer in _composers(database):
-        name = shape.name(composer.get("composerId"))
-        if name is None or name in known or not shape.records(composer.get("conversation")):
+        name = coerce.name(composer.get("composerId"))
+        if name is None or name in known or not coerce.records(composer.get("conversation")):
             continue
         folder = database.path.parent / "workspace.json"
         hint = _hint(name, composer, {}) | {"folder": _folder_of_workspace(folder)}
         stamp = (len(composer["conversation"]), *hint.values())
         yield DatabaseSession(name, stamp, hint | {"inline": True}, (folder,))
-    for tab in shape.records(shape.record(_value(database, TABS)).get("tabs")):
-        if shape.name(tab.get("tabId")):
-            stamp = (len(shape.items(tab.get("bubbles"))), tab.get("lastSendTime"))
+    for tab in coerce.records(coerce.record(_value(database, TABS)).get("tabs")):
+        if coerce.name(tab.get("tabId")):
+            stamp = (len(coerce.items(tab.get("bubbles"))), tab.get("lastSendTime"))
             yield DatabaseSession(tab["tabId"], stamp, {"tab": tab["tabId"]})
 
 
 def _composers(database: ForeignDatabase) -> list[Json]:
-    return shape.records(shape.record(_value(database, COMPOSERS)).get("allComposers"))
+    return coerce.records(coerce.record(_value(database, COMPOSERS)).get("allComposers"))
 
 
 def _folder_of_workspace(path: Path) -> str | None:
     """The directory that a workspace's database belongs to."""
-    given = shape.record(documents.read_if_any(path, most=1024 * 1024)).get("folder")
-    return shape.name(shape.words(given).removeprefix("file://"))
+    given = coerce.record(files.read_json_if_any(path, most=1024 * 1024)).get("folder")
+    return coerce.name(coerce.text(given).removeprefix("file://"))
 
 
 def _heads(database: ForeignDatabase) -> dict[Any, Json]:
@@ -282,20 +282,20 @@ def _heads(database: ForeignDatabase) -> dict[Any, Json]:
     columns = ("composerId", "isArchived", "value")
     rows = database.rows("composerHeaders", columns)
     return {
-        id: {"isArchived": archived, **shape.record(shape.parsed(value))}
+        id: {"isArchived": archived, **coerce.record(coerce.parse_json(value))}
         for id, archived, value in rows
     }
 
 
 def _hint(id: str, data: Json, head: Json) -> Json:
-    folder = shape.record(shape.record(head.get("workspaceIdentifier")).get("uri")).get("fsPath")
-    parent = shape.record(data.get("subagentInfo")).get("parentComposerId")
-    model = shape.name(shape.record(data.get("modelConfig")).get("modelName"))
+    folder = coerce.record(coerce.record(head.get("workspaceIdentifier")).get("uri")).get("fsPath")
+    parent = coerce.record(data.get("subagentInfo")).get("parentComposerId")
+    model = coerce.name(coerce.record(data.get("modelConfig")).get("modelName"))
     return {
         "id": id,
-        "title": shape.name(head.get("name")) or shape.name(data.get("name")),
-        "folder": shape.name(folder),
-        "parent": shape.name(parent),
+        "title": coerce.name(head.get("name")) or coerce.name(data.get("name")),
+        "folder": coerce.name(folder),
+        "parent": coerce.name(parent),
         "model": None if model == "default" else model,
         "archived": head.get("isArchived") in (1, True),
         "began": data.get("createdAt"),
@@ -305,17 +305,17 @@ def _hint(id: str, data: Json, head: Json) -> Json:
 
 def _read_composer(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     hint, id = unit.hint, unit.hint["id"]
-    began = times.of(hint["began"])
+    began = parse_time(hint["began"])
     yield begin_session(id, began, parent=hint["parent"])
     fields = {name: hint[name] for name in ("title", "model", "archived") if hint[name]}
     if hint["folder"]:
         fields["workspace"] = {"path": hint["folder"]}
-    fields |= {"active_at": active} if (active := times.of(hint["active"])) else {}
+    fields |= {"active_at": active} if (active := parse_time(hint["active"])) else {}
     at = began or files.changed_at(unit.path)
     if "inline" in hint:
         data = next((each for each in _composers(database) if each.get("composerId") == id), {})
     else:
-        data = shape.record(_value(database, f"{_COMPOSER}{id}", "cursorDiskKV"))
+        data = coerce.record(_value(database, f"{_COMPOSER}{id}", "cursorDiskKV"))
     for name, bubble in _bubbles(database, id, data):
         if bubble is None:
             yield Skipped(where=f"message {name}", why="it is not in the database")
@@ -329,37 +329,37 @@ def _read_composer(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
 
 def _bubbles(database: ForeignDatabase, id: str, data: Json) -> Iterator[tuple[str, Json | None]]:
     """The messages in their order: by the list that names them, inline, or by their keys."""
-    heads = shape.records(data.get("fullConversationHeadersOnly"))
-    inline = shape.record(data.get("conversationMap"))
+    heads = coerce.records(data.get("fullConversationHeadersOnly"))
+    inline = coerce.record(data.get("conversationMap"))
     for head in heads:
-        name = shape.words(head.get("bubbleId"))
+        name = coerce.text(head.get("bubbleId"))
         kept = _value(database, f"{_BUBBLE}{id}:{name}", "cursorDiskKV")
         found = kept if isinstance(kept, dict) else inline.get(name)
         yield name, found if isinstance(found, dict) else None
     if heads:
         return
-    older = shape.records(data.get("conversation")) or shape.records(list(inline.values()))
+    older = coerce.records(data.get("conversation")) or coerce.records(list(inline.values()))
     for number, bubble in enumerate(older):
-        yield shape.name(bubble.get("bubbleId")) or f"{id}:{number}", bubble
+        yield coerce.name(bubble.get("bubbleId")) or f"{id}:{number}", bubble
     if older:
         return
     prefix = f"{_BUBBLE}{id}:"
     rows = database.rows("cursorDiskKV", ("key", "value"), between=_keys(prefix), order=("rowid",))
     for key, value in rows:
-        bubble = shape.parsed(value)
+        bubble = coerce.parse_json(value)
         yield str(key).removeprefix(prefix), bubble if isinstance(bubble, dict) else None
 
 
 def _read_tab(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     """A conversation of the first releases: all of them in one value."""
-    tabs = shape.records(shape.record(_value(database, TABS)).get("tabs"))
+    tabs = coerce.records(coerce.record(_value(database, TABS)).get("tabs"))
     tab = next((each for each in tabs if each.get("tabId") == unit.hint["tab"]), {})
-    at = times.of(tab.get("lastSendTime")) or files.changed_at(unit.path)
+    at = parse_time(tab.get("lastSendTime")) or files.changed_at(unit.path)
     yield SessionBegin(native_id=unit.hint["tab"], began_at=at)
     yield Facts(fields={"title": tab.get("chatTitle")})
-    for number, bubble in enumerate(shape.records(tab.get("bubbles"))):
+    for number, bubble in enumerate(coerce.records(tab.get("bubbles"))):
         at = time_of(bubble) or at
-        yield from said(shape.name(bubble.get("id")) or f"bubble {number}", bubble, at)
+        yield from said(coerce.name(bubble.get("id")) or f"bubble {number}", bubble, at)
 
 
 IMPORTER = CursorImporter()

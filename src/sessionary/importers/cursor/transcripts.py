@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks
-from sessionary.importers.base import files, times
-from sessionary.importers.base.content import MessageContent
+from sessionary.importers.base import files
+from sessionary.importers.base.content import MessageContent, parse_time
 from sessionary.importers.base.events import (
     Checkpoint,
     Event,
@@ -16,7 +16,7 @@ from sessionary.importers.base.events import (
     Unit,
     begin_session,
 )
-from sessionary.importers.base.json_lines import lines
+from sessionary.importers.base.files import json_lines
 
 MAX_TEXT = 64 * 1024 * 1024
 _FOLDER = "agent-transcripts"
@@ -59,7 +59,7 @@ def _read_lines(path: Path, resume: Resume | None) -> Iterator[Event]:
     otherwise = files.changed_at(path)
     yield Checkpoint(place=start)
     with files.opened(path) as file:
-        for line in lines(file, start):
+        for line in json_lines(file, start):
             if line.data is None:
                 yield Skipped(where=f"byte {line.start}", why=line.why or "")
             else:
@@ -68,7 +68,7 @@ def _read_lines(path: Path, resume: Resume | None) -> Iterator[Event]:
                 content = MessageContent()
                 anthropic_blocks.add(content, line.data.get("content") if given is None else given)
                 role = "user" if line.data.get("role") == "user" else "assistant"
-                at = times.of(line.data.get("timestamp")) or otherwise
+                at = parse_time(line.data.get("timestamp")) or otherwise
                 if content:
                     yield content.said(role, at, id=f"byte {line.start}")
             yield Checkpoint(place=line.end)

@@ -9,8 +9,9 @@ from datetime import datetime
 from pathlib import Path
 
 from sessionary.errors import BadInput
-from sessionary.formats import shape
-from sessionary.importers.base import documents, files, json_lines, times
+from sessionary.formats import coerce
+from sessionary.importers.base import files
+from sessionary.importers.base.content import parse_time
 from sessionary.importers.base.events import (
     Branch,
     Compacted,
@@ -24,7 +25,7 @@ from sessionary.importers.base.events import (
     Where,
     begin_session,
 )
-from sessionary.importers.base.json_lines import lines
+from sessionary.importers.base.files import json_lines
 from sessionary.importers.gemini.messages import (
     answered_calls,
     answers_in,
@@ -68,10 +69,10 @@ class GeminiCli:
         del resume
         session = _GeminiSession(unit.path)
         yield from session.fill()
-        id = shape.name(session.facts.get("sessionId"))
+        id = coerce.name(session.facts.get("sessionId"))
         if id is None:
             raise BadInput(f"{unit.path} names no session; it was left alone.")
-        began = times.of(session.facts.get("startTime"))
+        began = parse_time(session.facts.get("startTime"))
         yield begin_session(id, began, parent=_parent_of(unit.path))
         yield Facts(fields=_fields(session.facts, unit.hint))
         made = _Made(id, files.changed_at(unit.path))
@@ -102,11 +103,11 @@ class _GeminiSession:
     def fill(self) -> Iterator[Skipped]:
         """Take all that the file says; tell what cannot be read."""
         if self._path.suffix == ".json":
-            document = documents.read(self._path)
-            self._change(shape.record(document))
+            document = files.read_json(self._path)
+            self._change(coerce.record(document))
             return
         with files.opened(self._path) as file:
-            for line in lines(file):
+            for line in json_lines(file):
                 if line.data is None:
                     yield Skipped(where=f"byte {line.start}", why=line.why or "")
                 else:
@@ -138,7 +139,9 @@ class _GeminiSession:
 
     def _replace(self, given: list[object]) -> None:
         """A new list of messages: one taken back to, one made shorter for the model, or one that grew."""
-        messages = {each["id"]: each for each in shape.records(given) if shape.name(each.get("id"))}
+        messages = {
+            each["id"]: each for each in coerce.records(given) if coerce.name(each.get("id"))
+        }
         known = list(self._messages)
         self._taken_back = None
         if list(messages) == known[: len(messages)] and len(messages) < len(known):
@@ -195,7 +198,7 @@ class _Made:
     def _items(self, message: Json) -> Sequence[Item]:
         found = self._known.get(id(message))
         if found is None:
-            self._at = times.of(message.get("timestamp")) or self._at
+            self._at = parse_time(message.get("timestamp")) or self._at
             if message.get("type") == SUMMARY:
                 found = (Compacted(summary=text_of(message), at=self._at),)
             else:
@@ -228,7 +231,7 @@ def _found(place: Path) -> Iterator[Path]:
 def _is_session(path: Path) -> bool:
     """Whether a file begins with what is known of a session; other tools name theirs further in."""
     if path.suffix == ".jsonl":
-        first = next(json_lines.first_objects(path), {})
+        first = next(files.first_objects(path), {})
         return "sessionId" in first and ("projectHash" in first or "startTime" in first)
     head = files.head(path, 2048)
     return b'"sessionId"' in head and (b'"projectHash"' in head or b'"startTime"' in head)
@@ -248,11 +251,13 @@ def _project_root(path: Path) -> Path:
 
 def _fields(facts: Json, root: Path | None) -> Json:
     fields: Json = {}
-    if shape.name(facts.get("summary")):
+    if coerce.name(facts.get("summary")):
         fields["title"] = facts["summary"]
-    given = shape.items(facts.get("directories"))
+    given = coerce.items(facts.get("directories"))
     noted = b"" if root is None else files.head(root)
-    folder = shape.name(given[0]) if given else shape.name(noted.decode("utf-8", "replace").strip())
+    folder = (
+        coerce.name(given[0]) if given else coerce.name(noted.decode("utf-8", "replace").strip())
+    )
     if folder:
         fields["workspace"] = {"path": folder}
     return fields

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from sessionary.formats import parts, shape
-from sessionary.importers.base import calls
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, parts
+from sessionary.importers.base.content import MessageContent, call_usage
 from sessionary.importers.base.events import Json, MessageEvent
 from sessionary.model.usage import Usage
 
@@ -20,7 +19,7 @@ CONTEXT = (
 
 def said(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEvent]:
     """A message, and behind it what its tools answered."""
-    id = shape.words(message.get("id"))
+    id = coerce.text(message.get("id"))
     kind = message.get("type")
     context, words = split_context(message.get("content")) if kind == "user" else ([], None)
     if context:
@@ -31,13 +30,13 @@ def said(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEve
             return
         message = {**message, "content": words}
     content = MessageContent()
-    for thought in shape.records(message.get("thoughts")):
-        told = (shape.words(thought.get("subject")), shape.words(thought.get("description")))
+    for thought in coerce.records(message.get("thoughts")):
+        told = (coerce.text(thought.get("subject")), coerce.text(thought.get("description")))
         content.think("\n".join(filter(None, told)))
-    called = {shape.words(call.get("id")) for call in shape.records(message.get("toolCalls"))}
+    called = {coerce.text(call.get("id")) for call in coerce.records(message.get("toolCalls"))}
     add(content, [part for part in _parts(message.get("content")) if _call_id(part) not in called])
     results = MessageContent()
-    for call in shape.records(message.get("toolCalls")):
+    for call in coerce.records(message.get("toolCalls")):
         _add_call(content, results, call)
     role = _ROLES.get(kind, "system") if isinstance(kind, str) else "system"
     if answers_in(message):
@@ -46,7 +45,7 @@ def said(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEve
         role,
         at,
         id=id,
-        model=shape.name(message.get("model")),
+        model=coerce.name(message.get("model")),
         extra={"level": kind} if role == "system" else _shown(message),
         usage=_usage(message, at, call_id=f"{session_id}:{id}"),
     )
@@ -64,14 +63,14 @@ def text_of(message: Json) -> str:
 def answers_in(message: Json) -> set[str]:
     """The calls that a message answers, when it says nothing else."""
     given = _parts(message.get("content"))
-    found = [shape.record(shape.record(part).get("functionResponse")) for part in given]
-    return {shape.words(each.get("id")) for each in found} if all(found) else set()
+    found = [coerce.record(coerce.record(part).get("functionResponse")) for part in given]
+    return {coerce.text(each.get("id")) for each in found} if all(found) else set()
 
 
 def answered_calls(message: Json) -> set[str]:
     """The calls whose answers stand with the message that made them."""
-    calls = shape.records(message.get("toolCalls"))
-    return {shape.words(call.get("id")) for call in calls if _is_answered(call)}
+    calls = coerce.records(message.get("toolCalls"))
+    return {coerce.text(call.get("id")) for call in calls if _is_answered(call)}
 
 
 def is_context(message: Json) -> bool:
@@ -85,7 +84,7 @@ def split_context(given: object) -> tuple[list[Any], list[Any]]:
     context: list[Any] = []
     words: list[Any] = []
     for part in _parts(given):
-        text = part if isinstance(part, str) else shape.record(part).get("text")
+        text = part if isinstance(part, str) else coerce.record(part).get("text")
         is_context = isinstance(text, str) and text.lstrip().startswith(CONTEXT)
         (context if is_context else words).append(part)
     return context, words
@@ -102,8 +101,8 @@ def _parts(given: object) -> list[Any]:
 
 
 def _call_id(part: object) -> str | None:
-    call = shape.record(part).get("functionCall")
-    return None if call is None else shape.words(shape.record(call).get("id"))
+    call = coerce.record(part).get("functionCall")
+    return None if call is None else coerce.text(coerce.record(call).get("id"))
 
 
 def _add_part(content: MessageContent, part: object) -> None:
@@ -121,16 +120,16 @@ def _add_part(content: MessageContent, part: object) -> None:
         ):
             return
         case {"functionCall": {"name": str(name), **rest}}:
-            content.add(parts.tool_call(shape.words(rest.get("id")), name, rest.get("args")))
+            content.add(parts.tool_call(coerce.text(rest.get("id")), name, rest.get("args")))
         case {"functionResponse": {**response}}:
-            id, tool = shape.words(response.get("id")), shape.name(response.get("name"))
+            id, tool = coerce.text(response.get("id")), coerce.name(response.get("name"))
             content.add(parts.tool_result(id, _answer(response.get("response")), name=tool))
         case _:
             content.keep({"type": "gemini", "native": part})
 
 
 def _add_call(content: MessageContent, results: MessageContent, call: Json) -> None:
-    id, name = shape.words(call.get("id")), shape.words(call.get("name"))
+    id, name = coerce.text(call.get("id")), coerce.text(call.get("name"))
     content.add(parts.tool_call(id, name, call.get("args")))
     if not _is_answered(call):
         return
@@ -175,16 +174,16 @@ def _shown(message: Json) -> Json | None:
 
 def _usage(message: Json, at: datetime, *, call_id: str) -> tuple[Usage, ...]:
     """Cached tokens are a part of the input here, and thoughts stand apart from the output."""
-    tokens = shape.record(message.get("tokens"))
-    cached, thoughts = shape.count(tokens.get("cached")), shape.count(tokens.get("thoughts"))
-    sent = shape.count(tokens.get("input")) + shape.count(tokens.get("tool"))
-    return calls.one(
+    tokens = coerce.record(message.get("tokens"))
+    cached, thoughts = coerce.count(tokens.get("cached")), coerce.count(tokens.get("thoughts"))
+    sent = coerce.count(tokens.get("input")) + coerce.count(tokens.get("tool"))
+    return call_usage(
         "gemini-cli",
         call_id,
-        model=shape.name(message.get("model")),
+        model=coerce.name(message.get("model")),
         at=at,
         input=max(0, sent - cached),
         cache_read=cached,
-        output=shape.count(tokens.get("output")) + thoughts,
+        output=coerce.count(tokens.get("output")) + thoughts,
         reasoning=thoughts,
     )

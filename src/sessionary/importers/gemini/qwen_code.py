@@ -10,9 +10,16 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from sessionary.formats import parts, shape
-from sessionary.importers.base import calls, files, times, trees
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, parts
+from sessionary.importers.base import files
+from sessionary.importers.base.content import (
+    MessageContent,
+    call_usage,
+    parse_time,
+    path_to,
+    tree_branches,
+    without_nodes,
+)
 from sessionary.importers.base.events import (
     Compacted,
     Event,
@@ -27,7 +34,7 @@ from sessionary.importers.base.events import (
     Unit,
     Where,
 )
-from sessionary.importers.base.json_lines import lines
+from sessionary.importers.base.files import json_lines
 from sessionary.importers.gemini import messages
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
@@ -73,7 +80,7 @@ class QwenCode:
         del resume
         session = _QwenSession(files.changed_at(unit.path))
         with files.opened(unit.path) as file:
-            for line in lines(file):
+            for line in json_lines(file):
                 if line.data is None:
                     yield Skipped(where=f"byte {line.start}", why=line.why or "")
                 else:
@@ -96,16 +103,16 @@ class _QwenSession:
 
     def take(self, line: Json, place: str) -> None:
         """Take one line."""
-        id = shape.name(line.get("uuid")) or f"{line.get('sessionId')} {place}"
+        id = coerce.name(line.get("uuid")) or f"{line.get('sessionId')} {place}"
         self._first = self._first or line
-        self._at = times.of(line.get("timestamp")) or self._at
+        self._at = parse_time(line.get("timestamp")) or self._at
         self._began = self._began or self._at
         # A line without the name of the one before it follows that.
         parent = line.get("parentUuid", self._last)
-        self._parents[id] = shape.name(parent)
+        self._parents[id] = coerce.name(parent)
         self._last = id
-        if "workspace" not in self._fields and shape.name(line.get("cwd")):
-            branch = shape.name(line.get("gitBranch"))
+        if "workspace" not in self._fields and coerce.name(line.get("cwd")):
+            branch = coerce.name(line.get("gitBranch"))
             given = {"path": line["cwd"]} | ({"branch": branch} if branch else {})
             self._fields["workspace"] = given
         made = self._items(id, line)
@@ -118,17 +125,17 @@ class _QwenSession:
             yield _begin(path, self._first, self._began)
             yield Facts(fields=_titled(self._fields, path))
             silent = set(self._parents) - set(self._said)
-            parents = trees.without(self._parents, silent)
-            way = trees.way_to(self._parents, self._last or "")
+            parents = without_nodes(self._parents, silent)
+            way = path_to(self._parents, self._last or "")
             last = next((each for each in reversed(way) if each in self._said), None)
-            yield from trees.branches(parents, self._said, current=last)
+            yield from tree_branches(parents, self._said, current=last)
         for what, count in self._left_out.items():
             yield IgnoredRecord(what=what, count=count)
 
     def _items(self, id: str, line: Json) -> list[MessageEvent | Compacted]:
         kind, subtype = line.get("type"), line.get("subtype")
-        payload = shape.record(line.get("systemPayload"))
-        given = shape.record(line.get("message")).get("parts")
+        payload = coerce.record(line.get("systemPayload"))
+        given = coerce.record(line.get("message")).get("parts")
         if kind == "user":
             role = "system" if subtype in _TOLD else "user"
             message = {"id": id, "type": role, "content": given}
@@ -138,7 +145,7 @@ class _QwenSession:
         if kind == "tool_result":
             return self._result(id, line, given)
         if kind == "system" and subtype == "custom_title":
-            if shape.name(payload.get("customTitle")):
+            if coerce.name(payload.get("customTitle")):
                 self._fields["title"] = payload["customTitle"]
         elif kind == "system" and subtype == "chat_compression":
             summary = _summary(payload)
@@ -155,14 +162,14 @@ class _QwenSession:
     def _answer(self, id: str, line: Json, given: object) -> list[MessageEvent | Compacted]:
         content = MessageContent()
         messages.add(content, given)
-        model = shape.name(line.get("model"))
-        used = _usage(id, shape.record(line.get("usageMetadata")), model, self._at)
+        model = coerce.name(line.get("model"))
+        used = _usage(id, coerce.record(line.get("usageMetadata")), model, self._at)
         return [content.said("assistant", self._at, id=id, model=model, usage=used)]
 
     def _result(self, id: str, line: Json, given: object) -> list[MessageEvent | Compacted]:
         content = MessageContent()
         messages.add(content, given)
-        status = shape.record(line.get("toolCallResult")).get("status")
+        status = coerce.record(line.get("toolCallResult")).get("status")
         if status in ("error", "cancelled"):
             for part in content.parts:
                 if part["type"] == "tool_result":
@@ -171,7 +178,7 @@ class _QwenSession:
 
 
 def _begin(path: Path, first: Json, began: datetime | None) -> SessionBegin:
-    named = shape.name(first.get("sessionId"))
+    named = coerce.name(first.get("sessionId"))
     if _is_agent(path):
         session = named or path.parent.name
         return SessionBegin(
@@ -181,7 +188,7 @@ def _begin(path: Path, first: Json, began: datetime | None) -> SessionBegin:
             parent=Parent(native_id=session, lineage=Lineage.SUBAGENT),
         )
     id = named or path.stem
-    origin = shape.name(shape.record(first.get("forkedFrom")).get("sessionId"))
+    origin = coerce.name(coerce.record(first.get("forkedFrom")).get("sessionId"))
     if origin is None or origin == id:
         return SessionBegin(native_id=id, began_at=began)
     return SessionBegin(native_id=id, parent=Parent(native_id=origin, lineage=Lineage.FORK))
@@ -190,15 +197,15 @@ def _begin(path: Path, first: Json, began: datetime | None) -> SessionBegin:
 def _titled(fields: Json, path: Path) -> Json:
     """What an agent was asked to do is its title."""
     for beside in _meta(path):
-        told = shape.record(shape.parsed(files.head(beside, _HEAD)))
-        title = shape.name(told.get("description")) or shape.name(told.get("agentType"))
+        told = coerce.record(coerce.parse_json(files.head(beside, _HEAD)))
+        title = coerce.name(told.get("description")) or coerce.name(told.get("agentType"))
         return fields | ({"title": title} if title else {})
     return fields
 
 
 def _summary(payload: Json) -> str:
     """What the model read from here on instead of what was said before: the first thing it is told."""
-    for each in shape.records(payload.get("compressedHistory")):
+    for each in coerce.records(payload.get("compressedHistory")):
         content = MessageContent()
         messages.add(content, messages.split_context(each.get("parts"))[1])
         words = "\n".join(part["text"] for part in content.parts if part["type"] == "text")
@@ -210,16 +217,16 @@ def _summary(payload: Json) -> str:
 def _usage(id: str, given: Json, model: str | None, at: datetime) -> tuple[Usage, ...]:
     """Cached tokens are a part of the input; thoughts are, or are not, a part of the output."""
     sent, cached = (
-        shape.count(given.get("promptTokenCount")),
-        shape.count(given.get("cachedContentTokenCount")),
+        coerce.count(given.get("promptTokenCount")),
+        coerce.count(given.get("cachedContentTokenCount")),
     )
     spoken, thought = (
-        shape.count(given.get("candidatesTokenCount")),
-        shape.count(given.get("thoughtsTokenCount")),
+        coerce.count(given.get("candidatesTokenCount")),
+        coerce.count(given.get("thoughtsTokenCount")),
     )
-    total = shape.count(given.get("totalTokenCount"))
+    total = coerce.count(given.get("totalTokenCount"))
     is_sum = spoken <= total - sent <= spoken + thought
-    return calls.one(
+    return call_usage(
         TOOL,
         id,
         model=model,

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 from sessionary.errors import BadInput
 from sessionary.importers.base import files
-from sessionary.importers.base.alignment import aligned
 from sessionary.importers.base.events import (
     FOLLOWS,
     Branch,
@@ -23,7 +22,14 @@ from sessionary.importers.base.events import (
 from sessionary.importers.hermes import message, session_facts, web_sessions
 from sessionary.importers.hermes.home import HermesHome
 from sessionary.importers.hermes.message import local
-from sessionary.importers.hermes.plan import PlannedMessage, joined, name, steps_of, unfolded
+from sessionary.importers.hermes.plan import (
+    PlannedMessage,
+    aligned,
+    joined,
+    name,
+    steps_of,
+    unfolded,
+)
 from sessionary.importers.hermes.session_facts import HermesFacts
 from sessionary.importers.hermes.sources import (
     DatabaseMessages,

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sessionary.errors import BadInput
-from sessionary.formats import shape
-from sessionary.importers.base import documents, files
+from sessionary.formats import coerce
+from sessionary.importers.base import files
 from sessionary.importers.base.events import Json
 from sessionary.model.source import Source
 
@@ -41,12 +41,12 @@ def index(path: Path) -> GatewayIndex:
     found = GatewayIndex(path=path)
     if not files.is_file(path):
         return found
-    data = documents.read(path, most=MAX_INDEX)
+    data = files.read_json(path, most=MAX_INDEX)
     if not isinstance(data, dict):
         found.faults.append(("", "it is no list of sessions"))
         return found
     for key, entry in data.items():
-        id = shape.name(shape.record(entry).get("session_id"))
+        id = coerce.name(coerce.record(entry).get("session_id"))
         if id is None:
             found.faults.append((key[:100], "it names no session"))
         else:
@@ -56,14 +56,14 @@ def index(path: Path) -> GatewayIndex:
 
 def source_of(facts: Json, entry: Json) -> Json | None:
     """Where a session was held, from its row and its entry in the index."""
-    origin = shape.record(entry.get("origin"))
-    origin = origin or shape.record(shape.parsed(facts.get("origin_json")))
-    origin = origin or shape.record(shape.parsed(facts.get("origin")))
-    key = shape.name(entry.get("session_key")) or shape.name(facts.get("session_key"))
+    origin = coerce.record(entry.get("origin"))
+    origin = origin or coerce.record(coerce.parse_json(facts.get("origin_json")))
+    origin = origin or coerce.record(coerce.parse_json(facts.get("origin")))
+    key = coerce.name(entry.get("session_key")) or coerce.name(facts.get("session_key"))
     known = _of_key(key) | {n: facts[n] for n in _ORIGIN if facts.get(n) not in (None, "")}
     known |= {n: origin[n] for n in _ORIGIN if origin.get(n) not in (None, "")}
-    platform = shape.name(origin.get("platform")) or shape.name(entry.get("platform"))
-    platform = platform or shape.name(facts.get("source")) or known.get("platform")
+    platform = coerce.name(origin.get("platform")) or coerce.name(entry.get("platform"))
+    platform = platform or coerce.name(facts.get("source")) or known.get("platform")
     if platform is None:
         return None
     known["platform"] = _OTHER_NAMES.get(platform, platform)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sessionary.errors import BadInput
-from sessionary.formats import shape
-from sessionary.importers.base import documents, files
+from sessionary.formats import coerce
+from sessionary.importers.base import files
 from sessionary.importers.base.events import Unit
 from sessionary.importers.hermes import gateway, state, web_sessions
 from sessionary.importers.hermes.gateway import GatewayIndex
@@ -204,8 +204,8 @@ def _directories(path: Path) -> list[Path]:
 
 def _jobs(path: Path) -> dict[str, str]:
     """What scheduled jobs are called."""
-    jobs = shape.records(shape.record(documents.read_if_any(path)).get("jobs"))
-    return {str(job.get("id")): job["name"] for job in jobs if shape.name(job.get("name"))}
+    jobs = coerce.records(coerce.record(files.read_json_if_any(path)).get("jobs"))
+    return {str(job.get("id")): job["name"] for job in jobs if coerce.name(job.get("name"))}
 
 
 def _profile(name: str) -> str | None:

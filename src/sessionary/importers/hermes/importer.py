@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sessionary.errors import BadInput
-from sessionary.importers.base import files, json_lines
+from sessionary.importers.base import files
 from sessionary.importers.base.events import Event, Resume, Skipped, Unit, Where
 from sessionary.importers.hermes import state, web_sessions
 from sessionary.importers.hermes.conversation import HermesConversation
@@ -102,7 +102,7 @@ def _has_messages(path: Path) -> bool:
     """Whether the first lines are messages and nothing else is said of them."""
     return any(
         isinstance(each.get("role"), str) and "content" in each and "type" not in each
-        for each in json_lines.first_objects(path)
+        for each in files.first_objects(path)
     )
 
 

@@ -5,9 +5,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sessionary.formats import openai_items, parts, shape
-from sessionary.importers.base import times
-from sessionary.importers.base.content import MessageContent
+from sessionary.formats import coerce, openai_items, parts
+from sessionary.importers.base.content import MessageContent, parse_time
 from sessionary.importers.base.events import FOLLOWS, Json, MessageEvent
 
 COLUMNS = (
@@ -71,10 +70,10 @@ def unpacked(row: Json) -> Json:
     found = {name: value for name, value in row.items() if value is not None}
     content = found.get("content")
     if isinstance(content, str) and content.startswith(_AS_JSON):
-        found["content"] = shape.parsed_or_text(content.removeprefix(_AS_JSON))
+        found["content"] = coerce.parse_json_or_keep(content.removeprefix(_AS_JSON))
     for name in _JSON_TEXTS:
         if name in found:
-            found[name] = shape.parsed_or_text(found[name])
+            found[name] = coerce.parse_json_or_keep(found[name])
     return found
 
 
@@ -84,7 +83,7 @@ def light(raw: Json) -> MessageKey:
     words = words_of(raw)
     calls = _call_ids(raw)
     said: tuple[str, ...]
-    if role == "tool" and (call := shape.name(raw.get("tool_call_id"))):
+    if role == "tool" and (call := coerce.name(raw.get("tool_call_id"))):
         said = ("tool", call)
     elif role == "assistant" and calls:
         said = ("calls", *calls, words)
@@ -101,7 +100,7 @@ def words_of(raw: Json) -> str:
     """The words of a message, without what programs put around them."""
     content = raw.get("content")
     if isinstance(content, list):
-        found = [each.get("text") for each in shape.records(content)]
+        found = [each.get("text") for each in coerce.records(content)]
         found += [each for each in content if isinstance(each, str)]
         content = "\n".join(each for each in found if isinstance(each, str))
     words = content if isinstance(content, str) else ""
@@ -112,7 +111,7 @@ def at(raw: Json) -> datetime | None:
     """When it was said; a time without a zone is this machine's."""
     for name in ("timestamp", "_ts"):
         value = raw.get(name)
-        found = local(value) if isinstance(value, str) else times.of(value)
+        found = local(value) if isinstance(value, str) else parse_time(value)
         if found is not None:
             return found
     return None
@@ -125,10 +124,12 @@ def local(text: object) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
         return (
-            times.of(found.astimezone(UTC).isoformat()) if found.tzinfo is None else times.of(text)
+            parse_time(found.astimezone(UTC).isoformat())
+            if found.tzinfo is None
+            else parse_time(text)
         )
     except (ValueError, OverflowError, OSError):
-        return times.of(text)
+        return parse_time(text)
 
 
 def is_summary(words: str) -> bool:
@@ -160,7 +161,7 @@ def said(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> M
     content = MessageContent()
     kept = {name: raw[name] for name in _KEPT if raw.get(name)}
     if role == "assistant":
-        thought = shape.words(raw.get("reasoning")) or shape.words(raw.get("reasoning_content"))
+        thought = coerce.text(raw.get("reasoning")) or coerce.text(raw.get("reasoning_content"))
         content.think(thought, raw.get("reasoning_details"))
     if role == "tool":
         _add_result(content, raw)
@@ -174,8 +175,8 @@ def said(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> M
         at,
         id=id,
         parent=parent,
-        finish_reason=shape.name(raw.get("finish_reason")),
-        token_count=shape.count(raw.get("token_count")) or None,
+        finish_reason=coerce.name(raw.get("finish_reason")),
+        token_count=coerce.count(raw.get("token_count")) or None,
         extra={"hermes": kept} if kept else None,
     )
 
@@ -195,15 +196,15 @@ def _add_result(content: MessageContent, raw: Json) -> None:
     texts = [part["text"] for part in inner.parts if part["type"] == "text"]
     rest = [part for part in inner.parts if part["type"] != "text"]
     told: Any = "\n".join(texts) if isinstance(given, list) else "" if given is None else given
-    name = shape.name(raw.get("tool_name")) or shape.name(raw.get("name"))
+    name = coerce.name(raw.get("tool_name")) or coerce.name(raw.get("name"))
     call = raw.get("tool_call_id")
     content.add(parts.tool_result("" if call is None else str(call), told, name=name), *rest)
     content.blobs.extend(inner.blobs)
 
 
 def _call_ids(raw: Json) -> list[str]:
-    calls = shape.records(raw.get("tool_calls"))
-    return [shape.words(each.get("id")) or shape.words(each.get("call_id")) for each in calls]
+    calls = coerce.records(raw.get("tool_calls"))
+    return [coerce.text(each.get("id")) or coerce.text(each.get("call_id")) for each in calls]
 
 
 def _others(content: object) -> str:
@@ -212,5 +213,5 @@ def _others(content: object) -> str:
         return ""
     if not isinstance(content, list):
         return repr(content)
-    rest = [e for e in content if not isinstance(e, str) and shape.record(e).get("type") != "text"]
+    rest = [e for e in content if not isinstance(e, str) and coerce.record(e).get("type") != "text"]
     return hashlib.blake2b(repr(rest).encode("utf-8", "surrogatepass")).hexdigest() if rest else ""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sessionary.formats import shape
-from sessionary.importers.base import calls, times
+from sessionary.formats import coerce
+from sessionary.importers.base.content import call_usage, first_time
 from sessionary.importers.base.events import Json
 from sessionary.importers.hermes import state, web_sessions
 from sessionary.importers.hermes.gateway import source_of
@@ -95,7 +95,7 @@ class HermesFacts:
         return {name: value for name, value in fields.items() if value}
 
     def _title(self) -> str | None:
-        titles = [t for row in self._chain.rows if (t := shape.name(row.facts.get("title")))]
+        titles = [t for row in self._chain.rows if (t := coerce.name(row.facts.get("title")))]
         if titles:
             base, _ = numbered_base(titles[-1])
             return base if base in titles else titles[-1]
@@ -120,7 +120,7 @@ class HermesFacts:
         if key is None:
             return None
         rows = database.rows("system_prompts", [text], where=(key, digest))
-        return next((shape.name(row[0]) for row in rows), None)
+        return next((coerce.name(row[0]) for row in rows), None)
 
     def entry(self) -> Json:
         """What the gateway's index says of it, the latest."""
@@ -146,12 +146,12 @@ def _plain(value: object) -> bool:
 
 
 def _workspace(rows: Sequence[SessionRow]) -> Json | None:
-    path = shape.name(last_of(rows, "cwd"))
+    path = coerce.name(last_of(rows, "cwd"))
     if path is None:
         return None
     more = {
-        "branch": shape.name(last_of(rows, "git_branch")),
-        "repository": shape.name(last_of(rows, "git_repo_root")),
+        "branch": coerce.name(last_of(rows, "git_branch")),
+        "repository": coerce.name(last_of(rows, "git_repo_root")),
     }
     return {"path": path} | {name: value for name, value in more.items() if value}
 
@@ -196,12 +196,12 @@ def of_facts(session_id: str, facts: Json) -> tuple[Usage, ...]:
     named = [facts.get(n) for n in ("model", "billing_provider", "billing_mode", "task")]
     id = ":".join([session_id, *(each for each in named if isinstance(each, str) and each)])
     dollars, is_reported = _cost(facts)
-    made = calls.one(
+    made = call_usage(
         "hermes",
         id,
-        model=shape.name(facts.get("model")),
-        provider=shape.name(facts.get("billing_provider")),
-        at=times.first(facts.get("first_seen"), facts.get("started_at")),
+        model=coerce.name(facts.get("model")),
+        provider=coerce.name(facts.get("billing_provider")),
+        at=first_time(facts.get("first_seen"), facts.get("started_at")),
         dollars=dollars,
         is_reported=is_reported,
         input=facts.get("input_tokens"),
@@ -216,9 +216,9 @@ def of_facts(session_id: str, facts: Json) -> tuple[Usage, ...]:
 def _billed(used: Usage, facts: Json) -> Usage:
     """The call with how it was paid for; what a subscription includes costs nothing."""
     more: dict[str, Any] = {
-        "base_url": shape.name(facts.get("billing_base_url")),
-        "billing_mode": shape.name(facts.get("billing_mode")),
-        "task": shape.name(facts.get("task")),
+        "base_url": coerce.name(facts.get("billing_base_url")),
+        "billing_mode": coerce.name(facts.get("billing_mode")),
+        "task": coerce.name(facts.get("task")),
     }
     if facts.get("cost_status") == "included" and used.cost_microusd is None:
         more |= {"cost_microusd": 0, "cost_status": CostStatus.INCLUDED, "price_source": "hermes"}

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Protocol
 
 from sessionary.errors import BadInput
-from sessionary.formats import shape
-from sessionary.importers.base import files, json_lines
+from sessionary.formats import coerce
+from sessionary.importers.base import files
 from sessionary.importers.base.events import Event, IgnoredRecord, Json, Skipped
 from sessionary.importers.hermes.message import (
     COLUMNS,
@@ -61,7 +61,7 @@ class TranscriptMessages:
 
     def raws(self) -> Iterator[Json | Event]:
         with files.opened(self.path) as file:
-            for number, line in enumerate(json_lines.lines(file), 1):
+            for number, line in enumerate(files.json_lines(file), 1):
                 role = None if line.data is None else line.data.get("role")
                 if line.data is None or not isinstance(role, str):
                     why = line.why or "it is no message"
@@ -79,8 +79,8 @@ class ExportedMessages:
 
     def raws(self) -> Iterator[Json | Event]:
         with files.opened(self.path) as file:
-            line = next(json_lines.lines(file, self._place), None)
-        data = {} if line is None else shape.record(line.data)
+            line = next(files.json_lines(file, self._place), None)
+        data = {} if line is None else coerce.record(line.data)
         for raw in ListedMessages(self.path, data.get("messages")).raws():
             yield unpacked(raw) if isinstance(raw, dict) else raw
 
@@ -90,7 +90,7 @@ class ListedMessages:
 
     def __init__(self, path: Path, messages: object) -> None:
         self.path = path
-        self._messages = shape.items(messages)
+        self._messages = coerce.items(messages)
 
     def raws(self) -> Iterator[Json | Event]:
         for number, each in enumerate(self._messages, 1):

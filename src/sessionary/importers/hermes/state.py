@@ -6,8 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sessionary.formats import shape
-from sessionary.importers.base import files, json_lines, times
+from sessionary.formats import coerce
+from sessionary.importers.base import files
+from sessionary.importers.base.content import parse_time
 from sessionary.importers.base.events import Json
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.sqlite.foreign import ForeignDatabase
@@ -35,32 +36,32 @@ class SessionRow:
     @property
     def source(self) -> str:
         """Where it was held: `cli`, `telegram`, `cron`."""
-        return shape.words(self.facts.get("source"))
+        return coerce.text(self.facts.get("source"))
 
     @property
     def parent(self) -> str | None:
         """The session it came from."""
-        return shape.name(self.facts.get("parent_session_id"))
+        return coerce.name(self.facts.get("parent_session_id"))
 
     @property
     def began(self) -> datetime | None:
         """When it began."""
-        return times.of(self.facts.get("started_at"))
+        return parse_time(self.facts.get("started_at"))
 
     @property
     def ended(self) -> datetime | None:
         """When it ended."""
-        return times.of(self.facts.get("ended_at"))
+        return parse_time(self.facts.get("ended_at"))
 
     @property
     def end_reason(self) -> str | None:
         """Why it ended."""
-        return shape.name(self.facts.get("end_reason"))
+        return coerce.name(self.facts.get("end_reason"))
 
     @property
     def settings(self) -> Any:
         """How the model was set."""
-        return shape.parsed_or_text(self.facts.get("model_config"))
+        return coerce.parse_json_or_keep(self.facts.get("model_config"))
 
     @property
     def is_job(self) -> bool:
@@ -129,7 +130,7 @@ def prompt_of(database: ForeignDatabase, row: SessionRow) -> str | None:
     if not database.has(TABLE, PROMPT):
         return None
     found = next(database.rows(TABLE, [PROMPT], where=("id", row.id)), None)
-    return None if found is None else shape.name(found[0])
+    return None if found is None else coerce.name(found[0])
 
 
 def chains_of(rows: dict[str, SessionRow]) -> list[Chain]:
@@ -191,7 +192,7 @@ def _chain(
 
 
 def _lineage(row: SessionRow, parent: SessionRow) -> Lineage:
-    settings = shape.record(row.settings)
+    settings = coerce.record(row.settings)
     is_after = parent.ended is not None and row.began is not None and row.began >= parent.ended
     if "_branched_from" in settings or parent.end_reason == "branched":
         return Lineage.FORK
@@ -239,7 +240,7 @@ def is_export(path: Path) -> bool:
         return False
     line, newline, _ = head.partition(b"\n")
     if newline:
-        first = shape.record(shape.parsed(line))
+        first = coerce.record(coerce.parse_json(line))
         return all(name in first for name in _NAMES)
     # A session with all its messages may be longer than what is looked at.
     return all(f'"{name}"'.encode() in head for name in _NAMES)
@@ -250,13 +251,13 @@ def read_export(path: Path) -> SessionExport:
     found = SessionExport()
     stamp = files.stamp_of(path)
     with files.opened(path) as file:
-        for number, line in enumerate(json_lines.lines(file), 1):
-            data = shape.record(line.data)
-            id = shape.name(data.get("id"))
+        for number, line in enumerate(files.json_lines(file), 1):
+            data = coerce.record(line.data)
+            id = coerce.name(data.get("id"))
             if id is None or "messages" not in data:
                 found.faults.append((f"line {number}", line.why or "it is no session"))
                 continue
-            said = shape.items(data.pop("messages"))
+            said = coerce.items(data.pop("messages"))
             facts = held({n: v for n, v in data.items() if n not in ("id", PROMPT)})
             found.rows[id] = SessionRow(id, facts, len(said), (len(said), stamp))
             found.places[id] = line.start
@@ -266,5 +267,5 @@ def read_export(path: Path) -> SessionExport:
 def exported_prompt(path: Path, place: int) -> str | None:
     """What the model was told in a session, from its line."""
     with files.opened(path) as file:
-        line = next(json_lines.lines(file, place), None)
-    return None if line is None else shape.name(shape.record(line.data).get(PROMPT))
+        line = next(files.json_lines(file, place), None)
+    return None if line is None else coerce.name(coerce.record(line.data).get(PROMPT))

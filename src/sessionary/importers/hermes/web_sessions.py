@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import shape
-from sessionary.importers.base import documents, files, times
+from sessionary.formats import coerce
+from sessionary.importers.base import files
+from sessionary.importers.base.content import first_time
 from sessionary.importers.base.events import Json
 from sessionary.importers.hermes.message import NOT_SAID, is_summary, local, words_of
 from sessionary.model import json_codec
@@ -138,11 +139,11 @@ def read(file: WebFile) -> WebSession:
         data = _session_in(backup)
         faults.append((path, f"{_reason(error, path)}; its copy {backup.name} was read instead"))
         path, backup = backup, backup.with_name(backup.name + BACKUP)
-    found = WebSession(data, list(shape.items(data.get("messages"))), faults=faults)
+    found = WebSession(data, list(coerce.items(data.get("messages"))), faults=faults)
     _add_pending(found)
     if files.is_file(backup):
         try:
-            before = shape.items(_session_in(backup).get("messages"))
+            before = coerce.items(_session_in(backup).get("messages"))
         except BadInput as error:
             faults.append((backup, f"{_reason(error, backup)}; the session itself was read"))
             before = []
@@ -152,7 +153,7 @@ def read(file: WebFile) -> WebSession:
 
 
 def _session_in(path: Path) -> Json:
-    data = documents.read(path)
+    data = files.read_json(path)
     if not isinstance(data, dict) or "messages" not in data:
         raise BadInput(f"{path} is no session of the web interface.")
     for name, other in (("created_at", "session_start"), ("updated_at", "last_updated")):
@@ -172,7 +173,7 @@ def anchored(session: WebSession) -> tuple[int, str] | None:
 
     It is found by its key, the newest that has it, else by its number among those that people see.
     """
-    summary = shape.name(session.facts.get("compression_anchor_summary"))
+    summary = coerce.name(session.facts.get("compression_anchor_summary"))
     if summary is None:
         return None
     said = messages_in(session.messages)
@@ -216,7 +217,7 @@ def _has_key(message: Json, key: Json) -> bool:
     if at is not None and told is not None and at != told:
         return False
     words = _one_spaced(words_of(message))[:_KEYED]
-    return words == _one_spaced(shape.words(key.get("text")))[:_KEYED]
+    return words == _one_spaced(coerce.text(key.get("text")))[:_KEYED]
 
 
 def _one_spaced(text: str) -> str:
@@ -225,7 +226,7 @@ def _one_spaced(text: str) -> str:
 
 def _add_pending(session: WebSession) -> None:
     """A message that was sent and never taken down."""
-    text = shape.name(session.facts.get("pending_user_message"))
+    text = coerce.name(session.facts.get("pending_user_message"))
     asked = [m for m in session.messages if isinstance(m, dict) and m.get("role") == "user"]
     if text is None:
         return
@@ -242,13 +243,13 @@ def fields_of(facts: Json, projects: dict[str, ProjectFact]) -> dict[str, Any]:
     """What the file knows of its session."""
     made: dict[str, Any] = {
         "title": _title(facts),
-        "model": shape.name(facts.get("model")),
+        "model": coerce.name(facts.get("model")),
         "workspace": _workspace(facts),
         "pinned": facts.get("pinned") is True,
         "archived": facts.get("archived") is True,
         "draft": _draft(facts),
-        "system_prompt": shape.name(facts.get("system_prompt")),
-        "project": projects.get(shape.words(facts.get("project_id"))),
+        "system_prompt": coerce.name(facts.get("system_prompt")),
+        "project": projects.get(coerce.text(facts.get("project_id"))),
     }
     return {name: value for name, value in made.items() if value}
 
@@ -277,19 +278,19 @@ def _draft(facts: Json) -> str | None:
     """What was typed and not sent."""
     given = facts.get("composer_draft")
     text = given.get("text") if isinstance(given, dict) else given
-    found = shape.name(text)
+    found = coerce.name(text)
     return None if found is None else found[:MAX_DRAFT]
 
 
 def projects_of(folder: Path) -> dict[str, ProjectFact]:
     """The projects of a web interface, by their names there."""
-    found = shape.records(documents.read_if_any(folder / "projects.json"))
+    found = coerce.records(files.read_json_if_any(folder / "projects.json"))
     return {each["project_id"]: fact for each in found if (fact := _project(each)) is not None}
 
 
 def _project(given: Json) -> ProjectFact | None:
-    name, colour = one_line(shape.words(given.get("name")))[:MAX_TITLE], given.get("color")
-    if not name or shape.name(given.get("project_id")) is None:
+    name, colour = one_line(coerce.text(given.get("name")))[:MAX_TITLE], given.get("color")
+    if not name or coerce.name(given.get("project_id")) is None:
         return None
     is_colour = isinstance(colour, str) and _COLOUR.match(colour)
     return ProjectFact(name, colour if is_colour else None)
@@ -297,20 +298,20 @@ def _project(given: Json) -> ProjectFact | None:
 
 def began_at(facts: Json) -> Any:
     """When the session was made."""
-    return times.first(facts.get("created_at"), facts.get("updated_at"))
+    return first_time(facts.get("created_at"), facts.get("updated_at"))
 
 
 def _title(facts: Json) -> str | None:
-    title = shape.name(facts.get("title"))
+    title = coerce.name(facts.get("title"))
     return None if title in _DEFAULT_TITLES else title
 
 
 def _workspace(facts: Json) -> Json | None:
-    path = shape.name(facts.get("worktree_path")) or shape.name(facts.get("workspace"))
+    path = coerce.name(facts.get("worktree_path")) or coerce.name(facts.get("workspace"))
     if path is None:
         return None
     more = {
-        "branch": shape.name(facts.get("worktree_branch")),
-        "repository": shape.name(facts.get("worktree_repo_root")),
+        "branch": coerce.name(facts.get("worktree_branch")),
+        "repository": coerce.name(facts.get("worktree_repo_root")),
     }
     return {"path": path} | {name: value for name, value in more.items() if value}

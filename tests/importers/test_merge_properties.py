@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base import driver, session_merger
 from sessionary.importers.base.events import Unit
-from sessionary.importers.base.session_line import ImportTarget
+from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.model.entry import Message
 from sessionary.store.database import Store
 from sessionary.store.tables import imports, usage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.app import serving, watching
+from sessionary.app import import_watch, serving
 from sessionary.app.imports import Outcome, Progress, Wish
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import SessionaryError, StoreUnavailable
@@ -53,7 +53,7 @@ def test_what_is_added_while_it_watches_is_read(client: Sessionary, tape: Tape) 
         tape.answer(text(f"Answer {len(told)}"))
         tape.write()
 
-    watching.watch(client, [Wish("claude-code", tape.path.parent)], stop=stop, tell=tell)
+    import_watch.watch(client, [Wish("claude-code", tape.path.parent)], stop=stop, tell=tell)
 
     assert [(each.added, each.messages) for each in told] == [(1, 1), (0, 1), (0, 1)]
 
@@ -70,10 +70,10 @@ def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
     def interrupt(progress: Progress) -> None:
         stop.set()
 
-    watching.watch(client, [wish], stop=stop, tell=lambda _: None, progress=interrupt)
+    import_watch.watch(client, [wish], stop=stop, tell=lambda _: None, progress=interrupt)
     after = [head.message_count for head in client.sessions().items]
     again = threading.Event()
-    watching.watch(client, [wish], stop=again, tell=lambda _: again.set())
+    import_watch.watch(client, [wish], stop=again, tell=lambda _: again.set())
 
     assert after == []
     assert [head.message_count for head in client.sessions().items] == [1501]
@@ -90,7 +90,7 @@ def test_a_failure_is_told_and_tried_again(client: Sessionary, tape: Tape) -> No
         failures.append(error)
         stop.set()
 
-    watching.watch(
+    import_watch.watch(
         client,
         [Wish("claude-code", tape.path.parent)],
         stop=stop,

@@ -1,4 +1,4 @@
-"""Zip files of exports: members are read in a stream, never unpacked to the disk."""
+"""Zip and zstd files, read in a stream; and the exports of chat services, which are zips of JSON lists."""
 
 import io
 import os
@@ -17,6 +17,11 @@ from sessionary.importers.base import files
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+import re
+from functools import cached_property
+from typing import Protocol
+
+from sessionary.importers.base.events import Unit
 
 # A directory of a zip is held in memory: an export has some thousand files, not millions.
 MAX_DIRECTORY = 64 * 1024 * 1024
@@ -95,7 +100,7 @@ class _Bounded:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Archive]:
+def open_zip(path: Path) -> Iterator[Archive]:
     """A zip, open for reading."""
     with files.opened(path) as file:
         yield Archive(path, file)
@@ -144,21 +149,21 @@ def _size_64(file: BinaryIO, before: bytes) -> int:
     return int(struct.unpack("<Q", record[40:48])[0])
 
 
-MOST = 4 * 1024 * 1024 * 1024
+MAX_DECOMPRESSED = 4 * 1024 * 1024 * 1024
 _WINDOW = 128 * 1024 * 1024
 
 
-def unpacked(packed: BinaryIO, *, most: int = MOST) -> BinaryIO:
+def decompressed(packed: BinaryIO, *, most: int = MAX_DECOMPRESSED) -> BinaryIO:
     """The bytes inside; `BadInput` when they are damaged or more than `most`."""
-    return cast(BinaryIO, io.BufferedReader(_Unpacked(packed, most), 1024 * 1024))
+    return cast(BinaryIO, io.BufferedReader(_Decompressed(packed, most), 1024 * 1024))
 
 
-def unpacked_text(packed: bytes, *, most: int) -> bytes:
+def decompressed_bytes(packed: bytes, *, most: int) -> bytes:
     """A small text that was packed by itself."""
-    return unpacked(io.BytesIO(packed), most=most).read()
+    return decompressed(io.BytesIO(packed), most=most).read()
 
 
-class _Unpacked(io.RawIOBase):
+class _Decompressed(io.RawIOBase):
     """Reads on and on; goes back to nowhere."""
 
     def __init__(self, packed: BinaryIO, most: int) -> None:
@@ -203,3 +208,105 @@ class _Unpacked(io.RawIOBase):
     def close(self) -> None:
         self._packed.close()
         super().close()
+
+
+CONVERSATION_LIST = re.compile(r"\Aconversations(?:-\d{1,6})?\.json\Z")
+# A file that goes with a message has at most so many bytes.
+MAX_FILE = 64 * 1024 * 1024
+_HEAD = 256 * 1024
+# What lies in the folder of an export and hardly anywhere else.
+_BESIDE = ("chat.html", "user.json", "users.json")
+
+
+class ExportFiles(Protocol):
+    """Where the files of an export lie beside its list."""
+
+    def names(self) -> list[str]:
+        """What they are called."""
+
+    def data(self, name: str, most: int) -> bytes | None:
+        """The bytes of one; None when there is none or it is too large."""
+
+
+class ExportFolder:
+    """The files of an export that was unpacked. A list alone may lie among anything."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def _paths(self) -> dict[str, Path]:
+        is_export = any(files.is_file(self._path / each) for each in _BESIDE)
+        found = files.walk(self._path, suffixes=("",), depth=3 if is_export else 0)
+        return {str(each.relative_to(self._path)): each for each in found}
+
+    def names(self) -> list[str]:
+        """What the files are called."""
+        return list(self._paths)
+
+    def data(self, name: str, most: int) -> bytes | None:
+        """The bytes of one; None when there is none or it is too large."""
+        path = self._paths.get(name)
+        if path is None or files.size_of(path) > most:
+            return None
+        try:
+            with files.opened(path) as file:
+                return file.read(most)
+        except (BadInput, OSError):
+            return None
+
+
+def export_units(place: Path) -> Iterator[Unit]:
+    """The lists of an export: a zip is one unit, each list of a folder another."""
+    if files.is_file(place):
+        yield Unit(str(place), place, files.stamp_of(place), files.size_of(place))
+        return
+    for path in files.walk(place, suffixes=(".json", ".zip"), depth=1):
+        if CONVERSATION_LIST.match(path.name) or (path.suffix == ".zip" and is_zip(path)):
+            yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+
+
+def is_export(place: Path, sign: bytes, *, alone: bytes) -> bool:
+    """Whether a zip, a folder or a file begins with a list of conversations, or is a single one.
+
+    `sign` is a word of the format; a single conversation must also have the word `alone`.
+    """
+    try:
+        for unit in export_units(place):
+            with conversation_lists(unit.path) as (found, _):
+                for _, file in found:
+                    head = file.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+                    wanted = (sign, alone) if head.startswith(b"{") else (sign,)
+                    if head.startswith((b"[", b"{")) and all(each in head for each in wanted):
+                        return True
+    except (BadInput, OSError):
+        pass
+    return False
+
+
+def conversations(path: Path) -> Iterator[tuple[str, files.JsonItem, ExportFiles]]:
+    """Each item of a unit's lists: where it stands, what it is, and the files beside it."""
+    with conversation_lists(path) as (found, shelf):
+        for name, file in found:
+            for item in files.json_items(file):
+                yield f"{name} conversation {item.number + 1}", item, shelf
+
+
+@contextmanager
+def conversation_lists(path: Path) -> Iterator[tuple[Iterator[tuple[str, BinaryIO]], ExportFiles]]:
+    """The lists of one unit, each open while it is read, and the files that lie beside them."""
+    if is_zip(path):
+        with open_zip(path) as archive:
+            yield _members(path, archive), archive
+    else:
+        with files.opened(path) as file:
+            yield iter([(path.name, file)]), ExportFolder(path.parent)
+
+
+def _members(path: Path, archive: Archive) -> Iterator[tuple[str, BinaryIO]]:
+    names = sorted(n for n in archive.names() if CONVERSATION_LIST.match(base_name(n)))
+    if not names:
+        raise BadInput(f"{path} has no conversations.json; it is no export of conversations.")
+    for name in names:
+        with archive.member(name) as file:
+            yield name, file

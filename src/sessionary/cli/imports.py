@@ -1,0 +1,566 @@
+"""`sessionary import`: what is asked for, the import, and what is printed about it."""
+
+import os
+import signal
+import stat
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sessionary import config
+from sessionary.app import imports
+from sessionary.app.imports import ImportResult, Outcome, Wish
+from sessionary.cli.console import Console
+from sessionary.cli.tree import command, pass_console
+from sessionary.errors import BadInput, NotFound
+from sessionary.importers import registry
+
+if TYPE_CHECKING:
+    from sessionary.client.client import Sessionary
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from sessionary.actions.read import head as head_of
+from sessionary.actions.transfer import jsonl_import
+from sessionary.actions.transfer.jsonl_import import ImportReport
+from sessionary.cli.table import count
+from sessionary.clock import Moment, RandomIds, SystemClock
+from sessionary.errors import SessionaryError
+from sessionary.store.open import open_store
+
+if TYPE_CHECKING:
+    from sessionary.client.client import Sessionary
+    from sessionary.store.database import Tx
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from sessionary.app.imports import Discovery, Progress, UnknownFiles
+from sessionary.cli.table import Column, size, table
+from sessionary.importers.base.driver import WORDLESS, Fault
+
+OURS = "sessionary"
+
+
+@dataclass(slots=True)
+class ImportPlan:
+    """What a person asked for: records of tools, and files of our own lines."""
+
+    wishes: list[Wish] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ExportTotal:
+    """What all files together brought."""
+
+    added: int = 0
+    extended: int = 0
+    unchanged: int = 0
+    entries: int = 0
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, report: ImportReport) -> None:
+        """Count one file."""
+        self.added += report.added
+        self.extended += report.extended
+        self.unchanged += report.unchanged
+        self.entries += report.entries
+        self.refused += [asdict(each) for each in report.refused]
+        self.notes += report.notes
+
+
+@command(
+    "import",
+    example="sessionary import\nsessionary import claude-code\nsessionary import --all --watch\n"
+    "sessionary import conversations.zip --dry-run\n"
+    "ssh other sessionary export --all | sessionary import -",
+)
+@click.argument("what", nargs=-1, metavar="[SOURCE] [PATH]…")
+@click.option("--all", "is_all", is_flag=True, help="Everything that is found on this machine.")
+@click.option("--dry-run", is_flag=True, help="Read everything, change nothing.")
+@click.option("--watch", is_flag=True, help="Go on importing as the files grow; Ctrl-C ends it.")
+@pass_console
+def import_(
+    console: Console, what: tuple[str, ...], *, is_all: bool, dry_run: bool, watch: bool
+) -> None:
+    """Read the records of other tools, or Sessionary's own; what is here already is not added twice.
+
+    Without arguments: what is on this machine. SOURCE is a tool's name, PATH a file or a directory.
+    Of a PATH alone each file is read as what its content shows, also where several tools' records lie
+    together; what is no record is named. `-` reads Sessionary JSONL from standard input. Nothing is ever
+    written to what is read.
+    """
+    if watch and dry_run:
+        raise click.UsageError("--watch imports; it cannot be a --dry-run.")
+    if not what and not is_all and not watch:
+        _discover(console)
+        return
+    plan = _plan(console, what, is_all=is_all or not what)
+    if watch:
+        _watch(console, plan)
+    elif dry_run:
+        _preview(console, plan)
+    else:
+        _run(console, plan)
+
+
+def _discover(console: Console) -> None:
+    with _client_if_any(console) as client:
+        now = imports.now(client)
+        found = imports.discover(client, imports.here(), now=now)
+    value = {"items": [to_json(each) for each in found]}
+    console.answer(value, discovery_text(found, now=now, width=console.width))
+
+
+def _run(console: Console, plan: ImportPlan) -> None:
+    with console.client(create=True) as client:
+        total = import_exports(console, client, plan.lines)
+        result = imports.run(
+            client,
+            plan.wishes,
+            ProgressMeter(console.progress).tell,
+            is_profile_asked_for=console.profile is not None,
+        )
+    console.end_progress()
+    _answer(console, total, result, dry_run=False)
+
+
+def _preview(console: Console, plan: ImportPlan) -> None:
+    with _client_if_any(console) as client:
+        total = preview_exports(client, plan.lines)
+        asked = console.profile is not None
+        result = imports.look(client, plan.wishes, is_profile_asked_for=asked)
+    _answer(console, total, result, dry_run=True)
+
+
+def _answer(console: Console, total: ExportTotal, result: ImportResult, *, dry_run: bool) -> None:
+    outcomes = result.outcomes
+    value: dict[str, Any] = {"dry_run": dry_run, **asdict(total)}
+    for name in ("added", "extended", "unchanged"):
+        value[name] += sum(getattr(each, name) for each in outcomes)
+    value["messages"] = sum(each.messages for each in outcomes)
+    value["skipped"] = sum(each.skipped for each in outcomes) + len(result.faults)
+    value["faults"] = [asdict(each) for each in result.faults]
+    value["tools"] = [to_json(each) for each in outcomes]
+    value["unknown"] = [asdict(each) for each in result.unknown]
+    value["failures"] = list(result.failures)
+    texts = [fault_text(each) for each in result.faults]
+    texts += [outcome_text(each, dry_run=dry_run) for each in outcomes]
+    texts += [unknown_text(each) for each in result.unknown]
+    if not outcomes or total.added or total.extended or total.unchanged or total.refused:
+        texts.append(exports_text(total, dry_run=dry_run))
+    console.answer(value, "\n".join(texts))
+    for failure in result.failures:
+        console.note(failure)
+    if total.refused or result.failures:
+        raise click.exceptions.Exit(1)
+
+
+def _watch(console: Console, plan: ImportPlan) -> None:
+    if plan.lines:
+        raise BadInput("Only the records of other tools can be watched; nothing was imported.")
+    # One import does not need the file watcher.
+    from sessionary.app.import_watch import watch
+
+    stop = threading.Event()
+    sums: dict[str, int] = {"added": 0, "extended": 0, "messages": 0, "skipped": 0}
+
+    def tell(outcome: Outcome) -> None:
+        for name in sums:
+            sums[name] += getattr(outcome, name)
+        console.end_progress()
+        if not console.json:
+            console.print(outcome_text(outcome, dry_run=False))
+            console.flush()
+
+    with console.client(create=True) as client:
+        before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+        for each in before:
+            signal.signal(each, lambda *_: stop.set())
+        try:
+            console.note("Watching; Ctrl-C ends it.")
+            meter = ProgressMeter(console.progress)
+            watch(client, plan.wishes, stop=stop, tell=tell, progress=meter.tell)
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+    console.end_progress()
+    if console.json:
+        console.emit(sums)
+    console.note("Stopped; what was read is here.")
+
+
+def _plan(console: Console, what: tuple[str, ...], *, is_all: bool) -> ImportPlan:
+    plan, words = ImportPlan(), list(what)
+    if is_all:
+        if words:
+            raise click.UsageError("--all takes no SOURCE and no PATH.")
+        plan.wishes = imports.default_wishes(imports.here())
+        if not plan.wishes:
+            raise NotFound("No records of other tools were found on this machine.")
+        return plan
+    tool = None
+    if words[0] == OURS and not os.path.lexists(OURS):
+        plan.lines = words[1:]
+        if not plan.lines:
+            raise click.UsageError(
+                "Name a file that `sessionary export` wrote, or - for standard input."
+            )
+        words = []
+    elif words[0] in registry.NAMES and not os.path.lexists(words[0]):
+        tool = words.pop(0)
+        plan.wishes = [] if words else _default(tool)
+    database = config.load(home=console.home, database=console.database).database
+    for word in plan.lines:
+        if word != STDIN:
+            _check(word, database)
+    for word in words:
+        _add(plan, word, tool, database)
+    return plan
+
+
+def _default(tool: str) -> list[Wish]:
+    where = imports.here()
+    found = imports.default_wishes(where, [tool])
+    if not found:
+        places = ", ".join(map(str, registry.importer(tool).places(where)))
+        looked = f"Looked in {places}." if places else "It has no place of its own."
+        raise NotFound(
+            f"No records of {registry.importer(tool).title} were found. {looked} "
+            f"Name a path: sessionary import {tool} PATH"
+        )
+    return found
+
+
+def _add(plan: ImportPlan, word: str, tool: str | None, database: str) -> None:
+    if word == STDIN:
+        plan.lines.append(word)
+        return
+    _check(word, database)
+    if tool is not None and stat.S_ISREG(os.stat(word).st_mode) and is_own_export(word):
+        raise BadInput(
+            f"{word} is an export of Sessionary's own; nothing was imported. "
+            f"Import it with: sessionary import {word}"
+        )
+    wish = imports.wish_for(Path(word), tool)
+    if wish is not None:
+        plan.wishes.append(wish)
+    elif stat.S_ISREG(os.stat(word).st_mode) and is_own_export(word):
+        plan.lines.append(word)
+    else:
+        raise BadInput(
+            f"{word} is no record that is known here; nothing was imported. "
+            f"Records of these tools are read: {', '.join(registry.NAMES)}."
+        )
+
+
+def _check(word: str, database: str) -> None:
+    """Refuse what is not there, what never ends, and the store itself."""
+    try:
+        found = os.stat(word)
+    except FileNotFoundError as error:
+        raise NotFound(f"There is no file {word}{_near(word)}; nothing was imported.") from error
+    except ValueError as error:
+        raise BadInput("A path cannot hold that character; nothing was imported.") from error
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise BadInput(f"{word} is neither a file nor a directory; nothing was imported.")
+    imports.refuse_own(database, Path(word))
+
+
+def _near(word: str) -> str:
+    import difflib  # only a mistyped name needs it
+
+    near = difflib.get_close_matches(word, registry.NAMES, n=2)
+    return f" (did you mean the source {' or '.join(near)}?)" if near else ""
+
+
+def _client_if_any(console: Console) -> "AbstractContextManager[Sessionary | None]":
+    """A look needs no store: without one everything is new."""
+    try:
+        return console.client()
+    except NotFound:
+        return nullcontext()
+
+
+STDIN = "-"
+_HEAD = 4096
+
+
+def import_exports(console: Console, client: "Sessionary", paths: Sequence[str]) -> ExportTotal:
+    """Import files of lines; `-` is standard input."""
+    total = ExportTotal()
+    for path in paths:
+        with _opened(path) as file:
+            total.add(_import_export(console, client, file))
+    return total
+
+
+def preview_exports(client: "Sessionary | None", paths: Sequence[str]) -> ExportTotal:
+    """What an import of files would bring; without a house everything is new."""
+    total = ExportTotal()
+    for path in paths:
+        with _opened(path) as file:
+            total.add(_preview_export(client, file))
+    return total
+
+
+def is_own_export(path: str) -> bool:
+    """Whether a file begins as ours do."""
+    with open(path, "rb") as file:
+        return b'"sessionary"' in file.read(_HEAD).split(b"\n", 1)[0]
+
+
+def _opened(path: str) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if path == STDIN else open(path, "rb")
+
+
+def _import_export(console: Console, client: "Sessionary", file: BinaryIO) -> ImportReport:
+    return jsonl_import.import_jsonl(
+        client.store,
+        jsonl_import.lines_of(file),
+        moment=client.moment(),
+        profile=console.profile,
+        progress=lambda done: console.progress(f"{done:,} sessions"),
+    )
+
+
+def _preview_export(client: "Sessionary | None", file: BinaryIO) -> ImportReport:
+    """Import into a store beside, and compare: what would be new, and what is here already."""
+    clock, ids = SystemClock(), RandomIds()
+    with tempfile.TemporaryDirectory(prefix="sessionary-import-") as folder:
+        beside = open_store(str(Path(folder) / "look.db"), create=True, clock=clock, ids=ids)
+        try:
+            report = jsonl_import.import_jsonl(
+                beside, jsonl_import.lines_of(file), moment=Moment(clock.now(), ids)
+            )
+            heads = beside.read(_all_ids).result()
+        finally:
+            beside.close()
+    here = 0 if client is None else sum(_is_here(client, each) for each in heads)
+    return ImportReport(
+        added=report.added - here,
+        unchanged=here,
+        entries=report.entries,
+        refused=report.refused,
+        notes=report.notes,
+    )
+
+
+def _all_ids(tx: "Tx") -> list[str]:
+    found: list[str] = []
+    after = 0
+    while page := tx.all("page_of_all_sessions", after=after, limit=1000):
+        found += [row[1] for row in page]
+        after = page[-1][0]
+    return found
+
+
+def _is_here(client: "Sessionary", session_id: str) -> bool:
+    try:
+        client.reading(head_of, session_id, profile=client.profile).result()
+    except SessionaryError:
+        return False
+    return True
+
+
+def exports_text(total: ExportTotal, *, dry_run: bool) -> str:
+    """What an import did, or would do."""
+    lines = [f"{each['session_id']}: left out: {each['reason']}" for each in total.refused]
+    lines += total.notes
+    if dry_run:
+        lines.append(
+            f"{count(total.added, 'session')} would be added; {total.unchanged:,} here already. "
+            "Nothing was changed."
+        )
+    else:
+        lines.append(
+            f"{count(total.added, 'session')} added, {total.extended:,} extended, "
+            f"{total.unchanged:,} unchanged: {count(total.entries, 'entry')} new."
+        )
+    return "\n".join(lines)
+
+
+SHOWN = 10
+_COLUMNS = (
+    Column("SOURCE"),
+    Column("WHERE", flexible=True),
+    Column("FILES", right=True),
+    Column("SIZE", right=True),
+    Column("NEW", right=True),
+    Column("NEW SIZE", right=True),
+)
+
+
+class ProgressMeter:
+    """How far an import is, how fast it goes, how long it will take."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._tool: str | None = None
+        self._began = 0.0
+
+    def tell(self, progress: Progress) -> None:
+        """Show it."""
+        now = time.monotonic()
+        if progress.tool != self._tool:
+            self._tool, self._began = progress.tool, now
+        spent = now - self._began
+        rate = progress.bytes / spent if spent > 0 else 0.0
+        text = f"{progress.tool}: {size(progress.bytes)} of {size(progress.all_bytes)}"
+        text += f", {progress.messages:,} messages"
+        if spent > 1 and rate > 0:
+            left = max(0.0, progress.all_bytes - progress.bytes) / rate
+            text += f", {size(int(rate))}/s, {_span(left)} left"
+        self._show(text)
+
+
+def to_json(value: Discovery | Outcome) -> dict[str, Any]:
+    """An answer as a dictionary of plain values."""
+    made = asdict(value)
+    for name, each in made.items():
+        if isinstance(each, datetime):
+            made[name] = each.isoformat()
+    return made
+
+
+def discovery_text(found: Sequence[Discovery], *, now: datetime, width: int | None) -> str:
+    """What is on the machine, what will be gone soon, and how to import it."""
+    if not found:
+        return (
+            "No records of other tools were found on this machine.\n"
+            "Something that you downloaded: sessionary import PATH"
+        )
+    rows = [
+        (
+            each.tool,
+            _from_home(each.place),
+            f"{each.units:,}",
+            size(each.bytes),
+            f"{each.new_units:,}" if each.new_units else "-",
+            size(each.new_bytes) if each.new_units else "-",
+        )
+        for each in found
+    ]
+    lines = [table(_COLUMNS, rows, width=width), ""]
+    lines += [_warning(each, now=now) for each in found if each.expiring]
+    fresh = list(dict.fromkeys(each.tool for each in found if each.new_units))
+    if not fresh:
+        return "\n".join([*lines, "All of it is here already."])
+    lines.append("Import all of it:  sessionary import --all")
+    lines.append(f"Only one source:   sessionary import {fresh[0]}")
+    return "\n".join(lines)
+
+
+def outcome_text(done: Outcome, *, dry_run: bool) -> str:
+    """What an import of one tool's records did, or would do."""
+    lines = [fault_text(each) for each in done.faults[:SHOWN]]
+    if done.skipped > len(lines):
+        lines.append(f"… and {done.skipped - len(lines):,} more that could not be read")
+    lines += done.notes[:SHOWN]
+    if done.left_out:
+        most = sorted(done.left_out.items(), key=lambda each: -each[1])
+        told = ", ".join(f"{number:,} {what}" for what, number in most[:SHOWN])
+        lines.append(f"{done.title}: left out: {told}{', …' if len(most) > SHOWN else ''}")
+    lines += _omitted(done)
+    if done.held_back:
+        assert done.held_back_until is not None
+        answers = "1 answer" if done.held_back == 1 else f"{done.held_back:,} answers"
+        after = done.held_back_until.astimezone() + timedelta(minutes=1)
+        lines.append(
+            f"{done.title}: {answers} may still be growing; run the import again after "
+            f"{after:%H:%M}."
+        )
+    lines.append(_dry(done) if dry_run else _done(done))
+    return "\n".join(lines)
+
+
+def unknown_text(found: UnknownFiles) -> str:
+    """Which files of a directory are nobody's record."""
+    return (
+        f"{count(found.count, 'file')} in {found.place} left alone, no record of a known tool: "
+        f"{_listed(found.names, found.count)}"
+    )
+
+
+def _omitted(done: Outcome) -> list[str]:
+    """The units that brought nothing, by the reason; a fault that was told is not told again."""
+    told = {(each.unit, each.why) for each in done.faults}
+    by_reason: dict[str, list[str]] = {}
+    for each in done.omissions:
+        if (each.unit, each.reason) not in told:
+            by_reason.setdefault(each.reason, []).append(each.unit)
+    lines = [
+        f"{done.title}: {count(len(units), 'file')} brought nothing: {reason}: "
+        f"{_listed(units, len(units))}"
+        for reason, units in by_reason.items()
+    ]
+    if done.left_out.get(WORDLESS, 0) and not by_reason:
+        names = _listed(done.wordless, done.left_out[WORDLESS])
+        lines.append(f"{done.title}: {WORDLESS}, not imported: {names}")
+    return lines
+
+
+def _listed(names: Sequence[str], total: int) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown}, …" if total > SHOWN else shown
+
+
+def fault_text(told: Fault) -> str:
+    """A fault in one line; a reason that names its file says it once."""
+    if told.why.startswith(told.unit):
+        return told.why
+    return f"{told.unit}: {_place(told.where)}{told.why}"
+
+
+def _done(done: Outcome) -> str:
+    if not done.units:
+        return f"{done.title}: nothing of its records is there."
+    if done.omitted_units == done.units:
+        return f"{done.title}: nothing was imported."
+    told = f"{done.title}: {count(done.added, 'session')} added, {done.extended:,} extended"
+    told += f", {done.unchanged:,} unchanged" if done.unchanged else ""
+    told += f": {count(done.messages, 'new message')}"
+    told += f", {done.skipped:,} skipped" if done.skipped else ""
+    if done.unchanged_units:
+        told += f"; {done.unchanged_units:,} of {count(done.units, 'file')} had not changed"
+    return f"{told}."
+
+
+def _dry(done: Outcome) -> str:
+    told = f"{done.title}: {count(done.added, 'session')} would be added"
+    told += f", {done.extended:,} looked through for more" if done.extended else ""
+    told += f": {count(done.messages, 'message')} read"
+    told += f", {done.skipped:,} skipped" if done.skipped else ""
+    return f"{told}. Nothing was changed."
+
+
+def _warning(found: Discovery, *, now: datetime) -> str:
+    assert found.expires_at is not None
+    left = (found.expires_at - now).total_seconds()
+    moment = "the first any time now" if left <= 0 else f"the first in {_span(left)}"
+    return f"{found.title} will delete {count(found.expiring, 'new file')} within a week, {moment}."
+
+
+def _from_home(place: str) -> str:
+    """A place as people write it: a path in their home begins with `~`."""
+    home = str(Path.home())
+    return f"~{place.removeprefix(home)}" if place.startswith(f"{home}/") else place
+
+
+def _place(where: str) -> str:
+    return f"{where}: " if where else ""
+
+
+def _span(seconds: float) -> str:
+    for limit, length, unit in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{max(1, round(seconds / length))} {unit}"
+    return f"{round(seconds / 86_400)} days"
