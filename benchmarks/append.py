@@ -16,7 +16,7 @@ from benchmarks.measure import Case, Contestant, Goal, Sample, Scale, repeat
 from benchmarks.raw import TEXT, KnownStore, RawLog, RawSync, SharedRawLog, steadily
 from sessionary.actions import log
 from sessionary.clock import SystemClock
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.store.database import Pending, Store
 
 SESSIONS = 64

@@ -15,8 +15,7 @@ from sessionary.actions import deliver, log, read, receive, resolve, turns
 from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.search.search import SearchOptions, search
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.model.entry import message
-from sessionary.model.part import Text
+from sessionary.model.message import Text, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store

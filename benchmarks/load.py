@@ -12,7 +12,7 @@ from benchmarks.measure import Case, Contestant, Scale, repeat
 from benchmarks.raw import BODY, TEXT, KnownStore, RawLog
 from benchmarks.texts import sql
 from sessionary.actions import read
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.store.database import Store
 
 ALL = "sessionary, all"
@@ -78,7 +78,7 @@ def _raw(path: Path, count: int) -> RawLog:
 def _scan(raw: RawLog, count: int) -> None:
     span = (SESSION << 24, SESSION + 1 << 24)
     rows: Any = raw.connection.execute(sql()["floor_load"], span).fetchall()
-    assert len([(role, at, json_codec.decode(body)) for role, at, body in rows]) == count
+    assert len([(role, at, codec.decode(body)) for role, at, body in rows]) == count
 
 
 def _known(path: Path, count: int) -> KnownStore:

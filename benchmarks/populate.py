@@ -6,8 +6,8 @@ from pathlib import Path
 from benchmarks.raw import TEXT
 from sessionary.actions import log, sessions
 from sessionary.clock import Moment, RandomIds, SystemClock, encode_id, to_micros
-from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for
+from sessionary.model.message import Message, message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
 from sessionary.store.database import Store, Tx

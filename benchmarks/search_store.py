@@ -12,8 +12,7 @@ from benchmarks.corpus import BEGAN, PLATFORMS, Language, Said, corpus
 from benchmarks.texts import sql
 from sessionary.actions import log, projects
 from sessionary.clock import Moment, RandomIds
-from sessionary.model.entry import Message, Role, message
-from sessionary.model.part import ToolResult
+from sessionary.model.message import Message, Role, ToolResult, message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
 from sessionary.store.database import Store, Tx

@@ -13,8 +13,7 @@ from benchmarks.measure import Case, Contestant, Results, Sample, Scale, repeat
 from benchmarks.raw import TEXT, IndexFile, RawLog
 from sessionary.actions import deliver, receive, turns
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.model.entry import message
-from sessionary.model.part import Text
+from sessionary.model.message import Text, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store

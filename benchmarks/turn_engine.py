@@ -18,9 +18,9 @@ from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
 from sessionary.engine.settings import AccessPolicy, Settings
-from sessionary.model.delivery import Delivery
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 from sessionary.store.database import Store
 
 PLATFORM = "telegram"

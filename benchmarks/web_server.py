@@ -19,7 +19,7 @@ from benchmarks.measure import Scale
 from sessionary.actions import new_message, sessions, tokens
 from sessionary.actions.tokens import Scope
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
 from sessionary.store.database import Store, Tx

@@ -6,8 +6,16 @@ from datetime import timedelta
 from sessionary.actions import compact, projects, retract, sessions, usage
 from sessionary.actions.transfer import jsonl_export, jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.source import Person, Source
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.store.database import Store, Tx

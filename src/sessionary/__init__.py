@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         TurnLost,
     )
     from sessionary.formats.message_input import File
-    from sessionary.model.entry import Entry, Message
+    from sessionary.model.message import Entry, Message
     from sessionary.model.session import SessionHead
     from sessionary.model.source import Channel, Person, Source
     from sessionary.model.usage import Usage
@@ -71,7 +71,7 @@ def __getattr__(name: str) -> Any:
     from sessionary.client.client import Sessionary, connect
     from sessionary.client.session import RunningTurn, Session
     from sessionary.formats.message_input import File
-    from sessionary.model.entry import Entry, Message
+    from sessionary.model.message import Entry, Message
     from sessionary.model.session import SessionHead
     from sessionary.model.source import Channel, Person, Source
     from sessionary.model.usage import Usage

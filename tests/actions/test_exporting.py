@@ -14,8 +14,7 @@ from sessionary.actions.transfer import jsonl_export
 from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.support.postgres import Server

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from sessionary.agents.chats import last_user_text
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
-from sessionary.model.entry import Message, message
+from sessionary.model.message import Message, message
 
 closed = threading.Event()
 

@@ -14,7 +14,7 @@ from sessionary.agents.registry import build
 from sessionary.agents.settings import AgentSettings
 from sessionary.engine.ports import Runner
 from sessionary.errors import AgentFailed, BadInput, RetryLater
-from sessionary.model.part import Attachment, Text, ToolCall
+from sessionary.model.message import Attachment, Text, ToolCall
 from sessionary.testing.runner_suite import (
     PROMPT_SECONDS,
     RunnerSuite,

@@ -23,8 +23,7 @@ import sessionary
 from sessionary import prices
 from sessionary.agents import convert
 from sessionary.errors import NotFound
-from sessionary.model.entry import Entry, Message, message
-from sessionary.model.part import Reasoning, Text, ToolCall, Unknown
+from sessionary.model.message import Entry, Message, Reasoning, Text, ToolCall, Unknown, message
 from sessionary.model.transcript import context
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.testing.clock import START

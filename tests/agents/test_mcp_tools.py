@@ -16,7 +16,7 @@ from sessionary.agents.model import ModelRunner
 from sessionary.agents.model_options import ModelOptions, ToolServer
 from sessionary.config.secret import Secret
 from sessionary.errors import AgentFailed, BadInput
-from sessionary.model.part import ToolResult
+from sessionary.model.message import ToolResult
 from sessionary.testing.runner_suite import PROMPT_SECONDS, events_of, steps_of, turn_request
 from tests.agents import tool_server
 from tests.support.model_server import Ask, Call, ModelServer, Reply

@@ -7,8 +7,18 @@ from typing import Any
 import pytest
 
 from sessionary.engine.ports import Runner
-from sessionary.model.entry import Entry, Message, Role, message
-from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Entry,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    message,
+)
 from sessionary.model.transcript import context
 from sessionary.model.usage import CostStatus
 from sessionary.testing.clock import START

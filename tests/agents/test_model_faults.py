@@ -9,7 +9,7 @@ from sessionary.agents.model_options import ModelOptions
 from sessionary.config.secret import Secret
 from sessionary.engine.ports import Event, Runner
 from sessionary.errors import AgentFailed, BadInput, NotAllowed, RetryLater
-from sessionary.model.entry import Role
+from sessionary.model.message import Role
 from sessionary.testing.runner_suite import events_of, steps_of, streamed, turn_request
 from tests.agents.asking import KEY, MakeRunner, failure, watched
 from tests.support.model_server import Call, ModelServer, Refusal, Reply

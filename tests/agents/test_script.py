@@ -6,8 +6,7 @@ from sessionary.agents.echo import EchoRunner
 from sessionary.agents.scenes import SCENES, SIGNATURE, scene_for
 from sessionary.agents.script import ScriptRunner
 from sessionary.engine.ports import Runner
-from sessionary.model.entry import Role
-from sessionary.model.part import ToolResult
+from sessionary.model.message import Role, ToolResult
 from sessionary.model.usage import CostStatus
 from sessionary.testing.runner_suite import (
     RunnerSuite,

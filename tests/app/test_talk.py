@@ -14,13 +14,11 @@ from sessionary.client.client import Sessionary, connect
 from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.turn import budgets
-from sessionary.model.arrival import Arrival, ArrivalState
-from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for
-from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.message import Message, Text, ToolCall, ToolResult, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.source import Source
-from sessionary.model.turn import Lease
+from sessionary.model.turn import Arrival, ArrivalState, Lease
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, deliveries
 

@@ -11,7 +11,7 @@ from sessionary.actions import new_message, projects, sessions
 from sessionary.actions.transfer import render
 from sessionary.actions.uploads import upload
 from sessionary.client.client import Sessionary, connect
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
 from sessionary.store.database import Tx

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from sessionary.actions import new_message
 from sessionary.client.client import connect
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.source import Source
 from tests.browser.conftest import Visitor, served, settled
 

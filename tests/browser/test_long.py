@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from sessionary.actions import new_message
 from sessionary.client.client import connect
 from sessionary.clock import Moment
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
 from sessionary.store.database import Tx

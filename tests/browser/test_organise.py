@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from sessionary.actions import new_message, projects
 from sessionary.client.client import connect
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
 from sessionary.model.usage import Usage

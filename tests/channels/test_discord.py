@@ -18,8 +18,7 @@ from sessionary.config.secret import Secret
 from sessionary.config.table import Table
 from sessionary.engine.commands import REGISTRY
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment, Message
 from sessionary.model.source import Channel, Source
 from sessionary.store.database import Store
 from sessionary.testing.adapter_suite import AdapterSuite

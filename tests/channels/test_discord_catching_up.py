@@ -10,7 +10,7 @@ from sessionary.actions import places
 from sessionary.actions.listing import SessionFilters, listing
 from sessionary.channels.discord import adapter
 from sessionary.channels.discord.client import LONGEST_AWAY, discord
-from sessionary.model.entry import Role
+from sessionary.model.message import Role
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld
 from tests.channels.test_discord import DiscordPlatform, point_at

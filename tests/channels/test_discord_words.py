@@ -8,9 +8,8 @@ from sessionary.channels.discord import inbound, outbound
 from sessionary.channels.discord.inbound import Heard, Me, Place, Rules
 from sessionary.channels.observed import MOST_LINES, Observed, with_observed
 from sessionary.channels.progress import Progress
-from sessionary.model.entry import message
 from sessionary.model.key import key_for
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment, message
 from sessionary.model.source import Channel
 from sessionary.testing.channel_world import delivery_to
 

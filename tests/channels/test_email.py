@@ -13,7 +13,7 @@ from sessionary.channels.email.markup import text_of_html
 from sessionary.channels.email.outbound import Identity, Thread
 from sessionary.channels.email.quotes import own_words
 from sessionary.errors import BadInput, Unreachable
-from sessionary.model.part import Attachment, Text
+from sessionary.model.message import Attachment, Text
 from sessionary.model.source import Channel
 from sessionary.testing.channel_world import delivery_to
 

@@ -4,7 +4,7 @@ import pytest
 
 from sessionary.channels.files import MEGABYTE, MOST_TRIES, Failures, File, fetched, gone, too_large
 from sessionary.errors import RetryLater
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 
 
 def test_a_file_that_is_too_large_is_named_with_its_size_on_one_short_line() -> None:

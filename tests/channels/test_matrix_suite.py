@@ -8,7 +8,7 @@ import pytest
 
 from sessionary.channels import matrix as channel
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment
 from sessionary.model.source import Channel
 from sessionary.testing.adapter_suite import AdapterSuite
 from sessionary.testing.channel_world import Door, delivery_to, taking_in, until

@@ -10,7 +10,7 @@ from sessionary.channels.enclosures import Enclosure
 from sessionary.channels.matrix import inbound, outbound
 from sessionary.channels.matrix.inbound import Heard, Me, Room, Rules
 from sessionary.errors import BadInput
-from sessionary.model.part import Attachment, Text
+from sessionary.model.message import Attachment, Text
 from sessionary.model.source import Channel
 from sessionary.testing.channel_world import delivery_to
 

@@ -1,8 +1,7 @@
 """Lines that were not said to the agent go along with the next message to it, and with that only."""
 
 from sessionary.channels.observed import Observed
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Text
+from sessionary.model.message import Message, Role, Text
 
 
 class Door:

@@ -7,7 +7,7 @@ import pytest
 from sessionary.channels.signal import inbound, outbound
 from sessionary.channels.signal.inbound import Heard, Me, Withdrawn
 from sessionary.model.key import key_for
-from sessionary.model.part import Text, Unknown
+from sessionary.model.message import Text, Unknown
 from tests.support.fake_signal import (
     ACCOUNT,
     ACCOUNT_UUID,

@@ -23,8 +23,7 @@ from sessionary.errors import (
     StoreUnavailable,
     Unreachable,
 )
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment, Text
+from sessionary.model.message import Attachment, Message, Text
 from sessionary.model.source import Channel, Source
 from sessionary.store.database import Store, Tx
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until

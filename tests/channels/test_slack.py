@@ -24,8 +24,7 @@ from sessionary.channels.slack.inbound import Rules
 from sessionary.config.secret import Secret
 from sessionary.config.table import Table
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment, Message
 from sessionary.model.source import Channel
 from sessionary.store.database import Store
 from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite, giving

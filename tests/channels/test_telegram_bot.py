@@ -13,10 +13,9 @@ from sessionary.channels import registry
 from sessionary.channels import telegram as channel
 from sessionary.channels.telegram.adapter import TelegramAdapter
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from sessionary.model.delivery import Delivery
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment, Message
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
 from tests.support.fake_telegram import TOKEN, FakeTelegram, PostingTelegram

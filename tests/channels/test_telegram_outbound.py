@@ -6,7 +6,7 @@ from hypothesis import strategies
 
 from sessionary.channels.split import utf16_units
 from sessionary.channels.telegram import markdown, outbound
-from sessionary.model.part import Attachment, Part, Reasoning, Text
+from sessionary.model.message import Attachment, Part, Reasoning, Text
 from tests.support import fake_telegram_text as telegram
 
 

@@ -15,11 +15,10 @@ from sessionary.channels.whatsapp.inbound import Failure, Heard, Rules, Withdraw
 from sessionary.clock import Moment
 from sessionary.config.table import Table
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
-from sessionary.model.delivery import DeliveryState
-from sessionary.model.entry import Message
 from sessionary.model.key import key_for
-from sessionary.model.part import Attachment, Text, Unknown
+from sessionary.model.message import Attachment, Message, Text, Unknown
 from sessionary.model.source import Channel
+from sessionary.model.turn import DeliveryState
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import deliveries
 from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until

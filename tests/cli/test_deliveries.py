@@ -6,7 +6,7 @@ import pytest
 
 from sessionary.actions import deliver
 from sessionary.client.client import connect
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.source import Channel, Source
 from tests.cli.conftest import Program
 

@@ -17,8 +17,7 @@ from sessionary.agents.command import CommandOptions, CommandRunner
 from sessionary.cli import markdown
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.errors import BadInput
-from sessionary.model.entry import Message, Role, message
-from sessionary.model.part import ToolCall, ToolResult
+from sessionary.model.message import Message, Role, ToolCall, ToolResult, message
 from tests.cli.conftest import Program
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")

@@ -12,7 +12,7 @@ import pytest
 from sessionary.actions import access, deliver
 from sessionary.cli.root import root
 from sessionary.client.client import connect
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.prompt import HomeChannel
 from sessionary.model.source import Channel, Person
 from tests.cli.conftest import Program

@@ -14,10 +14,9 @@ from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.engine.settings import AccessPolicy, Budget, Settings
 from sessionary.errors import RetryLater, StoreUnavailable
-from sessionary.model.delivery import Delivery
-from sessionary.model.entry import message
-from sessionary.model.part import text_of
+from sessionary.model.message import message, text_of
 from sessionary.model.source import Source
+from sessionary.model.turn import Delivery
 from sessionary.model.usage import Usage
 from sessionary.store.open import open_store
 from sessionary.testing.loopback import LoopbackAdapter

@@ -9,7 +9,7 @@ from sessionary.actions import access
 from sessionary.actions.upkeep import stats
 from sessionary.engine.settings import AccessPolicy, Budget, Settings, Strangers
 from sessionary.errors import RetryLater
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.source import Person
 from sessionary.store.database import Store
 from sessionary.testing.clock import FakeClock, SequentialIds, moment_of

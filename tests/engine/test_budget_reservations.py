@@ -15,7 +15,7 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.settings import Budget
 from sessionary.engine.turn import budgets, loop
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store

@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 from sessionary.errors import RetryLater
-from sessionary.model.delivery import Delivery
-from sessionary.model.turn import TurnState
+from sessionary.model.turn import Delivery, TurnState
 from tests.engine.test_finalizers import dying_turn
 from tests.support.engine_world import EngineWorld
 

@@ -9,8 +9,8 @@ import pytest
 
 from sessionary.actions import sweep, turns
 from sessionary.engine.engine import Engine
-from sessionary.model.entry import message
 from sessionary.model.key import key_for
+from sessionary.model.message import message
 from sessionary.model.reset import ResetPolicy
 from sessionary.store.database import Store
 from sessionary.testing.clock import moment_of

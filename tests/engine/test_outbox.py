@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from sessionary.errors import NotAllowed, RetryLater
-from sessionary.model.delivery import Delivery
+from sessionary.model.turn import Delivery
 from tests.support.engine_world import EngineWorld
 
 OUTAGE = timedelta(minutes=10)

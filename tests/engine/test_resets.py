@@ -9,7 +9,7 @@ import pytest
 from sessionary.actions import schedule, sessions, sweep
 from sessionary.actions.schedule import ScheduleSpec
 from sessionary.engine.engine import Engine
-from sessionary.model.part import text_of
+from sessionary.model.message import text_of
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.schedule import Timing
 from sessionary.model.session import EndReason

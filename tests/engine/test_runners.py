@@ -14,7 +14,7 @@ from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.settings import Settings, WhileRunning
 from sessionary.engine.turn import lease, run
 from sessionary.errors import BadInput
-from sessionary.model.entry import Message, message
+from sessionary.model.message import Message, message
 from sessionary.model.turn import Turn, TurnState
 from sessionary.store.database import Store
 from tests.support.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld

@@ -16,7 +16,7 @@ from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.engine.settings import Budget
 from sessionary.errors import BadInput, Conflict
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.prompt import HomeChannel
 from sessionary.model.schedule import Run, RunState, Timing
 from sessionary.model.session import Kind, SessionFolder

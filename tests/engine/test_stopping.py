@@ -12,7 +12,7 @@ from sessionary.actions import deliver, schedule
 from sessionary.actions.schedule import ScheduleSpec
 from sessionary.actions.upkeep import stats
 from sessionary.engine.engine import Engine
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.schedule import RunState, Timing
 from sessionary.store.database import Tx
 from sessionary.testing.clock import moment_of

@@ -11,8 +11,8 @@ from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Agent, Event, Step, TurnRequest
 from sessionary.engine.settings import Settings
 from sessionary.errors import BadInput
-from sessionary.model.entry import message
 from sessionary.model.key import key_for
+from sessionary.model.message import message
 from sessionary.model.source import Source
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store

@@ -12,7 +12,7 @@ from sessionary.actions import listing, read
 from sessionary.actions.receive import platform_idempotency_key
 from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.model.entry import Message, Role
+from sessionary.model.message import Message, Role
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store

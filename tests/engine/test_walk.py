@@ -6,8 +6,8 @@ from sessionary.actions import deliver
 from sessionary.actions.upkeep import verify
 from sessionary.engine.engine import Engine
 from sessionary.errors import RetryLater, Unreachable
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Text
+from sessionary.model.message import Text
+from sessionary.model.turn import Delivery
 from sessionary.testing.clock import moment_of
 from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
 from tests.support.mortal import Died, Fate

@@ -8,8 +8,16 @@ import pytest
 
 from sessionary.errors import BadInput
 from sessionary.formats.message_input import File, read_message
-from sessionary.model.entry import Entry, Message
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Entry,
+    Message,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.transcript import context
 from sessionary.testing.clock import FakeClock
 

@@ -12,7 +12,7 @@ from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.base.events import Importer, Unit
 from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.model import transcript
-from sessionary.model.entry import Entry, Message
+from sessionary.model.message import Entry, Message
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, imports, sessions

@@ -12,8 +12,8 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.importers.base.events import Branch, Event, Importer, MessageEvent
 from sessionary.importers.base.session_merger import body_text
-from sessionary.model import part
-from sessionary.model.entry import Role
+from sessionary.model import message
+from sessionary.model.message import Role
 from sessionary.store.tables.blobs import hash_of
 
 DEEP: Any = []
@@ -56,7 +56,7 @@ def _check(event: Event) -> None:
     assert event.id is None or isinstance(event.id, str)
     assert event.at.tzinfo is not None
     for each in event.parts:
-        assert part.to_json(part.from_json(each)) == each
+        assert message.to_json(message.from_json(each)) == each
     wanted = {each["blob"] for each in event.parts if each["type"] == "attachment"}
     assert wanted <= {hash_of(data) for data in event.blobs}
     body_text(event, "x")

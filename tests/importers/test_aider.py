@@ -6,7 +6,7 @@ import pytest
 
 from sessionary.importers.aider import IMPORTER
 from sessionary.importers.base.events import Where
-from sessionary.model.entry import Role
+from sessionary.model.message import Role
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_aider import FIRST, SECOND

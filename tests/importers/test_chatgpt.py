@@ -14,8 +14,15 @@ from sessionary.importers.base import archives
 from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.chatgpt import IMPORTER
 from sessionary.importers.claude_ai import IMPORTER as CLAUDE
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from tests.importers import write_exports as write
 from tests.importers.reading import Archive
 from tests.importers.rubbish import survives

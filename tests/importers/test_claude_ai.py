@@ -7,8 +7,15 @@ from pathlib import Path
 from sessionary.importers import registry
 from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.claude_ai import IMPORTER
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from tests.importers import write_exports as write
 from tests.importers.reading import Archive
 from tests.importers.rubbish import survives

@@ -10,8 +10,7 @@ import pytest
 
 from sessionary.importers.base.events import Checkpoint, Event, MessageEvent, Resume, Unit, Where
 from sessionary.importers.claude_code.importer import ClaudeCode
-from sessionary.model.entry import Compaction, Role
-from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Compaction, Reasoning, Role, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from sessionary.testing.clock import FakeClock

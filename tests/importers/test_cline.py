@@ -5,8 +5,16 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.cline import IMPORTER
-from sessionary.model.entry import Compaction, Role
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish

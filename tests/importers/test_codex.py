@@ -11,8 +11,7 @@ import zstandard
 
 from sessionary.importers.base.events import Event, Resume, Unit, Where
 from sessionary.importers.codex import Codex
-from sessionary.model.entry import Compaction
-from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Compaction, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import CostStatus
 from sessionary.store.tables.blobs import hash_of

@@ -7,8 +7,7 @@ import pytest
 
 from sessionary.importers import registry
 from sessionary.importers.copilot.importer import IMPORTER
-from sessionary.model.entry import Compaction, Message
-from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import Compaction, Message, Reasoning, Text, ToolCall, ToolResult
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_copilot import (

@@ -7,7 +7,7 @@ import pytest
 
 from sessionary.importers import registry
 from sessionary.importers.cursor.importer import IMPORTER
-from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish

@@ -32,7 +32,7 @@ from sessionary.importers.base.events import (
     Where,
 )
 from sessionary.model import transcript
-from sessionary.model.entry import Compaction
+from sessionary.model.message import Compaction
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.database import Tx
 from sessionary.store.tables import transfer

@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.gemini.gemini_cli import IMPORTER
-from sessionary.model.entry import Compaction, Message, Role
-from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Message,
+    Reasoning,
+    Role,
+    ToolCall,
+    ToolResult,
+)
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.goose import IMPORTER
-from sessionary.model.entry import Role
-from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Reasoning, Role, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish

@@ -14,11 +14,18 @@ from sessionary.actions.transfer import handover
 from sessionary.errors import BadInput
 from sessionary.importers import registry
 from sessionary.importers.base.events import Compacted, Facts, MessageEvent, SessionBegin
-from sessionary.model.entry import Message, Role
-from sessionary.model.export_options import ExportOptions
 from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.model.handover.passage import HandoverExcerpt
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from sessionary.model.record import ExportOptions
 from sessionary.store.tables.blobs import hash_of
 from tests.importers.reading import Archive
 from tests.importers.test_driver import Scripted, touched

@@ -10,8 +10,15 @@ import pytest
 
 from sessionary.importers.base.driver import ToolImportReport
 from sessionary.importers.hermes.importer import IMPORTER
-from sessionary.model.entry import Compaction, Message
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Message,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import CostStatus
 from sessionary.store.tables import transfer, usage

@@ -11,7 +11,7 @@ from sessionary.app import imports
 from sessionary.client.client import connect
 from sessionary.importers.base.events import Where
 from sessionary.importers.hermes.importer import IMPORTER, Hermes
-from sessionary.model.entry import Compaction, Message
+from sessionary.model.message import Compaction, Message
 from tests.importers import write_hermes as write
 from tests.importers.reading import Archive
 from tests.importers.rubbish import survives

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.librechat import IMPORTER
-from sessionary.model.entry import Message
-from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import Message, Reasoning, Text, ToolCall, ToolResult
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_librechat import a_day_at_the_mill, export, message

@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.llm import IMPORTER
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive

@@ -17,7 +17,7 @@ from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base import driver, session_merger
 from sessionary.importers.base.events import Unit
 from sessionary.importers.base.session_merger import ImportTarget
-from sessionary.model.entry import Message
+from sessionary.model.message import Message
 from sessionary.store.database import Store
 from sessionary.store.tables import imports, usage
 from tests.importers.reading import Archive

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.open_webui import IMPORTER
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Message, Reasoning, Text, ToolCall, ToolResult
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive

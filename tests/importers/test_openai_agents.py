@@ -4,8 +4,16 @@ import sqlite3
 from pathlib import Path
 
 from sessionary.importers.openai_agents import IMPORTER
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
 from tests.importers.reading import Archive

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.opencode import IMPORTER
-from sessionary.model.entry import Compaction
-from sessionary.model.part import Attachment, Reasoning, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Compaction, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish

@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.gemini.qwen_code import IMPORTER
-from sessionary.model.entry import Compaction, Message, Role
-from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Compaction,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from sessionary.model.session import Kind, Lineage
 from tests.importers import rubbish
 from tests.importers.reading import Archive

@@ -12,7 +12,7 @@ from typing import Any
 
 from sessionary.actions.upkeep import verify
 from sessionary.client.client import Sessionary, connect
-from sessionary.model.entry import Message
+from sessionary.model.message import Message
 from tests.support.model_script import Answer, Call, Reply
 from tests.support.model_server import Ask, ModelServer
 

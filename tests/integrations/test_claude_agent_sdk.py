@@ -15,8 +15,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 from sessionary.actions.transfer import jsonl_export
 from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment, Reasoning, ToolResult
+from sessionary.model.message import Attachment, Message, Reasoning, ToolResult
 from sessionary.model.session import Lineage, SessionFolder
 from tests.integrations.driving import Urls, broken, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer

@@ -28,8 +28,7 @@ from sessionary.actions.transfer import jsonl_export, jsonl_import
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import BadInput, Conflict, StoreUnavailable, TurnLost
 from sessionary.integrations.openai_agents import About, SessionarySession
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment, Message
 from sessionary.model.source import Person
 from sessionary.store.tables import blobs
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue

@@ -18,7 +18,7 @@ import pytest
 from sessionary.actions import listing, read
 from sessionary.actions.upkeep import stats
 from sessionary.client.client import connect
-from sessionary.model.entry import Message
+from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store
 from tests.load import places

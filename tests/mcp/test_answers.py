@@ -21,8 +21,7 @@ from sessionary.clock import SystemClock
 from sessionary.mcp import server
 from sessionary.mcp.bounds import MOST_TOKENS
 from sessionary.mcp.tools import Tools
-from sessionary.model.entry import message
-from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.message import Text, ToolCall, ToolResult, message
 from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
 from sessionary.model.usage import Usage

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionary.errors import BadInput
-from sessionary.model.cursor import Cursor
+from sessionary.model.session import Cursor
 
 TIMES = st.integers(-(2**62), 2**62)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.model import json_codec
+from sessionary.model import codec
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None, exclude_categories=()))
 SURROGATES = st.text(st.sampled_from('a\x00é\ud800\udbff\udc00\udfff🫠\\"\u2028'))
@@ -37,42 +37,42 @@ def joined(value: object) -> object:
 @given(VALUES)
 def test_what_goes_in_comes_back(value: object) -> None:
     """M-2. Two halves that stand together are one character to everyone who reads JSON."""
-    text = json_codec.encode(value)
+    text = codec.encode(value)
 
-    assert json_codec.decode(text) in (value, joined(value))
-    assert json_codec.decode(text.encode()) == json_codec.decode(text)
+    assert codec.decode(text) in (value, joined(value))
+    assert codec.decode(text.encode()) == codec.decode(text)
 
 
 @given(VALUES)
 def test_a_document_is_one_line_that_any_column_and_any_reader_takes(value: object) -> None:
-    text = json_codec.encode(value)
+    text = codec.encode(value)
 
     assert "\n" not in text
     assert "\x00" not in text
-    assert json_codec.storable_text(text) == text
-    assert json.loads(text) == json_codec.decode(text)
+    assert codec.storable_text(text) == text
+    assert json.loads(text) == codec.decode(text)
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**40])
 def test_a_number_of_any_size_comes_back(number: int) -> None:
-    assert json_codec.decode(json_codec.encode({"n": number})) == {"n": number}
+    assert codec.decode(codec.encode({"n": number})) == {"n": number}
 
 
 @pytest.mark.parametrize("text", ["", "{", "{'a': 1}", "\ud800", '{"a":1}x'])
 def test_what_is_not_json_is_an_error(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
-        json_codec.decode(text)
+        codec.decode(text)
 
 
 @given(ANY_TEXT | SURROGATES)
 def test_a_storable_text_fits_any_column(text: str) -> None:
-    said = json_codec.storable_text(text)
+    said = codec.storable_text(text)
 
     assert "\x00" not in said
     assert len(said) == len(text)
     assert said.encode().decode() == said
-    assert json_codec.storable_text(said) == said
+    assert codec.storable_text(said) == said
 
 
 def test_an_ordinary_text_is_storable_as_it_is() -> None:
-    assert json_codec.storable_text("Émile 🫠\n") == "Émile 🫠\n"
+    assert codec.storable_text("Émile 🫠\n") == "Émile 🫠\n"

@@ -8,9 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionary.errors import BadInput
-from sessionary.model import entry, json_codec
-from sessionary.model.entry import Body, Compaction, Entry, Message, Retraction, Role, message
-from sessionary.model.part import Text, ToolCall, Unknown
+from sessionary.model import codec
+from sessionary.model import message as entry
+from sessionary.model.message import (
+    Body,
+    Compaction,
+    Entry,
+    Message,
+    Retraction,
+    Role,
+    Text,
+    ToolCall,
+    Unknown,
+    message,
+)
 from sessionary.model.source import Person
 from tests.model.test_part import JSON, PARTS, TEXT
 
@@ -39,9 +50,9 @@ BODIES: st.SearchStrategy[Body] = st.one_of(
 def test_a_body_goes_to_json_and_back(body: Body) -> None:
     """House rule 12."""
     role = body.role if isinstance(body, Message) else None
-    text = json_codec.encode(entry.body_to_json(body))
+    text = codec.encode(entry.body_to_json(body))
 
-    again = entry.body_from_json(entry.kind_of(body), role, json_codec.decode(text))
+    again = entry.body_from_json(entry.kind_of(body), role, codec.decode(text))
 
     assert again == body
     assert type(again) is type(body)

@@ -4,9 +4,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sessionary.model.entry import Compaction, Entry, Message, Role
-from sessionary.model.export_options import WHOLE, ExportOptions, entry_within, is_empty
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Entry,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
+from sessionary.model.record import WHOLE, ExportOptions, entry_within, is_empty
 from sessionary.model.source import Person, Source
 
 SOURCE = Source("signal", "+49 170 1234567", user_id="uuid-1234-5678", user_name="+49 170 1234567")

@@ -8,8 +8,18 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from sessionary.model import markdown
-from sessionary.model.entry import Compaction, Entry, Message, Role
-from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Entry,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from sessionary.model.source import Person
 from tests.model.hostile import CORPUS
 from tests.model.test_page import HEAD

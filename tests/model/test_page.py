@@ -7,8 +7,18 @@ from html.parser import HTMLParser
 import pytest
 
 from sessionary.model import html_page
-from sessionary.model.entry import Compaction, Entry, Message, Role
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Entry,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.session import Kind, SessionFolder, SessionHead
 from sessionary.model.source import Person, Source
 from sessionary.model.usage import UsageTotal

@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionary.errors import BadInput
-from sessionary.model import part
-from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model import message
+from sessionary.model.message import (
+    Attachment,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 
 TEXT = st.text(max_size=8)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -33,7 +41,7 @@ ANYTHING = st.dictionaries(
 @given(PARTS)
 def test_a_part_goes_to_json_and_back(made: Part) -> None:
     """M-1: 0, null, false and empty included."""
-    again = part.from_json(part.to_json(made))
+    again = message.from_json(message.to_json(made))
 
     assert again == made
     assert type(again) is type(made)
@@ -42,10 +50,10 @@ def test_a_part_goes_to_json_and_back(made: Part) -> None:
 @given(ANYTHING)
 def test_whatever_dictionary_comes_in_goes_out_again(data: dict[str, Any]) -> None:
     """House rule 12: unknown data round-trips."""
-    made = part.from_json(data)
-    out = part.to_json(made)
+    made = message.from_json(data)
+    out = message.to_json(made)
 
-    assert part.from_json(out) == made
+    assert message.from_json(out) == made
     if isinstance(made, Unknown):
         assert out == data
     else:
@@ -68,16 +76,16 @@ def test_whatever_dictionary_comes_in_goes_out_again(data: dict[str, Any]) -> No
 )
 def test_what_does_not_fit_is_kept_as_it_came(data: dict[str, Any]) -> None:
     """M-1."""
-    assert part.from_json(data) == Unknown(data)
+    assert message.from_json(data) == Unknown(data)
 
 
 @pytest.mark.parametrize("data", ["text", 7, None, ["text"]])
 def test_what_is_no_object_is_refused(data: Any) -> None:
     with pytest.raises(BadInput, match="JSON object"):
-        part.from_json(data)
+        message.from_json(data)
 
 
 def test_the_words_of_a_message_are_its_texts() -> None:
     parts = (Text("a"), Reasoning("thinking"), ToolCall("1", "x"), Text("b"), Unknown({}))
 
-    assert part.text_of(parts) == "a\nb"
+    assert message.text_of(parts) == "a\nb"

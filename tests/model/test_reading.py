@@ -6,11 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Entry, Message, Role, body_from_json, body_to_json
-from sessionary.model.entry_decoder import message_entry, reader
-from sessionary.model.mutable import mutable_class
-from sessionary.model.part import Reasoning, Text, ToolCall
+from sessionary.model import codec
+from sessionary.model.codec import mutable_class
+from sessionary.model.message import (
+    Entry,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    body_from_json,
+    body_to_json,
+    message_entry,
+    reader,
+)
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Person, Source, source_as_stored
 from sessionary.model.usage import UsageTotal
@@ -33,10 +42,10 @@ messages = st.builds(
 
 @given(messages, maybe)
 def test_both_ways_read_the_same_entry(said: Message, turn_id: str | None) -> None:
-    text = json_codec.encode(body_to_json(said))
+    text = codec.encode(body_to_json(said))
 
     quick = message_entry("s", 7, AT, turn_id, role=said.role, body=reader().decode(text))
-    slow = Entry("s", 7, AT, body_from_json("message", said.role, json_codec.decode(text)), turn_id)
+    slow = Entry("s", 7, AT, body_from_json("message", said.role, codec.decode(text)), turn_id)
 
     assert quick == slow
     assert type(quick) is Entry
@@ -55,7 +64,7 @@ def test_what_is_more_than_text_takes_the_long_way(said: Message) -> None:
     decode, failure = reader()
 
     with pytest.raises(failure):
-        decode(json_codec.encode(body_to_json(said)))
+        decode(codec.encode(body_to_json(said)))
 
 
 def test_a_value_read_quickly_is_as_frozen_as_any_other() -> None:

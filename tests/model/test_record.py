@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from sessionary.errors import BadInput
 from sessionary.model import record
-from sessionary.model.entry import Compaction, Entry, Message, Retraction, Role
-from sessionary.model.part import Text, Unknown
+from sessionary.model.message import Compaction, Entry, Message, Retraction, Role, Text, Unknown
 from sessionary.model.source import Person
 from sessionary.model.usage import CostStatus, Usage
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.model.secret import MASK, masked, masked_json, secrets_in
+from sessionary.model.redact import MASK, masked, masked_json, secrets_in
 
 # Written in pieces, so that no scanner takes this file for a leak.
 SECRETS = {

@@ -6,8 +6,20 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.model.entry import Body, Compaction, Entry, Message, Retraction, Role, message
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Body,
+    Compaction,
+    Entry,
+    Message,
+    Reasoning,
+    Retraction,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    message,
+)
 from sessionary.model.source import Person
 from sessionary.model.transcript import (
     NO_RESULT,

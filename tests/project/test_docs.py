@@ -12,10 +12,8 @@ from sessionary.agents.scenes import SCENES, Says
 from sessionary.client.session import LEASE_SECONDS
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model import title
-from sessionary.model.arrival import ArrivalState
-from sessionary.model.delivery import DeliveryState
-from sessionary.model.entry import MAX_SEQ
-from sessionary.model.turn import TurnState
+from sessionary.model.message import MAX_SEQ
+from sessionary.model.turn import ArrivalState, DeliveryState, TurnState
 from sessionary.store import migrations
 from sessionary.store.database import Tx
 from sessionary.store.open import open_store

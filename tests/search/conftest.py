@@ -8,7 +8,7 @@ import pytest
 
 from sessionary.actions.search.hits import Hit
 from sessionary.actions.search.search import SearchOptions, SearchResult, search
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.store.database import Store
 from tests.store.conftest import (  # noqa: F401
     KINDS,

@@ -7,8 +7,7 @@ import pytest
 from sessionary.actions import projects, sessions
 from sessionary.actions.search import index
 from sessionary.errors import BadInput
-from sessionary.model.entry import Message, Role, message
-from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import Message, Reasoning, Role, Text, ToolCall, ToolResult, message
 from sessionary.model.snippet import CLOSE, OPEN
 from sessionary.model.source import Source
 from tests.search.conftest import Library

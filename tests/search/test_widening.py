@@ -3,8 +3,7 @@
 import pytest
 
 from sessionary.actions import compact
-from sessionary.model.entry import Message, Role, message
-from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.message import Message, Role, Text, ToolCall, ToolResult, message
 from sessionary.model.query import parse
 from sessionary.model.source import Person
 from tests.search.conftest import Library

@@ -24,8 +24,7 @@ from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.retention import purge
 from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.errors import SessionaryError
-from sessionary.model.entry import Message, Role, message
-from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.message import Message, Role, Text, ToolCall, ToolResult, message
 from sessionary.model.prompt import HomeChannel
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import Kind, SessionFolder, TitleBy
@@ -322,7 +321,7 @@ def project(s: Story, a: int, b: int) -> Any:
     return s.world.write(projects.move, s.session(b), name or None, profile="main")
 
 
-def list_sessions(s: Story, a: int, b: int) -> Any:
+def list_some(s: Story, a: int, b: int) -> Any:
     narrowed = (
         SessionFilters(),
         SessionFilters(folder=_pick(list(SessionFolder)[:4], a)),
@@ -370,7 +369,7 @@ DEEDS: tuple[Callable[[Story, int, int], Any], ...] = (
     *(say_tools, begin_in, step, checkpoint, renew, interrupt, sweep_turns, sweep_sessions),
     *(finalize, end, reopen, put_away, put_away, rename, name_automatically, label, fork, fork),
     *(take_back, take_back, summarise, remove, switch, switch, reset, hold, use, use, report),
-    *(deliver_some, claim, claim, settle, project, list_sessions, find, prune, wait, wait),
+    *(deliver_some, claim, claim, settle, project, list_some, find, prune, wait, wait),
 )
 # A number of a row is the database's own affair: PostgreSQL leaves gaps where it undid something.
 OWN_AFFAIR = {"no", "session_no"}

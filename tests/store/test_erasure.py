@@ -10,8 +10,7 @@ from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.upkeep import verify
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Text
+from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.source import Person, Source
 from sessionary.store.database import Store
 from sessionary.store.tables import blobs

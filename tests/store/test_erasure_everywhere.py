@@ -21,8 +21,7 @@ from sessionary.formats import parts
 from sessionary.importers.base import driver, files
 from sessionary.importers.base.events import Event, MessageEvent, SessionBegin, Unit
 from sessionary.importers.base.session_merger import ImportTarget
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Text
+from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.source import Person, Source
 from sessionary.store import copy_store
 from sessionary.store.database import Store

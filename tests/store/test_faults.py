@@ -17,7 +17,7 @@ import pytest
 from sessionary.actions import log
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
 from sessionary.store.postgres.store import PostgresStore

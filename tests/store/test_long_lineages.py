@@ -8,7 +8,7 @@ from sessionary.actions import log
 from sessionary.actions.retention.purge import NO_SOURCE
 from sessionary.actions.search.search import SearchOptions, search
 from sessionary.clock import to_micros
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.session import Lineage, Opening, SessionFolder
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import sessions

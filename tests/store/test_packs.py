@@ -11,8 +11,7 @@ from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.upkeep import verify
 from sessionary.errors import Damaged
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult
 from sessionary.store.database import Row, Store, Tx
 from sessionary.store.tables import blobs
 from tests.support.world import ANN, World

@@ -7,8 +7,8 @@ import pytest
 
 from sessionary.actions import routing
 from sessionary.actions.new_message import NewMessage, append_to_source
-from sessionary.model.entry import message
 from sessionary.model.key import key_for
+from sessionary.model.message import message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import EndReason
 from sessionary.model.source import Source

@@ -18,7 +18,7 @@ from sessionary.actions import (
 )
 from sessionary.actions.turns import Begun
 from sessionary.errors import Conflict, SessionaryError, TurnLost
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.schedule import RunState, Timing
 from sessionary.model.session import SessionHead

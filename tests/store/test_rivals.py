@@ -8,11 +8,11 @@ import pytest
 from sessionary.actions import access, deliver, logins, read, sessions, sweep, titles, usage
 from sessionary.actions.retention import purge
 from sessionary.errors import Conflict, NotFound, RetryLater, SessionaryError
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.prompt import HomeChannel
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import usage as usage_table

@@ -14,7 +14,7 @@ import pytest
 
 from sessionary.actions import log, read
 from sessionary.errors import BadInput, Conflict, SessionaryError, StoreUnavailable
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.store.database import Pending, RaceLost, Store, Tx
 from sessionary.store.postgres.writer import LANES
 from sessionary.store.sqlite import writer as sqlite_writer

@@ -13,7 +13,7 @@ from sessionary.actions import new_message, read
 from sessionary.actions.upkeep import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import StoreUnavailable
-from sessionary.model.entry import Message, message
+from sessionary.model.message import Message, message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
 from sessionary.store import migrations, queries

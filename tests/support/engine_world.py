@@ -13,13 +13,12 @@ from sessionary.engine.engine import Engine
 from sessionary.engine.intake import Received
 from sessionary.engine.ports import Runner
 from sessionary.engine.settings import AccessPolicy, Settings
-from sessionary.model.delivery import Delivery, DeliveryState
-from sessionary.model.entry import Message, message
 from sessionary.model.key import key_for
+from sessionary.model.message import Message, message
 from sessionary.model.prompt import PromptContext, render
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.source import Source
-from sessionary.model.turn import Turn
+from sessionary.model.turn import Delivery, DeliveryState, Turn
 from sessionary.store.database import Store
 from sessionary.store.tables import deliveries
 from sessionary.testing.clock import FakeClock, SequentialIds

@@ -6,8 +6,7 @@ from sessionary.actions import compact, read, retract, sessions
 from sessionary.actions.listing import SessionFilters, listing
 from sessionary.actions.upkeep import verify
 from sessionary.errors import BadInput, Conflict, TurnLost
-from sessionary.model.entry import Compaction, Message, Role
-from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.message import Compaction, Message, Role, Text, ToolCall, ToolResult
 from sessionary.model.session import Lineage, SessionHead
 from sessionary.model.transcript import SUMMARY_HEADING, rounds
 from tests.support.suite import Suite, refused

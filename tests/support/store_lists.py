@@ -12,7 +12,7 @@ from sessionary.actions.orders import Order
 from sessionary.actions.retention import purge
 from sessionary.actions.upkeep import stats, verify
 from sessionary.errors import BadInput, Conflict, NotFound, Purged
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.session import Kind, SessionFolder
 from sessionary.model.source import ChatType, Source
 from sessionary.model.usage import CostStatus, Usage

@@ -6,8 +6,18 @@ import pytest
 
 from sessionary.actions import sessions
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.model.entry import Message, Role, message
-from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    message,
+)
 from sessionary.model.source import Person
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, entries

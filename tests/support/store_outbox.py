@@ -9,10 +9,10 @@ import pytest
 from sessionary.actions import access, deliver, sessions, sweep, usage
 from sessionary.actions.retention import purge
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
-from sessionary.model.delivery import Delivery, DeliveryState
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.prompt import HomeChannel
 from sessionary.model.source import Channel, Source
+from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.store.tables import deliveries
 from sessionary.store.tables import usage as usage_table

@@ -10,12 +10,10 @@ from sessionary.actions import deliver, log, receive, sweep, turns
 from sessionary.actions.new_message import NewMessage, append_to_source
 from sessionary.actions.turns import Begun, Claim, Ending, TurnReply
 from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
-from sessionary.model.arrival import ArrivalState
-from sessionary.model.entry import Message, Role, message
-from sessionary.model.part import Text
+from sessionary.model.message import Message, Role, Text, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.source import Channel, Source
-from sessionary.model.turn import Turn, TurnState
+from sessionary.model.turn import ArrivalState, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, deliveries

@@ -9,8 +9,8 @@ from sessionary.actions.log import Appended
 from sessionary.actions.retention import purge
 from sessionary.actions.turns import Begun, Claim, Ending
 from sessionary.clock import Moment, to_micros
-from sessionary.model.entry import Entry, Message, message
 from sessionary.model.key import SessionKey, key_for
+from sessionary.model.message import Entry, Message, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
 from sessionary.model.source import Source

@@ -11,7 +11,7 @@ import pytest
 from sessionary.actions import read
 from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.model.entry import Message
+from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import sessions

@@ -18,10 +18,10 @@ from sessionary.client.client import connect
 from sessionary.config import telemetry
 from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater
-from sessionary.model.delivery import Delivery
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source
+from sessionary.model.turn import Delivery
 from sessionary.telemetry import genai, wire
 from sessionary.telemetry.span import Span
 from sessionary.testing.loopback import LoopbackAdapter

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.model.entry import Message
-from sessionary.model.part import Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import Message, Reasoning, Text, ToolCall, ToolResult
 from sessionary.telemetry import genai, telling
 from sessionary.telemetry.span import Span, SpanEvent
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sessionary.model.entry import Message
-from sessionary.model.part import Text
+from sessionary.model.message import Message, Text
 from sessionary.model.session import SessionFolder
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, deliveries, entries, sessions, turns, usage

@@ -8,7 +8,7 @@ from typing import Any
 
 from sessionary.actions import log
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.walks.writing_child import PROFILE, moment_of, nurse, open_with_message

@@ -8,7 +8,7 @@ import pytest
 
 from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.store.open import open_store
 from tests.walks.history import read_all
 from tests.walks.nursery import Nursery

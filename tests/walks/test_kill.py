@@ -12,7 +12,7 @@ import pytest
 from sessionary.actions import receive, sweep, turns
 from sessionary.actions.upkeep import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.support.postgres import Server

@@ -19,9 +19,8 @@ import sessionary.store.postgres.store  # noqa: F401  # imported before the fork
 from sessionary.actions import log, receive, sessions, sweep, turns
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import Conflict, SessionaryError
-from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey, key_for
-from sessionary.model.part import Text
+from sessionary.model.message import Message, Text, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Opening
 from sessionary.model.source import Source

@@ -5,7 +5,7 @@ from typing import Any
 from sessionary.actions import deliver
 from sessionary.actions.tokens import Scope
 from sessionary.clock import Moment
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.source import Channel
 from sessionary.store.database import Tx
 from tests.web.conftest import Client, Served

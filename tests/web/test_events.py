@@ -14,7 +14,7 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import Damaged, RetryLater, StoreUnavailable
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.store.open import open_store
 from sessionary.store.tables import entries
 from sessionary.web import auth, stream

@@ -4,7 +4,7 @@ from typing import Any
 
 from sessionary.actions import new_message, sessions
 from sessionary.clock import Moment
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.session import Kind, Opening
 from sessionary.model.source import Source
 from sessionary.store.database import Tx

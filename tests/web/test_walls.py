@@ -11,7 +11,7 @@ import pytest
 
 from sessionary.actions import deliver
 from sessionary.actions.tokens import Scope
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.source import Channel
 from sessionary.web.auth import CSRF_HEADER
 from tests.web.conftest import API, Client, Served

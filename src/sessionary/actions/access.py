@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, RetryLater
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.prompt import HomeChannel
 from sessionary.model.source import Person
 from sessionary.store.database import Tx
@@ -72,7 +72,7 @@ def permit(
         profile=profile,
         platform=platform,
         person_id=_id(person_id),
-        name=None if name is None else json_codec.storable_text(name),
+        name=None if name is None else codec.storable_text(name),
         at=to_micros(moment.now),
         given_by=by,
     )
@@ -126,7 +126,7 @@ def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, momen
         profile=profile,
         platform=platform,
         person_id=_id(person.stable_id),
-        name=None if person.name is None else json_codec.storable_text(person.name),
+        name=None if person.name is None else codec.storable_text(person.name),
         code_hash=_hash(code),
         at=now,
         expires_at=to_micros(moment.now + CODE_LIFE),
@@ -238,7 +238,7 @@ def set_home(tx: Tx, home: HomeChannel, *, profile: str, moment: Moment) -> None
         platform=home.platform,
         chat_id=_id(home.chat_id),
         thread_id=None if home.thread_id is None else _id(home.thread_id),
-        name=None if home.name is None else json_codec.storable_text(home.name),
+        name=None if home.name is None else codec.storable_text(home.name),
         at=to_micros(moment.now),
     )
 
@@ -260,7 +260,7 @@ def check_person(text: str) -> str:
 
 
 def _id(text: str) -> str:
-    return json_codec.storable_text(text)
+    return codec.storable_text(text)
 
 
 def _hash(code: str) -> str:

@@ -7,7 +7,7 @@ from sessionary.actions.log import SessionChanged
 from sessionary.actions.sessions import lock_session
 from sessionary.errors import BadInput
 from sessionary.model import transcript
-from sessionary.model.entry import Compaction
+from sessionary.model.message import Compaction
 from sessionary.model.session import SessionHead
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx

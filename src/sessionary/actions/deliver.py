@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from sessionary.actions import access, places
 from sessionary.clock import Moment
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
-from sessionary.model import json_codec
-from sessionary.model.cursor import Cursor
-from sessionary.model.delivery import Delivery, DeliveryState
-from sessionary.model.part import Part
+from sessionary.model import codec
+from sessionary.model.message import Part
+from sessionary.model.session import Cursor
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.store.database import Tx
 from sessionary.store.tables import deliveries, sessions
 
@@ -154,7 +154,7 @@ def listing(
 
 def find(tx: Tx, ref: str, *, profile: str) -> Delivery:
     """A delivery by its id, or by a beginning that only one id has."""
-    wanted = json_codec.storable_text(ref)
+    wanted = codec.storable_text(ref)
     found = deliveries.get(tx, wanted, profile=profile)
     if found is None and len(wanted) >= _SHORTEST_REF and _ID_LIKE.fullmatch(wanted):
         ids = deliveries.ids_by_prefix(tx, wanted, profile=profile, limit=_CANDIDATES)

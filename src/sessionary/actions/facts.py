@@ -9,7 +9,7 @@ from sessionary.actions.new_message import NewMessage
 from sessionary.actions.sessions import lock_session, restore
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import Lineage, Opening, SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, sessions
@@ -47,7 +47,7 @@ def open_under(
 
 def check_id(id: str) -> None:
     """Refuse an id that a column could not keep exactly."""
-    if not id or len(id) > MAX_ID or json_codec.storable_text(id) != id:
+    if not id or len(id) > MAX_ID or codec.storable_text(id) != id:
         raise BadInput(f"A session's id is 1 to {MAX_ID} characters of plain text.")
 
 
@@ -101,5 +101,5 @@ def revise(
     before = dict(found) if isinstance(found, dict) else {}
     after = dict(change(dict(before)))
     if after != before:
-        tx.run("set_extra", no=head.no, extra=json_codec.encode(extra | {name: after}))
+        tx.run("set_extra", no=head.no, extra=codec.encode(extra | {name: after}))
     return after

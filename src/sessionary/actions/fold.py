@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sessionary.actions.log import preview_of
 from sessionary.model import transcript
-from sessionary.model.entry import Entry, Message, Role
+from sessionary.model.message import Entry, Message, Role
 from sessionary.model.session import Segment
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries

@@ -7,7 +7,7 @@ from sessionary.actions import log, refusals
 from sessionary.actions.sessions import lock_session
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
@@ -81,7 +81,7 @@ def of_session(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
 
 
 def _reason(text: str) -> str:
-    name = json_codec.storable_text(" ".join(text.split()))
+    name = codec.storable_text(" ".join(text.split()))
     if not name or len(name) > MAX_REASON:
         raise BadInput(f"A hold has a reason of 1 to {MAX_REASON} characters.")
     return name

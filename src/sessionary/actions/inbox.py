@@ -3,9 +3,9 @@
 from sessionary.actions import log, routing
 from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
-from sessionary.model.arrival import Arrival, ArrivalState
-from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
+from sessionary.model.message import Message
+from sessionary.model.turn import Arrival, ArrivalState
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 

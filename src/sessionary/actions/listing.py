@@ -7,9 +7,8 @@ from typing import Any
 from sessionary.actions.orders import Order
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound
-from sessionary.model import json_codec
-from sessionary.model.cursor import Cursor
-from sessionary.model.session import Kind, SessionFolder, SessionHead
+from sessionary.model import codec
+from sessionary.model.session import Cursor, Kind, SessionFolder, SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
 
@@ -284,7 +283,7 @@ def _count(tx: Tx, filters: SessionFilters, *, profile: str) -> tuple[int, bool]
 def _has_words(
     filters: SessionFilters, *, title: str | None, preview: str | None, labels: str
 ) -> bool:
-    if filters.label is not None and filters.label not in json_codec.decode(labels):
+    if filters.label is not None and filters.label not in codec.decode(labels):
         return False
     return _matches(filters.text, title, preview)
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from sessionary.actions import refusals
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.model import json_codec, title
-from sessionary.model.entry import Body, Compaction, Message, Retraction, Role, body_to_json
+from sessionary.model import codec, title
+from sessionary.model.message import Body, Compaction, Message, Retraction, Role, body_to_json
 from sessionary.model.session import Segment, SessionHead
 from sessionary.model.turn import Lease
 from sessionary.store.database import RaceLost, Row, Tx
@@ -81,7 +81,7 @@ def _advance(
 ) -> Row | None:
     """Fold a message into its head and write it; what `advance` says of the session."""
     head = {
-        "id": json_codec.storable_text(session_id),
+        "id": codec.storable_text(session_id),
         "profile": profile,
         "turn_id": "" if lease is None else lease.turn_id,
         # Only people and the agent are active; a tool's or the system's line is not.
@@ -89,7 +89,7 @@ def _advance(
         "is_reply": int(said.role is Role.ASSISTANT),
         "tool_calls": said.tool_calls,
     }
-    text = json_codec.encode(body_to_json(said))
+    text = codec.encode(body_to_json(said))
     if not entries.has_large(text):
         row = tx.one("advance_with_entry", role=said.role, at=to_micros(at), body=text, **head)
         if row is not None:
@@ -158,7 +158,7 @@ def _says_the_same(stored: Body, said: Message) -> bool:
 
 
 def _parts_text(said: Message) -> str:
-    return json_codec.encode(json_codec.decode(json_codec.encode(body_to_json(said)["parts"])))
+    return codec.encode(codec.decode(codec.encode(body_to_json(said)["parts"])))
 
 
 def check_idempotency_key(idempotency_key: str) -> None:
@@ -166,7 +166,7 @@ def check_idempotency_key(idempotency_key: str) -> None:
     if (
         not idempotency_key
         or len(idempotency_key) > MAX_IDEMPOTENCY_KEY
-        or json_codec.storable_text(idempotency_key) != idempotency_key
+        or codec.storable_text(idempotency_key) != idempotency_key
     ):
         raise BadInput(
             f"An idempotency key is 1 to {MAX_IDEMPOTENCY_KEY} characters of plain text."

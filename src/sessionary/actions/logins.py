@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from sessionary.actions.tokens import AccessEnded, digest
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, NotFound, RetryLater
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.store.database import Row, Tx
 
 LIFE = timedelta(days=30)
@@ -88,7 +88,7 @@ def listing(tx: Tx, *, profile: str, now: datetime) -> list[Login]:
 
 def end(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Log a browser out; its streams are closed."""
-    known = json_codec.storable_text(id)
+    known = codec.storable_text(id)
     if not tx.run("end_login", id=known, profile=profile, at=to_micros(moment.now)):
         raise NotFound(f"There is no login {id}.")
     tx.after_commit(AccessEnded(known))

@@ -8,8 +8,8 @@ from sessionary.actions.log import Appended
 from sessionary.clock import Moment
 from sessionary.errors import Conflict
 from sessionary.model import transcript
-from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
+from sessionary.model.message import Message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Opening
 from sessionary.model.source import Source

@@ -6,8 +6,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput
-from sessionary.model.cursor import Cursor
-from sessionary.model.session import SessionHead
+from sessionary.model.session import Cursor, SessionHead
 
 # As both databases lower letters in an index: nothing but A to Z, whatever the language.
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)

@@ -5,8 +5,7 @@ from dataclasses import replace
 from sessionary.actions import listing as lists
 from sessionary.actions.listing import SessionFilters, SessionPage
 from sessionary.clock import to_micros
-from sessionary.model.cursor import Cursor
-from sessionary.model.session import SessionHead
+from sessionary.model.session import Cursor, SessionHead
 from sessionary.store.database import Tx
 
 _IN_PINNED = "pinned."
@@ -47,12 +46,12 @@ def _others(
 ) -> SessionPage:
     found: list[SessionHead] = []
     while True:
-        page = lists.page(tx, filters, profile=profile, limit=limit, cursor=cursor)
-        found += [head for head in page.items if not head.pinned]
-        cursor = page.next
+        batch = lists.page(tx, filters, profile=profile, limit=limit, cursor=cursor)
+        found += [head for head in batch.items if not head.pinned]
+        cursor = batch.next
         if cursor is None or len(found) >= limit:
             break
     shown = tuple(found[:limit])
     if len(found) > limit:
         cursor = str(Cursor.after(to_micros(shown[-1].last_active_at), shown[-1].no))
-    return replace(page, items=shown, next=cursor)
+    return replace(batch, items=shown, next=cursor)

@@ -7,7 +7,7 @@ from typing import Any
 from sessionary.actions import fold, refusals, resolve
 from sessionary.actions.listing import check_limit
 from sessionary.model import transcript
-from sessionary.model.entry import Compaction, Entry, Message, Retraction
+from sessionary.model.message import Compaction, Entry, Message, Retraction
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, entries, sessions

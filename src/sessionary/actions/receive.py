@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from sessionary.actions import routing
 from sessionary.actions.log import MAX_IDEMPOTENCY_KEY, check_idempotency_key
 from sessionary.clock import Moment
-from sessionary.model.arrival import Arrival
-from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey, check_length, check_person
+from sessionary.model.message import Message
 from sessionary.model.source import Source, escape
+from sessionary.model.turn import Arrival
 from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import arrivals
 

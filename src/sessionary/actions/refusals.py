@@ -2,7 +2,7 @@
 
 from sessionary.clock import from_micros
 from sessionary.errors import Conflict, NotFound, Purged, TurnLost
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import SessionHead
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
@@ -10,7 +10,7 @@ from sessionary.store.database import Tx
 
 def missing(tx: Tx, session_id: str, *, profile: str) -> NotFound:
     """Nothing by that id in this profile; a purged session is said to be gone for good."""
-    row = tx.one("purged_at", id=json_codec.storable_text(session_id), profile=profile)
+    row = tx.one("purged_at", id=codec.storable_text(session_id), profile=profile)
     if row is None:
         return NotFound(f"There is no session {session_id}.")
     day = from_micros(row[0]).date()

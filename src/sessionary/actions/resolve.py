@@ -4,7 +4,7 @@ import re
 
 from sessionary.actions import refusals, titles
 from sessionary.errors import Ambiguous, BadInput, NotFound
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import SessionHead
 from sessionary.model.title import matches_continuation
 from sessionary.store.database import Tx
@@ -18,7 +18,7 @@ def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     """An exact id; a unique prefix of one; an exact title; a title's latest numbered continuation."""
     if not ref.strip():
         raise BadInput("Name a session: its id, the beginning of its id, or its title.")
-    ref = json_codec.storable_text(ref)
+    ref = codec.storable_text(ref)
     head = sessions.get(tx, ref, profile=profile)
     if head is not None:
         return head
@@ -43,7 +43,7 @@ def _by_beginning(tx: Tx, ref: str, *, profile: str) -> str | None:
 
 def by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
     """The only id that begins so; None when there is none, and several are refused."""
-    ref = json_codec.storable_text(text)
+    ref = codec.storable_text(text)
     rows = tx.all(
         "ids_by_prefix", profile=profile, first=ref, beyond=ref + "\U0010ffff", limit=_SHOWN
     )

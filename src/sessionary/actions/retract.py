@@ -8,7 +8,7 @@ from sessionary.actions.log import SessionChanged, preview_of
 from sessionary.actions.sessions import lock_session
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
-from sessionary.model.entry import Entry, Message, Retraction, Role
+from sessionary.model.message import Entry, Message, Retraction, Role
 from sessionary.model.session import Segment, SessionHead
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx

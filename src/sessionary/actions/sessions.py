@@ -7,7 +7,7 @@ from datetime import datetime
 from sessionary.actions import fold, log, refusals, routing, titles
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import (
     EndReason,
     Kind,
@@ -193,13 +193,13 @@ def rename(
 def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHead:
     """Set a session's labels."""
     head = lock_session(tx, id, profile=profile)
-    clean = {json_codec.storable_text(" ".join(each.split())) for each in labels} - {""}
+    clean = {codec.storable_text(" ".join(each.split())) for each in labels} - {""}
     for each in clean:
         if len(each) > MAX_LABEL:
             raise BadInput(
                 f"A label has at most {MAX_LABEL} characters; {each[:20]!r}… has {len(each)}."
             )
-    tx.run("set_labels", no=head.no, labels=json_codec.encode(sorted(clean)))
+    tx.run("set_labels", no=head.no, labels=codec.encode(sorted(clean)))
     log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
 
@@ -210,7 +210,7 @@ def set_draft(tx: Tx, id: str, text: str, *, profile: str, moment: Moment) -> No
     if len(text) > MAX_DRAFT:
         raise BadInput(f"A draft has at most {MAX_DRAFT:,} characters; this one has {len(text):,}.")
     if text:
-        tx.run("set_draft", no=head.no, text=json_codec.encode(text), at=to_micros(moment.now))
+        tx.run("set_draft", no=head.no, text=codec.encode(text), at=to_micros(moment.now))
     else:
         tx.run("delete_draft", no=head.no)
 
@@ -227,13 +227,13 @@ def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
 def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
     """Give a reason not to reset a session before the given time."""
     head = lock_session(tx, id, profile=profile)
-    sessions.put_hold(tx, head.no, json_codec.storable_text(name), expires_at=until)
+    sessions.put_hold(tx, head.no, codec.storable_text(name), expires_at=until)
 
 
 def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
     """Take a hold away."""
     head = lock_session(tx, id, profile=profile)
-    sessions.delete_hold(tx, head.no, json_codec.storable_text(name))
+    sessions.delete_hold(tx, head.no, codec.storable_text(name))
 
 
 def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int | None) -> None:

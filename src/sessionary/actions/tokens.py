@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import Ambiguous, BadInput, NotFound
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.key import validate_profile
 from sessionary.store.database import Row, Tx
 
@@ -63,7 +63,7 @@ def digest(text: str) -> str:
 
 def add(tx: Tx, token: str, *, profile: str, scope: Scope, moment: Moment, name: str = "") -> Token:
     """Let a program in that shows this token."""
-    clean = json_codec.storable_text(" ".join(name.split()))
+    clean = codec.storable_text(" ".join(name.split()))
     if len(clean) > _MOST_NAME:
         raise BadInput(f"A token's name has at most {_MOST_NAME} characters.")
     made = Token(moment.new_id(), validate_profile(profile), clean, scope, moment.now)
@@ -103,7 +103,7 @@ def revoke(tx: Tx, ref: str, *, profile: str, moment: Moment) -> Token:
 
     `ref` is its id, or its name while one good token alone has it.
     """
-    known = _id_of(tx, json_codec.storable_text(ref), profile=profile)
+    known = _id_of(tx, codec.storable_text(ref), profile=profile)
     tx.run("revoke_token", id=known, profile=profile, at=to_micros(moment.now))
     row = tx.one("get_token", id=known, profile=profile)
     if row is None:

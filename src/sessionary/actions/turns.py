@@ -10,14 +10,12 @@ from sessionary.actions.log import Appended, SessionChanged
 from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
 from sessionary.model import transcript
-from sessionary.model.arrival import Arrival
-from sessionary.model.entry import Message, Role
 from sessionary.model.key import SessionKey
-from sessionary.model.part import Part, Text
+from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
-from sessionary.model.turn import Lease, Turn, TurnState
+from sessionary.model.turn import Arrival, Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import arrivals, deliveries, entries, sessions, turns

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput
-from sessionary.model import json_codec
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment
+from sessionary.model import codec
+from sessionary.model.message import Attachment, Message
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs
 
@@ -51,5 +50,5 @@ def forget_old(tx: Tx, *, moment: Moment) -> int:
 
 
 def _is_own(tx: Tx, name: str, *, profile: str) -> bool:
-    known = json_codec.storable_text(name)
+    known = codec.storable_text(name)
     return tx.one("profile_has_blob", hash=known, profile=profile) is not None

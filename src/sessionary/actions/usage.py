@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sessionary.clock import Moment
 from sessionary.errors import BadInput
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions, usage
@@ -37,7 +37,7 @@ def set_running_total(
     # The session's id, not its number: a number means another session in another store.
     session_id = sessions.get_by_no(tx, session_no).id
     name = f"total/{session_id}/{used.model or ''}/{used.provider or ''}/{used.task or ''}"
-    name = json_codec.storable_text(name)
+    name = codec.storable_text(name)
     tx.run("delete_call", profile=profile, call_id=name)
     usage.insert(
         tx,

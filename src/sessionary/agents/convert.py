@@ -28,9 +28,8 @@ from pydantic_core import to_jsonable_python
 from sessionary import prices
 from sessionary.agents.chats import text_of
 from sessionary.errors import NotFound
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Reasoning, Text, ToolCall, Unknown
+from sessionary.model import codec
+from sessionary.model.message import Message, Part, Reasoning, Role, Text, ToolCall, Unknown
 from sessionary.model.transcript import Chat
 from sessionary.model.usage import CostStatus, Usage
 
@@ -223,7 +222,7 @@ def arguments_of(call: ToolCallPart) -> Any:
     if not isinstance(call.args, str):
         return dict(call.args or {})
     try:
-        read = json_codec.decode(call.args or "{}")
+        read = codec.decode(call.args or "{}")
     except ValueError:
         return call.args
     return read if isinstance(read, dict) else call.args
@@ -242,6 +241,6 @@ def result_text(content: Any, *, longest: int) -> str:
     elif isinstance(content, list) and any(isinstance(each, BinaryContent) for each in content):
         text = "\n".join(result_text(each, longest=longest) for each in content)
     else:
-        text = json_codec.encode(to_jsonable_python(content, serialize_unknown=True))
+        text = codec.encode(to_jsonable_python(content, serialize_unknown=True))
     left_out = len(text) - longest
     return text if left_out <= 0 else f"{text[:longest]}\n[{left_out} characters were left out]"

@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 
 from sessionary.agents.chats import last_user_text
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Text
+from sessionary.model.message import Message, Role, Text
 
 
 class EchoRunner:

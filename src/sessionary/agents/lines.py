@@ -10,9 +10,8 @@ from typing import Any
 
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role, message
-from sessionary.model.part import Attachment, Text
+from sessionary.model import codec
+from sessionary.model.message import Attachment, Message, Role, Text, message
 from sessionary.model.terminal import one_line
 from sessionary.model.usage import TOKEN_FIELDS, CostStatus, Usage
 
@@ -44,7 +43,7 @@ def request_line(request: TurnRequest) -> bytes:
         "context": list(request.context),
         "settings": dict(request.settings),
     }
-    return json_codec.encode(told).encode() + b"\n"
+    return codec.encode(told).encode() + b"\n"
 
 
 def too_much(program: str, total: int) -> AgentFailed:
@@ -71,7 +70,7 @@ class Answers:
         if not line.strip():
             return
         try:
-            given = json_codec.decode(line)
+            given = codec.decode(line)
             yield from self._understood(given)
         except (ValueError, RecursionError, BadInput):
             self._count_rubbish(line)

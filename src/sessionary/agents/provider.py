@@ -34,7 +34,7 @@ from sessionary.agents.failures import FAILURES, translated
 from sessionary.agents.model_options import SESSION_SETTINGS, ModelOptions
 from sessionary.engine.ports import Delta, TurnRequest
 from sessionary.errors import BadInput, NotFound, RetryLater
-from sessionary.model.entry import Message
+from sessionary.model.message import Message
 from sessionary.model.usage import Usage
 
 # A key is asked for even by servers that want none.

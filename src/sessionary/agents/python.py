@@ -13,8 +13,7 @@ from typing import Any
 
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Text
+from sessionary.model.message import Message, Role, Text
 
 _END = object()
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from sessionary.agents.chats import cut, last_user_text
 from sessionary.agents.scenes import SIGNATURE, Says, Thinks, Uses, scene_for
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from sessionary.model.usage import CostStatus, Usage
 
 MODEL = "demo"

@@ -14,8 +14,7 @@ from sessionary.agents.model_options import ModelOptions
 from sessionary.agents.provider import Answer, Conversation
 from sessionary.engine.ports import Step
 from sessionary.errors import AgentFailed
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import ToolResult
+from sessionary.model.message import Message, Role, ToolResult
 
 
 @dataclass(frozen=True, slots=True)

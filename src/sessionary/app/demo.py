@@ -23,8 +23,8 @@ from sessionary.app.demo_show import Show
 from sessionary.client.client import Sessionary
 from sessionary.clock import Ids, Moment, encode_id, to_micros
 from sessionary.errors import Conflict
-from sessionary.model.entry import Message, message
 from sessionary.model.key import SessionKey
+from sessionary.model.message import Message, message
 from sessionary.model.session import Kind, Opening
 from sessionary.model.source import Source
 from sessionary.model.usage import Usage

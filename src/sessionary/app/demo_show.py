@@ -9,8 +9,8 @@ from typing import Any
 from sessionary import prices
 from sessionary.actions import blobs, compact, new_message, retract, sessions
 from sessionary.clock import Ids, Moment
-from sessionary.model.entry import message
 from sessionary.model.key import SessionKey
+from sessionary.model.message import message
 from sessionary.model.reset import ResetMode, ResetPolicy
 from sessionary.model.session import Kind, Opening
 from sessionary.model.source import Source

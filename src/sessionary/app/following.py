@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 
 from sessionary.actions import read
-from sessionary.model.arrival import ArrivalState
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import ToolCall, ToolResult
-from sessionary.model.turn import Turn, TurnState
+from sessionary.model.message import Message, Role, ToolCall, ToolResult
+from sessionary.model.turn import ArrivalState, Turn, TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, turns
 

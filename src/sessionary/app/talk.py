@@ -20,7 +20,7 @@ from sessionary.engine.events import LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.engine.turn.compaction import CompactionRequest
 from sessionary.errors import RetryLater
-from sessionary.model.entry import Message, Role, message
+from sessionary.model.message import Message, Role, message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import TERMINAL, Source
 from sessionary.store.database import Tx

@@ -10,9 +10,9 @@ from sessionary.channels.files import MEGABYTE
 from sessionary.config.table import Table
 from sessionary.engine.ports import DeliveryServices
 from sessionary.errors import NotFound
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Attachment, Part
+from sessionary.model.message import Attachment, Part
 from sessionary.model.terminal import one_line
+from sessionary.model.turn import Delivery
 
 _LONGEST_NAME = 100
 log = logging.getLogger("sessionary.channels")

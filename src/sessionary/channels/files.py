@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from sessionary.errors import RetryLater, SessionaryError
-from sessionary.model.part import Attachment, Part, Text
+from sessionary.model.message import Attachment, Part, Text
 from sessionary.model.terminal import one_line
 
 MEGABYTE = 1024 * 1024

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from sessionary.engine import commands
-from sessionary.model import group_context
-from sessionary.model.entry import Message
+from sessionary.model import transcript
+from sessionary.model.message import Message
 
 MOST_LINES = 20
 MOST_CHANNELS = 500
@@ -34,7 +34,7 @@ class Observed:
         if id is not None and self._is_known(channel, id):
             return
         lines = self._lines.setdefault(channel, deque(maxlen=MOST_LINES))
-        lines.append(group_context.line(speaker, text))
+        lines.append(transcript.line(speaker, text))
         self._lines.move_to_end(channel)
         while len(self._lines) > MOST_CHANNELS:
             self._lines.popitem(last=False)
@@ -73,7 +73,7 @@ def with_observed(said: Message, lines: tuple[str, ...]) -> Message:
         return said
     return Message(
         said.role,
-        (*said.parts, group_context.note(lines)),
+        (*said.parts, transcript.note(lines)),
         person=said.person,
         platform_message_id=said.platform_message_id,
         extra=said.extra,

@@ -8,7 +8,7 @@ from sessionary.cli.console import Console, read_input
 from sessionary.cli.refs import find_session, ref_argument
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput
-from sessionary.model.entry import Role
+from sessionary.model.message import Role
 from sessionary.model.session import Kind
 from sessionary.model.source import TERMINAL, Person, Source
 from sessionary.model.usage import Usage

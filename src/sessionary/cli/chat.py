@@ -15,7 +15,7 @@ from sessionary.cli.refs import REF, find_head
 from sessionary.cli.showing import tool_line
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput, SessionaryError
-from sessionary.model.part import ToolCall, ToolResult
+from sessionary.model.message import ToolCall, ToolResult
 from sessionary.model.terminal import one_line, safe_terminal
 
 HINT = "Ctrl-C stops a turn, twice it leaves; Ctrl-D or /quit leaves, /help lists commands."

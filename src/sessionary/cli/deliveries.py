@@ -8,10 +8,10 @@ from sessionary.cli.table import Column, table
 from sessionary.cli.times import clock_time, second
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import engine as engine_config
-from sessionary.model.delivery import Delivery, DeliveryState
-from sessionary.model.part import text_of
+from sessionary.model.message import text_of
 from sessionary.model.source import Channel
 from sessionary.model.terminal import one_line
+from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.model.view import delivery_json
 
 COLUMNS = (

@@ -14,9 +14,9 @@ from sessionary.cli.files import refuse_to_overwrite, write_pieces
 from sessionary.cli.refs import REF, find_head
 from sessionary.cli.table import size
 from sessionary.cli.tree import command, pass_console
-from sessionary.model.export_options import ExportOptions
 from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.model.handover.passage import HandoverExcerpt
+from sessionary.model.record import ExportOptions
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary

@@ -14,8 +14,17 @@ from sessionary.cli.console import BOLD, DIM, Console
 from sessionary.cli.refs import find_head, ref_argument
 from sessionary.cli.table import count, money
 from sessionary.cli.tree import command, pass_console
-from sessionary.model.entry import Compaction, Entry, Message, Role
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Entry,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from sessionary.model.session import SessionHead
 from sessionary.model.terminal import one_line, safe_terminal
 from sessionary.model.view import entry_json, head_json, hold_json

@@ -21,9 +21,8 @@ from sessionary.actions.holds import Hold
 from sessionary.actions.retention import purge
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
-from sessionary.model.entry import Message, Role, message
 from sessionary.model.key import SessionKey
-from sessionary.model.part import Part
+from sessionary.model.message import Message, Part, Role, message
 from sessionary.model.session import Kind, Opening, SessionHead
 from sessionary.model.source import Person, Source
 from sessionary.model.transcript import Chat

@@ -21,8 +21,8 @@ from sessionary.engine.context import EngineContext
 from sessionary.engine.settings import TRUSTED
 from sessionary.engine.turn.compaction import CompactionRequest
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
-from sessionary.model.entry import Message, Role
 from sessionary.model.key import SessionKey
+from sessionary.model.message import Message, Role
 from sessionary.model.prompt import HomeChannel
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.source import Source

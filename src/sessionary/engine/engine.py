@@ -16,8 +16,8 @@ from sessionary.engine.turn.compaction import Compactor
 from sessionary.engine.turn.loop import TurnLoop
 from sessionary.engine.turn_status import TurnStatusDisplay
 from sessionary.errors import NotAllowed, RetryLater
-from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey
+from sessionary.model.message import Message
 from sessionary.model.source import Source
 
 STOP_SECONDS = 7.0

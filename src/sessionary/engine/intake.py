@@ -27,9 +27,8 @@ from sessionary.engine.settings import TRUSTED, Strangers, WhileRunning
 from sessionary.engine.turn.compaction import CompactionRequest, Compactor
 from sessionary.engine.turn.loop import TurnLoop, TurnStart, begin
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.entry import Message
 from sessionary.model.key import SessionKey, check_person
-from sessionary.model.part import Text
+from sessionary.model.message import Message, Text
 from sessionary.model.session import Opening, SessionFolder
 from sessionary.model.source import ChatType, Source, at_session
 from sessionary.store.database import Tx

@@ -22,8 +22,8 @@ from sessionary.errors import (
     StoreUnavailable,
     Unreachable,
 )
-from sessionary.model.delivery import Delivery
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 from sessionary.store.database import Tx
 
 # A claim lasts longer than an attempt to send by this factor.

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from sessionary.model.delivery import Delivery
-from sessionary.model.entry import Message
+from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
 from sessionary.model.transcript import Chat
+from sessionary.model.turn import Delivery
 from sessionary.model.usage import Usage
 
 

@@ -16,8 +16,7 @@ from sessionary.engine.turn import budgets
 from sessionary.engine.turn.record import TurnTarget
 from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.entry import message
-from sessionary.model.part import Text
+from sessionary.model.message import Text, message
 from sessionary.model.schedule import RunState
 from sessionary.model.session import Kind, Opening, TitleBy
 from sessionary.model.source import Channel, Source

@@ -18,7 +18,7 @@ from sessionary.engine import notices, scheduler
 from sessionary.engine.context import EngineContext
 from sessionary.engine.outbox import CLAIM_FACTOR
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals

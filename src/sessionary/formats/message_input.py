@@ -16,9 +16,18 @@ from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks, coerce, openai_items, parts
 from sessionary.formats.parts import Content, Json
 from sessionary.model import media
-from sessionary.model import part as parts_of
-from sessionary.model.entry import Message, Role, message
-from sessionary.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model import message as parts_of
+from sessionary.model.message import (
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    message,
+)
 
 _OWN = ("text", "reasoning", "tool_call", "tool_result", "attachment")
 _OPENAI_TEXTS = ("input_text", "output_text")

@@ -5,8 +5,16 @@ from typing import Any
 
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.files import Files
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.usage import Usage
 
 with wanted("google-adk", "The storage for Google's Agent Development Kit"):

@@ -16,8 +16,16 @@ from sessionary.integrations import thread
 from sessionary.integrations.client import SessionaryClient, nothing, settled
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.thread import Thread
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.transcript import chats_of
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx

@@ -10,8 +10,7 @@ from sessionary.formats import anthropic_blocks
 from sessionary.formats.parts import Content
 from sessionary.integrations.files import Files
 from sessionary.integrations.readable import parts_of
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Text, ToolResult, Unknown
+from sessionary.model.message import Message, Part, Role, Text, ToolResult, Unknown
 from sessionary.model.usage import Usage
 
 Line = Mapping[str, Any]

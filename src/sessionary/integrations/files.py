@@ -1,6 +1,6 @@
 """Files that messages carry inside them, so that people see them as attachments."""
 
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs
 

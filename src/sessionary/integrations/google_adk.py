@@ -29,9 +29,8 @@ from sessionary.integrations.client import SessionaryClient, settled
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.files import Files
 from sessionary.integrations.thread import Thread
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Text
+from sessionary.model import codec
+from sessionary.model.message import Message, Role, Text
 from sessionary.model.session import Kind, SessionHead
 from sessionary.model.source import escape
 from sessionary.model.usage import Usage
@@ -293,7 +292,7 @@ def _change(tx: Tx, place: Thread, changes: Mapping[str, Any], *, moment: Moment
     """Add a line to a state: what is new in it, for people, and all of it beside that."""
     head = thread.opened(tx, place, moment=moment)
     state = _state(tx, place) | dict(changes)
-    text = "\n".join(f"{name} = {json_codec.encode(value)}" for name, value in changes.items())
+    text = "\n".join(f"{name} = {codec.encode(value)}" for name, value in changes.items())
     said = Message(Role.SYSTEM, (Text(text),), extra={NATIVE: {"state": state}})
     log.append(tx, head.id, said, profile=place.profile, at=moment.now)
 

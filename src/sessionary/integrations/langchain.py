@@ -15,7 +15,7 @@ from sessionary.integrations.client import SessionaryClient, settled
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.langchain_messages import message_of, model_of, natives_of, usage_of
 from sessionary.integrations.thread import Thread
-from sessionary.model.entry import Entry
+from sessionary.model.message import Entry
 from sessionary.store.database import Pending
 
 with wanted("langchain", "The storage for LangChain"):

@@ -5,8 +5,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from sessionary.integrations.extra import wanted
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.transcript import chats_of
 from sessionary.model.usage import Usage
 

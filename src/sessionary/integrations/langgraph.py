@@ -15,7 +15,7 @@ from sessionary.integrations.client import SessionaryClient
 from sessionary.integrations.extra import wanted
 from sessionary.integrations.langchain_messages import message_of, model_of, usage_of
 from sessionary.integrations.thread import Thread
-from sessionary.model.entry import Message
+from sessionary.model.message import Message
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 

@@ -29,7 +29,7 @@ from sessionary.integrations.openai_items import (
     model_of,
 )
 from sessionary.integrations.thread import Thread
-from sessionary.model.entry import Entry
+from sessionary.model.message import Entry
 from sessionary.model.source import Person
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage

@@ -9,9 +9,8 @@ from sessionary.formats import openai_items
 from sessionary.formats.parts import Content
 from sessionary.integrations.files import Files
 from sessionary.integrations.readable import parts_of
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Reasoning
+from sessionary.model import codec
+from sessionary.model.message import Message, Part, Reasoning, Role
 from sessionary.model.transcript import chats_of
 
 Item = dict[str, Any]
@@ -41,7 +40,7 @@ def items_of(said: Message) -> list[Item]:
 def item_in(text: Any) -> Item | None:
     """The item that a text is, as it came; None when it is none, or was spoilt."""
     try:
-        found = json_codec.decode(text) if isinstance(text, str) else None
+        found = codec.decode(text) if isinstance(text, str) else None
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -24,7 +24,7 @@ from sessionary.integrations.files import Files
 from sessionary.integrations.pydantic_messages import NATIVE, entry_of, id_of, message_of, usage_of
 from sessionary.integrations.thread import Thread
 from sessionary.model import transcript
-from sessionary.model.entry import Entry, Message
+from sessionary.model.message import Entry, Message
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx

@@ -7,7 +7,7 @@ from typing import Any
 
 from sessionary.formats.parts import Content
 from sessionary.integrations.files import Files
-from sessionary.model.part import Part, ToolResult, Unknown, from_json
+from sessionary.model.message import Part, ToolResult, Unknown, from_json
 
 _LONGEST_SHOWN = 500
 

@@ -24,9 +24,8 @@ from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
-from sessionary.model.entry import Compaction, Entry, Message, Role
 from sessionary.model.key import SessionKey, key_for
-from sessionary.model.part import Text, Unknown
+from sessionary.model.message import Compaction, Entry, Message, Role, Text, Unknown
 from sessionary.model.session import Kind, Lineage, Opening, Segment, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.turn import Lease

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Compaction, Entry, Message
-from sessionary.model.part import Attachment, ToolCall, ToolResult
+from sessionary.model import codec
+from sessionary.model.message import Attachment, Compaction, Entry, Message, ToolCall, ToolResult
 from sessionary.model.session import SessionHead
 from sessionary.model.tokens import estimate
 from sessionary.model.usage import UsageTotal
@@ -100,7 +99,7 @@ def _names(names: Sequence[str]) -> list[str]:
 
 def _results(said: Message) -> str:
     texts = (
-        part.content if isinstance(part.content, str) else json_codec.encode(part.content)
+        part.content if isinstance(part.content, str) else codec.encode(part.content)
         for part in said.parts
         if isinstance(part, ToolResult)
     )

@@ -12,10 +12,9 @@ from sessionary.actions.search.search import SearchOptions, SearchResult
 from sessionary.errors import BadInput
 from sessionary.mcp import bounds
 from sessionary.mcp.bounds import Json
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model import query as queries
-from sessionary.model.entry import Message
-from sessionary.model.part import Text, ToolCall, ToolResult
+from sessionary.model.message import Message, Text, ToolCall, ToolResult
 from sessionary.model.query import Query, matches
 from sessionary.model.session import Lineage, SessionHead
 from sessionary.model.view import time_text
@@ -137,9 +136,9 @@ def _without(said: Message, own: Iterable[ToolCall | ToolResult]) -> str:
             case Text(text):
                 pieces.append(text)
             case ToolCall(name=name, arguments=arguments) if part not in skipped:
-                pieces.append(f"{name} {json_codec.encode(arguments)}")
+                pieces.append(f"{name} {codec.encode(arguments)}")
             case ToolResult(content=content) if part not in skipped:
-                pieces.append(json_codec.encode(content))
+                pieces.append(codec.encode(content))
     return "\n".join(pieces)
 
 

@@ -4,7 +4,7 @@ from sessionary.actions import read, resolve
 from sessionary.mcp import bounds
 from sessionary.mcp.bounds import Json
 from sessionary.model import transcript
-from sessionary.model.entry import Compaction, Entry, Message, Role
+from sessionary.model.message import Compaction, Entry, Message, Role
 from sessionary.model.session import SessionHead
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx

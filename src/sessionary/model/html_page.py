@@ -12,8 +12,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Compaction, Entry, Message, Retraction
+from sessionary.model import codec
 from sessionary.model.markdown import (
     attachment_label,
     facts_of,
@@ -23,7 +22,19 @@ from sessionary.model.markdown import (
     title_of,
 )
 from sessionary.model.media import PICTURES
-from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Entry,
+    Message,
+    Part,
+    Reasoning,
+    Retraction,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.session import SessionHead
 from sessionary.model.terminal import one_line
 
@@ -152,7 +163,7 @@ def _part(part: Part, pictures: Mapping[str, bytes]) -> str:
         case Attachment():
             return _attachment(part, pictures)
         case Unknown(data):
-            return _folded("Something else", json_codec.encode(dict(data)))
+            return _folded("Something else", codec.encode(dict(data)))
 
 
 def _attachment(part: Attachment, pictures: Mapping[str, bytes]) -> str:
@@ -165,7 +176,7 @@ def _attachment(part: Attachment, pictures: Mapping[str, bytes]) -> str:
 
 
 def _folded(summary: str, text: str) -> str:
-    shown = escape(json_codec.storable_text(text))
+    shown = escape(codec.storable_text(text))
     return (
         f"<details>\n<summary><bdi>{_line(summary)}</bdi></summary>\n"
         f'<pre dir="auto">{shown}</pre>\n</details>\n'
@@ -173,7 +184,7 @@ def _folded(summary: str, text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    text = json_codec.storable_text(text)
+    text = codec.storable_text(text)
     if not text.strip():
         return ""
     if len(text) > MAX_RENDERED:

@@ -8,9 +8,20 @@ import re
 from datetime import datetime
 from typing import Any
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Compaction, Entry, Message, Retraction
-from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model import codec
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Entry,
+    Message,
+    Part,
+    Reasoning,
+    Retraction,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.session import SessionHead
 from sessionary.model.terminal import one_line
 
@@ -86,7 +97,7 @@ def format_time(at: datetime) -> str:
 
 def printed(value: Any) -> str:
     """What a tool was given or answered: a text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json_codec.encode(value)
+    return value if isinstance(value, str) else codec.encode(value)
 
 
 def attachment_label(part: Attachment) -> str:
@@ -110,18 +121,18 @@ def _part(part: Part) -> str:
         case Attachment():
             return f"Attachment: {_escaped(attachment_label(part))}"
         case Unknown(data):
-            return f"Something else\n\n{_fence(json_codec.encode(dict(data)), 'json')}"
+            return f"Something else\n\n{_fence(codec.encode(dict(data)), 'json')}"
 
 
 def _quote(text: str, *, mark: str = "> ") -> str:
-    lines = _LINE_END.split(json_codec.storable_text(text))
+    lines = _LINE_END.split(codec.storable_text(text))
     return "\n".join(f"{mark}{line}".rstrip() for line in lines)
 
 
 def _fence(text: str, language: str = "") -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{json_codec.storable_text(text)}\n{fence}"
+    return f"{fence}{language}\n{codec.storable_text(text)}\n{fence}"
 
 
 def _code(name: str | None) -> str:

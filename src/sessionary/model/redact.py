@@ -1,14 +1,15 @@
-"""People's ids and phone numbers, hidden from the model; routing keeps the real values."""
+"""Hiding ids, names and secrets in what leaves the store."""
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
 
 from sessionary.model.source import Source
 from sessionary.model.terminal import one_line
 
 PHONE_LIKE = re.compile(r"^\+?\d[\d\-\s]{6,}$")
-
 _HEX_DIGITS = 12
 _REDACTED = "redacted="
 
@@ -69,3 +70,130 @@ def redact_source(source: Source) -> Source:
         else source.platform_message_id,
         extra={},
     )
+
+
+MASK = "[secret]"
+SHOWN = 4
+MAX_DEPTH = 50
+
+# Each form is one that its issuer gave to be recognised by. What merely looks random is left alone:
+# a report that cries over every hash is not read twice. Each is looked for by itself and begins, where
+# it can, with letters that stand as they are: that is quick, and the same for every text. No form may
+# look at a text twice from within what it has looked at (`++` gives nothing back; of a group it does not
+# do so in every Python 3.11, so there it stands behind single letters only). A group is the secret,
+# where more has to stand around it.
+_KEY = r"(?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY-----"
+_PRIVATE_KEY = (
+    rf"-----BEGIN {_KEY}(?:(?:[^-]{{1,2000}}+|-(?!----END)){{0,40}}-----END {_KEY}"
+    r"|[A-Za-z0-9+/=\\\s]{0,20000}+)"
+)
+_PASSWORD = (
+    r"(?i:password|passwd|secret|api_?key|token)"
+    r"[\"']?\s{0,3}[:=]\s{0,3}[\"']?([A-Za-z0-9!#$%&*+./?@^_~-]{12,200})"
+)
+_FORMS = (
+    ("Anthropic key", r"sk-ant-[A-Za-z0-9_-]{20,}+"),
+    ("OpenAI key", r"sk-(?:proj-|svcacct-|admin-)?(?!ant-)[A-Za-z0-9_-]{20,}+"),
+    ("GitHub token", r"gh[pousr]_[A-Za-z0-9]{36,}+"),
+    ("GitHub token", r"github_pat_[A-Za-z0-9_]{60,}+"),
+    ("GitLab token", r"glpat-[A-Za-z0-9_-]{20,}+"),
+    ("AWS access key", r"A[KS]IA[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    ("Google key", r"AIza[0-9A-Za-z_-]{35}"),
+    ("Slack token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}+"),
+    ("Slack token", r"xapp-[A-Za-z0-9-]{10,}+"),
+    ("Telegram bot token", r"[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
+    ("Discord bot token", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}+"),
+    ("Stripe key", r"[rs]k_(?:live|test)_[A-Za-z0-9]{20,}+"),
+    ("SendGrid key", r"SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+"),
+    ("npm token", r"npm_[A-Za-z0-9]{36}"),
+    ("PyPI token", r"pypi-[A-Za-z0-9_-]{50,}+"),
+    ("Hugging Face token", r"hf_[A-Za-z0-9]{30,}+"),
+    # What begins like one and does not go on is passed over as a whole.
+    (
+        "JSON web token",
+        r"(?=eyJ)(?:(eyJ[\w-]{10,}+\.eyJ[\w-]{10,}+\.[\w-]{10,}+)|[\w-]++)",
+    ),
+    # With its end, or as much as looks like one: a key is a few thousand letters at most.
+    ("private key", _PRIVATE_KEY),
+    ("password in an address", r"://([^\s/:@]{1,100}:[^\s/:@]{3,200})(?=@)"),
+    ("bearer token", r"[Bb]earer ([A-Za-z0-9._~+/-]{20,}+=*)"),
+    ("password", _PASSWORD),
+)
+_COMPILED = tuple((name, re.compile(form, re.ASCII)) for name, form in _FORMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Something in a text that lets someone in: what it seems to be, and where it stands."""
+
+    kind: str
+    start: int
+    end: int
+    shown: str
+
+
+def secrets_in(text: str) -> Iterator[Secret]:
+    """What looks like a secret in a text, in order; those that overlap are one."""
+    found: list[tuple[int, int, int]] = []
+    for start, number, end in sorted(_spans(text)):
+        if found and start < found[-1][2]:
+            first, kind, through = found[-1]
+            found[-1] = first, kind, max(through, end)
+        else:
+            found.append((start, number, end))
+    for start, number, end in found:
+        yield Secret(_FORMS[number][0], start, end, _shown(text[start:end]))
+
+
+def _spans(text: str) -> Iterator[tuple[int, int, int]]:
+    """Where each form stands: its beginning, its number, its end."""
+    for number, (_, form) in enumerate(_COMPILED):
+        group = min(form.groups, 1)
+        for each in form.finditer(text):
+            start, end = each.span(group)
+            if start >= 0:
+                yield start, number, end
+
+
+def masked(text: str) -> str:
+    """The text without what looks like a secret."""
+    pieces, at = [], 0
+    for secret in secrets_in(text):
+        pieces += [text[at : secret.start], MASK]
+        at = secret.end
+    return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def masked_json(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """A value of JSON with every text in it masked; what is nested too deep is left out."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict | list) and depth == 0:
+        return MASK
+    if isinstance(value, dict):
+        return {masked(str(name)): masked_json(each, depth - 1) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked_json(each, depth - 1) for each in value]
+    return value
+
+
+def texts_in(value: Any, depth: int = MAX_DEPTH) -> Iterator[str]:
+    """Every text in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict) and depth:
+        for name, each in value.items():
+            yield str(name)
+            yield from texts_in(each, depth - 1)
+    elif isinstance(value, list | tuple) and depth:
+        for each in value:
+            yield from texts_in(each, depth - 1)
+
+
+def _shown(secret: str) -> str:
+    """Enough to know it again, too little to use it."""
+    if secret.startswith("-----BEGIN"):
+        return secret.split("-----")[1].capitalize()
+    if len(secret) < SHOWN * 4:
+        return "…"
+    return f"{secret[:SHOWN]}…{secret[-SHOWN:]}"

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sessionary.model import json_codec, tokenizer
+from sessionary.model import codec, tokenizer
 
 STEP_CHARACTERS = 20_000
 SAID = "said"
@@ -178,4 +178,4 @@ def _beginning(text: str) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return "" if value is None else json_codec.encode(value)
+    return "" if value is None else codec.encode(value)

@@ -1,11 +1,14 @@
 """One conversation: its head, its lineage, where it is put away."""
 
+import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
+from sessionary.errors import BadInput
 from sessionary.model.source import Source
 from sessionary.model.usage import UsageTotal
 
@@ -152,3 +155,46 @@ def folder_of(*, kind: Kind, archived: bool, trashed: bool, purged: bool) -> Ses
     if archived:
         return SessionFolder.ARCHIVE
     return SessionFolder.AUTOMATION if kind in (Kind.JOB, Kind.SUBAGENT) else SessionFolder.CHATS
+
+
+_FORM = re.compile(r"^(-?\d{1,19})\.(\d{1,19})$", re.ASCII)
+# Behind a text: its number first, because a text may have anything in it.
+_TEXT = re.compile(r"^t(\d{1,19})\.(.{0,1000})$", re.ASCII | re.DOTALL)
+_LAST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Everything behind this value (a time, a sum, a name) and number is still to come."""
+
+    at: int | str
+    no: int
+
+    @classmethod
+    def first(cls, until: int | None = None) -> Self:
+        """The beginning of a list, perhaps of what was active before a time."""
+        return cls(_LAST if until is None else until, _LAST if until is None else 0)
+
+    @classmethod
+    def after(cls, at: int | str, no: int) -> Self:
+        """The place behind an item."""
+        return cls(at, no)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The inverse of `str`."""
+        try:
+            plain = base64.urlsafe_b64decode(text.encode("ascii") + b"==").decode("utf-8")
+        except ValueError:
+            plain = ""
+        named = _TEXT.match(plain)
+        if named is not None and int(named[1]) <= _LAST:
+            return cls(named[2], int(named[1]))
+        found = _FORM.match(plain)
+        if found is None or max(abs(int(found[1])), int(found[2])) > _LAST:
+            raise BadInput("That cursor is not one of ours; begin again without it.")
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        plain = f"t{self.no}.{self.at}" if isinstance(self.at, str) else f"{self.at}.{self.no}"
+        return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")

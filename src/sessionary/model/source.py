@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from sessionary.errors import BadInput
-from sessionary.model.mutable import mutable_class
+from sessionary.model.codec import mutable_class
 
 TERMINAL = "terminal"
 WEB = "web"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sessionary.model import json_codec
+from sessionary.model import codec
 
 _PER_TOKEN = 4.0
 _WIDE = 0.75
@@ -11,7 +11,7 @@ _FIRST_WIDE = 0x2E80
 
 def estimate(value: Any) -> int:
     """About how many tokens a text, or the text of a structure, has."""
-    text = value if isinstance(value, str) else json_codec.encode(value)
+    text = value if isinstance(value, str) else codec.encode(value)
     if text.isascii():
         return int(len(text) / _PER_TOKEN) + 1
     wide = sum(1 for char in text if ord(char) >= _FIRST_WIDE)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.model.mutable import mutable_class
+from sessionary.model.codec import mutable_class
 
 
 class CostStatus(StrEnum):

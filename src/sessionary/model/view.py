@@ -3,17 +3,23 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sessionary.model.entry import Compaction, Entry, Message, Retraction, body_to_json, kind_of
-from sessionary.model.part import text_of
-from sessionary.model.part import to_json as part_to_json
+from sessionary.model.message import (
+    Compaction,
+    Entry,
+    Message,
+    Retraction,
+    body_to_json,
+    kind_of,
+    text_of,
+)
+from sessionary.model.message import to_json as part_to_json
 from sessionary.model.reset import ResetMode, ResetPolicy
 from sessionary.model.session import SessionHead
 from sessionary.model.terminal import one_line
 from sessionary.model.usage import TOKEN_FIELDS, UsageTotal
 
 if TYPE_CHECKING:
-    from sessionary.model.delivery import Delivery
-    from sessionary.model.turn import Turn
+    from sessionary.model.turn import Delivery, Turn
 
 Json = dict[str, Any]
 # How much of a delivery's text a list shows.

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from sessionary.errors import Conflict
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.store import queries
 from sessionary.store.database import Row, Store, Tx
 from sessionary.store.sqlite import db_file, identity
@@ -140,7 +140,7 @@ def _begin(tx: Tx, store_id: str) -> bool:
     """Mark the target as a copy that is not whole; say whether it was one already."""
     marker = _meta(tx, MARKER)
     if marker is not None:
-        if json_codec.decode(marker)["source"] != store_id:
+        if codec.decode(marker)["source"] != store_id:
             raise Conflict("The target is half a copy of another store; it was left as it is.")
         return True
     if tx.one("has_content") is not None:
@@ -164,7 +164,7 @@ def _place(tx: Tx, table: Table) -> tuple[list[Any], int]:
     """Where the copy of a table stopped, and how many rows it has."""
     marker = _meta(tx, MARKER)
     assert marker is not None
-    known = json_codec.decode(marker)["tables"].get(table.name)
+    known = codec.decode(marker)["tables"].get(table.name)
     return (list(table.least), 0) if known is None else (known[0], known[1])
 
 
@@ -194,7 +194,7 @@ def _put(tx: Tx, table: Table, page: list[Row], after: list[Any], rows: int) -> 
             if row["parent_no"] is not None and row["parent_no"] > row["no"]:
                 row["parent_no"] = row["lineage"] = None  # its parent is not there yet
     tx.many(f"copy_row_{table.name}", named)
-    marker = json_codec.decode(_meta(tx, MARKER) or "")
+    marker = codec.decode(_meta(tx, MARKER) or "")
     marker["tables"][table.name] = [after, rows]
     _mark(tx, marker)
 
@@ -214,7 +214,7 @@ def _digest(read: Reading, table: Table) -> tuple[int, str]:
     count = 0
     for row in _rows(read, table):
         plain = [hashlib.sha256(v).hexdigest() if isinstance(v, bytes) else v for v in row]
-        total.update(json_codec.encode(plain).encode() + b"\n")
+        total.update(codec.encode(plain).encode() + b"\n")
         count += 1
     return count, total.hexdigest()
 
@@ -252,7 +252,7 @@ def _close(tx: Tx, store_id: str, generation: int) -> None:
 
 
 def _mark(tx: Tx, marker: dict[str, Any]) -> None:
-    tx.run("set_meta", name=MARKER, value=json_codec.encode(marker))
+    tx.run("set_meta", name=MARKER, value=codec.encode(marker))
 
 
 def _meta(tx: Tx, name: str) -> str | None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import ToolResult, Unknown
+from sessionary.model import codec
+from sessionary.model.message import Message, Role, ToolResult, Unknown
 from sessionary.model.usage import MAX_TOKENS, Usage
 from sessionary.telemetry import told
 from sessionary.telemetry.span import LogRecord, Span, SpanEvent
@@ -84,7 +83,7 @@ def concerns(span: Span) -> bool:
 def conversation_of(span: Span) -> str | None:
     """The conversation that a span names."""
     found = span.attributes.get(CONVERSATION)
-    return json_codec.storable_text(str(found)) or None if found is not None else None
+    return codec.storable_text(str(found)) or None if found is not None else None
 
 
 def tell(span: Span) -> Told:

@@ -4,9 +4,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Text, ToolCall, ToolResult, Unknown
+from sessionary.model import codec
+from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult, Unknown
 from sessionary.telemetry.genai import Told, Work, is_placeholder
 
 OUT = "out"
@@ -103,17 +102,17 @@ def _digest(said: Message) -> str:
     words = "\n".join(part.text.strip() for part in said.parts if isinstance(part, Text))
     others = [_mark(part) for part in said.parts]
     facts = [str(said.role), words, sorted(mark for mark in others if mark)]
-    return hashlib.sha256(json_codec.encode(facts).encode()).hexdigest()
+    return hashlib.sha256(codec.encode(facts).encode()).hexdigest()
 
 
 def _mark(part: object) -> str:
     match part:
         case ToolCall(id=id, name=name, arguments=arguments):
-            return f"call {id}" if id else f"call {name} {json_codec.encode(arguments)}"
+            return f"call {id}" if id else f"call {name} {codec.encode(arguments)}"
         case ToolResult(call_id=call_id, content=content):
-            return f"result {call_id}" if call_id else f"result {json_codec.encode(content)}"
+            return f"result {call_id}" if call_id else f"result {codec.encode(content)}"
         case Attachment(blob=blob):
             return f"file {blob}"
         case Unknown(data=data):
-            return f"other {json_codec.encode(dict(data))}"
+            return f"other {codec.encode(dict(data))}"
     return ""

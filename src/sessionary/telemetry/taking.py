@@ -14,8 +14,8 @@ from sessionary.actions.new_message import NewMessage
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError
 from sessionary.model import transcript
-from sessionary.model.entry import Entry, Message
 from sessionary.model.key import SessionKey, key_for
+from sessionary.model.message import Entry, Message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source

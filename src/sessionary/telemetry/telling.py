@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sessionary.model.entry import Message
-from sessionary.model.part import Part, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from sessionary.model.usage import Usage
 
 Json = dict[str, Any]

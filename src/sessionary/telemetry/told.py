@@ -5,9 +5,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sessionary.model import part as parts_of
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Reasoning, Text, ToolCall, ToolResult, Unknown
+from sessionary.model import message as parts_of
+from sessionary.model.message import (
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 
 Json = dict[str, Any]
 _ROLES = {

@@ -25,10 +25,9 @@ from sessionary.engine.ports import (
     TurnRequest,
 )
 from sessionary.errors import SessionaryError
-from sessionary.model.delivery import Delivery
-from sessionary.model.entry import Message
+from sessionary.model.message import Message
 from sessionary.model.source import Channel, Source
-from sessionary.model.turn import Lease, TurnState
+from sessionary.model.turn import Delivery, Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, RaceLost, Store, Tx
 from sessionary.telemetry import telling

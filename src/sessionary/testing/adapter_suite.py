@@ -25,8 +25,7 @@ from sessionary.agents.registry import Agent
 from sessionary.clock import Moment
 from sessionary.engine.ports import Step
 from sessionary.errors import NotAllowed, RetryLater, Unreachable
-from sessionary.model.entry import message
-from sessionary.model.part import Attachment, Text
+from sessionary.model.message import Attachment, Text, message
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.schedule import Timing
 from sessionary.model.source import Source

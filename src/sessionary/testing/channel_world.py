@@ -19,11 +19,10 @@ from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Adapter, Receive
 from sessionary.engine.settings import AccessPolicy, Settings
-from sessionary.model.delivery import Delivery, DeliveryState
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Text
+from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.prompt import render
 from sessionary.model.source import Channel, Source
+from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.store.database import Store
 from sessionary.testing.clock import START, FakeClock, SequentialIds
 from sessionary.testing.loopback import LoopbackAdapter

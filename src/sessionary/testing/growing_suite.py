@@ -16,7 +16,7 @@ import pytest
 
 from sessionary.engine.ports import Delta, Event, Step, StreamingAdapter, TurnRequest
 from sessionary.engine.settings import AccessPolicy
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, Platform, delivery_to, quick_settings
 from sessionary.testing.scripted import scripted_agent

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import text_of
+from sessionary.model.message import text_of
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 
 Fault = Callable[[Delivery], BaseException | None]
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sessionary.engine.ports import Delta, Event, Runner, Step, TurnRequest
-from sessionary.model.entry import Role
-from sessionary.model.part import ToolCall, ToolResult
+from sessionary.model.message import Role, ToolCall, ToolResult
 from sessionary.model.session import Kind, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.transcript import Chat

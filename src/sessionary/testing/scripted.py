@@ -6,7 +6,7 @@ from sessionary.agents.registry import Agent
 from sessionary.agents.summarize import ExtractiveSummarizer
 from sessionary.agents.titles import Titler
 from sessionary.engine.ports import Delta, Event, Runner, Step, TurnRequest
-from sessionary.model.entry import message
+from sessionary.model.message import message
 from sessionary.model.usage import Usage
 
 Answer = Callable[[TurnRequest], Sequence[Event]]

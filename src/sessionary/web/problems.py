@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from sessionary.errors import Ambiguous, BadInput, RetryLater, SessionaryError
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.web import pages
 from sessionary.web.context import HEADERS
 
@@ -67,7 +67,7 @@ def problem(
         **more,
     }
     return Response(
-        json_codec.encode(body).encode("utf-8"), status, headers=headers, media_type=MEDIA_TYPE
+        codec.encode(body).encode("utf-8"), status, headers=headers, media_type=MEDIA_TYPE
     )
 
 

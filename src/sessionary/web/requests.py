@@ -12,7 +12,7 @@ from pydantic import Field
 
 from sessionary.errors import BadInput
 from sessionary.formats.message_input import MessageInput, read_message
-from sessionary.model.entry import MAX_SEQ
+from sessionary.model.message import MAX_SEQ
 from sessionary.model.source import Source
 from sessionary.web.auth import context_of
 from sessionary.web.problems import RequestRefused

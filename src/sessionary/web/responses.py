@@ -13,7 +13,7 @@ from sessionary.actions.requests import Repeatable, StoredResponse
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import SubmissionResult
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.store.database import Tx
 from sessionary.web.auth import context_of, idempotency_key
 from sessionary.web.context import Caller
@@ -30,7 +30,7 @@ class WriteFunction(Protocol):
 
 def json_response(value: Any, status: int = 200) -> Response:
     """A value as JSON."""
-    return Response(json_codec.encode(value).encode("utf-8"), status, media_type=JSON)
+    return Response(codec.encode(value).encode("utf-8"), status, media_type=JSON)
 
 
 def list_response(values: Iterable[Any], following: str | None = None, **more: Any) -> Response:
@@ -40,7 +40,7 @@ def list_response(values: Iterable[Any], following: str | None = None, **more: A
 
 def answer(value: Any, status: int = 200, *, session_id: str | None = None) -> StoredResponse:
     """An answer to be noted with its change."""
-    return StoredResponse(status, json_codec.encode(value), session_id)
+    return StoredResponse(status, codec.encode(value), session_id)
 
 
 async def change(request: Request, caller: Caller, raw: bytes, apply: WriteFunction) -> Response:
@@ -73,7 +73,7 @@ def stored_idempotency_key(request: Request) -> str | None:
 
 def checked_name(text: str, what: str) -> str:
     """An id or a name out of a path; what no record could hold is found nowhere."""
-    if len(text) > _LONGEST_NAME or json_codec.storable_text(text) != text:
+    if len(text) > _LONGEST_NAME or codec.storable_text(text) != text:
         raise NotFound(f"There is no such {what}.")
     return text
 
@@ -82,7 +82,7 @@ def checked_text(text: str | None, most: int = 4000) -> str | None:
     """A short text of a wish; what no record could hold is replaced visibly."""
     if text is not None and len(text) > most:
         raise BadInput(f"Too long: {text[:20]!a}… has {len(text):,} characters; {most:,} at most.")
-    return None if text is None else json_codec.storable_text(text)
+    return None if text is None else codec.storable_text(text)
 
 
 def engine_for(request: Request, caller: Caller) -> Engine:

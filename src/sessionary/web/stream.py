@@ -15,7 +15,7 @@ from sessionary.actions.log import SessionChanged
 from sessionary.actions.tokens import AccessEnded
 from sessionary.engine.events import LiveEvent
 from sessionary.errors import Damaged, NotFound, RetryLater, StoreUnavailable
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import Segment
 from sessionary.model.view import entry_json
 from sessionary.store.database import Tx
@@ -254,7 +254,7 @@ class EventStream(Response):
 
 def event(kind: str, data: Any, *, id: int | None = None) -> bytes:
     """An event as the wire has it."""
-    return frame(kind, json_codec.encode(data), id=id)
+    return frame(kind, codec.encode(data), id=id)
 
 
 def frame(kind: str, text: str, *, id: int | None = None) -> bytes:
@@ -303,8 +303,8 @@ def _entries(tx: Tx, change: FeedChange, id: str) -> list[tuple[str, str]]:
         # One entry that cannot be read must not keep back all that come after it.
         log.warning("The event stream passes over an entry: %s", error)
         told = {"session_id": id, "seq": change.seq, "detail": str(error)}
-        return [("damaged", json_codec.encode(told))]
-    return [("entry", json_codec.encode(entry_json(entry))) for entry in found]
+        return [("damaged", codec.encode(told))]
+    return [("entry", codec.encode(entry_json(entry))) for entry in found]
 
 
 def _heads(tx: Tx, ids: Iterable[str], *, profile: str) -> list[tuple[str, str]]:
@@ -312,11 +312,9 @@ def _heads(tx: Tx, ids: Iterable[str], *, profile: str) -> list[tuple[str, str]]
     for id in ids:
         try:
             head = read.head(tx, id, profile=profile)
-            told += [
-                ("head", json_codec.encode(each)) for each in session_heads.heads_json(tx, [head])
-            ]
+            told += [("head", codec.encode(each)) for each in session_heads.heads_json(tx, [head])]
         except NotFound:
-            told.append(("gone", json_codec.encode({"id": id})))
+            told.append(("gone", codec.encode({"id": id})))
     return told
 
 

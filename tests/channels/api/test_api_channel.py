@@ -14,9 +14,9 @@ import pytest
 from sessionary.channels import registry
 from sessionary.channels.api.adapter import ApiAdapter
 from sessionary.errors import BadInput, RetryLater, Unreachable
-from sessionary.model.delivery import Delivery, DeliveryState
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.testing.clock import START, FakeClock
 
 SECRET = b"a secret of some length"

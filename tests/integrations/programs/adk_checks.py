@@ -23,7 +23,7 @@ from google.genai import types
 from sessionary.actions.upkeep import verify
 from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.google_adk import SessionarySessionService
-from sessionary.model.entry import Message
+from sessionary.model.message import Message
 from sessionary.model.session import SessionFolder
 
 ADA: dict[str, Any] = {"app_name": "guide", "user_id": "ada"}

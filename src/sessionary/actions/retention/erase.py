@@ -13,9 +13,8 @@ from sessionary.actions import fold
 from sessionary.actions.retention import pack, purge
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
-from sessionary.model import group_context, json_codec
-from sessionary.model.entry import Compaction, Entry, Message, Role
-from sessionary.model.part import Attachment, Unknown
+from sessionary.model import codec, transcript
+from sessionary.model.message import Attachment, Compaction, Entry, Message, Role, Unknown
 from sessionary.model.session import Segment, SessionFolder, SessionHead, TitleBy
 from sessionary.model.source import ChatType, Person, escape, source_as_stored
 from sessionary.store.database import Store, Tx
@@ -84,7 +83,7 @@ def share_of(tx: Tx, no: int, whom: ErasureSubject) -> PersonContent | None:
             names |= {body.person.name} if body.person and body.person.name else set()
             continue
         others += 1
-        if group_context.has_note(body) and group_context.without(body, _speakers(whom)) != body:
+        if transcript.has_note(body) and transcript.without(body, _speakers(whom)) != body:
             quotes.append(entry.seq)
     if not (theirs or quotes or in_their_chat):
         return None
@@ -165,7 +164,7 @@ def _erase_quotes(tx: Tx, head: SessionHead, seq: int, whom: ErasureSubject) -> 
     """Take their lines out of a message that someone else wrote."""
     entry = _entry(tx, head, seq)
     assert isinstance(entry.body, Message)
-    _replace(tx, head, entry, group_context.without(entry.body, _speakers(whom)))
+    _replace(tx, head, entry, transcript.without(entry.body, _speakers(whom)))
     tx.run("forget_arrival_of_entry", session_no=head.no, seq=seq)
 
 
@@ -187,7 +186,7 @@ def _forget_opener(tx: Tx, head: SessionHead, whom: ErasureSubject) -> None:
         nobody = replace(
             source, user_id=None, user_id_alt=None, user_name=None, platform_message_id=None
         )
-        tx.run("forget_opener", no=head.no, source=json_codec.encode(nobody.to_json()))
+        tx.run("forget_opener", no=head.no, source=codec.encode(nobody.to_json()))
 
 
 def _forget_next_title(tx: Tx, head: SessionHead) -> None:
@@ -200,7 +199,7 @@ def _close_import(tx: Tx, head: SessionHead) -> None:
     """The tool's file still has their words: the session is not read from it again."""
     if tx.one("is_imported", no=head.no) is not None:
         extra = {**sessions.details(tx, head.no).extra, "erased": True}
-        tx.run("set_imported_facts", no=head.no, model=None, extra=json_codec.encode(extra))
+        tx.run("set_imported_facts", no=head.no, model=None, extra=codec.encode(extra))
 
 
 def _replace(tx: Tx, head: SessionHead, entry: Entry, body: Message | Compaction) -> None:
@@ -293,7 +292,7 @@ def erase(
 
 def receipts(tx: Tx, *, profile: str) -> list[dict[str, object]]:
     """All receipts of a profile, oldest first."""
-    return [json_codec.decode(row[0]) for row in tx.all("list_erasures", profile=profile)]
+    return [codec.decode(row[0]) for row in tx.all("list_erasures", profile=profile)]
 
 
 def _take(
@@ -344,7 +343,7 @@ def _forget_arrivals(tx: Tx, whom: ErasureSubject, *, profile: str) -> int:
     while rows := tx.all("page_of_free_arrivals", profile=profile, after=after, limit=PAGE):
         for no, text, _ in rows:
             after = no
-            source = source_as_stored(json_codec.decode(text))
+            source = source_as_stored(codec.decode(text))
             ids = (source.user_id, source.user_id_alt)
             if source.platform == whom.platform and whom.person_id in ids:
                 forgotten += tx.run("forget_arrival", no=no)
@@ -368,5 +367,5 @@ def _finish(
         id=receipt.id,
         profile=profile,
         at=to_micros(moment.now),
-        receipt=json_codec.encode(asdict(receipt)),
+        receipt=codec.encode(asdict(receipt)),
     )

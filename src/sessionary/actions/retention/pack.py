@@ -6,10 +6,9 @@ from datetime import datetime
 
 from sessionary.clock import to_micros
 from sessionary.errors import Damaged
-from sessionary.model import json_codec
-from sessionary.model import part as parts_of
-from sessionary.model.entry import MAX_SEQ
-from sessionary.model.part import Attachment
+from sessionary.model import codec
+from sessionary.model import message as parts_of
+from sessionary.model.message import MAX_SEQ, Attachment
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.store.database import Row, Store, Tx
 from sessionary.store.tables import blobs, entries, sessions
@@ -170,7 +169,7 @@ def _release(tx: Tx, number: int, before: str, after: str) -> None:
         return
     attached = {
         part.blob
-        for data in json_codec.decode(before)["parts"]
+        for data in codec.decode(before)["parts"]
         if isinstance(part := parts_of.from_json(data), Attachment)
     }
     for (name,) in tx.all("blobs_of_entries", first=number, last=number):

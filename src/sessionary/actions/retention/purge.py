@@ -10,7 +10,7 @@ from sessionary.actions.retention import pack
 from sessionary.actions.sessions import lock_session
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Damaged, NotFound
-from sessionary.model.entry import MAX_SEQ
+from sessionary.model.message import MAX_SEQ
 from sessionary.model.session import SessionFolder
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, sessions

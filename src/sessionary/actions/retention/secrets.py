@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from sessionary.actions import read
 from sessionary.errors import NotFound
-from sessionary.model.entry import Entry, body_to_json
-from sessionary.model.secret import secrets_in, texts_in
+from sessionary.model.message import Entry, body_to_json
+from sessionary.model.redact import secrets_in, texts_in
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, sessions

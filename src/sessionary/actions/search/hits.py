@@ -7,7 +7,7 @@ from datetime import datetime
 from sessionary.actions.search.index import SearchMatch
 from sessionary.clock import from_micros
 from sessionary.errors import Damaged
-from sessionary.model import part
+from sessionary.model import message
 from sessionary.model import snippet as snippets
 from sessionary.model.query import Query
 from sessionary.model.search_text import SUMMARY, TITLE, searchable_text
@@ -98,7 +98,7 @@ class _Making:
             if number not in near:
                 continue
             data = entries.readable(self._tx, number, near[number][1], self._unpacker) or {}
-            text = part.text_of(tuple(map(part.from_json, data.get("parts", ()))))
+            text = message.text_of(tuple(map(message.from_json, data.get("parts", ()))))
             if text:
                 return text[:_NEIGHBOUR]
         return None

@@ -10,7 +10,7 @@ from sessionary.actions import resolve
 from sessionary.clock import to_micros
 from sessionary.errors import Ambiguous, NotFound
 from sessionary.model import search_text, tokenizer
-from sessionary.model.entry import MAX_SEQ, SEQ_BITS
+from sessionary.model.message import MAX_SEQ, SEQ_BITS
 from sessionary.model.query import Filters, Query, matches
 from sessionary.model.search_text import AREAS, SAID, STEPS, searchable_text
 from sessionary.model.session import Segment, SessionFolder

@@ -11,8 +11,8 @@ from sessionary.actions.search.hits import Hit, hits
 from sessionary.actions.search.index import CANDIDATES, Candidates, IndexSearch, Ranking, Scores
 from sessionary.errors import BadInput
 from sessionary.model import query as queries
-from sessionary.model.cursor import Cursor
 from sessionary.model.query import Query
+from sessionary.model.session import Cursor
 from sessionary.model.view import head_json, time_text
 from sessionary.store.database import Tx
 from sessionary.store.search import indexer

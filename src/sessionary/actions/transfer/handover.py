@@ -3,8 +3,8 @@
 from sessionary.actions import read
 from sessionary.actions.transfer import render
 from sessionary.errors import BadInput, NotFound
-from sessionary.model.export_options import WHOLE, ExportOptions, head_within
 from sessionary.model.handover.passage import ExcerptWindow, HandoverExcerpt
+from sessionary.model.record import WHOLE, ExportOptions, head_within
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import blobs, sessions

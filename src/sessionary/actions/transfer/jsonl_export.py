@@ -9,18 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sessionary.actions import read
 from sessionary.errors import NotFound
-from sessionary.model import json_codec, record
-from sessionary.model.entry import MAX_SEQ, Entry, Message
-from sessionary.model.export_options import (
+from sessionary.model import codec, record
+from sessionary.model.message import MAX_SEQ, Attachment, Entry, Message
+from sessionary.model.record import (
     WHOLE,
+    BlobLine,
+    CloseLine,
+    DropLine,
+    EndLine,
     ExportOptions,
+    Header,
+    TurnLine,
     entry_within,
     line_within,
     turn_within,
 )
-from sessionary.model.part import Attachment
-from sessionary.model.record import BlobLine, CloseLine, DropLine, EndLine, Header, TurnLine
-from sessionary.model.secret import masked_json, secrets_in
+from sessionary.model.redact import masked_json, secrets_in
 from sessionary.model.session import Segment, SessionFolder
 from sessionary.model.source import Source
 from sessionary.store.database import Row, Store, Tx
@@ -64,8 +68,8 @@ def _masked(line: str) -> str:
     """A line without what looks like a secret; attachments are as they were."""
     if not any(True for _ in secrets_in(line)):
         return line
-    made = json_codec.decode(line)
-    return line if made.get("line") == "blob" else json_codec.encode(masked_json(made)) + "\n"
+    made = codec.decode(line)
+    return line if made.get("line") == "blob" else codec.encode(masked_json(made)) + "\n"
 
 
 def _all(store: Store, profile: str | None) -> Iterator[Item]:

@@ -18,8 +18,8 @@ from sessionary.actions.log import SessionChanged
 from sessionary.actions.transfer import restore_session
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import Conflict
-from sessionary.model import json_codec, transcript
-from sessionary.model.entry import MAX_SEQ, Retraction
+from sessionary.model import codec, transcript
+from sessionary.model.message import MAX_SEQ, Retraction
 from sessionary.model.record import SessionLine
 from sessionary.model.session import Lineage, Segment, TitleBy
 from sessionary.store.database import Tx
@@ -49,7 +49,7 @@ class LogRow(NamedTuple):
     def native_id(self) -> str | None:
         """What its own tool calls it."""
         found = _NATIVE_ID.search(self.text)
-        return None if found is None else str(json_codec.decode(found[1]))
+        return None if found is None else str(codec.decode(found[1]))
 
 
 @dataclass(slots=True)
@@ -174,7 +174,7 @@ def tip(tx: Tx, segments: Sequence[Segment]) -> int:
 
 def seq_of(tx: Tx, segments: Sequence[Segment], native_id: str) -> int | None:
     """Where a message stands that its tool calls so: the latest, when there are several."""
-    wanted = f'"platform_message_id":{json_codec.encode(native_id)}'
+    wanted = f'"platform_message_id":{codec.encode(native_id)}'
     found = None
     for row in _rows(tx, segments):
         if wanted in row.text:
@@ -227,14 +227,12 @@ def _visible(
 
 def _says_the_same(row: LogRow, other: LogRow) -> bool:
     if row.kind == other.kind == "compaction":
-        return bool(
-            json_codec.decode(row.text)["summary"] == json_codec.decode(other.text)["summary"]
-        )
+        return bool(codec.decode(row.text)["summary"] == codec.decode(other.text)["summary"])
     return (row.kind, row.role, row.text) == (other.kind, other.role, other.text)
 
 
 def _after(row: LogRow) -> int:
-    return int(json_codec.decode(row.text)["after"])
+    return int(codec.decode(row.text)["after"])
 
 
 def renumbered(rows: Sequence[LogRow], first: int) -> list[LogRow]:
@@ -246,8 +244,8 @@ def renumbered(rows: Sequence[LogRow], first: int) -> list[LogRow]:
 def _moved(row: LogRow, moved: Mapping[int, int]) -> str:
     if row.kind != "compaction":
         return row.text
-    body = json_codec.decode(row.text)
-    return json_codec.encode(body | {"through": moved.get(body["through"], body["through"])})
+    body = codec.decode(row.text)
+    return codec.encode(body | {"through": moved.get(body["through"], body["through"])})
 
 
 def _rows(tx: Tx, segments: Sequence[Segment], after: int = 0) -> Iterator[LogRow]:
@@ -355,7 +353,7 @@ def _put_draft(tx: Tx, session: Imported, draft: str | None, *, moment: Moment) 
     """Keep what was typed in the tool and not sent."""
     if draft:
         at = to_micros(moment.now)
-        tx.run("set_draft", no=session.no, text=json_codec.encode(draft), at=at)
+        tx.run("set_draft", no=session.no, text=codec.encode(draft), at=at)
 
 
 def _refresh(tx: Tx, sheaf: WriteBatch, session: Imported, *, moment: Moment) -> None:
@@ -368,7 +366,7 @@ def _refresh(tx: Tx, sheaf: WriteBatch, session: Imported, *, moment: Moment) ->
         _put_draft(tx, session, line.draft, moment=moment)
     extra = _both(known, line.extra) if sheaf.is_resumed else line.extra
     if is_other or known != extra:
-        text = json_codec.encode(extra)
+        text = codec.encode(extra)
         tx.run("set_imported_facts", no=session.no, model=line.model, extra=text)
     if (
         line.title

@@ -6,14 +6,8 @@ from sessionary.actions import read
 from sessionary.actions.transfer import jsonl_export
 from sessionary.errors import Conflict
 from sessionary.model import html_page, markdown, transcript
-from sessionary.model.entry import Entry, Retraction
-from sessionary.model.export_options import (
-    WHOLE,
-    ExportOptions,
-    entry_within,
-    head_within,
-    is_empty,
-)
+from sessionary.model.message import Entry, Retraction
+from sessionary.model.record import WHOLE, ExportOptions, entry_within, head_within, is_empty
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import blobs, entries, sessions

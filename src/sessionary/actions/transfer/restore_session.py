@@ -19,9 +19,9 @@ from sessionary.actions import fold, routing, titles
 from sessionary.actions.log import SessionChanged
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
-from sessionary.model import json_codec, record
-from sessionary.model.entry import Entry, body_to_json
+from sessionary.model import codec, record
 from sessionary.model.key import SessionKey
+from sessionary.model.message import Entry, body_to_json
 from sessionary.model.record import BlobLine, EntryLine, Line, SessionLine, TurnLine, UsageLine
 from sessionary.model.session import Segment
 from sessionary.model.title import clean_title
@@ -223,7 +223,7 @@ def _is_same(mine: Entry, other: EntryLine) -> bool:
         and mine.turn_id == other.turn_id
         and type(mine.body) is type(body)
         and getattr(mine.body, "role", None) == other.role
-        and json_codec.encode(body_to_json(mine.body)) == json_codec.encode(body_to_json(body))
+        and codec.encode(body_to_json(mine.body)) == codec.encode(body_to_json(body))
     )
 
 
@@ -382,7 +382,7 @@ def _show(
     fold.put(tx, target.no, made)
     if line.draft:
         at = to_micros(moment.now)
-        tx.run("set_draft", no=target.no, text=json_codec.encode(line.draft), at=at)
+        tx.run("set_draft", no=target.no, text=codec.encode(line.draft), at=at)
     for bound in line.bindings:
         at = transfer.micros(bound.bound_at)
         row = {"profile": line.profile, "key": bound.key, "session_no": target.no, "at": at}

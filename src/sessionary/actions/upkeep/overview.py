@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from sessionary.actions import read
-from sessionary.model import json_codec
-from sessionary.model.entry import Entry, Message, Role
-from sessionary.model.part import ToolCall
+from sessionary.model import codec
+from sessionary.model.message import Entry, Message, Role, ToolCall
 from sessionary.model.session import SessionHead
 from sessionary.model.tokens import estimate
 from sessionary.store.database import Tx
@@ -89,7 +88,7 @@ def _path(call: ToolCall) -> str | None:
     given: Any = call.arguments
     if isinstance(given, str):
         with suppress(ValueError, RecursionError):
-            given = json_codec.decode(given)
+            given = codec.decode(given)
     if not isinstance(given, Mapping):
         return None
     named = (given.get(name) for name in _PATHS)

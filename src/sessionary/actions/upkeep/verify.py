@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sessionary.actions import fold
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
-from sessionary.model.entry import MAX_SEQ
+from sessionary.model.message import MAX_SEQ
 from sessionary.model.session import Kind, Segment, SessionFolder, SessionHead, folder_of
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store, Tx

@@ -8,8 +8,8 @@ from sessionary.channels.api.outbound import call_for
 from sessionary.clock import Clock
 from sessionary.engine.ports import Capabilities, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, SessionaryError
-from sessionary.model.delivery import Delivery
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 
 PLATFORM = "api"
 LONGEST_TEXT = 1_000_000

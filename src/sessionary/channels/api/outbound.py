@@ -4,9 +4,9 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
-from sessionary.model import json_codec
-from sessionary.model import part as parts_of
-from sessionary.model.delivery import Delivery
+from sessionary.model import codec
+from sessionary.model import message as parts_of
+from sessionary.model.turn import Delivery
 from sessionary.model.view import time_text
 
 SIGNATURE = "X-Sessionary-Signature"
@@ -24,7 +24,7 @@ class Call:
 
 def call_for(delivery: Delivery, *, secret: bytes, at: int) -> Call:
     """The call-back of a delivery; the same delivery has the same id each time it is tried."""
-    body = json_codec.encode(
+    body = codec.encode(
         {
             "delivery_id": delivery.id,
             "session_id": delivery.session_id,

@@ -17,9 +17,9 @@ from sessionary.config.secret import Secret
 from sessionary.engine.commands import REGISTRY
 from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavailable, Unreachable
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 
 # How much of what was missed is asked for: in so many channels, so many messages in each.
 MOST_CHATS = 200

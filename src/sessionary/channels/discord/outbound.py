@@ -7,10 +7,10 @@ from sessionary.channels.enclosures import files_of
 from sessionary.channels.growing import preview
 from sessionary.channels.split import split_text, utf16_units
 from sessionary.engine.ports import Capabilities
-from sessionary.model import json_codec
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Attachment, text_of
+from sessionary.model import codec
+from sessionary.model.message import Attachment, text_of
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 
 LONGEST = 2000
 NOTHING = "(An empty message.)"
@@ -68,4 +68,4 @@ def nonce(delivery_id: str, index: int) -> str:
 
 
 def _sayable(text: str) -> str:
-    return "".join(char for char in json_codec.storable_text(text) if char >= " " or char in "\n\t")
+    return "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")

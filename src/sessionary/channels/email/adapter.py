@@ -12,9 +12,9 @@ from sessionary.channels.email.outbound import Identity, Thread
 from sessionary.channels.enclosures import Enclosure, Enclosures, files_of, too_large
 from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, SessionaryError
-from sessionary.model.delivery import Delivery
 from sessionary.model.source import Channel
 from sessionary.model.terminal import one_line
+from sessionary.model.turn import Delivery
 
 MOST_THREADS = 1000
 LONGEST_PAUSE = 60.0

@@ -13,8 +13,7 @@ from email.message import Message as Parsed
 from sessionary.channels.email.markup import text_of_html
 from sessionary.channels.email.quotes import own_words
 from sessionary.channels.files import MEGABYTE, attachment, too_large
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Text
+from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 

@@ -11,10 +11,10 @@ from sessionary.channels.email.inbound import bare_subject
 from sessionary.channels.enclosures import Enclosure
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import Unreachable
-from sessionary.model import json_codec
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import text_of
+from sessionary.model import codec
+from sessionary.model.message import text_of
 from sessionary.model.terminal import one_line
+from sessionary.model.turn import Delivery
 
 NOTHING = "(An empty message.)"
 DEFAULT_SUBJECT = "A message from your agent"
@@ -86,9 +86,7 @@ def message_id(delivery_id: str, address: str) -> str:
 
 
 def _words(text: str, *, has_files: bool) -> str:
-    sayable = "".join(
-        char for char in json_codec.storable_text(text) if char >= " " or char in "\n\t"
-    )
+    sayable = "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")
     return sayable if sayable.strip() or has_files else NOTHING
 
 

@@ -18,11 +18,10 @@ from sessionary.channels.observed import Observed
 from sessionary.channels.progress import Progress
 from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
-from sessionary.model.delivery import Delivery
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment, Message, Role
 from sessionary.model.source import Channel
 from sessionary.model.terminal import one_line
+from sessionary.model.turn import Delivery
 
 ENCRYPTED = (
     "This room is encrypted, and I cannot read encrypted messages. "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionary.channels.files import File
-from sessionary.model.part import Part, Text
+from sessionary.model.message import Part, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 

@@ -10,9 +10,9 @@ from markdown_it import MarkdownIt
 from sessionary.channels.enclosures import Enclosure, files_of
 from sessionary.channels.split import split_text
 from sessionary.engine.ports import Capabilities
-from sessionary.model import json_codec
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Attachment, text_of
+from sessionary.model import codec
+from sessionary.model.message import Attachment, text_of
+from sessionary.model.turn import Delivery
 
 LONGEST_BYTES = 16_000
 NOTHING = "(An empty message.)"
@@ -50,9 +50,7 @@ def posts(delivery: Delivery) -> list[Post]:
 
 def pieces_of(text: str) -> list[str]:
     """A text in pieces that are short enough and not empty."""
-    sayable = "".join(
-        char for char in json_codec.storable_text(text) if char >= " " or char in "\n\t"
-    )
+    sayable = "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")
     return split_text(sayable, LONGEST_BYTES, measure=_bytes) or [NOTHING]
 
 

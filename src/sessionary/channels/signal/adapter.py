@@ -25,10 +25,9 @@ from sessionary.errors import (
     StoreUnavailable,
     Unreachable,
 )
-from sessionary.model.delivery import Delivery
-from sessionary.model.entry import Message
-from sessionary.model.part import Attachment, Part
+from sessionary.model.message import Attachment, Message, Part
 from sessionary.model.source import Channel, Source
+from sessionary.model.turn import Delivery
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0

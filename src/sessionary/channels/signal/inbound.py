@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sessionary.channels.files import attachment
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Text, Unknown
+from sessionary.model.message import Message, Part, Role, Text, Unknown
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 

@@ -21,9 +21,9 @@ from sessionary.channels.slack.outbound import Post
 from sessionary.config.secret import Secret
 from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 
 STEADY_SECONDS = 10.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE = 0.1, 30.0

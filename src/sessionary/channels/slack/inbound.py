@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionary.channels.files import MEGABYTE, File
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Text
+from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.source import ChatType, Source
 
 PLATFORM = "slack"

@@ -8,9 +8,9 @@ from sessionary.channels.enclosures import files_of
 from sessionary.channels.growing import preview
 from sessionary.channels.split import split_text
 from sessionary.engine.ports import Capabilities
-from sessionary.model import json_codec
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Attachment, text_of
+from sessionary.model import codec
+from sessionary.model.message import Attachment, text_of
+from sessionary.model.turn import Delivery
 
 LONGEST_SECTION = 3000
 LONGEST_TEXT = 4000
@@ -92,7 +92,7 @@ def _cut(text: str, longest: int) -> list[Post]:
 
 
 def _sayable(text: str) -> str:
-    return "".join(char for char in json_codec.storable_text(text) if char >= " " or char in "\n\t")
+    return "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")
 
 
 def mrkdwn(text: str) -> str:

@@ -20,9 +20,9 @@ from sessionary.channels.telegram.outbound import Piece
 from sessionary.channels.telegram.settings import TelegramSettings
 from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Attachment, Part
+from sessionary.model.message import Attachment, Part
 from sessionary.model.source import Channel, ChatType
+from sessionary.model.turn import Delivery
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 LONGEST_PAUSE_SECONDS = 300.0

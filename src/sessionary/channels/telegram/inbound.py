@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Part, Text
+from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 

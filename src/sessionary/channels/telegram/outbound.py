@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sessionary.channels.split import split_text, utf16_units
 from sessionary.channels.telegram import markdown
-from sessionary.model.part import Attachment, Part, text_of
+from sessionary.model.message import Attachment, Part, text_of
 
 LONGEST = 4096
 

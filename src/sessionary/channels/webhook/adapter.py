@@ -10,8 +10,8 @@ from sessionary.channels.webhook import client, inbound, outbound, signing
 from sessionary.channels.webhook.settings import WebhookSettings
 from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable, Unreachable
-from sessionary.model.delivery import Delivery
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 
 LONGEST_PAUSE_SECONDS = 300.0
 _LONGEST_TEXT = 1_000_000

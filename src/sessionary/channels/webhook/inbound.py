@@ -5,8 +5,7 @@ from typing import Any
 
 from sessionary.channels.webhook.settings import Fields
 from sessionary.errors import BadInput
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Text
+from sessionary.model.message import Message, Role, Text
 from sessionary.model.source import Source
 
 _LONGEST_ID = 500

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sessionary.channels.enclosures import Enclosure
-from sessionary.model import part as parts_of
-from sessionary.model.delivery import Delivery
+from sessionary.model import message as parts_of
+from sessionary.model.turn import Delivery
 
 
 def body_of(delivery: Delivery, files: Sequence[Enclosure | str] = ()) -> bytes:

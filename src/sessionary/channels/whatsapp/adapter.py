@@ -25,9 +25,9 @@ from sessionary.errors import (
     StoreUnavailable,
     Unreachable,
 )
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import Attachment, Text
+from sessionary.model.message import Attachment, Text
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery
 
 TAKEN, BAD, FORGED, BUSY = 200, 400, 401, 503
 FILES_AT_ONCE = 4

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sessionary.channels.files import attachment
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Part, Text, Unknown
+from sessionary.model.message import Attachment, Message, Part, Role, Text, Unknown
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 

@@ -9,10 +9,10 @@ from sessionary.channels.split import split_text, utf16_units
 from sessionary.channels.whatsapp.inbound import PLATFORM
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
-from sessionary.model import json_codec
-from sessionary.model.delivery import Delivery
-from sessionary.model.part import text_of
+from sessionary.model import codec
+from sessionary.model.message import text_of
 from sessionary.model.terminal import one_line
+from sessionary.model.turn import Delivery
 
 LONGEST = 4096
 NOTHING = "(An empty message.)"
@@ -81,9 +81,7 @@ def recipient(chat_id: str) -> dict[str, str]:
 
 def texts(delivery: Delivery) -> list[str]:
     """The words of a delivery, cut into messages; empty when it has only files."""
-    said = "".join(
-        char for char in json_codec.storable_text(text_of(delivery.parts)) if _is_shown(char)
-    )
+    said = "".join(char for char in codec.storable_text(text_of(delivery.parts)) if _is_shown(char))
     pieces = split_text(formatted(said), LONGEST, measure=utf16_units)
     return pieces or ([] if files_of(delivery.parts) else [NOTHING])
 

@@ -7,7 +7,7 @@ from sessionary.clock import Moment, to_micros
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.messages import Json
 from sessionary.errors import NotFound
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Tx
 
@@ -56,8 +56,8 @@ def request_handoff(tx: Tx, id: str, platform: str, *, profile: str) -> bool:
 
 def handoff(tx: Tx, id: str) -> Json | None:
     """How far the handoff of a session has come."""
-    row = tx.one("get_meta", name=f"{HANDOFF}{json_codec.storable_text(id)}")
-    return None if row is None else dict(json_codec.decode(row[0]))
+    row = tx.one("get_meta", name=f"{HANDOFF}{codec.storable_text(id)}")
+    return None if row is None else dict(codec.decode(row[0]))
 
 
 def move_handoff(
@@ -77,7 +77,7 @@ def pending_handoffs(tx: Tx, *, profile: str) -> list[Json]:
     """The sessions that wait to go on elsewhere, oldest first."""
     found = []
     for name, text in tx.all("meta_from", first=HANDOFF, beyond=HANDOFF + _LAST):
-        state = json_codec.decode(text)
+        state = codec.decode(text)
         head = rows.find(tx, name.removeprefix(HANDOFF), profile=profile)
         if head is not None and state["state"] == "pending":
             facts = {f"handoff_{key}": value for key, value in state.items()}
@@ -87,14 +87,14 @@ def pending_handoffs(tx: Tx, *, profile: str) -> list[Json]:
 
 def note(tx: Tx, key: str) -> str | None:
     """What a program has noted under a key."""
-    row = tx.one("get_meta", name=f"{NOTE}{json_codec.storable_text(key)}")
+    row = tx.one("get_meta", name=f"{NOTE}{codec.storable_text(key)}")
     return None if row is None else str(row[0])
 
 
 def set_note(tx: Tx, key: str, value: str) -> None:
     """Note something under a key."""
-    name = f"{NOTE}{json_codec.storable_text(key)}"
-    tx.run("set_meta", name=name, value=json_codec.storable_text(str(value)))
+    name = f"{NOTE}{codec.storable_text(key)}"
+    tx.run("set_meta", name=name, value=codec.storable_text(str(value)))
 
 
 def claim_interval(tx: Tx, *, hours: float, moment: Moment) -> bool:
@@ -121,6 +121,4 @@ def _locks(tx: Tx, head: SessionHead) -> list[tuple[str, int]]:
 
 
 def _put(tx: Tx, id: str, state: Json) -> None:
-    tx.run(
-        "set_meta", name=f"{HANDOFF}{json_codec.storable_text(id)}", value=json_codec.encode(state)
-    )
+    tx.run("set_meta", name=f"{HANDOFF}{codec.storable_text(id)}", value=codec.encode(state))

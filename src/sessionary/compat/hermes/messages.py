@@ -5,10 +5,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.model.entry import Entry, Message, Role
-from sessionary.model.part import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Unknown
-from sessionary.model.part import from_json as part_from_json
-from sessionary.model.part import to_json as part_to_json
+from sessionary.model.message import (
+    Attachment,
+    Entry,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
+from sessionary.model.message import from_json as part_from_json
+from sessionary.model.message import to_json as part_to_json
 
 Json = dict[str, Any]
 # Where a message keeps what has no place of its own with us.

@@ -8,7 +8,7 @@ from sessionary.actions import read
 from sessionary.compat.hermes import messages
 from sessionary.compat.hermes.messages import Json
 from sessionary.model import transcript
-from sessionary.model.entry import Entry, Message, Role
+from sessionary.model.message import Entry, Message, Role
 from sessionary.model.session import Lineage, SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries, sessions

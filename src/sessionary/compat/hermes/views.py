@@ -6,7 +6,7 @@ from itertools import islice
 from sessionary.actions import read
 from sessionary.compat.hermes import messages
 from sessionary.compat.hermes.messages import Json
-from sessionary.model.entry import MAX_SEQ, SEQ_BITS, Entry, Message
+from sessionary.model.message import MAX_SEQ, SEQ_BITS, Entry, Message
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions

@@ -13,8 +13,8 @@ from sessionary.actions import access, turns
 from sessionary.actions.log import Appended
 from sessionary.clock import Moment
 from sessionary.engine.settings import Budget, Settings
-from sessionary.model import json_codec
-from sessionary.model.entry import Message
+from sessionary.model import codec
+from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
@@ -46,7 +46,7 @@ def scopes_of(source: Source) -> tuple[str, ...]:
     scopes = [] if person is None else [f"person:{source.platform}:{person.stable_id}"]
     named = (*scopes, *(() if channel is None else (f"channel:{channel}",)))
     # An id may hold what no column can.
-    return tuple(json_codec.storable_text(scope) for scope in named)
+    return tuple(codec.storable_text(scope) for scope in named)
 
 
 @dataclass(frozen=True, slots=True)

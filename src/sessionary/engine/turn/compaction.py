@@ -8,7 +8,7 @@ from sessionary.actions import compact, deliver, read, usage
 from sessionary.clock import Moment
 from sessionary.engine.context import EngineContext
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source
 from sessionary.model.tokens import estimate

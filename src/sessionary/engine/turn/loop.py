@@ -19,12 +19,11 @@ from sessionary.engine.turn.compaction import Compactor
 from sessionary.engine.turn.record import TurnTarget
 from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.arrival import Arrival
 from sessionary.model.key import SessionKey
-from sessionary.model.part import Text
+from sessionary.model.message import Text
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.source import Source, session_named_by
-from sessionary.model.turn import TurnState
+from sessionary.model.turn import Arrival, TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 

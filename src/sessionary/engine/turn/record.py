@@ -15,8 +15,7 @@ from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Agent, Delta, Step
 from sessionary.engine.turn import budgets
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable, TurnLost
-from sessionary.model.entry import Message, Role
-from sessionary.model.part import Attachment, Part, Text, ToolCall
+from sessionary.model.message import Attachment, Message, Part, Role, Text, ToolCall
 from sessionary.model.schedule import SILENT
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import TurnState

@@ -16,7 +16,7 @@ from sessionary.engine.turn.lease import LeaseHeartbeat
 from sessionary.engine.turn.record import TurnRecord, TurnTarget
 from sessionary.errors import BadInput, SessionaryError, TurnLost
 from sessionary.model import transcript
-from sessionary.model.entry import Message, Role
+from sessionary.model.message import Message, Role
 from sessionary.model.prompt import PromptContext
 from sessionary.model.reset import ResetReason
 from sessionary.model.session import SessionHead

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sessionary.actions.transfer import merge
 from sessionary.actions.transfer.merge import LogRow
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import Segment
 from sessionary.store.database import Store
 
@@ -28,7 +28,7 @@ class Branches:
             if row.seq >= first:
                 self._latest[key] = row.seq
             if row.kind == "retraction":
-                after = int(json_codec.decode(row.text)["after"])
+                after = int(codec.decode(row.text)["after"])
                 while tip > after:
                     tip = self._before[tip]
                 continue
@@ -67,7 +67,7 @@ def key_of(row: LogRow) -> Key:
 
 def digest(kind: str, role: str | None, text: str) -> int:
     """What tells two lines apart; of a compaction only what it says, not where."""
-    said = json_codec.decode(text)["summary"] if kind == "compaction" else text
+    said = codec.decode(text)["summary"] if kind == "compaction" else text
     return hash((kind, role, said))
 
 
@@ -94,7 +94,7 @@ class KnownHistory:
     def takes_back(self, before: int, here: int) -> bool:
         """Whether the log goes back from an entry to an earlier one; its retraction is used up."""
         if self._ways is not None:
-            text = json_codec.encode({"after": here, "reason": "branch"})
+            text = codec.encode({"after": here, "reason": "branch"})
             return self._ways.latest(("", digest("retraction", None, text))) > before
         row = self._next()
         if row is None or not _takes_back_to(row, here):
@@ -135,7 +135,7 @@ class KnownHistory:
 
 
 def _takes_back_to(row: LogRow, here: int) -> bool:
-    return row.kind == "retraction" and int(json_codec.decode(row.text)["after"]) == here
+    return row.kind == "retraction" and int(codec.decode(row.text)["after"]) == here
 
 
 def _is_same(row: LogRow, kind: str, role: str | None, text: str) -> bool:

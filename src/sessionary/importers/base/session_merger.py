@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sessionary.clock import from_micros
 from sessionary.importers.base.content import ledger_rows
 from sessionary.importers.base.events import SessionBegin
-from sessionary.model.json_codec import storable_text
+from sessionary.model.codec import storable_text
 from sessionary.model.record import ProjectFact, SessionLine
 from sessionary.model.session import TitleBy
 from sessionary.model.terminal import one_line
@@ -32,7 +32,7 @@ from sessionary.importers.base.events import (
     TokenUsage,
 )
 from sessionary.importers.base.known_history import KnownHistory, digest, key_of
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import Lineage, Segment
 from sessionary.model.title import derive_title, preview
 from sessionary.model.usage import Usage
@@ -179,7 +179,7 @@ def body_text(said: MessageEvent, tool: str) -> str:
     except UnicodeEncodeError:
         # Half of a surrogate pair.
         known = ((name, getattr(body, name)) for name in body.__struct_fields__)
-        return json_codec.encode({name: value for name, value in known if value is not None})
+        return codec.encode({name: value for name, value in known if value is not None})
 
 
 def preview_of(parts: Sequence[dict[str, Any]]) -> str | None:
@@ -343,7 +343,7 @@ class SessionMerger:
             through = kept - 1
         if not mark.summary or through < 1:
             return
-        text = json_codec.encode({"summary": mark.summary, "through": through})
+        text = codec.encode({"summary": mark.summary, "through": through})
         if self._recognise(self._here, "compaction", None, text, mark.id):
             return
         self._append("compaction", None, to_micros(mark.at), text, mark.id)
@@ -501,7 +501,7 @@ class SessionMerger:
         way: list[tuple[str, int, int]] = []
         for row in () if self._log is None else self._log.rest():
             if row.kind == "retraction":
-                after = int(json_codec.decode(row.text)["after"])
+                after = int(codec.decode(row.text)["after"])
                 way = [each for each in way if each[2] <= after]
                 continue
             key = key_of(row)
@@ -514,7 +514,7 @@ class SessionMerger:
         if isinstance(item, MessageEvent):
             text = body_text(item, self._target.tool)
             return item.id or "", digest("message", item.role, text)
-        return "", digest("compaction", None, json_codec.encode({"summary": item.summary}))
+        return "", digest("compaction", None, codec.encode({"summary": item.summary}))
 
     # Where we are
 
@@ -605,7 +605,7 @@ class SessionMerger:
             self._stand_on(row.seq, row.native_id)
 
     def _retract(self, at: int) -> None:
-        text = json_codec.encode({"after": self._here, "reason": "branch"})
+        text = codec.encode({"after": self._here, "reason": "branch"})
         seq = self._next_seq()
         self._rows.append(LogRow(seq, "retraction", None, at, text))
         self._tip = self._here

@@ -16,7 +16,7 @@ from sessionary.importers.base import files
 from sessionary.importers.base.content import first_time
 from sessionary.importers.base.events import Json
 from sessionary.importers.hermes.message import NOT_SAID, is_summary, local, words_of
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.record import MAX_DRAFT, ProjectFact
 from sessionary.model.terminal import one_line
 from sessionary.model.title import MAX_TITLE
@@ -271,7 +271,7 @@ def too_long(facts: Json) -> list[str]:
 def _is_long(value: object) -> bool:
     if value is None or isinstance(value, bool | int | float):
         return False
-    return len(json_codec.encode(value)) > MAX_FIELD
+    return len(codec.encode(value)) > MAX_FIELD
 
 
 def _draft(facts: Json) -> str | None:

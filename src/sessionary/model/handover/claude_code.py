@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role
+from sessionary.model import codec
 from sessionary.model.handover.passage import (
     HandoverExcerpt,
     HandoverLine,
@@ -16,7 +15,15 @@ from sessionary.model.handover.passage import (
     stamp,
     words_of,
 )
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 
 Json = dict[str, Any]
 VERSION = "2.0.0"
@@ -30,7 +37,7 @@ _LONGEST_NAME = 128
 def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The file, a line at a time."""
     for line in lines(passage):
-        yield json_codec.encode(line) + "\n"
+        yield codec.encode(line) + "\n"
 
 
 def advice(passage: HandoverExcerpt, file: str) -> str:

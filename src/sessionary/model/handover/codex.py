@@ -5,8 +5,7 @@ from datetime import datetime
 from shlex import quote
 from typing import Any
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role
+from sessionary.model import codec
 from sessionary.model.handover.openai import call_arguments
 from sessionary.model.handover.passage import (
     HandoverExcerpt,
@@ -16,7 +15,7 @@ from sessionary.model.handover.passage import (
     stamp,
     words_of,
 )
-from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult
 
 Json = dict[str, Any]
 VERSION = "0.1.0"
@@ -25,7 +24,7 @@ VERSION = "0.1.0"
 def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The file, a line at a time."""
     for line in lines(passage):
-        yield json_codec.encode(line) + "\n"
+        yield codec.encode(line) + "\n"
 
 
 def advice(passage: HandoverExcerpt, file: str) -> str:

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.handover import openai
 from sessionary.model.handover.passage import HandoverExcerpt, HandoverLine
-from sessionary.model.part import Reasoning
+from sessionary.model.message import Reasoning
 
 Json = dict[str, Any]
 
 
 def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The file: one line, a message at a time."""
-    yield json_codec.encode(_row(passage))[:-1] + ',"messages":['
+    yield codec.encode(_row(passage))[:-1] + ',"messages":['
     for number, each in enumerate(_messages(passage)):
-        yield ("," if number else "") + json_codec.encode(each)
+        yield ("," if number else "") + codec.encode(each)
     yield "]}\n"
 
 

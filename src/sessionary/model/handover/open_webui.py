@@ -6,8 +6,7 @@ from itertools import pairwise
 from shlex import quote
 from typing import Any
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role
+from sessionary.model import codec
 from sessionary.model.handover.openai import call_arguments
 from sessionary.model.handover.passage import (
     HandoverExcerpt,
@@ -16,7 +15,15 @@ from sessionary.model.handover.passage import (
     mention,
     words_of,
 )
-from sessionary.model.part import Attachment, Reasoning, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 
 Json = dict[str, Any]
 UNTITLED = "Imported chat"
@@ -24,7 +31,7 @@ UNTITLED = "Imported chat"
 
 def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The file."""
-    yield json_codec.encode({"chats": [chat(passage)]}) + "\n"
+    yield codec.encode({"chats": [chat(passage)]}) + "\n"
 
 
 def advice(passage: HandoverExcerpt, file: str) -> str:
@@ -136,8 +143,8 @@ def _tool(call: ToolCall, result: ToolResult | None) -> str:
     facts = {
         "id": call.id,
         "name": call.name,
-        "arguments": json_codec.encode(call_arguments(call)),
-        "result": "" if result is None else json_codec.encode(words_of(result)),
+        "arguments": codec.encode(call_arguments(call)),
+        "result": "" if result is None else codec.encode(words_of(result)),
     }
     return _details("tool_calls", "Tool Executed", "", **facts)
 

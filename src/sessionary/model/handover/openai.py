@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
-from sessionary.model import json_codec
-from sessionary.model.entry import Message, Role
+from sessionary.model import codec
 from sessionary.model.handover.passage import (
     HandoverExcerpt,
     arguments_of,
@@ -13,7 +12,7 @@ from sessionary.model.handover.passage import (
     mention,
     words_of,
 )
-from sessionary.model.part import Attachment, Text, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult
 
 Json = dict[str, Any]
 
@@ -21,7 +20,7 @@ Json = dict[str, Any]
 def pieces(passage: HandoverExcerpt) -> Iterator[str]:
     """The list, a message at a time."""
     for number, each in enumerate(messages(passage)):
-        yield ("[\n" if number == 0 else ",\n") + json_codec.encode(each)
+        yield ("[\n" if number == 0 else ",\n") + codec.encode(each)
     yield "\n]\n" if passage.lines or passage.preface else "[]\n"
 
 
@@ -55,7 +54,7 @@ def said(passage: HandoverExcerpt, message: Message) -> Iterator[Json]:
 
 def call_arguments(part: ToolCall) -> str:
     """What a tool was called with, as the text of an object: providers refuse anything else."""
-    return json_codec.encode(arguments_of(part))
+    return codec.encode(arguments_of(part))
 
 
 def _call(part: ToolCall) -> Json:

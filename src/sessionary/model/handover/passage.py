@@ -8,9 +8,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sessionary.model import json_codec, tokens
-from sessionary.model.entry import Compaction, Entry, Message, Role, body_to_json
-from sessionary.model.part import Attachment, Part, Text, ToolCall, ToolResult
+from sessionary.model import codec, tokens
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Entry,
+    Message,
+    Part,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    body_to_json,
+)
 from sessionary.model.transcript import NO_RESULT
 
 # Names that are made for another tool are the same each time.
@@ -165,7 +175,7 @@ def _with(line: HandoverLine, parts: tuple[Part, ...]) -> HandoverLine:
 
 def words_of(result: ToolResult) -> str:
     """What a tool answered, as a text."""
-    return result.content if isinstance(result.content, str) else json_codec.encode(result.content)
+    return result.content if isinstance(result.content, str) else codec.encode(result.content)
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
@@ -173,7 +183,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     given = call.arguments
     if isinstance(given, str):
         try:
-            given = json_codec.decode(given)
+            given = codec.decode(given)
         except (ValueError, RecursionError):
             given = call.arguments
     if isinstance(given, dict):

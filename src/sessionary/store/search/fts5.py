@@ -11,7 +11,7 @@ from itertools import groupby, starmap
 from typing import Any, cast
 
 from sessionary.clock import from_micros
-from sessionary.model.entry import SEQ_BITS
+from sessionary.model.message import SEQ_BITS
 from sessionary.model.query import Query
 from sessionary.model.search_text import is_session, of_month, session_of
 from sessionary.store import stretches

@@ -9,7 +9,7 @@ from zlib import crc32
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
 from sessionary.model import search_text
-from sessionary.model.entry import MAX_SEQ, SEQ_BITS
+from sessionary.model.message import MAX_SEQ, SEQ_BITS
 from sessionary.model.query import Query
 from sessionary.model.search_text import AREAS, Origin, SearchText
 from sessionary.model.tokenizer import GAP

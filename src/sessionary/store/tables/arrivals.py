@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from sessionary.clock import from_micros, to_micros
-from sessionary.model import json_codec
-from sessionary.model.arrival import Arrival, ArrivalState
-from sessionary.model.entry import Message, body_from_json, body_to_json
+from sessionary.model import codec
+from sessionary.model.message import Message, body_from_json, body_to_json
 from sessionary.model.source import Source, source_as_stored
+from sessionary.model.turn import Arrival, ArrivalState
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables import blobs, entries
 from sessionary.store.tables.sessions import column
@@ -24,7 +24,7 @@ def insert(
     at: datetime,
 ) -> Arrival | None:
     """Write an arrival; None when one came before with the same idempotency key."""
-    text = json_codec.encode(body_to_json(message) | {"role": message.role})
+    text = codec.encode(body_to_json(message) | {"role": message.role})
     # What could never become an entry would block its key for ever.
     entries.check_size(text)
     # Until the message is an entry, nothing else says that its files are needed.
@@ -35,7 +35,7 @@ def insert(
         profile=profile,
         idempotency_key=idempotency_key,
         key=key,
-        source=json_codec.encode(source.to_json()),
+        source=codec.encode(source.to_json()),
         message=text,
         received_at=to_micros(at),
     )
@@ -63,7 +63,7 @@ def waiting(tx: Tx, key: str, *, profile: str, limit: int) -> list[Arrival]:
 
 def rewrite(tx: Tx, arrival: Arrival, message: Message, *, profile: str, at: datetime) -> bool:
     """Put another message into an arrival that waits; say whether it still did."""
-    text = json_codec.encode(body_to_json(message) | {"role": message.role})
+    text = codec.encode(body_to_json(message) | {"role": message.role})
     entries.check_size(text)
     blobs.note_attachments(tx, message.parts, profile=profile, at=at)
     return bool(tx.run("rewrite_arrival", no=arrival.no, message=text))
@@ -74,7 +74,7 @@ def source_of_turn(tx: Tx, turn_id: str, *, session_no: int) -> Source | None:
     row = tx.one("last_source_of_turn", session_no=session_no, turn_id=turn_id)
     if row is None:
         return None
-    return source_as_stored({"platform": "unknown"} | json_codec.decode(row[0]))
+    return source_as_stored({"platform": "unknown"} | codec.decode(row[0]))
 
 
 def take(tx: Tx, arrival: Arrival, *, session_no: int, turn_id: str, seq: int) -> None:
@@ -99,14 +99,14 @@ def keys_waiting(tx: Tx, *, profile: str, limit: int) -> list[str]:
 
 def _arrival(row: Row) -> Arrival:
     no, id, key, source, message, received_at, state, session_id, turn_id, seq, reason = row
-    data = json_codec.decode(message)
+    data = codec.decode(message)
     said = body_from_json("message", data.get("role", "user"), {"parts": []} | data)
     assert isinstance(said, Message)
     return Arrival(
         no=no,
         id=id,
         key=key,
-        source=source_as_stored({"platform": "unknown"} | json_codec.decode(source)),
+        source=source_as_stored({"platform": "unknown"} | codec.decode(source)),
         message=said,
         received_at=from_micros(received_at),
         state=ArrivalState(state),

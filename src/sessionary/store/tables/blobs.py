@@ -8,10 +8,9 @@ from typing import Any
 
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound, Unreadable
-from sessionary.model import json_codec
-from sessionary.model import part as parts_of
-from sessionary.model.entry import MAX_SEQ
-from sessionary.model.part import Attachment, Part
+from sessionary.model import codec
+from sessionary.model import message as parts_of
+from sessionary.model.message import MAX_SEQ, Attachment, Part
 from sessionary.store.database import Tx
 
 LARGE = 32 * 1024
@@ -57,7 +56,7 @@ def keep_text(tx: Tx, text: str, *, entry_no: int) -> str:
 
 def exists(tx: Tx, name: str) -> bool:
     """Whether bytes with this hash are kept."""
-    return tx.one("has_blob", hash=json_codec.storable_text(name)) is not None
+    return tx.one("has_blob", hash=codec.storable_text(name)) is not None
 
 
 def get(tx: Tx, name: str) -> bytes:
@@ -153,7 +152,7 @@ class Unpacker:
         """The words of an entry, wherever they are."""
         if not body.startswith(PACK_MARK):
             return body
-        no = int(json_codec.decode(body)["$pack"])
+        no = int(codec.decode(body)["$pack"])
         if no != self._no:
             self._no, self._texts = no, get_pack(self._tx, no)
         try:
@@ -180,7 +179,7 @@ def put_pack(tx: Tx, session_no: int, texts: Mapping[int, str]) -> Pack:
     """Compress the words of some entries."""
     import zstandard  # as in `get_pack`
 
-    plain = json_codec.encode({str(seq): text for seq, text in texts.items()}).encode()
+    plain = codec.encode({str(seq): text for seq, text in texts.items()}).encode()
     data = zstandard.ZstdCompressor(level=PACK_LEVEL).compress(plain)
     row = tx.one(
         "insert_pack",
@@ -205,7 +204,7 @@ def get_pack(tx: Tx, no: int) -> Mapping[str, str]:
         plain = zstandard.ZstdDecompressor().decompress(
             bytes(row[0]), max_output_size=MAX_PACK_SIZE
         )
-        texts: Mapping[str, str] = json_codec.decode(plain)
+        texts: Mapping[str, str] = codec.decode(plain)
     except (zstandard.ZstdError, ValueError, TypeError) as error:
         raise Unreadable(f"Pack {no} cannot be read ({error}).") from error
     return texts

@@ -3,11 +3,11 @@
 from datetime import datetime
 
 from sessionary.clock import from_micros, to_micros
-from sessionary.model import json_codec
-from sessionary.model import part as parts_of
-from sessionary.model.delivery import Delivery, DeliveryState
-from sessionary.model.part import Part
+from sessionary.model import codec
+from sessionary.model import message as parts_of
+from sessionary.model.message import Part
 from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables.sessions import column, moment
 
@@ -34,7 +34,7 @@ def insert(
         channel=str(channel),
         session_no=session_no,
         turn_id=turn_id,
-        parts=json_codec.encode([parts_of.to_json(part) for part in parts]),
+        parts=codec.encode([parts_of.to_json(part) for part in parts]),
         at=to_micros(at),
     )
 
@@ -202,7 +202,7 @@ def _delivery(row: Row) -> Delivery:
         channel=Channel(row[3], row[4], row[5]),
         session_id=row[6],
         turn_id=row[7],
-        parts=tuple(parts_of.from_json(part) for part in json_codec.decode(row[8])),
+        parts=tuple(parts_of.from_json(part) for part in codec.decode(row[8])),
         state=DeliveryState(row[9]),
         attempts=row[10],
         unclear_attempts=row[11],

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import BadInput, Damaged, Purged, Unreadable
-from sessionary.model import entry_decoder, json_codec
-from sessionary.model.entry import (
+from sessionary.model import codec, message
+from sessionary.model.message import (
     MAX_SEQ,
     SEQ_BITS,
     Body,
@@ -19,8 +19,8 @@ from sessionary.model.entry import (
     body_from_json,
     body_to_json,
     kind_of,
+    message_entry,
 )
-from sessionary.model.entry_decoder import message_entry
 from sessionary.model.session import Segment, SessionFolder
 from sessionary.store.database import REMEDY, Row, Tx
 from sessionary.store.tables import blobs
@@ -53,10 +53,10 @@ def put(
     check_seq(seq)
     number = entry_no(session_no, seq)
     data = body_to_json(body)
-    text = json_codec.encode(data)
+    text = codec.encode(data)
     if has_large(text):
         check_size(text)
-        text = json_codec.encode(blobs.move_out(tx, data, entry_no=number))
+        text = codec.encode(blobs.move_out(tx, data, entry_no=number))
     tx.run(
         "insert_entry",
         entry_no=number,
@@ -101,14 +101,14 @@ def text_of(tx: Tx, number: int, text: str, unpacker: Unpacker) -> str:
         return unpacker.text(number, text)
     if blobs.MARK not in text:
         return text
-    return json_codec.encode(blobs.move_in(tx, json_codec.decode(text)))
+    return codec.encode(blobs.move_in(tx, codec.decode(text)))
 
 
 def _moved_out(tx: Tx, number: int, text: str) -> str:
     if not has_large(text):
         return text
     check_size(text)
-    return json_codec.encode(blobs.move_out(tx, json_codec.decode(text), entry_no=number))
+    return codec.encode(blobs.move_out(tx, codec.decode(text), entry_no=number))
 
 
 def has_large(text: str) -> bool:
@@ -208,9 +208,9 @@ def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
 def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
     """Rows of the log as values; where there are many, messages of texts take a short way."""
     unpacker = Unpacker(tx)
-    if len(rows) < MANY and not entry_decoder.is_ready():
+    if len(rows) < MANY and not message.is_ready():
         return [entry_of(tx, row, session_id, unpacker) for row in rows]
-    decode, failure = entry_decoder.reader()
+    decode, failure = message.reader()
     found = []
     for row in rows:
         number, kind, role, at, turn_id, text = row
@@ -237,7 +237,7 @@ def entry_of(tx: Tx, row: Row, session_id: str, unpacker: Unpacker | None = None
     if is_packed:
         text = (unpacker or Unpacker(tx)).text(number, text)
     try:
-        data: dict[str, Any] = json_codec.decode(text)
+        data: dict[str, Any] = codec.decode(text)
     except ValueError as error:
         # All that is written was encoded by us: this is not a strange message, but a damaged one.
         raise Damaged(_unreadable(seq, session_id, error)) from error
@@ -275,7 +275,7 @@ def readable(tx: Tx, number: int, text: str, unpacker: Unpacker) -> dict[str, An
 def decoded(number: int, text: str) -> dict[str, Any]:
     """Decode the JSON of a body; raises `Damaged` when it is not JSON."""
     try:
-        data = json_codec.decode(text)
+        data = codec.decode(text)
     except ValueError as error:
         raise Damaged(f"Entry {number & MAX_SEQ} cannot be read ({error}).") from error
     if not isinstance(data, dict) or not _has_parts(data.get("parts", ())):

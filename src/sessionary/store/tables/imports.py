@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.session import SessionFolder
 from sessionary.store.database import Tx
 from sessionary.store.tables import transfer
@@ -44,7 +44,7 @@ def find_unit(tx: Tx, name: str, *, profile: str, tool: str) -> ReadUnit | None:
     if row is None:
         return None
     stamp, place, note = row
-    return ReadUnit(stamp, place, None if note is None else json_codec.decode(note))
+    return ReadUnit(stamp, place, None if note is None else codec.decode(note))
 
 
 def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, at: int) -> None:
@@ -56,7 +56,7 @@ def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, at: 
         name=_short(name),
         stamp=column(read.stamp),
         place=read.place,
-        note=None if read.note is None else json_codec.encode(read.note),
+        note=None if read.note is None else codec.encode(read.note),
         at=at,
     )
 
@@ -87,7 +87,7 @@ def name_session(tx: Tx, native_id: str, no: int, *, profile: str, tool: str) ->
 
 def _short(name: str) -> str:
     """A name as a column holds it; a long one is cut and told apart by its hash."""
-    plain = json_codec.storable_text(name)
+    plain = codec.storable_text(name)
     if len(plain) <= MAX_NAME and plain == name:
         return plain
     return f"{plain[: MAX_NAME - 70]}…{transfer.hash_of_name(name)}"

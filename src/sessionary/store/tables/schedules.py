@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from sessionary.clock import from_micros, to_micros
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.schedule import Run, RunState, Schedule, Timing
 from sessionary.model.source import Source
 from sessionary.store.database import Row, Tx
@@ -21,10 +21,10 @@ def insert(tx: Tx, schedule: Schedule) -> None:
         name=schedule.name,
         timing=schedule.timing.text,
         zone=schedule.timing.zone.key,
-        prompt=json_codec.encode(schedule.prompt),
+        prompt=codec.encode(schedule.prompt),
         agent=column(schedule.agent),
-        deliver_to=json_codec.storable_text(schedule.deliver_to),
-        origin=None if origin is None else json_codec.encode(origin.to_json()),
+        deliver_to=codec.storable_text(schedule.deliver_to),
+        origin=None if origin is None else codec.encode(origin.to_json()),
         grace_seconds=int(schedule.grace.total_seconds()),
         at=to_micros(schedule.created_at),
         next_at=None if schedule.next_at is None else to_micros(schedule.next_at),
@@ -95,10 +95,10 @@ def _schedule(row: Row) -> Schedule:
         profile=profile,
         name=name,
         timing=Timing(timing, ZoneInfo(zone)),
-        prompt=json_codec.decode(prompt),
+        prompt=codec.decode(prompt),
         agent=agent,
         deliver_to=deliver_to,
-        origin=None if origin is None else Source.from_json(json_codec.decode(origin)),
+        origin=None if origin is None else Source.from_json(codec.decode(origin)),
         grace=timedelta(seconds=grace),
         paused=bool(paused),
         created_at=from_micros(created),

@@ -7,8 +7,8 @@ from typing import Any
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
-from sessionary.model import json_codec
-from sessionary.model.mutable import mutable_class
+from sessionary.model import codec
+from sessionary.model.codec import mutable_class
 from sessionary.model.session import (
     Kind,
     Lineage,
@@ -71,9 +71,9 @@ def insert(
         id=id,
         profile=opening.profile,
         key=opening.key,
-        source=json_codec.encode(source.to_json()),
-        platform=json_codec.storable_text(source.platform),
-        chat_type=json_codec.storable_text(source.chat_type),
+        source=codec.encode(source.to_json()),
+        platform=codec.storable_text(source.platform),
+        chat_type=codec.storable_text(source.chat_type),
         chat_id=column(source.chat_id),
         person_id=column(None if person is None else person.stable_id),
         kind=opening.kind,
@@ -86,8 +86,8 @@ def insert(
         if opening.system_prompt is None
         else blobs.hash_of_text(opening.system_prompt),
         workspace=_optional_json(opening.workspace),
-        labels=json_codec.encode(opening.labels),
-        extra=json_codec.encode(opening.extra),
+        labels=codec.encode(opening.labels),
+        extra=codec.encode(opening.extra),
         read_only=int(opening.read_only),
         parent_no=inherited and inherited.parent_no,
         lineage=inherited and inherited.lineage,
@@ -108,7 +108,7 @@ def insert(
 
 def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
     """The head of a session of this profile; foreign looks like missing."""
-    row = tx.one("get_head", id=json_codec.storable_text(id), profile=profile)
+    row = tx.one("get_head", id=codec.storable_text(id), profile=profile)
     return None if row is None else head(row)
 
 
@@ -137,7 +137,7 @@ def known(row: Row | None, no: int) -> Row:
 def settings(tx: Tx, no: int) -> Any:
     """The model's settings that a session has of its own, as they came; None without any."""
     row = known(tx.one("get_settings", no=no), no)
-    return None if row[0] is None else json_codec.decode(row[0])
+    return None if row[0] is None else codec.decode(row[0])
 
 
 def details(tx: Tx, no: int) -> Details:
@@ -145,11 +145,11 @@ def details(tx: Tx, no: int) -> Details:
     row = known(tx.one("get_details", no=no), no)
     settings, prompt_hash, workspace, extra, draft, finalized_at, compacted_seq, epoch = row
     return Details(
-        settings=None if settings is None else json_codec.decode(settings),
+        settings=None if settings is None else codec.decode(settings),
         prompt_hash=prompt_hash,
-        workspace=None if workspace is None else json_codec.decode(workspace),
-        extra=json_codec.decode(extra),
-        draft=None if draft is None else json_codec.decode(draft),
+        workspace=None if workspace is None else codec.decode(workspace),
+        extra=codec.decode(extra),
+        draft=None if draft is None else codec.decode(draft),
         finalized_at=moment(finalized_at),
         compacted_seq=compacted_seq,
         epoch=epoch,
@@ -212,7 +212,7 @@ def head(row: Row) -> SessionHead:
 def _head(row: Row) -> SessionHead:
     made = _HeadTwin(
         *row[:4],
-        source_as_stored(json_codec.decode(row[4])),
+        source_as_stored(codec.decode(row[4])),
         _KINDS[row[5]],
         _FOLDERS[row[6]],
         row[7],
@@ -221,7 +221,7 @@ def _head(row: Row) -> SessionHead:
         row[12] == 1,
         row[13] == 1,
         row[14] == 1,
-        () if row[15] == "[]" else tuple(json_codec.decode(row[15])),
+        () if row[15] == "[]" else tuple(codec.decode(row[15])),
         from_micros(row[16]),
         from_micros(row[17]),
         moment(row[18]),
@@ -256,11 +256,11 @@ def moment(micros: int | None) -> datetime | None:
 
 def column(text: str | None) -> str | None:
     """A text in a form that a column can hold."""
-    return None if text is None else json_codec.storable_text(text)
+    return None if text is None else codec.storable_text(text)
 
 
 def _optional_json(value: Any) -> str | None:
-    return None if value is None else json_codec.encode(value)
+    return None if value is None else codec.encode(value)
 
 
 def lock_key(tx: Tx, key: str, *, profile: str) -> None:
@@ -273,7 +273,7 @@ def lock_key(tx: Tx, key: str, *, profile: str) -> None:
 
 def lock_session(tx: Tx, id: str, *, profile: str) -> int | None:
     """Lock a session's row; its number, or None when the profile has no such session."""
-    row = tx.one("lock_session", id=json_codec.storable_text(id), profile=profile)
+    row = tx.one("lock_session", id=codec.storable_text(id), profile=profile)
     return None if row is None else int(row[0])
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sessionary.clock import from_micros, to_micros
-from sessionary.model import json_codec
-from sessionary.model.entry import MAX_SEQ, Entry
+from sessionary.model import codec
+from sessionary.model.message import MAX_SEQ, Entry
 from sessionary.model.record import (
     BindingFact,
     ProjectFact,
@@ -223,7 +223,7 @@ def show(
         "show_session",
         no=no,
         key=line.key,
-        source=json_codec.encode(source.to_json()),
+        source=codec.encode(source.to_json()),
         platform=column(source.platform),
         chat_type=column(source.chat_type),
         chat_id=column(source.chat_id),
@@ -247,8 +247,8 @@ def show(
         pinned=int(line.pinned),
         archived=int(line.archived),
         read_only=int(line.read_only),
-        labels=json_codec.encode(line.labels),
-        extra=json_codec.encode(line.extra),
+        labels=codec.encode(line.labels),
+        extra=codec.encode(line.extra),
         read_through=line.read_through,
         parent_no=parent_no,
         lineage=line.lineage,
@@ -303,7 +303,7 @@ def _optional_micros(at: datetime | None) -> int | None:
 
 
 def _optional_json(value: object) -> str | None:
-    return None if value is None else json_codec.encode(value)
+    return None if value is None else codec.encode(value)
 
 
 def _project(tx: Tx, name: str | None, *, profile: str) -> ProjectFact | None:
@@ -324,5 +324,5 @@ def _turn(row: Row) -> TurnLine:
         ended_at=from_micros(ended_at),
         agent=agent,
         reason=reason,
-        partial=None if partial is None else json_codec.decode(partial),
+        partial=None if partial is None else codec.decode(partial),
     )

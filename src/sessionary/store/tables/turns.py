@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from sessionary.clock import from_micros, to_micros
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.turn import Lease, Turn, TurnState
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables.sessions import column, moment
@@ -67,7 +67,7 @@ def renew(tx: Tx, lease: Lease, *, until: datetime) -> bool:
 
 def checkpoint(tx: Tx, lease: Lease, text: str | None) -> bool:
     """Keep what was streamed of an unfinished step; say whether the lease still holds."""
-    partial = None if text is None else json_codec.encode(text)
+    partial = None if text is None else codec.encode(text)
     return bool(tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=partial))
 
 
@@ -119,5 +119,5 @@ def _turn(row: Row) -> Turn:
         first_seq=row[8],
         agent=row[9],
         reason=row[10],
-        partial=None if partial is None else json_codec.decode(partial),
+        partial=None if partial is None else codec.decode(partial),
     )

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sessionary.clock import from_micros, to_micros
-from sessionary.model import json_codec
+from sessionary.model import codec
 from sessionary.model.usage import TOKEN_FIELDS, CostStatus, Usage, UsageTotal, as_stored
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables.sessions import column
@@ -115,7 +115,7 @@ def raise_all(tx: Tx, calls: Sequence[UsageRow], *, profile: str, session_no: in
     if tx.many("insert_usage", rows) == len(rows):
         return
     names = [name for name in fresh if isinstance(name, str)]
-    for name, _, *known in tx.all("find_calls", profile=profile, names=json_codec.encode(names)):
+    for name, _, *known in tx.all("find_calls", profile=profile, names=codec.encode(names)):
         if _grows(fresh[name], known):
             _replace(tx, fresh[name], profile=profile)
 

@@ -10,10 +10,10 @@ from sessionary.actions.requests import StoredResponse
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import NotFound
-from sessionary.model import part
-from sessionary.model.arrival import Arrival
-from sessionary.model.entry import Message
+from sessionary.model import message
+from sessionary.model.message import Message
 from sessionary.model.session import Segment
+from sessionary.model.turn import Arrival
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, entries, sessions, turns
@@ -115,7 +115,7 @@ def _look(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
         "state": found.state,
         "reason": found.reason if turn is None else turn[0].reason or found.reason,
         "text": found.message.text,
-        "parts": [part.to_json(each) for each in found.message.parts],
+        "parts": [message.to_json(each) for each in found.message.parts],
         "received_at": time_text(found.received_at),
         "session_id": found.session_id,
         "seq": found.seq,

@@ -8,8 +8,8 @@ from starlette.responses import Response
 from sessionary.actions import bindings, read, routing
 from sessionary.actions.bindings import Binding, NextReset
 from sessionary.actions.requests import StoredResponse
-from sessionary.model.export_options import ExportOptions, head_within
 from sessionary.model.key import SessionKey
+from sessionary.model.record import ExportOptions, head_within
 from sessionary.model.redact import is_redacted_key, redact_key
 from sessionary.model.session import SessionHead
 from sessionary.model.view import head_json, policy_json, time_text

@@ -15,7 +15,7 @@ from sessionary.actions.requests import StoredResponse
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import BadInput
-from sessionary.model.entry import MAX_SEQ, Entry
+from sessionary.model.message import MAX_SEQ, Entry
 from sessionary.model.session import SessionHead
 from sessionary.model.usage import Usage
 from sessionary.model.view import entry_json, head_json, hold_json

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from sessionary.actions import deliver
 from sessionary.actions.requests import StoredResponse
-from sessionary.model.delivery import DeliveryState
 from sessionary.model.source import Channel
+from sessionary.model.turn import DeliveryState
 from sessionary.model.view import delivery_json
 from sessionary.store.database import Tx
 from sessionary.web.auth import Admin, ContextDep, Reader, Writer

@@ -12,9 +12,9 @@ from starlette.responses import Response, StreamingResponse
 from sessionary.actions.transfer import handover as handovers
 from sessionary.actions.transfer import jsonl_export, render
 from sessionary.errors import BadInput
-from sessionary.model.export_options import ExportOptions
 from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.model.handover.passage import HandoverExcerpt
+from sessionary.model.record import ExportOptions
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX, Caller, WebContext
 from sessionary.web.openapi import response_content

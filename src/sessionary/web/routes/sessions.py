@@ -19,7 +19,7 @@ from sessionary.clock import Moment
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import BadInput, NotFound
-from sessionary.model import part
+from sessionary.model import message
 from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.view import head_json, hold_json, time_text, turn_json
@@ -253,7 +253,7 @@ def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
         {
             "id": each.id,
             "text": each.message.text,
-            "parts": [part.to_json(one) for one in each.message.parts],
+            "parts": [message.to_json(one) for one in each.message.parts],
             "received_at": time_text(each.received_at),
         }
         for each in sorted(waiting, key=lambda arrival: arrival.no)

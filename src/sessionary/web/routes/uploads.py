@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from sessionary.actions import blobs, read, uploads
 from sessionary.actions.requests import StoredResponse
-from sessionary.model import json_codec, media, part
+from sessionary.model import codec, media, message
 from sessionary.model.media import PICTURES
-from sessionary.model.part import Attachment
+from sessionary.model.message import Attachment
 from sessionary.model.terminal import one_line
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer
@@ -41,13 +41,13 @@ async def upload(
     limit = context.settings.limits.upload_bytes
     if len(data) > limit:
         raise RequestRefused(413, f"A file has {limit:,} bytes at most.")
-    called = one_line(json_codec.storable_text(file_name), LONGEST_NAME) or None
+    called = one_line(codec.storable_text(file_name), LONGEST_NAME) or None
     kind = media.media_type_of(data, request.headers.get("content-type", ""))
     moment = context.moment()
 
     def apply(tx: Tx, /) -> StoredResponse:
         known = uploads.upload(tx, data, profile=caller.profile, moment=moment)
-        return answer(part.to_json(Attachment(known, kind, called, len(data))), 201)
+        return answer(message.to_json(Attachment(known, kind, called, len(data))), 201)
 
     return await change(request, caller, data, apply)
 
@@ -73,6 +73,6 @@ async def attachment(
 
 def _kept_as(file_name: str) -> str:
     """A download under a name that leads nowhere."""
-    called = one_line(json_codec.storable_text(file_name), LONGEST_NAME)
+    called = one_line(codec.storable_text(file_name), LONGEST_NAME)
     called = called.replace("/", "_").replace("\\", "_").lstrip(".")
     return f"attachment; filename*=UTF-8''{quote(called, safe='')}" if called else "attachment"

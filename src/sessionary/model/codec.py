@@ -1,8 +1,9 @@
-"""JSON text as we keep it: any Unicode goes in and comes back."""
+"""JSON as it is stored, text that a database can store, and quick construction of frozen values."""
 
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields, make_dataclass
 from functools import cache
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -54,3 +55,14 @@ def _msgspec() -> _Msgspec:
     return _Msgspec(
         msgspec.json.Encoder().encode, msgspec.json.Decoder().decode, msgspec.DecodeError
     )
+
+
+def mutable_class(value: type) -> Any:
+    """Return a class with the slots of a frozen dataclass that is not frozen itself.
+
+    Setting each field of a frozen value takes longer than reading the row that it comes from. So an
+    instance of this class is filled, and `made.__class__ = value` turns it into the frozen one. Nothing
+    is checked on the way: it is for what was checked when it was stored.
+    """
+    names = [each.name for each in fields(value)]
+    return make_dataclass(f"{value.__name__}Mutable", names, slots=True, eq=False, repr=False)

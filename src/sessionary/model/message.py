@@ -1,0 +1,456 @@
+"""Messages and the other entries of a log, with their parts."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from types import GenericAlias
+from typing import Any, NamedTuple
+
+from sessionary.errors import BadInput
+from sessionary.model.codec import mutable_class
+from sessionary.model.source import Person
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words for people."""
+
+    text: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What a model thought; the provider's own details are kept as they came."""
+
+    text: str
+    details: Any = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A request of the model to run a tool."""
+
+    id: str
+    name: str
+    arguments: Any = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered."""
+
+    call_id: str
+    content: Any = ""
+    name: str | None = None
+    is_error: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file, named by the hash of its bytes."""
+
+    blob: str
+    media_type: str = "application/octet-stream"
+    name: str | None = None
+    size: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A part of a kind we do not know, kept as it came."""
+
+    data: Mapping[str, Any]
+
+
+Part = Text | Reasoning | ToolCall | ToolResult | Attachment | Unknown
+_Typed = Text | Reasoning | ToolCall | ToolResult | Attachment
+_NULL = type(None)
+_CLASSES: dict[str, type[_Typed]] = {
+    "text": Text,
+    "reasoning": Reasoning,
+    "tool_call": ToolCall,
+    "tool_result": ToolResult,
+    "attachment": Attachment,
+}
+_NAMES = {cls: name for name, cls in _CLASSES.items()}
+# What each field may hold; a part that does not fit is kept as unknown.
+_FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
+    "text": {"text": (str,)},
+    "reasoning": {"text": (str,), "details": (object,)},
+    "tool_call": {"id": (str,), "name": (str,), "arguments": (object,)},
+    "tool_result": {
+        "call_id": (str,),
+        "content": (object,),
+        "name": (str, _NULL),
+        "is_error": (bool,),
+    },
+    "attachment": {
+        "blob": (str,),
+        "media_type": (str,),
+        "name": (str, _NULL),
+        "size": (int, _NULL),
+    },
+}
+_REQUIRED = {
+    "text": {"text"},
+    "reasoning": {"text"},
+    "tool_call": {"id", "name"},
+    "tool_result": {"call_id"},
+    "attachment": {"blob"},
+}
+# What a field that is left out means; anything else, 0 and null included, is written down.
+_LEFT_OUT: Json = {
+    "details": None,
+    "arguments": None,
+    "content": "",
+    "name": None,
+    "is_error": False,
+    "media_type": "application/octet-stream",
+    "size": None,
+}
+_PLAIN = len({"type", "text"})
+
+
+def to_json(part: Part) -> Json:
+    """The part as a dictionary; optional fields that say nothing are left out."""
+    if isinstance(part, Unknown):
+        return dict(part.data)
+    if type(part) is Text and not part.extra:
+        return {"type": "text", "text": part.text}
+    kind = _NAMES[type(part)]
+    out: Json = {"type": kind}
+    for name in _FIELDS[kind]:
+        value = getattr(part, name)
+        if name in _REQUIRED[kind] or not _is_left_out(name, value):
+            out[name] = value
+    return out | dict(part.extra) if part.extra else out
+
+
+def _is_left_out(name: str, value: Any) -> bool:
+    meant = _LEFT_OUT[name]
+    return type(value) is type(meant) and bool(value == meant)
+
+
+def from_json(data: Any) -> Part:
+    """The part a dictionary describes; what we do not understand is kept as it came."""
+    if not isinstance(data, dict):
+        raise BadInput(f"A part of a message must be a JSON object, not {type(data).__name__}.")
+    kind = data.get("type")
+    if kind == "text" and len(data) == _PLAIN and type(data.get("text")) is str:
+        return Text(data["text"])
+    if not isinstance(kind, str) or kind not in _CLASSES or not _fits(kind, data):
+        return Unknown(data)
+    known = {name: data[name] for name in _FIELDS[kind] if name in data}
+    extra = {name: value for name, value in data.items() if name != "type" and name not in known}
+    return _CLASSES[kind](**known, extra=extra) if extra else _CLASSES[kind](**known)
+
+
+def text_of(parts: tuple[Part, ...]) -> str:
+    """The words of a message, without reasoning and tools."""
+    if len(parts) == 1 and type(parts[0]) is Text:
+        return parts[0].text
+    return "\n".join(part.text for part in parts if isinstance(part, Text))
+
+
+def required_fields(kind: str) -> list[str]:
+    """The fields that a part of a known type must have."""
+    return sorted(_REQUIRED[kind])
+
+
+def wrong_field(data: Mapping[str, Any]) -> str | None:
+    """The first field of a part of a known type that holds a value of the wrong kind."""
+    fields = _FIELDS[data["type"]]
+    for name, kinds in fields.items():
+        if name in data and not isinstance(data[name], kinds):
+            return name
+    return None
+
+
+def _fits(kind: str, data: Json) -> bool:
+    return _REQUIRED[kind] <= data.keys() and wrong_field(data) is None
+
+
+SEQ_BITS = 24
+MAX_SEQ = (1 << SEQ_BITS) - 1
+
+
+class Role(StrEnum):
+    """Who speaks in a message."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+
+
+_ROLE_NAMES = ", ".join(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something said."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    person: Person | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    token_count: int | None = None
+    platform_message_id: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_message(self.role, self.parts)
+
+    @property
+    def text(self) -> str:
+        """The words, without reasoning and tools."""
+        return text_of(self.parts)
+
+    @property
+    def tool_calls(self) -> int:
+        """How many tools this message asks for."""
+        return len([part for part in self.parts if type(part) is ToolCall])
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """For the model only: everything up to `through` is replaced by the summary.
+
+    `names_speakers`: several people had spoken by then, and the model goes on reading who does.
+    """
+
+    summary: str
+    through: int
+    names_speakers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retraction:
+    """Everything between `after` and this entry is taken back; it stays in the log."""
+
+    after: int
+    reason: str = "undo"
+
+
+Body = Message | Compaction | Retraction
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line: where it stands, when it was written, what it says."""
+
+    session_id: str
+    seq: int
+    at: datetime
+    body: Body
+    turn_id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """A name for this entry that never changes."""
+        return f"{self.session_id}-{self.seq}"
+
+
+def role_of(name: str) -> Role:
+    """The role with this name."""
+    try:
+        return Role(name)
+    except ValueError:
+        raise BadInput(f"Unknown role {name!r}: use one of {_ROLE_NAMES}.") from None
+
+
+def message(role: str, content: str | Any, **fields: Any) -> Message:
+    """Build a message from what callers have: a role, and a text or parts."""
+    known = role_of(role)
+    if fields:
+        _check_fields(fields)
+    if isinstance(content, str):
+        return Message(known, (Text(content),), **fields)
+    if not isinstance(content, (list, tuple)):
+        raise BadInput(f"A message is a text or a list of parts, not {type(content).__name__}.")
+    made = tuple(item if isinstance(item, Part) else from_json(item) for item in content)
+    return Message(known, made, **fields)
+
+
+def _check_message(role: Any, parts: Any) -> None:
+    """Refuse what a type checker would: many programs are run without one."""
+    if not isinstance(role, Role):
+        raise BadInput(f"The role of a Message is a Role, not {role!r}: use one of {_ROLE_NAMES}.")
+    if not isinstance(parts, tuple):
+        raise BadInput(f"The parts of a Message are a tuple, not {type(parts).__name__}.")
+    for part in parts:
+        if not isinstance(part, Part):
+            raise BadInput(
+                "The parts of a Message are Text, Reasoning, ToolCall, ToolResult, Attachment or "
+                f"Unknown, not {type(part).__name__}; `message(role, parts)` takes dictionaries."
+            )
+
+
+# What is kept in another form than these could not be read from an export.
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "person": (Person, "a Person"),
+    "model": (str, "a text"),
+    "finish_reason": (str, "a text"),
+    "token_count": (int, "a whole number"),
+    "platform_message_id": (str, "a text"),
+    "extra": (Mapping, "a mapping"),
+}
+
+
+def _check_fields(fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        kind, told = _KINDS.get(name, (object, ""))
+        is_kind = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+        if value is not None and not is_kind:
+            raise BadInput(f"{name} of a message is {told}, not {type(value).__name__}.")
+
+
+_OPTIONAL = ("model", "finish_reason", "token_count", "platform_message_id")
+_ROLES: dict[str | None, Role] = {role.value: role for role in Role}
+
+
+def body_to_json(body: Body) -> dict[str, Any]:
+    """The body as the log keeps it. Kind, role and time stand in their own columns."""
+    match body:
+        case Message():
+            return _message_to_json(body)
+        case Compaction(summary, through, names):
+            said = {"summary": summary, "through": through}
+            return {**said, "names_speakers": True} if names else said
+        case Retraction(after, reason):
+            return {"after": after, "reason": reason}
+
+
+def body_from_json(kind: str, role: str | None, data: Mapping[str, Any]) -> Body:
+    """The inverse of `body_to_json`."""
+    match kind:
+        case "message":
+            known = _ROLES.get(role)
+            return _message_from_json(Role(role or "") if known is None else known, data)
+        case "compaction":
+            names = data.get("names_speakers") is True
+            return Compaction(data["summary"], data["through"], names)
+        case "retraction":
+            return Retraction(data["after"], data.get("reason", "undo"))
+    raise BadInput(f"Unknown kind of entry {kind!r}.")
+
+
+def kind_of(body: Body) -> str:
+    """The word for this body in the `kind` column."""
+    return type(body).__name__.lower()
+
+
+def _message_to_json(said: Message) -> dict[str, Any]:
+    data: dict[str, Any] = {"parts": [to_json(part) for part in said.parts]}
+    if said.person is not None:
+        data["person"] = said.person.to_json()
+    if said.model is not None:
+        data["model"] = said.model
+    if said.finish_reason is not None:
+        data["finish_reason"] = said.finish_reason
+    if said.token_count is not None:
+        data["token_count"] = said.token_count
+    if said.platform_message_id is not None:
+        data["platform_message_id"] = said.platform_message_id
+    if said.extra:
+        data["extra"] = dict(said.extra)
+    return data
+
+
+def _message_from_json(role: Role, data: Mapping[str, Any]) -> Message:
+    person = data.get("person")
+    return Message(
+        role,
+        tuple([from_json(part) for part in data["parts"]]),
+        person=None if person is None else Person.from_json(person),
+        extra=data.get("extra", {}),
+        **{name: data[name] for name in _OPTIONAL if name in data},
+    )
+
+
+_TextMutable = mutable_class(Text)
+_MessageMutable = mutable_class(Message)
+_EntryMutable = mutable_class(Entry)
+_PersonMutable = mutable_class(Person)
+
+
+Field = tuple[str, Any] | tuple[str, Any, Any]
+
+
+class _Reader(NamedTuple):
+    """Reads the body of a message that has texts only; `failure` for any other."""
+
+    decode: Callable[[str], Any]
+    failure: type[Exception]
+
+
+@cache
+def reader() -> _Reader:
+    """Made when it is first needed: loading msgspec takes longer than reading a screenful."""
+    import msgspec
+
+    text = msgspec.defstruct(
+        "StoredText", [("text", str)], tag_field="type", tag="text", forbid_unknown_fields=True
+    )
+    names: list[Field] = [("id", str), ("alt_id", str | None, None), ("name", str | None, None)]
+    person = msgspec.defstruct("StoredPerson", names, forbid_unknown_fields=True)
+    fields: list[Field] = [
+        ("parts", GenericAlias(list, (text,))),
+        ("person", person | None, None),
+        ("model", str | None, None),
+        ("finish_reason", str | None, None),
+        ("token_count", int | None, None),
+        ("platform_message_id", str | None, None),
+        ("extra", dict[str, Any] | None, None),
+    ]
+    body = msgspec.defstruct("StoredMessage", fields, forbid_unknown_fields=True)
+    return _Reader(msgspec.json.Decoder(body).decode, msgspec.MsgspecError)
+
+
+def is_ready() -> bool:
+    """Whether a few messages, too, are read faster this way: msgspec is loaded already."""
+    return "msgspec" in sys.modules
+
+
+def message_entry(
+    session_id: str, seq: int, at: datetime, turn_id: str | None, *, role: str | None, body: Any
+) -> Entry:
+    """The entry of a body that `reader` has read."""
+    parts = []
+    for stored in body.parts:
+        text = _TextMutable(stored.text, {})
+        text.__class__ = Text
+        parts.append(text)
+    message = _MessageMutable(
+        _ROLES[role],
+        tuple(parts),
+        body.person and _person(body.person),
+        body.model,
+        body.finish_reason,
+        body.token_count,
+        body.platform_message_id,
+        body.extra or {},
+    )
+    message.__class__ = Message
+    made = _EntryMutable(session_id, seq, at, message, turn_id)
+    made.__class__ = Entry
+    entry: Entry = made
+    return entry
+
+
+def _person(stored: Any) -> Person:
+    made = _PersonMutable(stored.id, stored.alt_id, stored.name)
+    made.__class__ = Person
+    person: Person = made
+    return person
