@@ -14,7 +14,7 @@ from benchmarks import populate
 from benchmarks.goals import at_least, at_most, steady
 from benchmarks.measure import Case, Contestant, Goal, Sample, Scale, repeat
 from benchmarks.raw import TEXT, KnownStore, RawLog, RawSync, SharedRawLog, steadily
-from sessionary.actions import log
+from sessionary.actions.sessions import log
 from sessionary.clock import SystemClock
 from sessionary.model.message import message
 from sessionary.store.database import Pending, Store

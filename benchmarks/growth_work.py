@@ -11,9 +11,10 @@ from benchmarks.growth_place import Place, opened
 from benchmarks.measure import Sample, repeat
 from benchmarks.raw import TEXT
 from benchmarks.turn_engine import Talk
-from sessionary.actions import deliver, log, read, receive, resolve, turns
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions import inbox, outbox, turns
 from sessionary.actions.search.search import SearchOptions, search
+from sessionary.actions.sessions import log, read
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.message import Text, message
 from sessionary.model.reset import ResetPolicy
@@ -83,7 +84,7 @@ def _turn(store: Store, one: Callable[[], int]) -> Iterator[Work]:
     def take() -> None:
         number = one()
         source, key = populate.source_of(number), populate.key_of(number)
-        store.write(receive.receive, key, source, message("user", TEXT), moment=moment()).result()
+        store.write(inbox.receive, key, source, message("user", TEXT), moment=moment()).result()
         received.append(number)
 
     def begin() -> None:
@@ -109,9 +110,9 @@ def _turn(store: Store, one: Callable[[], int]) -> Iterator[Work]:
 
     def send() -> int:
         now = clock.now()
-        claimed = store.write(deliver.claim, holder=HOLDER, seconds=600, now=now, limit=1).result()
+        claimed = store.write(outbox.claim, holder=HOLDER, seconds=600, now=now, limit=1).result()
         for each in claimed:
-            store.write(deliver.mark_sent, each.id, holder=HOLDER, at=now).result()
+            store.write(outbox.mark_sent, each.id, holder=HOLDER, at=now).result()
         return len(claimed)
 
     yield RECEIVE, repeat(take)
@@ -138,11 +139,11 @@ def _so_often(count: Callable[[], int], work: Callable[[], object]) -> Run:
 
 
 def _listed(store: Store) -> None:
-    assert store.read(listing, SessionFilters(), profile=populate.PROFILE).result().items
+    assert store.read(list_sessions, SessionFilters(), profile=populate.PROFILE).result().items
 
 
 def _resolved(store: Store, title: str) -> None:
-    found = store.read(resolve.resolve, title, profile=populate.PROFILE).result()
+    found = store.read(read.resolve, title, profile=populate.PROFILE).result()
     assert found.title == title
 
 

@@ -10,7 +10,7 @@ from benchmarks.goals import at_most
 from benchmarks.measure import Case, Contestant, Goal, Results, Scale, repeat
 from benchmarks.raw import KnownStore, RawLog
 from benchmarks.texts import sql
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.store.database import Store
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.tx import SqliteTx
@@ -58,11 +58,11 @@ def _flat(compared: list[Contestant]) -> Goal:
 
 
 def _through(store: Store) -> None:
-    assert store.read(listing, EVERYTHING, profile=populate.PROFILE).result().items
+    assert store.read(list_sessions, EVERYTHING, profile=populate.PROFILE).result().items
 
 
 def _within(tx: SqliteTx) -> None:
-    assert listing(tx, EVERYTHING, profile=populate.PROFILE).items
+    assert list_sessions(tx, EVERYTHING, profile=populate.PROFILE).items
 
 
 def _raw(raw: RawLog) -> None:

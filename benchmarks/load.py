@@ -11,7 +11,7 @@ from benchmarks.goals import at_most
 from benchmarks.measure import Case, Contestant, Scale, repeat
 from benchmarks.raw import BODY, TEXT, KnownStore, RawLog
 from benchmarks.texts import sql
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.model import codec
 from sessionary.store.database import Store
 

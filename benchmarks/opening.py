@@ -11,7 +11,7 @@ from benchmarks.goals import at_most
 from benchmarks.measure import Case, Contestant, Goal, Scale, repeat
 from benchmarks.raw import RawLog
 from benchmarks.texts import sql
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 
 FLOOR = "raw open and SELECT"
 
@@ -37,7 +37,7 @@ def _quick(size: int, name: str) -> Goal:
 
 def _open(path: Path) -> None:
     store = populate.opened(path)
-    assert store.read(listing, SessionFilters(), profile=populate.PROFILE).result().items
+    assert store.read(list_sessions, SessionFilters(), profile=populate.PROFILE).result().items
     store.close()
 
 

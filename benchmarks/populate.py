@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.raw import TEXT
-from sessionary.actions import log, sessions
+from sessionary.actions.sessions import edit, log
 from sessionary.clock import Moment, RandomIds, SystemClock, encode_id, to_micros
 from sessionary.model.key import SessionKey, key_for
 from sessionary.model.message import Message, message
@@ -62,7 +62,7 @@ def open_plain(tx: Tx, count: int) -> list[str]:
     """Open so many sessions that no key leads to."""
     moment = Moment(SystemClock().now(), RandomIds())
     opening = Opening(PROFILE, Source("terminal"))
-    return [sessions.open_session(tx, opening, moment=moment) for _ in range(count)]
+    return [edit.open_session(tx, opening, moment=moment) for _ in range(count)]
 
 
 def fill(tx: Tx, session: str, first: int, count: int) -> None:

@@ -10,7 +10,7 @@ import apsw
 from benchmarks import populate
 from benchmarks.corpus import BEGAN, PLATFORMS, Language, Said, corpus
 from benchmarks.texts import sql
-from sessionary.actions import log, projects
+from sessionary.actions.sessions import log, projects
 from sessionary.clock import Moment, RandomIds
 from sessionary.model.message import Message, Role, ToolResult, message
 from sessionary.model.session import Opening

@@ -11,7 +11,7 @@ from benchmarks import populate
 from benchmarks.goals import at_least
 from benchmarks.measure import Case, Contestant, Results, Sample, Scale, repeat
 from benchmarks.raw import TEXT, IndexFile, RawLog
-from sessionary.actions import deliver, receive, turns
+from sessionary.actions import inbox, outbox, turns
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.message import Text, message
 from sessionary.model.reset import ResetPolicy
@@ -67,7 +67,7 @@ class Turns:
     ) -> None:
         source, key = populate.source_of(number), populate.key_of(number)
         said = message("user", TEXT)
-        await self._store.write(receive.receive, key, source, said, moment=self._moment())
+        await self._store.write(inbox.receive, key, source, said, moment=self._moment())
         claim = turns.Claim(HOLDER, 30)
         begun = await self._store.write(
             turns.begin, key, policy=NEVER, claim=claim, moment=self._moment()
@@ -95,10 +95,10 @@ class Turns:
             came.clear()
             now = self._clock.now()
             claimed = await self._store.write(
-                deliver.claim, holder=HOLDER, seconds=30, now=now, limit=CONCURRENT
+                outbox.claim, holder=HOLDER, seconds=30, now=now, limit=CONCURRENT
             )
             marks = [
-                self._store.write(deliver.mark_sent, each.id, holder=HOLDER, at=now)
+                self._store.write(outbox.mark_sent, each.id, holder=HOLDER, at=now)
                 for each in claimed
             ]
             for each, mark in zip(claimed, marks, strict=True):

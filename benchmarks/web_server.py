@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from benchmarks import populate, search_store
 from benchmarks.corpus import Language
 from benchmarks.measure import Scale
-from sessionary.actions import new_message, sessions, tokens
-from sessionary.actions.tokens import Scope
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Scope
+from sessionary.actions.sessions import append, edit
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.message import message
 from sessionary.model.session import Opening
@@ -148,25 +149,25 @@ def _moment() -> Moment:
 def _open_many(tx: Tx, first: int, count: int) -> None:
     for number in range(first, first + count):
         opening = Opening(populate.PROFILE, populate.source_of(number), title=f"Question {number}")
-        said = new_message.NewMessage(message("user", f"{number}: what became of it?"))
-        new_message.append_to_new(tx, opening, said, moment=_moment())
+        said = append.NewMessage(message("user", f"{number}: what became of it?"))
+        append.append_to_new(tx, opening, said, moment=_moment())
 
 
 def _open_long(tx: Tx) -> str:
     opening = Opening(populate.PROFILE, Source("web"), title=LONG_TITLE)
-    return sessions.open_session(tx, opening, moment=_moment())
+    return edit.open_session(tx, opening, moment=_moment())
 
 
 def _say_last(tx: Tx, id: str) -> None:
     """The long session is the newest: it stands first in every list."""
-    said = new_message.NewMessage(message("assistant", "That was the last of it."))
-    new_message.append_to(tx, id, said, profile=populate.PROFILE, moment=_moment())
+    said = append.NewMessage(message("assistant", "That was the last of it."))
+    append.append_to(tx, id, said, profile=populate.PROFILE, moment=_moment())
 
 
 def add_token(store: Store) -> str:
     """A token with which everything may be asked."""
-    secret = tokens.secret(bytes(tokens.SECRET_BYTES))
+    secret = credentials.secret(bytes(credentials.SECRET_BYTES))
     store.write(
-        tokens.add, secret, profile=populate.PROFILE, scope=Scope.ADMIN, moment=_moment()
+        credentials.add_token, secret, profile=populate.PROFILE, scope=Scope.ADMIN, moment=_moment()
     ).result()
     return secret

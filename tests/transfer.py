@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sessionary.actions import compact, projects, retract, sessions, usage
+from sessionary.actions import usage
+from sessionary.actions.sessions import edit, projects, revise
 from sessionary.actions.transfer import jsonl_export, jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
 from sessionary.model.message import (
@@ -97,10 +98,10 @@ def _say_rich_things(world: World, session_id: str) -> None:
     world.append(session_id, Message(Role.ASSISTANT, (Unknown({"type": "hologram", "z": [0]}),)))
     profile = world.profile
     world.write(
-        compact.compact, session_id, "so far", profile=profile, through=3, at=world.clock.tick()
+        revise.compact, session_id, "so far", profile=profile, through=3, at=world.clock.tick()
     )
     world.say(session_id, "a mistake")
-    world.write(retract.retract, session_id, profile=profile, after=6, at=world.clock.tick())
+    world.write(revise.retract, session_id, profile=profile, after=6, at=world.clock.tick())
 
 
 def _several_speak(world: World) -> str:
@@ -110,7 +111,7 @@ def _several_speak(world: World) -> str:
         said = Message(Role.USER, (Text(f"I am {name}"),), person=Person(name, name=name))
         world.append(session_id, said)
     world.write(
-        compact.compact,
+        revise.compact,
         session_id,
         "two are here",
         profile=world.profile,
@@ -126,12 +127,12 @@ def _put_away(world: World, made: dict[str, str]) -> None:
     profile = world.profile
     world.write(projects.add, "Art", profile=profile, moment=world.moment(), colour="#ff0000")
     world.write(projects.move, made["rich"], "Art", profile=profile)
-    world.write(sessions.pin, made["rich"], profile=profile, pinned=True)
-    world.write(sessions.label, made["rich"], ["b", "a"], profile=profile)
-    world.write(sessions.set_draft, made["rich"], HOSTILE, profile=profile, moment=world.moment())
-    world.write(sessions.archive, made["fork"], profile=profile, archived=True)
-    world.write(sessions.end, made["next"], profile=profile, moment=world.moment())
-    world.write(sessions.trash, made["twig"], profile=profile, moment=world.moment())
+    world.write(edit.pin, made["rich"], profile=profile, pinned=True)
+    world.write(edit.label, made["rich"], ["b", "a"], profile=profile)
+    world.write(edit.set_draft, made["rich"], HOSTILE, profile=profile, moment=world.moment())
+    world.write(edit.archive, made["fork"], profile=profile, archived=True)
+    world.write(edit.end, made["next"], profile=profile, moment=world.moment())
+    world.write(edit.trash, made["twig"], profile=profile, moment=world.moment())
     head = world.head(made["rich"])
     at = world.clock.now() - timedelta(microseconds=1)
     known = Usage("m-1", 10, 5, cost_microusd=7, cost_status=CostStatus.ESTIMATED, at=at)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessionary.actions import compact, retract
 from sessionary.actions.retention import pack
+from sessionary.actions.sessions import revise
 from sessionary.actions.transfer import jsonl_export
 from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
@@ -252,11 +252,11 @@ def live(world: World, script: list[tuple[str, int, object]]) -> None:
                     known.append(world.fork(session, what).id)
                 case "retract", int():
                     world.write(
-                        retract.retract, session, profile="main", after=what, at=world.clock.tick()
+                        revise.retract, session, profile="main", after=what, at=world.clock.tick()
                     )
                 case "compact", int():
                     world.write(
-                        compact.compact,
+                        revise.compact,
                         session,
                         "s",
                         profile="main",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import access, receive, routing, turns
+from sessionary.actions import access, inbox, turns
+from sessionary.actions.sessions import routing
 from sessionary.actions.turns import Claim, Ending
 from sessionary.app.engine import build_engine
 from sessionary.app.talk import Talk
@@ -82,7 +83,7 @@ def wait_elsewhere(client: Sessionary, text: str = "hello from elsewhere") -> st
     """Something waits in the inbox for another conversation."""
     key = key_for(ELSEWHERE, profile=client.profile)
     found, _ = client.store.write(
-        receive.receive, key, ELSEWHERE, message("user", text), moment=client.moment()
+        inbox.receive, key, ELSEWHERE, message("user", text), moment=client.moment()
     ).result()
     return str(found.id)
 

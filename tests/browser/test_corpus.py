@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect
 
-from sessionary.actions import new_message, projects, sessions
+from sessionary.actions.files import upload
+from sessionary.actions.sessions import append, edit, projects
 from sessionary.actions.transfer import render
-from sessionary.actions.uploads import upload
 from sessionary.client.client import Sessionary, connect
 from sessionary.model.message import message
 from sessionary.model.session import Opening
@@ -97,12 +97,12 @@ def write(tx: Tx, client: Sessionary, texts: list[tuple[int, str]], blobs: list[
     source = Source("web", user_id=name or "x", user_name=name, chat_name=name, chat_topic=name)
     moment = client.moment()
     opening = Opening(client.profile, source, model=name, labels=(name.strip()[:60] or "x",))
-    id = sessions.open_session(tx, opening, moment=moment)
+    id = edit.open_session(tx, opening, moment=moment)
     for place, text in texts:
         for role, parts in parts_of(text, place, blobs):
-            said = new_message.NewMessage(message(role, parts, person=source.person, model=name))
-            new_message.append_to(tx, id, said, profile=client.profile, moment=moment)
-    sessions.rename(tx, id, f"{name} {texts[0][0]}", profile=client.profile)
+            said = append.NewMessage(message(role, parts, person=source.person, model=name))
+            append.append_to(tx, id, said, profile=client.profile, moment=moment)
+    edit.rename(tx, id, f"{name} {texts[0][0]}", profile=client.profile)
     return id
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from sessionary.actions import new_message
+from sessionary.actions.sessions import append
 from sessionary.client.client import connect
 from sessionary.model.message import message
 from sessionary.model.source import Source
@@ -43,9 +43,9 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
             session.append("tool", [result])
             # Nobody may write a part of an unknown type today; a store may have one all the same.
             odd = message("assistant", [{"type": "text", "text": text}, {"type": "odd", "x": text}])
-            said = new_message.NewMessage(odd)
+            said = append.NewMessage(odd)
             moment = client.moment()
-            client.writing(new_message.append_to, id, said, profile="main", moment=moment).result()
+            client.writing(append.append_to, id, said, profile="main", moment=moment).result()
         session.rename(TITLE)
     with served(tmp_path) as server:
         seen = visit(server, f"/s/{id}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from sessionary.actions import new_message
+from sessionary.actions.sessions import append
 from sessionary.client.client import connect
 from sessionary.clock import Moment
 from sessionary.model.message import message
@@ -100,8 +100,8 @@ def many(tx: Tx, *, moment: Moment) -> None:
     """As many sessions as an import brings, in one transaction."""
     for number in range(SESSIONS):
         opening = Opening("main", Source("api"), title=f"pear {number}")
-        new_message.append_to_new(
-            tx, opening, new_message.NewMessage(message("user", "hello")), moment=moment
+        append.append_to_new(
+            tx, opening, append.NewMessage(message("user", "hello")), moment=moment
         )
 
 
@@ -121,8 +121,8 @@ def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit
 def much(tx: Tx, id: str, *, moment: Moment) -> None:
     """As much as another program says at once."""
     for number in range(SESSIONS):
-        said = new_message.NewMessage(message("user", f"plum {number}"))
-        new_message.append_to(tx, id, said, profile="main", moment=moment)
+        said = append.NewMessage(message("user", f"plum {number}"))
+        append.append_to(tx, id, said, profile="main", moment=moment)
 
 
 def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visitor) -> None:

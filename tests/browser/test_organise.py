@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from sessionary.actions import new_message, projects
+from sessionary.actions.sessions import append, projects
 from sessionary.client.client import connect
 from sessionary.model.message import message
 from sessionary.model.session import Opening
@@ -279,10 +279,8 @@ def test_the_filter_offers_a_model_that_no_listed_session_has(
         for number in range(71):
             model = "usual" if number else "rare-model"
             opening = Opening("main", Source("api"), title=f"Talk {number}", model=model)
-            saying = new_message.NewMessage(message("user", "hello"))
-            client.writing(
-                new_message.append_to_new, opening, saying, moment=client.moment()
-            ).result()
+            saying = append.NewMessage(message("user", "hello"))
+            client.writing(append.append_to_new, opening, saying, moment=client.moment()).result()
     page = visit(empty).page
     expect(page.locator(".item").first).to_be_visible()
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yarl
 
-from sessionary.actions import read
-from sessionary.actions.blobs import read_blob
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.files import read_blob
+from sessionary.actions.sessions import read
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.channels import discord as channel
 from sessionary.channels.discord.adapter import DiscordAdapter
 from sessionary.channels.discord.client import discord
@@ -327,7 +327,7 @@ async def test_a_file_comes_in_with_its_message(
         await world.until(lambda: bool(platform.seen()), "an answer")
         await world.settle(engine)
 
-    (head,) = (await world.store.read(listing, SessionFilters(), profile="main")).items
+    (head,) = (await world.store.read(list_sessions, SessionFilters(), profile="main")).items
     entries = await world.store.read(read.transcript_of, head.id, profile="main")
     said = entries[0].body
     assert isinstance(said, Message)

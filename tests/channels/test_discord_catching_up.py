@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from sessionary.actions import places
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions import inbox
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.channels.discord import adapter
 from sessionary.channels.discord.client import LONGEST_AWAY, discord
 from sessionary.model.message import Role
@@ -69,7 +69,7 @@ async def test_what_was_written_while_the_process_was_down_is_heard_once_and_in_
         await everywhere(platform, "five")
         found = await heard(world, 15)
 
-    heads = (await store.read(listing, SessionFilters(), profile="main")).items
+    heads = (await store.read(list_sessions, SessionFilters(), profile="main")).items
     assert found == [["one", "two", "three", "four", "five"]] * 3
     assert {head.source.chat_name for head in heads} == {
         None,
@@ -101,7 +101,7 @@ async def test_what_is_written_as_we_come_back_comes_after_what_was_missed(
     now = discord.utils.utcnow()
     ids = [discord.utils.time_snowflake(now - timedelta(minutes=ago)) for ago in (10, 5)]
     await conversed(platform, store)
-    await store.write(places.keep_place, "discord", str(ids[0]), profile="main")
+    await store.write(inbox.keep_place, "discord", str(ids[0]), profile="main")
     await platform.writes("missed", number=ids[1])
     platform.written_at_once = ["at once"]
     async with listening(platform, store) as world:
@@ -115,7 +115,7 @@ async def test_what_is_older_than_a_day_is_not_asked_for(
 ) -> None:
     long_ago = discord.utils.time_snowflake(discord.utils.utcnow() - 2 * LONGEST_AWAY)
     await conversed(platform, store)
-    await store.write(places.keep_place, "discord", str(long_ago - 1), profile="main")
+    await store.write(inbox.keep_place, "discord", str(long_ago - 1), profile="main")
     await platform.writes("old", number=long_ago)
     await platform.writes("new")
     async with listening(platform, store) as world:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import deliver, listing, read
+from sessionary.actions import outbox
+from sessionary.actions.sessions import lists, read
 from sessionary.channels import registry
 from sessionary.channels.signal import adapter as adapter_module
 from sessionary.channels.signal import build, check, inbound
@@ -360,9 +361,9 @@ async def _wait_at_second(count: int) -> None:
 
 def _send_back(tx: Tx, world: ChannelWorld) -> None:
     """The house sends the file that came in first."""
-    head = listing.listing(tx, listing.SessionFilters(), profile="main").items[0]
+    head = lists.list_sessions(tx, lists.SessionFilters(), profile="main").items[0]
     said = read.transcript_of(tx, head.id, profile="main")[0].body
     assert isinstance(said, Message)
     moment = Moment(world.clock.now(), world.ids)
     to = world.platform.chat
-    deliver.enqueue(tx, to, said.parts[1:], profile="main", moment=moment, session_no=head.no)
+    outbox.enqueue(tx, to, said.parts[1:], profile="main", moment=moment, session_no=head.no)

@@ -13,9 +13,9 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from sessionary.actions import read
-from sessionary.actions.blobs import read_blob
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.files import read_blob
+from sessionary.actions.sessions import read
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.channels import slack as channel
 from sessionary.channels.slack import client, signature
 from sessionary.channels.slack.adapter import Keys, SlackAdapter
@@ -313,7 +313,7 @@ async def test_a_file_comes_in_with_its_message(
         await world.until(lambda: bool(platform.seen()), "an answer")
         await world.settle(engine)
 
-    (head,) = (await world.store.read(listing, SessionFilters(), profile="main")).items
+    (head,) = (await world.store.read(list_sessions, SessionFilters(), profile="main")).items
     entries = await world.store.read(read.transcript_of, head.id, profile="main")
     said = entries[0].body
     assert isinstance(said, Message)

@@ -8,7 +8,8 @@ import pytest
 import telegram
 from telegram.error import BadRequest, Forbidden, InvalidToken
 
-from sessionary.actions import blobs, listing, read
+from sessionary.actions import files
+from sessionary.actions.sessions import lists, read
 from sessionary.channels import registry
 from sessionary.channels import telegram as channel
 from sessionary.channels.telegram.adapter import TelegramAdapter
@@ -65,14 +66,14 @@ async def test_a_file_becomes_an_attachment(store: Store, fake: FakeTelegram) ->
         await fake.says("look", number=1, file=b"the bytes")
         await world.until(lambda: fake.seen() != [], "an answer")
 
-    head = (await store.read(listing.listing, listing.SessionFilters(), profile="main")).items[0]
+    head = (await store.read(lists.list_sessions, lists.SessionFilters(), profile="main")).items[0]
     entries = await store.read(read.transcript_of, head.id, profile="main")
     said = entries[0].body
     assert isinstance(said, Message)
     part = said.parts[-1]
     assert isinstance(part, Attachment)
     assert (part.name, part.media_type, part.size) == ("notes.txt", "text/plain", 9)
-    assert await store.read(blobs.read_blob, part.blob, session_no=head.no) == b"the bytes"
+    assert await store.read(files.read_blob, part.blob, session_no=head.no) == b"the bytes"
 
 
 async def test_a_file_whose_size_was_not_told_is_measured(fake: FakeTelegram) -> None:

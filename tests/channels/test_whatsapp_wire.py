@@ -7,7 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from sessionary.actions import deliver, listing, read
+from sessionary.actions import outbox
+from sessionary.actions.sessions import lists, read
 from sessionary.channels import registry
 from sessionary.channels.whatsapp import build, check, inbound, outbound
 from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
@@ -391,13 +392,13 @@ async def test_a_late_failure_shows_its_reason_to_the_owner(
 async def test_nobody_fails_a_delivery_of_another_platform(store: Store) -> None:
     moment = Moment(START, SequentialIds())
     id = await store.write(
-        deliver.enqueue, Channel("signal", "1"), (Text("x"),), profile="main", moment=moment
+        outbox.enqueue, Channel("signal", "1"), (Text("x"),), profile="main", moment=moment
     )
-    await store.write(deliver.claim, holder="h", seconds=9, now=moment.now)
+    await store.write(outbox.claim, holder="h", seconds=9, now=moment.now)
     given = {"profile": "main", "reason": "r"}
 
-    assert not await store.write(deliver.bounce, id, platform="whatsapp", **given)
-    assert await store.write(deliver.bounce, id, platform="signal", **given)
+    assert not await store.write(outbox.bounce, id, platform="whatsapp", **given)
+    assert await store.write(outbox.bounce, id, platform="signal", **given)
 
 
 async def test_a_token_that_is_refused_later_stops_the_channel(
@@ -449,12 +450,12 @@ def test_a_failure_without_a_name_is_still_told() -> None:
 
 def _send_back(tx: Tx, world: ChannelWorld) -> None:
     """The house sends the file that came in first."""
-    head = listing.listing(tx, listing.SessionFilters(), profile="main").items[0]
+    head = lists.list_sessions(tx, lists.SessionFilters(), profile="main").items[0]
     said = read.transcript_of(tx, head.id, profile="main")[0].body
     assert isinstance(said, Message)
     moment = Moment(world.clock.now(), world.ids)
     to = world.platform.chat
-    deliver.enqueue(tx, to, said.parts[1:], profile="main", moment=moment, session_no=head.no)
+    outbox.enqueue(tx, to, said.parts[1:], profile="main", moment=moment, session_no=head.no)
 
 
 def _message(kind: str = "text", **about: Any) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import routing, turns
+from sessionary.actions import turns
+from sessionary.actions.sessions import routing
 from sessionary.actions.turns import Claim
 from sessionary.app.talk import Talk
 from sessionary.client.client import Sessionary, connect

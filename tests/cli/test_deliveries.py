@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import deliver
+from sessionary.actions import outbox
 from sessionary.client.client import connect
 from sessionary.model.message import Text
 from sessionary.model.source import Channel, Source
@@ -15,9 +15,9 @@ def abandoned(sessionary: Program, text: str = "hello", chat: str = "gone") -> s
     with connect(home=str(sessionary.home), create=True) as client:
         given: dict[str, Any] = {"profile": client.profile, "moment": client.moment()}
         id = client.writing(
-            deliver.enqueue, Channel("telegram", chat), (Text(text),), **given
+            outbox.enqueue, Channel("telegram", chat), (Text(text),), **given
         ).result()
-        client.writing(deliver.abandon, id, reason="blocked by the user").result()
+        client.writing(outbox.abandon, id, reason="blocked by the user").result()
     return id
 
 

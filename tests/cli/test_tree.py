@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from sessionary.actions import access, deliver
+from sessionary.actions import access, outbox
 from sessionary.cli.root import root
 from sessionary.client.client import connect
 from sessionary.model.message import Text
@@ -176,7 +176,7 @@ def _delivery(home: Path) -> str:
         given: dict[str, Any] = {"profile": "main", "moment": client.moment()}
         client.writing(access.set_home, HomeChannel("webhook", "home"), **given).result()
         words = (Text("hello"),)
-        return client.writing(deliver.enqueue, Channel("webhook", "1"), words, **given).result()
+        return client.writing(outbox.enqueue, Channel("webhook", "1"), words, **given).result()
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from sessionary import config
-from sessionary.actions import logins
+from sessionary.actions import credentials
 from sessionary.config.web import WebTable, read
 from sessionary.errors import BadInput
 from tests.project.code import ROOT
 
 EXAMPLE = ROOT / "sessionary.example.toml"
-HASH = logins.hash_password("correct horse battery", bytes(16))
+HASH = credentials.hash_password("correct horse battery", bytes(16))
 
 
 def loaded(folder: Path, text: str, **environ: str) -> WebTable:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.actions import access
-from sessionary.actions.receive import receive
+from sessionary.actions.inbox import receive
 from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest

@@ -6,8 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import schedule, sessions, sweep
-from sessionary.actions.schedule import ScheduleSpec
+from sessionary.actions import schedules, turns
+from sessionary.actions.schedules import ScheduleSpec
+from sessionary.actions.sessions import edit
 from sessionary.engine.engine import Engine
 from sessionary.model.message import text_of
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
@@ -40,7 +41,7 @@ async def sweeps(engine: Engine, world: EngineWorld) -> list[str]:
     """One sweep as the loop does it; the reasons of the sessions it ended."""
     moment = moment_of(world.clock, world.ids)
     ended = await world.store.write(
-        sweep.end_expired_sessions, engine.context.policies, moment=moment
+        turns.end_expired_sessions, engine.context.policies, moment=moment
     )
     return [each.reason for each in ended]
 
@@ -177,7 +178,7 @@ async def test_a_hold_keeps_a_session_until_it_is_released_or_runs_out(store: St
     await world.asks(engine, "hello")
     head = await world.head()
     until = world.clock.now() + timedelta(hours=5)
-    await store.write(sessions.hold, head.id, "build", profile="main", until=until)
+    await store.write(edit.hold, head.id, "build", profile="main", until=until)
     world.clock.tick(hours=2)
 
     assert await sweeps(engine, world) == []
@@ -235,7 +236,7 @@ async def test_a_scheduled_task_is_no_activity_of_the_chat_it_delivers_to(store:
     engine = await world.started()
     await world.asks(engine, "hello")
     plan = ScheduleSpec("tick", Timing("every 30m", BERLIN), "tock", origin=world.source())
-    await store.write(schedule.add, plan, profile="main", moment=moment_of(world.clock, world.ids))
+    await store.write(schedules.add, plan, profile="main", moment=moment_of(world.clock, world.ids))
     for _ in range(3):
         sent_before = len(world.adapter.texts("loopback:1"))
         world.clock.tick(1800)

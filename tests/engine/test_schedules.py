@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import access, schedule
-from sessionary.actions.schedule import ScheduleSpec
+from sessionary.actions import access, schedules
+from sessionary.actions.schedules import ScheduleSpec
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.engine.settings import Budget
@@ -35,7 +35,7 @@ async def planned(world: EngineWorld, timing: str = "every 1h", **plan: Any) -> 
     given = {"origin": world.source("home"), "prompt": "tock", **plan}
     moment = moment_of(world.clock, world.ids)
     await world.store.write(
-        schedule.add,
+        schedules.add,
         ScheduleSpec("tick", Timing(timing, BERLIN), **given),
         profile="main",
         moment=moment,
@@ -43,7 +43,7 @@ async def planned(world: EngineWorld, timing: str = "every 1h", **plan: Any) -> 
 
 
 async def runs(world: EngineWorld) -> list[Run]:
-    return list(reversed(await world.store.read(schedule.runs, "tick", profile="main")))
+    return list(reversed(await world.store.read(schedules.runs, "tick", profile="main")))
 
 
 async def later(world: EngineWorld, *engines: Engine, seconds: float = 3600) -> None:
@@ -390,7 +390,7 @@ async def test_once_is_once(world: EngineWorld) -> None:
     await engine.stop()
 
     assert len(await runs(world)) == 1
-    assert (await world.store.read(schedule.get, "tick", profile="main")).next_at is None
+    assert (await world.store.read(schedules.get, "tick", profile="main")).next_at is None
 
 
 async def test_what_is_paused_or_removed_does_not_run(world: EngineWorld) -> None:
@@ -400,7 +400,7 @@ async def test_what_is_paused_or_removed_does_not_run(world: EngineWorld) -> Non
 
     async def pause(*, paused: bool) -> None:
         now = world.clock.now()
-        await world.store.write(schedule.pause, "tick", profile="main", paused=paused, now=now)
+        await world.store.write(schedules.pause, "tick", profile="main", paused=paused, now=now)
 
     looks = Looks(world, engine)
     await pause(paused=True)
@@ -410,7 +410,7 @@ async def test_what_is_paused_or_removed_does_not_run(world: EngineWorld) -> Non
     await looks.again()
     assert await runs(world) == []
     await later(world, engine)
-    await world.store.write(schedule.remove, "tick", profile="main", now=world.clock.now())
+    await world.store.write(schedules.remove, "tick", profile="main", now=world.clock.now())
     world.clock.tick(hours=3)
     await looks.again()
     await engine.stop()
@@ -491,7 +491,7 @@ def test_a_schedule_that_makes_no_sense_is_refused(store: Store) -> None:
     good = ScheduleSpec("tick", Timing("@daily", BERLIN), "tock")
 
     def add(plan: ScheduleSpec) -> Any:
-        return store.write(schedule.add, plan, profile="main", moment=moment).result()
+        return store.write(schedules.add, plan, profile="main", moment=moment).result()
 
     add(good)
     with pytest.raises(Conflict, match="'tick' already"):

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import deliver, schedule
-from sessionary.actions.schedule import ScheduleSpec
+from sessionary.actions import outbox, schedules
+from sessionary.actions.schedules import ScheduleSpec
 from sessionary.actions.upkeep import stats
 from sessionary.engine.engine import Engine
 from sessionary.model.message import Text
@@ -45,13 +45,13 @@ async def test_a_delivery_claimed_while_the_engine_stops_is_sent(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F2: or it would wait for the end of its lease, which no one holds."""
-    held = Held(deliver.claim)
-    monkeypatch.setattr(deliver, "claim", held)
+    held = Held(outbox.claim)
+    monkeypatch.setattr(outbox, "claim", held)
     channel = world.source().channel
     assert channel is not None
     moment = moment_of(world.clock, world.ids)
     await world.store.write(
-        deliver.enqueue, channel, (Text("good evening"),), profile="main", moment=moment
+        outbox.enqueue, channel, (Text("good evening"),), profile="main", moment=moment
     )
     await held.stops(await world.started())
 
@@ -63,16 +63,16 @@ async def test_a_run_claimed_while_the_engine_stops_ends_in_the_record(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """J-1, P9: never lost silently, and no turn is left that nobody runs."""
-    held = Held(schedule.claim_due)
-    monkeypatch.setattr(schedule, "claim_due", held)
+    held = Held(schedules.claim_due)
+    monkeypatch.setattr(schedules, "claim_due", held)
     plan = ScheduleSpec(
         "tick", Timing("every 1h", ZoneInfo("UTC")), "tock", origin=world.source("home")
     )
     moment = moment_of(world.clock, world.ids)
-    await world.store.write(schedule.add, plan, profile="main", moment=moment)
+    await world.store.write(schedules.add, plan, profile="main", moment=moment)
     world.clock.tick(3600)
     await held.stops(await world.started())
 
-    (run,) = await world.store.read(schedule.runs, "tick", profile="main")
+    (run,) = await world.store.read(schedules.runs, "tick", profile="main")
     assert (run.state, run.reason) == (RunState.FAILED, "the server stopped")
     assert (await world.store.read(stats.backlog)).running_turns == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import listing, read
-from sessionary.actions.receive import platform_idempotency_key
+from sessionary.actions.inbox import platform_idempotency_key
+from sessionary.actions.sessions import lists, read
 from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import Message, Role
@@ -132,8 +132,8 @@ def _places(tx: Tx, names: list[str]) -> dict[str, list[tuple[int, int]]]:
 
 
 def _sessions(store: Store) -> list[SessionHead]:
-    wanted = listing.SessionFilters(folder=SessionFolder.CHATS)
-    return list(store.read(listing.listing, wanted, profile="main", limit=500).result().items)
+    wanted = lists.SessionFilters(folder=SessionFolder.CHATS)
+    return list(store.read(lists.list_sessions, wanted, profile="main", limit=500).result().items)
 
 
 def _said(store: Store, id: str) -> list[tuple[Role, str]]:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sessionary.actions import deliver
+from sessionary.actions import outbox
 from sessionary.actions.upkeep import verify
 from sessionary.engine.engine import Engine
 from sessionary.errors import RetryLater, Unreachable
@@ -187,7 +187,5 @@ async def _outbox_looks(world: EngineWorld) -> None:
     channel = world.source("witness").channel
     assert channel is not None
     moment = moment_of(world.clock, world.ids)
-    await world.store.write(
-        deliver.enqueue, channel, (Text("look"),), profile="main", moment=moment
-    )
+    await world.store.write(outbox.enqueue, channel, (Text("look"),), profile="main", moment=moment)
     await world.until(lambda: len(world.adapter.texts("loopback:witness")) > before)

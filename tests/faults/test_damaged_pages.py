@@ -16,10 +16,11 @@ import httpx2
 import pytest
 
 import sessionary
-from sessionary.actions import read, tokens
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Scope
 from sessionary.actions.search import search
-from sessionary.actions.tokens import Scope
+from sessionary.actions.sessions import read
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Damaged
 from sessionary.store.database import Store
@@ -30,7 +31,7 @@ from tests.store.raw import execute
 from tests.support.world import World
 from tests.web.conftest import API, served
 
-SECRET = tokens.secret(bytes(tokens.SECRET_BYTES))
+SECRET = credentials.secret(bytes(credentials.SECRET_BYTES))
 SESSIONS = 12
 MESSAGES = 40
 DAMAGED = "urn:sessionary:problem:damaged"
@@ -48,7 +49,7 @@ def fill(store: Store) -> list[str]:
     ]
     ids.append(world.fork(ids[0]).id)
     store.write(
-        tokens.add, SECRET, profile="main", scope=Scope.ADMIN, moment=world.moment()
+        credentials.add_token, SECRET, profile="main", scope=Scope.ADMIN, moment=world.moment()
     ).result()
     store.search(find, "needle").result()
     return ids
@@ -283,7 +284,9 @@ def test_rows_that_are_gone_are_missed_by_every_reader(
     with pytest.raises(Damaged, match="nothing was written"):
         World(store).session("one more")
     assert len(store.read(read.transcript_of, untouched, profile="main").result()) == MESSAGES
-    assert len(store.read(listing, SessionFilters(), profile="main").result().items) >= SESSIONS
+    assert (
+        len(store.read(list_sessions, SessionFilters(), profile="main").result().items) >= SESSIONS
+    )
     store.close()
 
 

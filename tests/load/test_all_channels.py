@@ -15,7 +15,7 @@ from typing import IO
 import aiohttp
 import pytest
 
-from sessionary.actions import listing, read
+from sessionary.actions.sessions import lists, read
 from sessionary.actions.upkeep import stats
 from sessionary.client.client import connect
 from sessionary.model.message import Message
@@ -144,7 +144,7 @@ def transcripts(store: Store) -> list[list[str]]:
     found, cursor = [], None
     while True:
         page = store.read(
-            listing.listing, listing.SessionFilters(), profile="main", limit=200, cursor=cursor
+            lists.list_sessions, lists.SessionFilters(), profile="main", limit=200, cursor=cursor
         ).result()
         found += [transcript(store, head) for head in page.items]
         cursor = page.next

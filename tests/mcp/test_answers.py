@@ -13,8 +13,9 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
-from sessionary.actions import compact, log, tokens
-from sessionary.actions.tokens import Scope
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Scope
+from sessionary.actions.sessions import log, revise
 from sessionary.client.client import Sessionary, connect
 from sessionary.client.session import Session
 from sessionary.clock import SystemClock
@@ -216,7 +217,7 @@ async def test_a_pack_has_the_first_question_and_the_summary_that_holds(
     now = store_client.machine.clock.now()
     assert chat.id is not None
     store_client.store.write(
-        compact.compact, chat.id, "We built the hull.", profile="main", through=10, at=now
+        revise.compact, chat.id, "We built the hull.", profile="main", through=10, at=now
     ).result()
     for number in range(220):
         chat.append("user", f"and {number}")
@@ -285,13 +286,17 @@ async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
         ]
     ):
         with connect(home=str(tmp_path), profile=profile) as store_client:
-            given[who] = tokens.secret(number.to_bytes(tokens.SECRET_BYTES))
+            given[who] = credentials.secret(number.to_bytes(credentials.SECRET_BYTES))
             made = store_client.writing(
-                tokens.add, given[who], profile=profile, scope=scope, moment=store_client.moment()
+                credentials.add_token,
+                given[who],
+                profile=profile,
+                scope=scope,
+                moment=store_client.moment(),
             ).result()
             if who == "revoked":
                 store_client.writing(
-                    tokens.revoke, made.id, profile=profile, moment=store_client.moment()
+                    credentials.revoke_token, made.id, profile=profile, moment=store_client.moment()
                 ).result()
             if who == "reader":
                 session(store_client, "Harbour", "hello harbour")

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from sessionary import errors
-from sessionary.actions import listing, log, sessions, turns
+from sessionary.actions import turns
 from sessionary.actions.retention import purge
+from sessionary.actions.sessions import edit, lists, log
 from sessionary.agents.scenes import SCENES, Says
 from sessionary.client.session import LEASE_SECONDS
 from sessionary.clock import RandomIds, SystemClock
@@ -156,10 +157,10 @@ def test_every_error_is_explained() -> None:
         ("entries in a session", f"{MAX_SEQ:,}"),
         ("a title", f"{title.MAX_TITLE} characters"),
         ("a preview", f"{title.MAX_PREVIEW} characters"),
-        ("a label", f"{sessions.MAX_LABEL} characters"),
-        ("a draft", f"{sessions.MAX_DRAFT:,} characters"),
+        ("a label", f"{edit.MAX_LABEL} characters"),
+        ("a draft", f"{edit.MAX_DRAFT:,} characters"),
         ("an idempotency key", f"{log.MAX_IDEMPOTENCY_KEY} characters"),
-        ("a page of a list or transcript", f"{listing.MAX_LIMIT:,} items"),
+        ("a page of a list or transcript", f"{lists.MAX_LIMIT:,} items"),
         ("messages that one turn takes", f"{turns.MOST_ARRIVALS}"),
         ("a text stored inside its entry", f"{blobs.LARGE // 1024} KiB"),
         ("days in the trash", f"{purge.TRASH_DAYS}"),

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from sessionary.actions import projects, sessions
 from sessionary.actions.search import index
+from sessionary.actions.sessions import edit, projects
 from sessionary.errors import BadInput
 from sessionary.model.message import Message, Reasoning, Role, Text, ToolCall, ToolResult, message
 from sessionary.model.snippet import CLOSE, OPEN
@@ -123,11 +123,11 @@ def test_titles_are_found_and_follow_renames(library: Library) -> None:
     hit = library.find("quarterly").hits[0]
     assert (hit.role, hit.seq, hit.text) == ("title", 0, "Quarterly figures")
 
-    library.write(sessions.rename, session, "Yearly figures", profile="main")
+    library.write(edit.rename, session, "Yearly figures", profile="main")
 
     assert library.find("quarterly").total == 0
     assert [hit.session.id for hit in library.find("yearly")] == [session]
-    library.write(sessions.pin, session, profile="main", pinned=True)
+    library.write(edit.pin, session, profile="main", pinned=True)
     assert library.find("yearly").total == 1
 
 
@@ -278,7 +278,7 @@ def test_a_wish_that_makes_no_sense_is_refused(library: Library, wish: dict[str,
 
 
 def _many(tx, session: str, count: int) -> None:  # type: ignore[no-untyped-def]
-    from sessionary.actions import log
+    from sessionary.actions.sessions import log
     from sessionary.testing.clock import START
 
     for number in range(count):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import log, projects
+from sessionary.actions.sessions import log, projects
 from sessionary.model.message import message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source

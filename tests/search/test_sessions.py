@@ -1,6 +1,6 @@
 """Search follows what happens to sessions: trash, purge, forks, profiles, other processes."""
 
-from sessionary.actions import sessions
+from sessionary.actions.sessions import edit
 from sessionary.store.database import Store
 from tests.search.conftest import Library
 from tests.store.conftest import Opener
@@ -8,11 +8,11 @@ from tests.store.conftest import Opener
 
 def test_the_trash_is_not_searched_until_it_is_restored(library: Library) -> None:
     session = library.session("a secret almond", title="Nuts")
-    library.write(sessions.trash, session, profile="main", moment=library.moment())
+    library.write(edit.trash, session, profile="main", moment=library.moment())
     assert library.find("almond").total == 0
     assert library.find("nuts").total == 0
 
-    library.write(sessions.restore, session, profile="main")
+    library.write(edit.restore, session, profile="main")
 
     assert library.find("almond").total == 1
     assert library.find("nuts").total == 1
@@ -20,7 +20,7 @@ def test_the_trash_is_not_searched_until_it_is_restored(library: Library) -> Non
 
 def test_the_archive_is_searched(library: Library) -> None:
     session = library.session("an old walnut")
-    library.write(sessions.archive, session, profile="main", archived=True)
+    library.write(edit.archive, session, profile="main", archived=True)
 
     assert library.find("walnut").total == 1
 
@@ -72,7 +72,7 @@ def test_what_a_fork_still_shows_is_found_when_its_parent_is_away(library: Libra
     session = library.session("pistachio one", "pistachio two", "pistachio three")
     fork = library.fork(session, 2)
     library.say(fork.id, "and on")
-    library.write(sessions.trash, session, profile="main", moment=library.moment())
+    library.write(edit.trash, session, profile="main", moment=library.moment())
 
     shown = library.hits("pistachio")
     assert {hit.text for hit in shown} == {"pistachio one", "pistachio two"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessionary.actions import compact
+from sessionary.actions.sessions import revise
 from sessionary.model.message import Message, Role, Text, ToolCall, ToolResult, message
 from sessionary.model.query import parse
 from sessionary.model.source import Person
@@ -96,7 +96,7 @@ def test_the_summary_of_a_compaction_is_found(library: Library) -> None:
     session = library.session("hello")
     library.append(session, message("assistant", "hi"))
     library.write(
-        compact.compact,
+        revise.compact,
         session,
         "They greeted each other like flamingos.",
         profile=library.profile,

@@ -5,23 +5,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from typing import Any
 
-from sessionary.actions import (
-    access,
-    compact,
-    deliver,
-    projects,
-    read,
-    resolve,
-    retract,
-    routing,
-    sessions,
-    sweep,
-    titles,
-    turns,
-    usage,
-)
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions import access, outbox, turns, usage
 from sessionary.actions.retention import purge
+from sessionary.actions.sessions import edit, projects, read, revise, routing, titles
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.errors import SessionaryError
 from sessionary.model.message import Message, Role, Text, ToolCall, ToolResult, message
@@ -145,49 +132,49 @@ def interrupt(s: Story, a: int, b: int) -> Any:
 
 
 def sweep_turns(s: Story, a: int, b: int) -> Any:
-    return s.world.write(sweep.interrupt_dead_turns, moment=s.world.moment())
+    return s.world.write(turns.interrupt_dead_turns, moment=s.world.moment())
 
 
 def sweep_sessions(s: Story, a: int, b: int) -> Any:
     policies = Policies(_pick(POLICIES, a), by_platform={"Slack": _pick(POLICIES, b)})
-    ended = s.world.write(sweep.end_expired_sessions, policies, moment=s.world.moment())
+    ended = s.world.write(turns.end_expired_sessions, policies, moment=s.world.moment())
     return sorted(ended, key=lambda each: each.session_id)
 
 
 def finalize(s: Story, a: int, b: int) -> Any:
-    due = s.world.read(sweep.to_finalize)
+    due = s.world.read(turns.to_finalize)
     for each in due[: 1 + a % 2]:
         if b % 2:
-            s.world.write(sweep.finalized, each, moment=s.world.moment())
+            s.world.write(turns.finalized, each, moment=s.world.moment())
         else:
-            s.world.write(sweep.finalizing_failed, each, error="x", moment=s.world.moment())
+            s.world.write(turns.finalizing_failed, each, error="x", moment=s.world.moment())
     return sorted((each.session_id, each.tries) for each in due)
 
 
 def end(s: Story, a: int, b: int) -> Any:
     reason, moment = _pick(TEXTS, b)[:20] or "closed", s.world.moment()
-    return s.world.write(sessions.end, s.session(a), profile="main", moment=moment, reason=reason)
+    return s.world.write(edit.end, s.session(a), profile="main", moment=moment, reason=reason)
 
 
 def reopen(s: Story, a: int, b: int) -> Any:
-    return s.world.write(sessions.reopen, s.session(a), profile="main")
+    return s.world.write(edit.reopen, s.session(a), profile="main")
 
 
 def put_away(s: Story, a: int, b: int) -> Any:
     how, name = _pick(("trash", "restore", "archive", "bring back", "pin"), b), s.session(a)
     match how:
         case "trash":
-            return s.world.write(sessions.trash, name, profile="main", moment=s.world.moment())
+            return s.world.write(edit.trash, name, profile="main", moment=s.world.moment())
         case "restore":
-            return s.world.write(sessions.restore, name, profile="main")
+            return s.world.write(edit.restore, name, profile="main")
         case "pin":
-            return s.world.write(sessions.pin, name, profile="main", pinned=a % 2 == 0)
-    return s.world.write(sessions.archive, name, profile="main", archived=how == "archive")
+            return s.world.write(edit.pin, name, profile="main", pinned=a % 2 == 0)
+    return s.world.write(edit.archive, name, profile="main", archived=how == "archive")
 
 
 def rename(s: Story, a: int, b: int) -> Any:
     by = _pick(list(TitleBy), a + b)
-    return s.world.write(sessions.rename, s.session(a), _pick(TEXTS, b), profile="main", by=by)
+    return s.world.write(edit.rename, s.session(a), _pick(TEXTS, b), profile="main", by=by)
 
 
 def name_automatically(s: Story, a: int, b: int) -> Any:
@@ -200,7 +187,7 @@ def name_automatically(s: Story, a: int, b: int) -> Any:
 
 def label(s: Story, a: int, b: int) -> Any:
     labels = [_pick(TEXTS, a)[:9], _pick(TEXTS, b)[:9]]
-    return s.world.write(sessions.label, s.session(a), labels, profile="main")
+    return s.world.write(edit.label, s.session(a), labels, profile="main")
 
 
 def fork(s: Story, a: int, b: int) -> Any:
@@ -212,20 +199,20 @@ def fork(s: Story, a: int, b: int) -> Any:
 def take_back(s: Story, a: int, b: int) -> Any:
     at = s.world.clock.tick()
     if b % 2:
-        return s.world.write(retract.undo, s.session(a), profile="main", rounds=b % 4, at=at)
-    return s.world.write(retract.retract, s.session(a), profile="main", after=b % 5, at=at)
+        return s.world.write(revise.undo, s.session(a), profile="main", rounds=b % 4, at=at)
+    return s.world.write(revise.retract, s.session(a), profile="main", after=b % 5, at=at)
 
 
 def summarise(s: Story, a: int, b: int) -> Any:
     at, summary = s.world.clock.tick(), _pick(TEXTS, b)
     return s.world.write(
-        compact.compact, s.session(a), summary, profile="main", through=b % 6, at=at
+        revise.compact, s.session(a), summary, profile="main", through=b % 6, at=at
     )
 
 
 def remove(s: Story, a: int, b: int) -> Any:
     if b % 2:
-        return s.world.write(sweep.empty_trash, moment=s.world.moment())
+        return s.world.write(turns.empty_trash, moment=s.world.moment())
     return s.world.purge(s.session(a))
 
 
@@ -244,9 +231,9 @@ def reset(s: Story, a: int, b: int) -> Any:
 
 def hold(s: Story, a: int, b: int) -> Any:
     if b % 2:
-        return s.world.write(sessions.release, s.session(a), "h", profile="main")
+        return s.world.write(edit.release, s.session(a), "h", profile="main")
     until = s.world.clock.now() + timedelta(hours=b)
-    return s.world.write(sessions.hold, s.session(a), "h", profile="main", until=until)
+    return s.world.write(edit.hold, s.session(a), "h", profile="main", until=until)
 
 
 def use(s: Story, a: int, b: int) -> Any:
@@ -269,7 +256,7 @@ def report(s: Story, a: int, b: int) -> Any:
 def deliver_some(s: Story, a: int, b: int) -> Any:
     parts = (Text(_pick(TEXTS, a)),)
     made = s.world.write(
-        deliver.enqueue, _pick(CHANNELS, b), parts, profile="main", moment=s.world.moment()
+        outbox.enqueue, _pick(CHANNELS, b), parts, profile="main", moment=s.world.moment()
     )
     s.sent.append(made)
     return made
@@ -277,7 +264,7 @@ def deliver_some(s: Story, a: int, b: int) -> Any:
 
 def claim(s: Story, a: int, b: int) -> Any:
     now, holder = s.world.clock.tick(), f"h{a % 2}"
-    got = s.world.write(deliver.claim, holder=holder, seconds=b * 9, now=now, limit=1 + a % 3)
+    got = s.world.write(outbox.claim, holder=holder, seconds=b * 9, now=now, limit=1 + a % 3)
     s.sent.extend(each.id for each in got)
     return got
 
@@ -289,13 +276,13 @@ def settle(s: Story, a: int, b: int) -> Any:
     later = now + timedelta(seconds=b)
     match b % 4:
         case 0:
-            done: Any = s.world.write(deliver.mark_sent, name, holder=holder, at=now)
+            done: Any = s.world.write(outbox.mark_sent, name, holder=holder, at=now)
         case 1:
             done = s.world.write(
-                deliver.mark_failed, name, holder=holder, not_before=later, reason=_pick(TEXTS, a)
+                outbox.mark_failed, name, holder=holder, not_before=later, reason=_pick(TEXTS, a)
             )
         case 2:
-            done = s.world.write(deliver.abandon, name, reason=_pick(TEXTS, a))
+            done = s.world.write(outbox.abandon, name, reason=_pick(TEXTS, a))
         case _:
             channel, moment = _pick(CHANNELS, a), s.world.moment()
             home = HomeChannel(channel.platform, channel.chat_id)
@@ -305,7 +292,7 @@ def settle(s: Story, a: int, b: int) -> Any:
                 "moment": moment,
                 "platforms": {channel.platform},
             }
-            done = s.world.write(deliver.redirect, name, channel, **given)
+            done = s.world.write(outbox.redirect, name, channel, **given)
     return done, s.world.read(deliveries.get, name, profile="main")
 
 
@@ -317,7 +304,7 @@ def project(s: Story, a: int, b: int) -> Any:
         case 1:
             return s.world.write(projects.remove, name, profile="main")
         case 2:
-            return s.world.read(projects.listing, profile="main")
+            return s.world.read(projects.list_projects, profile="main")
     return s.world.write(projects.move, s.session(b), name or None, profile="main")
 
 
@@ -334,7 +321,9 @@ def list_some(s: Story, a: int, b: int) -> Any:
     )
     found, cursor = [], None
     while True:
-        page = s.world.read(listing, _pick(narrowed, b), profile="main", limit=2, cursor=cursor)
+        page = s.world.read(
+            list_sessions, _pick(narrowed, b), profile="main", limit=2, cursor=cursor
+        )
         found.append((page.items, page.hidden))
         if (cursor := page.next) is None:
             return found
@@ -352,7 +341,7 @@ def look(s: Story, a: int, b: int) -> Any:
 
 def find(s: Story, a: int, b: int) -> Any:
     refs = (*TEXTS, s.session(a), s.session(a)[:12], s.session(a)[:24], "01", "\x00")
-    return s.world.read(resolve.resolve, _pick(refs, b), profile="main")
+    return s.world.read(read.resolve, _pick(refs, b), profile="main")
 
 
 def prune(s: Story, a: int, b: int) -> Any:

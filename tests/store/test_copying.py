@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions.listing import SessionFilters, listing
-from sessionary.actions.orders import Order
+from sessionary.actions.sessions.lists import Order, SessionFilters, list_sessions
 from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Conflict, StoreUnavailable
@@ -77,7 +76,7 @@ def test_a_copy_lists_its_sessions_in_every_order(stores: list[Store], order: Or
     copy_store.copy_store(here, there)
 
     wanted = SessionFilters(order=order)
-    lists = [store.read(listing, wanted, profile="main").result().items for store in stores]
+    lists = [store.read(list_sessions, wanted, profile="main").result().items for store in stores]
     assert lists[0]
     assert [head.id for head in lists[0]] == [head.id for head in lists[1]]
 

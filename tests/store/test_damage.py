@@ -4,10 +4,10 @@ import apsw
 import psycopg
 import pytest
 
-from sessionary.actions import sessions, sweep
-from sessionary.actions.listing import SessionFilters, listing
-from sessionary.actions.orders import Order
+from sessionary.actions import turns
 from sessionary.actions.retention import pack
+from sessionary.actions.sessions import edit
+from sessionary.actions.sessions.lists import Order, SessionFilters, list_sessions
 from sessionary.actions.upkeep import verify
 from sessionary.actions.upkeep.verify import Broken
 from sessionary.errors import Damaged
@@ -130,7 +130,9 @@ ORDERS = {
 
 def listed(world: World) -> list[list[str]]:
     orders = (Order.CREATED, Order.TITLE, Order.COST)
-    pages = [world.read(listing, SessionFilters(order=order), profile="main") for order in orders]
+    pages = [
+        world.read(list_sessions, SessionFilters(order=order), profile="main") for order in orders
+    ]
     return [[head.id for head in page.items] for page in pages]
 
 
@@ -185,11 +187,11 @@ def test_damaged_sessions_in_the_trash_stand_in_nobodys_way(world: World, many: 
     for session in kept:
         world.fork(session)
     for session in (*kept, gone):
-        world.write(sessions.trash, session, profile="main", moment=world.moment())
+        world.write(edit.trash, session, profile="main", moment=world.moment())
     spoil(world, "UPDATE packs SET data = ''")
     world.clock.tick(days=31)
 
-    assert world.write(sweep.empty_trash, moment=world.moment()) == [gone]
+    assert world.write(turns.empty_trash, moment=world.moment()) == [gone]
     assert all(world.head(session).trashed_at is not None for session in kept)
 
 

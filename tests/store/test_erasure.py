@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import compact
 from sessionary.actions.retention import erase
 from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
+from sessionary.actions.sessions import revise
 from sessionary.actions.upkeep import verify
 from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.source import Person, Source
@@ -98,7 +98,7 @@ def test_their_files_go_with_their_words(world: World) -> None:
 def test_a_summary_of_their_words_goes_too(world: World) -> None:
     made = shared(world)
     summary, now = "Ann spoke of an okapi", world.clock.now()
-    world.write(compact.compact, made, summary, through=4, profile="main", at=now)
+    world.write(revise.compact, made, summary, through=4, profile="main", at=now)
 
     erased(world)
 
@@ -109,7 +109,7 @@ def test_who_speaks_is_named_as_before_when_a_summary_was_erased(world: World) -
     """K-8."""
     made = shared(world)
     now = world.clock.now()
-    world.write(compact.compact, made, "so far", through=4, profile="main", at=now)
+    world.write(revise.compact, made, "so far", through=4, profile="main", at=now)
     world.append(made, said(BEN, "and now?"))
     assert world.context(made)[-1]["content"] == "[Ben] and now?"
 

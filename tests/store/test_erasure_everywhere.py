@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sessionary.actions import compact, requests, retract, routing
+from sessionary.actions import requests
 from sessionary.actions.retention import erase, pack
 from sessionary.actions.retention.erase import ErasureSubject, Receipt
+from sessionary.actions.sessions import revise, routing
 from sessionary.actions.upkeep import verify
 from sessionary.channels.observed import with_observed
 from sessionary.clock import Moment
@@ -119,9 +120,9 @@ def happen(world: World, ids: list[str], happening: str, number: int) -> None:
             at, through = world.clock.tick(), 2 + number
             heard = str([each for each in world.transcript(id) if each.seq <= through])
             word = "okapi" if "okapi" in heard else "talk"
-            world.write(compact.compact, id, word, profile="main", through=through, at=at)
+            world.write(revise.compact, id, word, profile="main", through=through, at=at)
         case "undo":
-            world.write(retract.undo, id, profile="main", rounds=1, at=world.clock.tick())
+            world.write(revise.undo, id, profile="main", rounds=1, at=world.clock.tick())
         case "pack":
             pack.pack(world.store, profile="main", before=world.moment().now)
         case "overheard":
@@ -138,7 +139,7 @@ def test_a_fork_does_not_show_their_words_in_its_head_or_its_summary(world: Worl
     branch = world.fork(made, 3).id
     world.append(branch, said(BEN, "on my own"))
     now = world.clock.now()
-    world.write(compact.compact, branch, "an okapi", through=3, profile="main", at=now)
+    world.write(revise.compact, branch, "an okapi", through=3, profile="main", at=now)
     far = world.fork(branch, 4).id
     world.append(far, said(BEN, "further"))
 

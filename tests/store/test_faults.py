@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from sessionary.actions import log
+from sessionary.actions.sessions import log
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.message import message

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from sessionary.actions import log
 from sessionary.actions.retention.purge import NO_SOURCE
 from sessionary.actions.search.search import SearchOptions, search
+from sessionary.actions.sessions import log
 from sessionary.clock import to_micros
 from sessionary.model.message import message
 from sessionary.model.session import Lineage, Opening, SessionFolder

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from sessionary.actions import read
 from sessionary.actions.retention import erase, pack
 from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
+from sessionary.actions.sessions import read
 from sessionary.actions.upkeep import verify
 from sessionary.errors import Damaged
 from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sessionary.actions import retract
 from sessionary.actions.retention import pack
 from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
+from sessionary.actions.sessions import revise
 from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store import copy_store
@@ -147,7 +147,7 @@ def test_a_session_of_many_marks_is_packed_to_its_end(world: World) -> None:
 
 def _many_marks(tx: Tx, id: str, *, at: Any) -> None:
     for _ in range(pack.ENTRIES + 5):
-        retract.retract(tx, id, profile="main", after=1, at=at)
+        revise.retract(tx, id, profile="main", after=1, at=at)
 
 
 def test_what_is_damaged_can_be_purged(world: World) -> None:

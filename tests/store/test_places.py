@@ -5,8 +5,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from sessionary.actions import routing
-from sessionary.actions.new_message import NewMessage, append_to_source
+from sessionary.actions.sessions import routing
+from sessionary.actions.sessions.append import NewMessage, append_to_source
 from sessionary.model.key import key_for
 from sessionary.model.message import message
 from sessionary.model.reset import ResetPolicy

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 
-from sessionary.actions import sessions
+from sessionary.actions.sessions import log
 from sessionary.errors import BadInput, StoreUnavailable
 from sessionary.store.database import Store, Tx
 from sessionary.store.postgres import writer
@@ -66,7 +66,7 @@ def forget(tx: Tx, count: int) -> None:
 
 
 def lock(tx: Tx, session: str) -> str:
-    sessions.lock_session(tx, session, profile="main")
+    log.lock_session(tx, session, profile="main")
     return session
 
 
@@ -182,7 +182,7 @@ def test_a_row_that_another_program_holds_holds_up_no_one_else(two: tuple[World,
     inside, leave = threading.Event(), threading.Event()
 
     def hold(tx: Tx) -> None:
-        sessions.lock_session(tx, held, profile="main")
+        log.lock_session(tx, held, profile="main")
         inside.set()
         leave.wait(20)
 

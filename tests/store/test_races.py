@@ -7,15 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import (
-    log,
-    read,
-    routing,
-    schedule,
-    sessions,
-    sweep,
-    turns,
-)
+from sessionary.actions import schedules, turns
+from sessionary.actions.sessions import edit, log, read, routing
 from sessionary.actions.turns import Begun
 from sessionary.errors import Conflict, SessionaryError, TurnLost
 from sessionary.model.message import message
@@ -104,7 +97,7 @@ def test_a_session_with_two_keys_is_not_reset_under_a_turn(worlds: list[World]) 
         two.arrive(BOB, "from Bob")
 
         ended, begun = at_once(
-            lambda: one.write(sweep.end_expired_sessions, Policies(policy), moment=one.moment()),
+            lambda: one.write(turns.end_expired_sessions, Policies(policy), moment=one.moment()),
             lambda: two.begin(BOB),
         )
 
@@ -127,7 +120,7 @@ def test_a_stale_holder_loses_against_the_one_who_took_over(worlds: list[World])
         two.arrive(ANN, "anyone?")
 
         def take_over() -> Begun | None:
-            two.write(sweep.interrupt_dead_turns, moment=two.moment())
+            two.write(turns.interrupt_dead_turns, moment=two.moment())
             return two.begin(ANN)
 
         late, begun = at_once(lambda: one.finish(stale, "late"), take_over)  # noqa: B023
@@ -150,7 +143,7 @@ def test_two_sweepers_interrupt_a_dead_turn_once(worlds: list[World]) -> None:
         two.clock.set(one.clock.tick(LEASE_SECONDS + 5))
 
         swept = at_once(
-            *(lambda w=w: w.write(sweep.interrupt_dead_turns, moment=w.moment()) for w in worlds)
+            *(lambda w=w: w.write(turns.interrupt_dead_turns, moment=w.moment()) for w in worlds)
         )
 
         assert sorted(len(each) for each in swept if isinstance(each, list)) == [0, 1]
@@ -172,7 +165,7 @@ def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
 
         renewed, swept = at_once(
             lambda: one.write(turns.renew, begun.lease, seconds=60, now=one.clock.now()),  # noqa: B023
-            lambda: two.write(sweep.interrupt_dead_turns, moment=two.moment()),
+            lambda: two.write(turns.interrupt_dead_turns, moment=two.moment()),
         )
 
         assert isinstance(swept, list)
@@ -186,21 +179,21 @@ def test_a_run_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
 ) -> None:
     """P9."""
     one, two = worlds
-    plan = schedule.ScheduleSpec("tick", Timing("every 1h", ZoneInfo("UTC")), "go")
-    one.write(schedule.add, plan, profile="main", moment=one.moment())
+    plan = schedules.ScheduleSpec("tick", Timing("every 1h", ZoneInfo("UTC")), "go")
+    one.write(schedules.add, plan, profile="main", moment=one.moment())
     for _ in range(ROUNDS * 3):
         hold: Any = {"holder": "one", "seconds": 10}
-        due = one.write(schedule.run_now, "tick", profile="main", moment=one.moment(), **hold)
+        due = one.write(schedules.run_now, "tick", profile="main", moment=one.moment(), **hold)
         now = one.clock.tick(20)
 
         renewed, dead = at_once(
-            lambda: one.write(schedule.renew, due, now=now, **hold),  # noqa: B023
-            lambda: two.write(schedule.dead_runs, now=now),  # noqa: B023
+            lambda: one.write(schedules.renew, due, now=now, **hold),  # noqa: B023
+            lambda: two.write(schedules.dead_runs, now=now),  # noqa: B023
         )
 
         assert isinstance(dead, list)
         assert bool(dead) is not renewed
-        one.write(schedule.end_run, due, state=RunState.DONE, now=now)
+        one.write(schedules.end_run, due, state=RunState.DONE, now=now)
 
 
 def test_the_same_idempotency_key_from_eight_threads_is_one_entry(worlds: list[World]) -> None:
@@ -256,7 +249,7 @@ def test_an_append_and_an_end_come_one_after_the_other(worlds: list[World]) -> N
 
         done, head = at_once(
             lambda: one.say(session, "b"),  # noqa: B023
-            lambda: two.write(sessions.end, session, profile="main", moment=two.moment()),  # noqa: B023
+            lambda: two.write(edit.end, session, profile="main", moment=two.moment()),  # noqa: B023
         )
 
         assert isinstance(head, SessionHead)
@@ -315,7 +308,7 @@ def test_unrelated_actions_do_not_wait_for_a_slow_one(worlds: list[World]) -> No
     entered, leave = threading.Event(), threading.Event()
 
     def slow(tx: Tx) -> None:
-        sessions.lock_session(tx, busy, profile="main")
+        log.lock_session(tx, busy, profile="main")
         entered.set()
         leave.wait(10)
 

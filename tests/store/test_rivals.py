@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import access, deliver, logins, read, sessions, sweep, titles, usage
+from sessionary.actions import access, credentials, outbox, turns, usage
 from sessionary.actions.retention import purge
+from sessionary.actions.sessions import edit, read, titles
 from sessionary.errors import Conflict, NotFound, RetryLater, SessionaryError
 from sessionary.model.message import Text
 from sessionary.model.prompt import HomeChannel
@@ -26,7 +27,7 @@ def test_one_of_two_who_want_a_title_gets_it(worlds: list[World]) -> None:
 
         given = at_once(
             *(
-                lambda w=w, s=s: w.write(sessions.rename, s, f"plan {number}", profile="main")  # noqa: B023
+                lambda w=w, s=s: w.write(edit.rename, s, f"plan {number}", profile="main")  # noqa: B023
                 for w, s in zip(worlds, ids, strict=True)
             )
         )
@@ -38,7 +39,7 @@ def test_one_of_two_who_want_a_title_gets_it(worlds: list[World]) -> None:
 
 def test_automatic_titles_never_fail_in_a_race(worlds: list[World]) -> None:
     session = worlds[0].session("a")
-    worlds[0].write(sessions.rename, session, "plan", profile="main")
+    worlds[0].write(edit.rename, session, "plan", profile="main")
 
     forks = at_once(*(lambda w=w: w.fork(session) for w in worlds * 4))
 
@@ -59,7 +60,7 @@ def test_an_agent_never_overwrites_the_title_that_a_person_gives_at_the_same_tim
         session = one.session("a")
 
         at_once(
-            lambda: one.write(sessions.rename, session, f"mine {number}", profile="main"),  # noqa: B023
+            lambda: one.write(edit.rename, session, f"mine {number}", profile="main"),  # noqa: B023
             lambda: two.write(name, session, f"the agent's {number}"),  # noqa: B023
         )
 
@@ -114,11 +115,11 @@ def test_two_sweeps_empty_the_trash_between_them(worlds: list[World]) -> None:
     for _ in range(ROUNDS):
         ids = [one.session("a") for _ in range(3)]
         for id in ids:
-            one.write(sessions.trash, id, profile="main", moment=one.moment())
+            one.write(edit.trash, id, profile="main", moment=one.moment())
         worlds[1].clock.set(one.clock.tick(days=purge.TRASH_DAYS + 1))
 
         swept = at_once(
-            *(lambda w=w: w.write(sweep.empty_trash, moment=w.moment()) for w in worlds)
+            *(lambda w=w: w.write(turns.empty_trash, moment=w.moment()) for w in worlds)
         )
 
         purged = [each for each in swept if isinstance(each, list)]
@@ -131,12 +132,12 @@ def test_what_is_restored_while_the_trash_is_emptied_stays(worlds: list[World]) 
     one, two = worlds
     for _ in range(ROUNDS):
         session = one.session("a")
-        one.write(sessions.trash, session, profile="main", moment=one.moment())
+        one.write(edit.trash, session, profile="main", moment=one.moment())
         two.clock.set(one.clock.tick(days=purge.TRASH_DAYS + 1))
 
         restored, swept = at_once(
-            lambda: one.write(sessions.restore, session, profile="main"),  # noqa: B023
-            lambda: two.write(sweep.empty_trash, moment=two.moment()),
+            lambda: one.write(edit.restore, session, profile="main"),  # noqa: B023
+            lambda: two.write(turns.empty_trash, moment=two.moment()),
         )
 
         assert isinstance(swept, list)
@@ -203,25 +204,25 @@ def test_two_senders_never_claim_the_same_delivery(worlds: list[World]) -> None:
     one, two = worlds
     for number in range(20):
         channel = Channel("telegram", str(number))
-        one.write(deliver.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
+        one.write(outbox.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
     now = one.clock.tick()
 
     claimed = at_once(
         *(
-            lambda w=w: w.write(deliver.claim, holder=w.name, seconds=60, now=now, limit=5)
+            lambda w=w: w.write(outbox.claim, holder=w.name, seconds=60, now=now, limit=5)
             for w in worlds * 4
         )
     )
 
     numbers = [each.no for some in claimed if isinstance(some, list) for each in some]
     assert len(numbers) == len(set(numbers))
-    rest = two.write(deliver.claim, holder="rest", seconds=60, now=now, limit=50)
+    rest = two.write(outbox.claim, holder="rest", seconds=60, now=now, limit=50)
     assert len(numbers) + len(rest) == 20
 
 
 def elsewhere(world: World, id: str) -> str:
     given: dict[str, Any] = {"profile": "main", "moment": world.moment(), "platforms": ("slack",)}
-    return world.write(deliver.redirect, id, Channel("slack", "home", world.name), **given).id
+    return world.write(outbox.redirect, id, Channel("slack", "home", world.name), **given).id
 
 
 @pytest.fixture
@@ -238,17 +239,17 @@ def test_what_two_redirect_at_once_is_sent_once(worlds: list[World]) -> None:
     """P8: no copy but after an answer that was unclear."""
     one, channel = worlds[0], Channel("telegram", "1")
     for _ in range(ROUNDS):
-        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
-        one.write(deliver.abandon, id, reason="gone")
+        id = one.write(outbox.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
+        one.write(outbox.abandon, id, reason="gone")
 
         made = at_once(*(lambda w=w: elsewhere(w, id) for w in worlds))  # noqa: B023
 
         assert [type(each) for each in made if isinstance(each, SessionaryError)] == [Conflict]
         now = one.clock.tick()
-        sent = one.write(deliver.claim, holder="a", seconds=9, now=now, platform="slack")
+        sent = one.write(outbox.claim, holder="a", seconds=9, now=now, platform="slack")
         assert [each.id for each in sent] == [each for each in made if isinstance(each, str)]
         for each in sent:
-            one.write(deliver.mark_sent, each.id, holder="a", at=now)
+            one.write(outbox.mark_sent, each.id, holder="a", at=now)
 
 
 @pytest.mark.usefixtures("home")
@@ -256,20 +257,20 @@ def test_what_is_redirected_while_it_is_claimed_is_sent_once(worlds: list[World]
     one, two = worlds
     for number in range(ROUNDS):
         channel = Channel("telegram", str(number))
-        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
+        id = one.write(outbox.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
         now = one.clock.tick()
 
         claimed, made = at_once(
-            lambda: one.write(deliver.claim, holder="a", seconds=9, now=now, platform="telegram"),  # noqa: B023
+            lambda: one.write(outbox.claim, holder="a", seconds=9, now=now, platform="telegram"),  # noqa: B023
             lambda: elsewhere(two, id),  # noqa: B023
         )
 
         assert isinstance(claimed, list)
         assert [each.id for each in claimed] == ([id] if isinstance(made, Conflict) else [])
-        one.write(deliver.mark_sent, id, holder="a", at=now)
+        one.write(outbox.mark_sent, id, holder="a", at=now)
 
 
-@pytest.mark.parametrize("verb", [deliver.retry, deliver.abandon_by_owner])
+@pytest.mark.parametrize("verb", [outbox.retry, outbox.abandon_by_owner])
 def test_what_its_owner_changes_while_it_is_claimed_is_sent_at_most_once(
     worlds: list[World], verb: Callable[..., Delivery]
 ) -> None:
@@ -277,11 +278,11 @@ def test_what_its_owner_changes_while_it_is_claimed_is_sent_at_most_once(
     one, two = worlds
     for number in range(ROUNDS):
         channel = Channel("telegram", str(number))
-        id = one.write(deliver.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
+        id = one.write(outbox.enqueue, channel, (Text("x"),), profile="main", moment=one.moment())
         now = one.clock.tick()
 
         claimed, done = at_once(
-            lambda: one.write(deliver.claim, holder="a", seconds=9, now=now, platform="telegram"),  # noqa: B023
+            lambda: one.write(outbox.claim, holder="a", seconds=9, now=now, platform="telegram"),  # noqa: B023
             lambda: two.write(verb, id, profile="main", moment=two.moment()),  # noqa: B023
         )
 
@@ -289,32 +290,32 @@ def test_what_its_owner_changes_while_it_is_claimed_is_sent_at_most_once(
         taken = [each.id for each in claimed]
         if isinstance(done, Conflict):
             assert taken == [id]
-        elif verb is deliver.abandon_by_owner:
+        elif verb is outbox.abandon_by_owner:
             assert taken == []
-        again = two.write(deliver.claim, holder="b", seconds=9, now=now, platform="telegram")
+        again = two.write(outbox.claim, holder="b", seconds=9, now=now, platform="telegram")
         copies = taken + [each.id for each in again]
         assert len(copies) <= 1
         for each in copies:
-            assert one.write(deliver.mark_sent, each, holder="a" if taken else "b", at=now)
+            assert one.write(outbox.mark_sent, each, holder="a" if taken else "b", at=now)
 
 
 def test_wrong_passwords_at_once_are_counted_one_by_one(worlds: list[World]) -> None:
     """A guess must not be cheaper because others guess at the same moment."""
     one, now = worlds[0], worlds[0].clock.now()
-    few = logins.WRONG_PASSWORDS - 1
+    few = credentials.WRONG_PASSWORDS - 1
     for _ in range(ROUNDS):
-        one.write(logins.count_guess, profile="main", right=True, now=now)
+        one.write(credentials.count_guess, profile="main", right=True, now=now)
 
         at_once(
             *(
                 lambda w=w: w.write(
-                    logins.count_guess, profile="main", right=False, now=now, most=few + 1
+                    credentials.count_guess, profile="main", right=False, now=now, most=few + 1
                 )
                 for w in (worlds * few)[:few]
             )
         )
 
-        one.read(logins.check_guard, profile="main", now=now)
-        one.write(logins.count_guess, profile="main", right=False, now=now, most=few + 1)
+        one.read(credentials.check_guard, profile="main", now=now)
+        one.write(credentials.count_guess, profile="main", right=False, now=now, most=few + 1)
         with pytest.raises(RetryLater):
-            one.read(logins.check_guard, profile="main", now=now)
+            one.read(credentials.check_guard, profile="main", now=now)

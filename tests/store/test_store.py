@@ -12,7 +12,7 @@ import apsw
 import psycopg
 import pytest
 
-from sessionary.actions import log, read
+from sessionary.actions.sessions import log, read
 from sessionary.errors import BadInput, Conflict, SessionaryError, StoreUnavailable
 from sessionary.model.message import message
 from sessionary.store.database import Pending, RaceLost, Store, Tx

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
-from sessionary.actions import new_message, read
+from sessionary.actions.sessions import append, read
 from sessionary.actions.upkeep import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import StoreUnavailable
@@ -49,9 +49,9 @@ def test_an_old_store_is_upgraded_and_a_copy_of_it_kept(
     moment = Moment(SystemClock().now(), RandomIds())
     opening = Opening("main", Source(platform="web"))
     store.write(
-        new_message.append_to_new,
+        append.append_to_new,
         opening,
-        new_message.NewMessage(message("user", "hello")),
+        append.NewMessage(message("user", "hello")),
         moment=moment,
     ).result()
     assert verify.verify(store).broken == ()
@@ -144,12 +144,8 @@ def _say_hello(url: str) -> str:
     moment = Moment(SystemClock().now(), RandomIds())
     opening = Opening("main", Source(platform="web"))
     with closing(opened(url, create=True)) as store:
-        saying = new_message.NewMessage(message("user", "hello"))
-        return (
-            store.write(new_message.append_to_new, opening, saying, moment=moment)
-            .result()
-            .session_id
-        )
+        saying = append.NewMessage(message("user", "hello"))
+        return store.write(append.append_to_new, opening, saying, moment=moment).result().session_id
 
 
 def _texts(store: Store, session: str) -> list[str]:

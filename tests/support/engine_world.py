@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from sessionary.actions import listing, read, routing, turns
+from sessionary.actions import turns
+from sessionary.actions.sessions import lists, read, routing
 from sessionary.actions.upkeep import stats
 from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
@@ -156,7 +157,7 @@ class EngineWorld:
     async def sessions(self, folder: SessionFolder = SessionFolder.CHATS) -> list[SessionHead]:
         """All sessions of a folder, the latest first."""
         page = await self.store.read(
-            listing.listing, listing.SessionFilters(folder=folder), profile="main"
+            lists.list_sessions, lists.SessionFilters(folder=folder), profile="main"
         )
         return list(page.items)
 

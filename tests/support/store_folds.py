@@ -2,8 +2,8 @@
 
 import pytest
 
-from sessionary.actions import compact, read, retract, sessions
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.sessions import edit, read, revise
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.actions.upkeep import verify
 from sessionary.errors import BadInput, Conflict, TurnLost
 from sessionary.model.message import Compaction, Message, Role, Text, ToolCall, ToolResult
@@ -17,18 +17,18 @@ SIX = ("1", "2", "3", "4", "5", "6")
 
 def undo(world: World, session: str, rounds: int = 1) -> SessionHead:
     """Take back the last prompts."""
-    return world.write(retract.undo, session, profile="main", rounds=rounds, at=world.clock.tick())
+    return world.write(revise.undo, session, profile="main", rounds=rounds, at=world.clock.tick())
 
 
 def take_back(world: World, session: str, after: int) -> SessionHead:
     """Take back what follows an entry."""
-    return world.write(retract.retract, session, profile="main", after=after, at=world.clock.tick())
+    return world.write(revise.retract, session, profile="main", after=after, at=world.clock.tick())
 
 
 def summarise(world: World, session: str, through: int, summary: str = "so far") -> SessionHead:
     """Compact a session."""
     return world.write(
-        compact.compact, session, summary, profile="main", through=through, at=world.clock.tick()
+        revise.compact, session, summary, profile="main", through=through, at=world.clock.tick()
     )
 
 
@@ -96,7 +96,7 @@ class ForkSuite(Suite):
     def test_a_fork_gets_the_next_title(self, world: World) -> None:
         """D-5."""
         session = world.session("a")
-        world.write(sessions.rename, session, "plan", profile="main")
+        world.write(edit.rename, session, "plan", profile="main")
 
         assert world.fork(session).title == "plan #2"
         assert world.fork(session).title == "plan #3"
@@ -322,13 +322,13 @@ class CompactionSuite(Suite):
             summarise(world, session, 2)
         at = world.clock.tick()
         world.write(
-            compact.compact, session, "s", profile="main", through=2, at=at, lease=begun.lease
+            revise.compact, session, "s", profile="main", through=2, at=at, lease=begun.lease
         )
         world.finish(begun, "4")
 
         with refused(TurnLost, begun.lease.turn_id, unchanged=world):
             world.write(
-                compact.compact, session, "s", profile="main", through=2, at=at, lease=begun.lease
+                revise.compact, session, "s", profile="main", through=2, at=at, lease=begun.lease
             )
         assert contents(world, session) == [f"{SUMMARY_HEADING}\ns", "3", "4"]
 
@@ -396,7 +396,7 @@ class ReadingSuite(Suite):
         with refused(BadInput, "1 to 1,000"):
             world.read(read.window, session, profile="main", limit=limit)
         with refused(BadInput, "1 to 1,000"):
-            world.read(listing, SessionFilters(), profile="main", limit=limit)
+            world.read(list_sessions, SessionFilters(), profile="main", limit=limit)
         with refused(BadInput, "1 to 1,000"):
             world.read(read.log_of, session, profile="main", limit=limit)
 

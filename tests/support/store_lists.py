@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import counting, deliver, projects, read, retract, sessions, sweep, usage
-from sessionary.actions.listing import Hidden, SessionFilters, SessionPage, listing
-from sessionary.actions.orders import Order
+from sessionary.actions import outbox, turns, usage
 from sessionary.actions.retention import purge
+from sessionary.actions.sessions import edit, lists, projects, read, revise
+from sessionary.actions.sessions.lists import (
+    Hidden,
+    Order,
+    SessionFilters,
+    SessionPage,
+    list_sessions,
+)
 from sessionary.actions.upkeep import stats, verify
 from sessionary.errors import BadInput, Conflict, NotFound, Purged
 from sessionary.model.message import Text
@@ -32,7 +38,7 @@ def page(
 ) -> SessionPage:
     """One page of a list."""
     filters = replace(SessionFilters(), **narrowed)
-    return world.read(listing, filters, profile="main", limit=limit, cursor=cursor)
+    return world.read(list_sessions, filters, profile="main", limit=limit, cursor=cursor)
 
 
 def ids(world: World, **narrowed: Any) -> list[str]:
@@ -76,11 +82,11 @@ class ListSuite(Suite):
         group = world.session("dogs", source=GROUP)
         slack = world.session("birds", source=Source("slack", "C"))
         imported = world.session("fish", kind=Kind.IMPORT)
-        world.write(sessions.end, group, profile="main", moment=world.moment())
-        world.write(sessions.rename, slack, "Straße", profile="main")
+        world.write(edit.end, group, profile="main", moment=world.moment())
+        world.write(edit.rename, slack, "Straße", profile="main")
         world.write(projects.add, "P", profile="main", moment=world.moment())
         world.write(projects.move, chat, "P", profile="main")
-        world.write(sessions.pin, group, profile="main", pinned=True)
+        world.write(edit.pin, group, profile="main", pinned=True)
         middle = world.head(slack).last_active_at
 
         assert ids(world) == [imported, slack, group, chat]
@@ -119,8 +125,8 @@ class ListSuite(Suite):
         """D-10."""
         _, archived, trashed = (world.session(text) for text in "abc")
         world.session("job", kind=Kind.JOB)
-        world.write(sessions.archive, archived, profile="main", archived=True)
-        world.write(sessions.trash, trashed, profile="main", moment=world.moment())
+        world.write(edit.archive, archived, profile="main", archived=True)
+        world.write(edit.trash, trashed, profile="main", moment=world.moment())
 
         assert page(world).hidden == Hidden(automation=1, archived=1)
         assert page(world, and_automation=True).hidden == Hidden(archived=1)
@@ -131,9 +137,9 @@ class ListSuite(Suite):
         world.write(projects.add, "P", profile="main", moment=world.moment())
         slack = world.session("cats", source=Source("slack", "C"), kind=Kind.JOB, model="m")
         archived = world.session("dogs", labels=("pets",))
-        world.write(sessions.archive, archived, profile="main", archived=True)
+        world.write(edit.archive, archived, profile="main", archived=True)
         world.write(projects.move, archived, "P", profile="main")
-        world.write(sessions.pin, slack, profile="main", pinned=True)
+        world.write(edit.pin, slack, profile="main", pinned=True)
         world.session("other", kind=Kind.JOB)
         middle = world.head(archived).last_active_at
         one_job, one_archived = Hidden(automation=1), Hidden(archived=1)
@@ -165,14 +171,14 @@ class ListSuite(Suite):
         purged = world.session("e", model="old")
         world.purge(purged)
 
-        assert world.read(counting.models, profile="main") == ["large", "small"]
-        assert world.read(counting.models, profile="other") == []
+        assert world.read(lists.models, profile="main") == ["large", "small"]
+        assert world.read(lists.models, profile="other") == []
 
     def test_each_shelf_has_its_own_list(self, world: World) -> None:
         """D-10, D-11."""
         kept, away, trashed = (world.session(text) for text in "abc")
-        world.write(sessions.archive, away, profile="main", archived=True)
-        world.write(sessions.trash, trashed, profile="main", moment=world.moment())
+        world.write(edit.archive, away, profile="main", archived=True)
+        world.write(edit.trash, trashed, profile="main", moment=world.moment())
 
         assert ids(world) == [kept]
         assert ids(world, folder=SessionFolder.ARCHIVE) == [away]
@@ -219,7 +225,7 @@ class ListSuite(Suite):
         made = {text: world.session(text) for text in names}
         for text, title in names.items():
             if title is not None:
-                world.write(sessions.rename, made[text], title, profile="main")
+                world.write(edit.rename, made[text], title, profile="main")
         for text, cost in {"z": 30, "b": 500, "A": 30}.items():
             spent(world, made[text], cost)
         world.say(made["b"], "activity changes nothing else")
@@ -238,7 +244,7 @@ class ListSuite(Suite):
         chat = world.session("about Cats", model="m")
         group = world.session("dogs", source=Source("slack", "C"))
         job = world.session("work", kind=Kind.JOB)
-        world.write(sessions.end, group, profile="main", moment=world.moment())
+        world.write(edit.end, group, profile="main", moment=world.moment())
         world.write(projects.add, "P", profile="main", moment=world.moment())
         world.write(projects.move, chat, "P", profile="main")
         later = world.read(read.head, group, profile="main").last_active_at
@@ -280,7 +286,7 @@ class ListSuite(Suite):
         other = World(world.store, profile="work")
         mine, theirs = world.session("a"), other.session("b")
 
-        found = other.read(listing, SessionFilters(), profile="work")
+        found = other.read(list_sessions, SessionFilters(), profile="work")
 
         assert ids(world) == [mine]
         assert [head.id for head in found.items] == [theirs]
@@ -294,7 +300,7 @@ class PurgeSuite(Suite):
         """D-11."""
         session = world.talk(LARGE)
         head = world.head(session)
-        world.write(sessions.rename, session, "secret", profile="main")
+        world.write(edit.rename, session, "secret", profile="main")
         world.write(_use, head.no, world)
 
         purged = world.purge(session)
@@ -376,7 +382,7 @@ class PurgeSuite(Suite):
     def test_a_session_that_was_reset_keeps_nothing_of_the_old_one(self, world: World) -> None:
         """D-12: lineage without inheritance."""
         old = world.talk("a")
-        world.write(sessions.end, old, profile="main", moment=world.moment())
+        world.write(edit.end, old, profile="main", moment=world.moment())
         new = world.talk("b")
 
         purged = world.purge(old)
@@ -398,12 +404,12 @@ class PurgeSuite(Suite):
     def test_the_trash_is_emptied_after_thirty_days(self, world: World) -> None:
         """D-11."""
         old, new = world.session("a"), world.session("b")
-        world.write(sessions.trash, old, profile="main", moment=world.moment())
+        world.write(edit.trash, old, profile="main", moment=world.moment())
         world.clock.tick(days=20)
-        world.write(sessions.trash, new, profile="main", moment=world.moment())
+        world.write(edit.trash, new, profile="main", moment=world.moment())
         world.clock.tick(days=10)
 
-        emptied = world.write(sweep.empty_trash, moment=world.moment())
+        emptied = world.write(turns.empty_trash, moment=world.moment())
 
         assert emptied == [old]
         assert ids(world, folder=SessionFolder.TRASH) == [new]
@@ -414,11 +420,11 @@ class PurgeSuite(Suite):
         pinned, slack = world.session("c"), world.session("d", source=Source("slack", "C"))
         world.session("open")
         for session in (ended, pinned, slack):
-            world.write(sessions.end, session, profile="main", moment=world.moment())
-        world.write(sessions.pin, pinned, profile="main", pinned=True)
+            world.write(edit.end, session, profile="main", moment=world.moment())
+        world.write(edit.pin, pinned, profile="main", pinned=True)
         world.clock.tick(days=91)
         young = world.session("young")
-        world.write(sessions.end, young, profile="main", moment=world.moment())
+        world.write(edit.end, young, profile="main", moment=world.moment())
         before = world.clock.now() - timedelta(days=90)
 
         found = world.read(purge.prunable, profile="main", before=before)
@@ -437,12 +443,12 @@ class PurgeSuite(Suite):
         for act in (
             lambda: world.purge(session),
             lambda: world.fork(session),
-            lambda: world.write(sessions.reopen, session, profile="main"),
-            lambda: world.write(sessions.restore, session, profile="main"),
+            lambda: world.write(edit.reopen, session, profile="main"),
+            lambda: world.write(edit.restore, session, profile="main"),
             lambda: world.say(session, "x"),
             lambda: world.read(read.log_of, session, profile="main"),
             lambda: world.write(
-                retract.undo, session, profile="main", rounds=1, at=world.clock.now()
+                revise.undo, session, profile="main", rounds=1, at=world.clock.now()
             ),
         ):
             with pytest.raises(NotFound, match=session):
@@ -466,7 +472,7 @@ def _cost(tx: Tx, no: int) -> int | None:
 
 def _enqueue(tx: Tx, no: int, world: World) -> str:
     parts = (Text("secret"),)
-    return deliver.enqueue(tx, HERE, parts, profile="main", moment=world.moment(), session_no=no)
+    return outbox.enqueue(tx, HERE, parts, profile="main", moment=world.moment(), session_no=no)
 
 
 def _blob_count(tx: Tx) -> int:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sessionary.actions import sessions
+from sessionary.actions.sessions import edit
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.message import (
     Attachment,
@@ -190,7 +190,7 @@ class LogSuite(Suite):
         """P2: for ever."""
         session, other = world.session("a"), world.session("b")
         first = world.say(session, "once", idempotency_key="k")
-        world.write(sessions.end, session, profile="main", moment=world.moment())
+        world.write(edit.end, session, profile="main", moment=world.moment())
 
         again = world.say(session, "once", idempotency_key="k")
         elsewhere = world.say(other, "once", idempotency_key="k")
@@ -231,9 +231,7 @@ class LogSuite(Suite):
     def test_nothing_is_appended_to_a_session_that_has_ended(self, world: World) -> None:
         """D-3."""
         session = world.session("a")
-        world.write(
-            sessions.end, session, profile="main", moment=world.moment(), reason="done \ud800"
-        )
+        world.write(edit.end, session, profile="main", moment=world.moment(), reason="done \ud800")
 
         with refused(Conflict, "has ended (done", unchanged=world):
             world.say(session, "late")
@@ -255,7 +253,7 @@ class LogSuite(Suite):
 
     def test_nothing_is_appended_to_trash(self, world: World) -> None:
         session = world.session("a")
-        world.write(sessions.trash, session, profile="main", moment=world.moment())
+        world.write(edit.trash, session, profile="main", moment=world.moment())
 
         with refused(Conflict, "has ended (trash)", unchanged=world):
             world.say(session, "x")
@@ -293,7 +291,7 @@ class LogSuite(Suite):
 
         world.append(session, message("system", "note"))
         world.append(session, Message(Role.TOOL, (ToolResult("1", "x"),)))
-        world.write(sessions.rename, session, "title", profile="main")
+        world.write(edit.rename, session, "title", profile="main")
         quiet = world.head(session).last_active_at
         world.say(session, "b", role="assistant")
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import access, deliver, sessions, sweep, usage
+from sessionary.actions import access, outbox, turns, usage
 from sessionary.actions.retention import purge
+from sessionary.actions.sessions import edit
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model.message import Text
 from sessionary.model.prompt import HomeChannel
@@ -27,19 +28,19 @@ BOBS_GROUP = Source("telegram", "bob-chat", chat_type="group", user_id="bob")
 def post(world: World, text: str, channel: Channel = ANN) -> str:
     """Put a text into the outbox."""
     return world.write(
-        deliver.enqueue, channel, (Text(text),), profile="main", moment=world.moment()
+        outbox.enqueue, channel, (Text(text),), profile="main", moment=world.moment()
     )
 
 
 def claim(world: World, holder: str = "h", seconds: float = 10, limit: int = 20) -> list[Delivery]:
     """Take what is due."""
     now = world.clock.tick()
-    return world.write(deliver.claim, holder=holder, seconds=seconds, now=now, limit=limit)
+    return world.write(outbox.claim, holder=holder, seconds=seconds, now=now, limit=limit)
 
 
 def sent(world: World, id: str, holder: str = "h") -> bool:
     """Mark a delivery as sent."""
-    return world.write(deliver.mark_sent, id, holder=holder, at=world.clock.tick())
+    return world.write(outbox.mark_sent, id, holder=holder, at=world.clock.tick())
 
 
 def get(world: World, id: str) -> Delivery:
@@ -54,7 +55,7 @@ def redirect(
 ) -> Delivery:
     """Send a delivery to Bob's chat instead."""
     given: dict[str, Any] = {"profile": profile, "moment": world.moment(), "platforms": platforms}
-    return world.write(deliver.redirect, id, BOB, **given)
+    return world.write(outbox.redirect, id, BOB, **given)
 
 
 class OutboxSuite(Suite):
@@ -79,7 +80,7 @@ class OutboxSuite(Suite):
         claim(world)
         later = world.clock.now() + timedelta(seconds=1000)
         world.write(
-            deliver.mark_failed, first, holder="h", not_before=later, reason="429\x00 slow down"
+            outbox.mark_failed, first, holder="h", not_before=later, reason="429\x00 slow down"
         )
         sent(world, other)
 
@@ -104,7 +105,7 @@ class OutboxSuite(Suite):
         assert [(each.id, each.unclear_attempts) for each in taken] == [(delivery, 1)]
         assert taken[0].maybe_twice
         assert sent(world, delivery, "dead") is False
-        given_up = world.write(deliver.abandon, delivery, reason="gone", holder="dead")
+        given_up = world.write(outbox.abandon, delivery, reason="gone", holder="dead")
         assert given_up is False
         assert sent(world, delivery) is True
         assert get(world, delivery).state is DeliveryState.SENT
@@ -115,7 +116,7 @@ class OutboxSuite(Suite):
         claim(world)
         now = world.clock.now()
         world.write(
-            deliver.mark_failed, delivery, holder="h", not_before=now, reason="?", unclear=True
+            outbox.mark_failed, delivery, holder="h", not_before=now, reason="?", unclear=True
         )
 
         assert get(world, delivery).maybe_twice
@@ -125,7 +126,7 @@ class OutboxSuite(Suite):
         delivery = post(world, "1")
         claim(world)
         at = world.clock.now()
-        world.write(deliver.mark_sent, delivery, holder="h", at=at, platform_message_id="9\x00")
+        world.write(outbox.mark_sent, delivery, holder="h", at=at, platform_message_id="9\x00")
 
         assert sent(world, delivery) is False
         assert claim(world) == []
@@ -136,7 +137,7 @@ class OutboxSuite(Suite):
         session = world.session("a")
         no = world.head(session).no
         first = world.write(
-            deliver.enqueue,
+            outbox.enqueue,
             ANN,
             (Text("1"),),
             profile="main",
@@ -145,7 +146,7 @@ class OutboxSuite(Suite):
         )
         second = post(world, "2")
 
-        assert world.write(deliver.abandon, first, reason="blocked\ud800")
+        assert world.write(outbox.abandon, first, reason="blocked\ud800")
         assert [each.id for each in claim(world)] == [second]
         assert get(world, first).reason == "blocked\ufffd"
 
@@ -171,9 +172,9 @@ class OutboxSuite(Suite):
         """T-5: a platform that knows the id recognises a copy."""
         first, second = post(world, "1"), post(world, "2")
         claim(world)
-        world.write(deliver.abandon, first, reason="blocked", holder="h")
+        world.write(outbox.abandon, first, reason="blocked", holder="h")
 
-        again = world.write(deliver.retry, first, profile="main", moment=world.moment())
+        again = world.write(outbox.retry, first, profile="main", moment=world.moment())
 
         assert (again.id, again.state, again.attempts) == (first, DeliveryState.WAITING, 0)
         assert [each.id for each in claim(world)] == [first]
@@ -184,10 +185,10 @@ class OutboxSuite(Suite):
         delivery = post(world, "1")
         claim(world)
         later = world.clock.now() + timedelta(hours=5)
-        world.write(deliver.mark_failed, delivery, holder="h", not_before=later, reason="429")
+        world.write(outbox.mark_failed, delivery, holder="h", not_before=later, reason="429")
         assert claim(world) == []
 
-        world.write(deliver.retry, delivery, profile="main", moment=world.moment())
+        world.write(outbox.retry, delivery, profile="main", moment=world.moment())
 
         assert [(each.id, each.attempts) for each in claim(world)] == [(delivery, 2)]
 
@@ -201,9 +202,9 @@ class OutboxSuite(Suite):
         with refused(Conflict, "being sent now", unchanged=world):
             redirect(world, delivery)
         with refused(Conflict, "being sent now", unchanged=world):
-            world.write(deliver.retry, delivery, profile="main", moment=world.moment())
+            world.write(outbox.retry, delivery, profile="main", moment=world.moment())
         with refused(Conflict, "being sent now", unchanged=world):
-            world.write(deliver.abandon_by_owner, delivery, profile="main", moment=world.moment())
+            world.write(outbox.abandon_by_owner, delivery, profile="main", moment=world.moment())
         world.clock.tick(11)
         made = redirect(world, delivery)
 
@@ -216,7 +217,7 @@ class OutboxSuite(Suite):
         claim(world)
         sent(world, delivery)
 
-        for verb in (deliver.retry, deliver.abandon_by_owner):
+        for verb in (outbox.retry, outbox.abandon_by_owner):
             with refused(Conflict, "was sent already", unchanged=world):
                 world.write(verb, delivery, profile="main", moment=world.moment())
 
@@ -224,7 +225,7 @@ class OutboxSuite(Suite):
         first, second = post(world, "1"), post(world, "2")
 
         done = world.write(
-            deliver.abandon_by_owner,
+            outbox.abandon_by_owner,
             first,
             profile="main",
             moment=world.moment(),
@@ -234,7 +235,7 @@ class OutboxSuite(Suite):
         assert (done.state, done.reason) == (DeliveryState.ABANDONED, "by phone")
         assert [each.id for each in claim(world)] == [second]
         with refused(Conflict, "is abandoned", unchanged=world):
-            world.write(deliver.abandon_by_owner, first, profile="main", moment=world.moment())
+            world.write(outbox.abandon_by_owner, first, profile="main", moment=world.moment())
 
     def test_a_home_channel_may_be_redirected_to(self, world: World) -> None:
         home = HomeChannel("telegram", "bob-chat", "Bob")
@@ -250,22 +251,24 @@ class OutboxSuite(Suite):
         session = world.session("a")
         no = world.head(session).no
         given: dict[str, Any] = {"profile": "main", "moment": world.moment()}
-        delivery = world.write(deliver.enqueue, ANN, (Text("1"),), session_no=no, **given)
+        delivery = world.write(outbox.enqueue, ANN, (Text("1"),), session_no=no, **given)
         world.write(purge.purge, session, **given)
 
         with refused(Conflict, "was purged", unchanged=world):
-            world.write(deliver.retry, delivery, profile="main", moment=world.moment())
+            world.write(outbox.retry, delivery, profile="main", moment=world.moment())
 
     def test_the_outbox_is_listed_by_state_and_channel_a_page_at_a_time(self, world: World) -> None:
         ids = [post(world, str(n), ANN if n % 2 else BOB) for n in range(6)]
         claim(world)
         sent(world, ids[0])
-        world.write(deliver.abandon, ids[2], reason="blocked")
+        world.write(outbox.abandon, ids[2], reason="blocked")
 
         def listed(**how: Any) -> list[str]:
             found, cursor = [], None
             while True:
-                page = world.read(deliver.listing, profile="main", limit=2, cursor=cursor, **how)
+                page = world.read(
+                    outbox.list_deliveries, profile="main", limit=2, cursor=cursor, **how
+                )
                 found += [each.id for each in page.items]
                 cursor = page.next
                 if cursor is None:
@@ -279,19 +282,19 @@ class OutboxSuite(Suite):
         assert listed(state=DeliveryState.SENDING) == [ids[1]]
         assert listed(state=DeliveryState.SENT) == [ids[0]]
         assert listed(state=DeliveryState.ABANDONED) == [ids[2]]
-        assert world.read(deliver.listing, profile="x", limit=9).items == ()
+        assert world.read(outbox.list_deliveries, profile="x", limit=9).items == ()
 
     def test_a_delivery_is_found_by_the_beginning_of_its_id(self, world: World) -> None:
         ids = [post(world, "1"), post(world, "2")]
         common = ids[0][: next(n for n in range(99) if ids[0][n] != ids[1][n])]
 
-        assert world.read(deliver.find, ids[0], profile="main").id == ids[0]
+        assert world.read(outbox.find, ids[0], profile="main").id == ids[0]
         with refused(Ambiguous, *ids):
-            world.read(deliver.find, common, profile="main")
+            world.read(outbox.find, common, profile="main")
         with refused(NotFound):
-            world.read(deliver.find, ids[0], profile="x")
+            world.read(outbox.find, ids[0], profile="x")
         with refused(NotFound):
-            world.read(deliver.find, "", profile="main")
+            world.read(outbox.find, "", profile="main")
 
     def test_a_claim_takes_no_more_than_it_was_asked_for(self, world: World) -> None:
         ids = [post(world, "x", Channel("telegram", str(n))) for n in range(5)]
@@ -306,25 +309,25 @@ class FinalizerSuite(Suite):
     def test_an_end_is_finalized(self, world: World) -> None:
         """R-7."""
         session = world.session("a")
-        before = world.read(sweep.to_finalize)
-        world.write(sessions.end, session, profile="main", moment=world.moment())
+        before = world.read(turns.to_finalize)
+        world.write(edit.end, session, profile="main", moment=world.moment())
 
-        (due,) = world.read(sweep.to_finalize)
-        world.write(sweep.finalized, due, moment=world.moment())
+        (due,) = world.read(turns.to_finalize)
+        world.write(turns.finalized, due, moment=world.moment())
 
         assert before == []
         assert (due.session_id, due.reason, due.tries) == (session, "closed", 0)
-        assert world.read(sweep.to_finalize) == []
+        assert world.read(turns.to_finalize) == []
 
     def test_a_failing_finalizer_is_given_up_after_three_tries(self, world: World) -> None:
         """R-7: saying so."""
         session = world.session("a")
-        world.write(sessions.end, session, profile="main", moment=world.moment())
+        world.write(edit.end, session, profile="main", moment=world.moment())
 
         tries = []
-        while due := world.read(sweep.to_finalize):
+        while due := world.read(turns.to_finalize):
             tries.append(due[0].tries)
-            world.write(sweep.finalizing_failed, due[0], error="boom\x00", moment=world.moment())
+            world.write(turns.finalizing_failed, due[0], error="boom\x00", moment=world.moment())
 
         assert tries == [0, 1, 2]
 
@@ -332,29 +335,29 @@ class FinalizerSuite(Suite):
         """R-7."""
         session = world.session("a")
         for _ in range(2):
-            world.write(sessions.end, session, profile="main", moment=world.moment())
-            (due,) = world.read(sweep.to_finalize)
-            world.write(sweep.finalized, due, moment=world.moment())
-            world.write(sessions.reopen, session, profile="main")
+            world.write(edit.end, session, profile="main", moment=world.moment())
+            (due,) = world.read(turns.to_finalize)
+            world.write(turns.finalized, due, moment=world.moment())
+            world.write(edit.reopen, session, profile="main")
 
-        assert world.read(sweep.to_finalize) == []
+        assert world.read(turns.to_finalize) == []
 
     def test_an_end_that_came_while_the_one_before_was_finalized_is_not_forgotten(
         self, world: World
     ) -> None:
         """R-7: at least once for each end, however long a finalizer takes."""
         session = world.session("a")
-        world.write(sessions.end, session, profile="main", moment=world.moment())
-        (first,) = world.read(sweep.to_finalize)
-        world.write(sessions.reopen, session, profile="main")
-        world.write(sessions.end, session, profile="main", moment=world.moment())
+        world.write(edit.end, session, profile="main", moment=world.moment())
+        (first,) = world.read(turns.to_finalize)
+        world.write(edit.reopen, session, profile="main")
+        world.write(edit.end, session, profile="main", moment=world.moment())
 
-        world.write(sweep.finalized, first, moment=world.moment())
+        world.write(turns.finalized, first, moment=world.moment())
 
-        (second,) = world.read(sweep.to_finalize)
+        (second,) = world.read(turns.to_finalize)
         assert second.ended_at > first.ended_at
-        world.write(sweep.finalized, second, moment=world.moment())
-        assert world.read(sweep.to_finalize) == []
+        world.write(turns.finalized, second, moment=world.moment())
+        assert world.read(turns.to_finalize) == []
 
 
 class LedgerSuite(Suite):

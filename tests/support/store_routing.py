@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import holds, read, routing, sessions, sweep, turns
+from sessionary.actions import turns
 from sessionary.actions.access import homes, set_home
-from sessionary.actions.compact import compact
-from sessionary.actions.moving import Move, move_chat
+from sessionary.actions.sessions import edit, read, routing
+from sessionary.actions.sessions.revise import compact
+from sessionary.actions.sessions.routing import Move, move_chat
 from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model.key import Isolation, key_for
 from sessionary.model.prompt import HomeChannel
@@ -100,12 +101,12 @@ class RoutingSuite(Suite):
         """R-5."""
         session = world.talk("a", policy=IDLE)
         until = world.clock.now() + timedelta(days=9)
-        world.write(sessions.hold, session, "build", profile="main", until=until)
+        world.write(edit.hold, session, "build", profile="main", until=until)
         world.clock.tick(hours=2)
 
-        swept = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        swept = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
         held = world.talk("b", policy=IDLE)
-        world.write(sessions.release, session, "build", profile="main")
+        world.write(edit.release, session, "build", profile="main")
         world.clock.tick(hours=2)
 
         assert (swept, held) == ([], session)
@@ -115,7 +116,7 @@ class RoutingSuite(Suite):
         """R-5."""
         session = world.talk("a", policy=IDLE)
         until = world.clock.now() + timedelta(hours=1)
-        world.write(sessions.hold, session, "build", profile="main", until=until)
+        world.write(edit.hold, session, "build", profile="main", until=until)
         world.clock.tick(hours=2)
 
         assert world.talk("b", policy=IDLE) != session
@@ -126,20 +127,20 @@ class RoutingSuite(Suite):
         """R-5: the public verbs; what another program holds is left to it."""
         session = world.talk("a", policy=IDLE)
         later = world.clock.now() + timedelta(days=9)
-        world.write(sessions.hold, session, "hermes/compression/x", profile="main", until=later)
+        world.write(edit.hold, session, "hermes/compression/x", profile="main", until=later)
         given: dict[str, Any] = {"profile": "main", "moment": world.moment()}
-        world.write(holds.hold, session, "build", until=later, **given)
-        made = world.write(holds.hold, session, "build", **given)
-        world.write(holds.hold, session, "audit", until=later, **given)
-        world.write(holds.hold, session, "short", until=later - timedelta(days=8), **given)
+        world.write(routing.hold, session, "build", until=later, **given)
+        made = world.write(routing.hold, session, "build", **given)
+        world.write(routing.hold, session, "audit", until=later, **given)
+        world.write(routing.hold, session, "short", until=later - timedelta(days=8), **given)
         world.clock.tick(days=3)
-        found = world.read(holds.of_session, world.head(session), now=world.clock.now())
+        found = world.read(routing.of_session, world.head(session), now=world.clock.now())
         given["moment"] = world.moment()
         with refused(NotFound, "not held by 'short'", unchanged=world):
-            world.write(holds.release, session, "short", **given)
-        one = world.write(holds.release, session, "audit", **given)
-        rest = world.write(holds.release, session, None, **given)
-        left = world.read(holds.of_session, world.head(session), now=world.clock.now())
+            world.write(routing.release, session, "short", **given)
+        one = world.write(routing.release, session, "audit", **given)
+        rest = world.write(routing.release, session, None, **given)
+        left = world.read(routing.of_session, world.head(session), now=world.clock.now())
 
         assert made.until is None
         assert [each.reason for each in found] == ["audit", "build", "hermes/compression/x"]
@@ -153,7 +154,7 @@ class RoutingSuite(Suite):
         assert begun is not None
         world.clock.tick(hours=2)
 
-        swept = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        swept = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
 
         assert swept == []
         assert world.finish(begun, "late, but here")
@@ -164,8 +165,8 @@ class RoutingSuite(Suite):
         edge = world.head(session).last_active_at + IDLE.idle
         world.clock.set(edge - timedelta(seconds=1))
 
-        on_the_edge = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
-        beyond = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        on_the_edge = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        beyond = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
 
         assert on_the_edge == []
         assert [(each.session_id, each.reason) for each in beyond] == [(session, "idle")]
@@ -178,7 +179,7 @@ class RoutingSuite(Suite):
         world.clock.tick(hours=2)
         policies = Policies(by_type={"group": IDLE}, by_platform={"slack": IDLE})
 
-        swept = world.write(sweep.end_expired_sessions, policies, moment=world.moment())
+        swept = world.write(turns.end_expired_sessions, policies, moment=world.moment())
 
         assert {each.session_id for each in swept} == {ended, slack}
         assert world.head(kept).is_open
@@ -187,9 +188,9 @@ class RoutingSuite(Suite):
         """R-8, D-3: a message can never be routed into an ended session."""
         session = world.talk("a", policy=IDLE)
         world.clock.tick(hours=2)
-        world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
 
-        again = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        again = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
         new = world.talk("b")
 
         assert again == []
@@ -205,7 +206,7 @@ class RoutingSuite(Suite):
         before = world.head(begun.route.session_id).last_active_at
         world.clock.tick(hours=5)
 
-        world.write(sweep.interrupt_dead_turns, moment=world.moment())
+        world.write(turns.interrupt_dead_turns, moment=world.moment())
 
         assert world.head(begun.route.session_id).last_active_at == before
         assert world.texts(begun.route.session_id) == ["a", "half an ans"]
@@ -227,8 +228,8 @@ class RoutingSuite(Suite):
         """D-3."""
         session = world.session("a")
 
-        world.write(sessions.end, session, profile="main", moment=world.moment(), reason="one")
-        world.write(sessions.end, session, profile="main", moment=world.moment(), reason="two")
+        world.write(edit.end, session, profile="main", moment=world.moment(), reason="one")
+        world.write(edit.end, session, profile="main", moment=world.moment(), reason="two")
 
         assert world.head(session).end_reason == "one"
 
@@ -237,7 +238,7 @@ class RoutingSuite(Suite):
         session = world.session("a")
         world.clock.tick(days=-30)
 
-        head = world.write(sessions.end, session, profile="main", moment=world.moment())
+        head = world.write(edit.end, session, profile="main", moment=world.moment())
 
         assert head.ended_at == head.began_at
 
@@ -249,9 +250,9 @@ class RoutingSuite(Suite):
         session, other = begun.route.session_id, world.session("b")
 
         with refused(Conflict, "turn is running", unchanged=world):
-            world.write(sessions.end, session, profile="main", moment=world.moment())
+            world.write(edit.end, session, profile="main", moment=world.moment())
         with refused(Conflict, "turn is running", unchanged=world):
-            world.write(sessions.trash, session, profile="main", moment=world.moment())
+            world.write(edit.trash, session, profile="main", moment=world.moment())
         with refused(Conflict, "turn is running", unchanged=world):
             world.purge(session)
         with refused(Conflict, "turn is running", unchanged=world):
@@ -394,7 +395,7 @@ class SwitchSuite(Suite):
     def test_a_key_is_not_pointed_at_trash_or_at_what_is_read_only(self, world: World) -> None:
         session = world.talk("a")
         trashed, frozen = world.session("b"), world.session("c", read_only=True)
-        world.write(sessions.trash, trashed, profile="main", moment=world.moment())
+        world.write(edit.trash, trashed, profile="main", moment=world.moment())
 
         with refused(Conflict, "in the trash", unchanged=world):
             switch(world, ANN, trashed)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from sessionary.actions import projects, read, resolve, routing, sessions, titles
+from sessionary.actions.sessions import edit, projects, read, routing, titles
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, Purged
 from sessionary.model.session import EndReason, Kind, Opening, SessionFolder, TitleBy
 from sessionary.model.source import Source
@@ -16,7 +16,7 @@ from tests.support.world import ANN, BOB, World
 
 def rename(world: World, session: str, text: str, by: TitleBy = TitleBy.PERSON) -> str | None:
     """Give a session a title."""
-    return world.write(sessions.rename, session, text, profile="main", by=by).title
+    return world.write(edit.rename, session, text, profile="main", by=by).title
 
 
 def name_automatically(world: World, session: str, text: str) -> str | None:
@@ -31,7 +31,7 @@ def name_automatically(world: World, session: str, text: str) -> str | None:
 def _subagent(world: World, parent: str) -> str:
     """Open a subagent's session under another one; its id."""
     opening = Opening("main", ANN)
-    child = world.write(sessions.open_for, parent, opening, moment=world.moment())
+    child = world.write(edit.open_for, parent, opening, moment=world.moment())
     world.say(child, "find out")
     return child
 
@@ -75,7 +75,7 @@ class TitleSuite(Suite):
         mine, theirs = world.session("a"), other.session("b")
         rename(world, mine, "plan")
 
-        other.write(sessions.rename, theirs, "plan", profile="work")
+        other.write(edit.rename, theirs, "plan", profile="work")
 
         assert other.head(theirs).title == "plan"
 
@@ -116,7 +116,7 @@ class TitleSuite(Suite):
         rename(world, session, "Plan B")
         by = {session, session[:20], "Plan B"}
 
-        assert {world.read(resolve.resolve, ref, profile="main").id for ref in by} == {session}
+        assert {world.read(read.resolve, ref, profile="main").id for ref in by} == {session}
 
     def test_a_title_means_its_latest_numbered_continuation(self, world: World) -> None:
         """D-4: digits only."""
@@ -124,21 +124,21 @@ class TitleSuite(Suite):
         for title, session in sessions_by_title.items():
             rename(world, session, title)
 
-        assert world.read(resolve.resolve, "bug", profile="main").title == "bug #10"
+        assert world.read(read.resolve, "bug", profile="main").title == "bug #10"
 
     def test_a_title_that_ends_in_a_number_has_continuations_too(self, world: World) -> None:
         """D-4."""
         for title in ("bug #2 #1", "bug #2 #4", "bug #9"):
             rename(world, world.session("a"), title)
 
-        assert world.read(resolve.resolve, "bug #2", profile="main").title == "bug #2 #4"
+        assert world.read(read.resolve, "bug #2", profile="main").title == "bug #2 #4"
 
     def test_an_exact_title_wins_over_its_continuations(self, world: World) -> None:
         """D-4."""
         for title in ("bug", "bug #2"):
             rename(world, world.session("a"), title)
 
-        assert world.read(resolve.resolve, "bug", profile="main").title == "bug"
+        assert world.read(read.resolve, "bug", profile="main").title == "bug"
 
     def test_an_ambiguous_prefix_names_the_candidates(self, world: World) -> None:
         """D-4."""
@@ -146,7 +146,7 @@ class TitleSuite(Suite):
         rename(world, ids[0], "one")
 
         with pytest.raises(Ambiguous, match=r"\(one\)") as caught:
-            world.read(resolve.resolve, ids[0][:4], profile="main")
+            world.read(read.resolve, ids[0][:4], profile="main")
 
         assert caught.value.candidates == tuple(ids)
 
@@ -156,7 +156,7 @@ class TitleSuite(Suite):
         world.session("a")
 
         with refused(NotFound, "No session is called", unchanged=world):
-            world.read(resolve.resolve, ref, profile="main")
+            world.read(read.resolve, ref, profile="main")
 
     def test_a_foreign_session_looks_missing(self, world: World) -> None:
         """P17."""
@@ -165,11 +165,11 @@ class TitleSuite(Suite):
 
         for ref in (session, session[:10], "secret"):
             with refused(NotFound):
-                world.read(resolve.resolve, ref, profile="other")
+                world.read(read.resolve, ref, profile="other")
 
     def test_nothing_is_no_name(self, world: World) -> None:
         with refused(BadInput):
-            world.read(resolve.resolve, "  ", profile="main")
+            world.read(read.resolve, "  ", profile="main")
 
 
 class SessionSuite(Suite):
@@ -201,7 +201,7 @@ class SessionSuite(Suite):
         opening = Opening("main", ANN)
 
         with refused(Conflict, session, unchanged=world):
-            world.write(sessions.open_session, opening, moment=world.moment(), id=session)
+            world.write(edit.open_session, opening, moment=world.moment(), id=session)
 
     def test_a_source_with_any_unicode_comes_back(self, world: World) -> None:
         """S-3."""
@@ -217,9 +217,9 @@ class SessionSuite(Suite):
     def test_reopening_clears_the_end(self, world: World) -> None:
         """D-3."""
         session = world.talk("a")
-        world.write(sessions.end, session, profile="main", moment=world.moment())
+        world.write(edit.end, session, profile="main", moment=world.moment())
 
-        head = world.write(sessions.reopen, session, profile="main")
+        head = world.write(edit.reopen, session, profile="main")
 
         assert (head.is_open, head.end_reason, head.ended_at) == (True, None, None)
         assert world.talk("b") == session
@@ -230,7 +230,7 @@ class SessionSuite(Suite):
         world.write(routing.reset, world.key(ANN), moment=world.moment())
         new = world.talk("b")
 
-        head = world.write(sessions.reopen, old, profile="main")
+        head = world.write(edit.reopen, old, profile="main")
 
         assert (head.is_open, head.key) == (True, None)
         assert world.talk("c") == new
@@ -244,7 +244,7 @@ class SessionSuite(Suite):
         world.write(routing.reset, world.key(ANN), moment=world.moment())
         new = world.talk("b")
         world.write(routing.reset, world.key(ANN), moment=world.moment())
-        world.write(sessions.reopen, old, profile="main")
+        world.write(edit.reopen, old, profile="main")
 
         third = world.talk("c")
 
@@ -257,8 +257,8 @@ class SessionSuite(Suite):
         session = world.talk("a")
         before = world.head(session)
 
-        trashed = world.write(sessions.trash, session, profile="main", moment=world.moment())
-        back = world.write(sessions.restore, session, profile="main")
+        trashed = world.write(edit.trash, session, profile="main", moment=world.moment())
+        back = world.write(edit.restore, session, profile="main")
 
         assert (trashed.folder, trashed.end_reason) == (SessionFolder.TRASH, EndReason.TRASH)
         assert back == before
@@ -267,22 +267,22 @@ class SessionSuite(Suite):
     def test_the_trash_does_not_reopen_what_had_ended(self, world: World) -> None:
         """D-3, D-11."""
         session = world.session("a")
-        world.write(sessions.end, session, profile="main", moment=world.moment(), reason="done")
+        world.write(edit.end, session, profile="main", moment=world.moment(), reason="done")
         before = world.head(session)
 
-        world.write(sessions.trash, session, profile="main", moment=world.moment())
+        world.write(edit.trash, session, profile="main", moment=world.moment())
 
-        assert world.write(sessions.restore, session, profile="main") == before
+        assert world.write(edit.restore, session, profile="main") == before
 
     def test_what_comes_back_from_the_trash_leaves_the_key_with_its_holder(
         self, world: World
     ) -> None:
         """I8."""
         session = world.talk("a")
-        world.write(sessions.trash, session, profile="main", moment=world.moment())
+        world.write(edit.trash, session, profile="main", moment=world.moment())
         new = world.talk("b")
 
-        head = world.write(sessions.restore, session, profile="main")
+        head = world.write(edit.restore, session, profile="main")
 
         assert (head.is_open, head.key) == (True, None)
         assert world.talk("c") == new
@@ -297,9 +297,9 @@ class SessionSuite(Suite):
         family = (parent, child, grandchild)
         before = [world.head(id) for id in family]
 
-        world.write(sessions.trash, parent, profile="main", moment=world.moment())
+        world.write(edit.trash, parent, profile="main", moment=world.moment())
         trashed = [world.head(id).folder for id in family]
-        world.write(sessions.restore, parent, profile="main")
+        world.write(edit.restore, parent, profile="main")
 
         assert trashed == [SessionFolder.TRASH] * 3
         assert [world.head(id) for id in family] == before
@@ -309,7 +309,7 @@ class SessionSuite(Suite):
         parent = world.session("a", "b")
         fork = world.fork(parent).id
 
-        world.write(sessions.trash, parent, profile="main", moment=world.moment())
+        world.write(edit.trash, parent, profile="main", moment=world.moment())
 
         assert world.head(fork).folder is SessionFolder.CHATS
         assert world.texts(fork) == ["a", "b"]
@@ -318,11 +318,11 @@ class SessionSuite(Suite):
         """D-11: the parent brings back only what went with it."""
         parent = world.session("a")
         own, with_parent = _subagent(world, parent), _subagent(world, parent)
-        world.write(sessions.trash, own, profile="main", moment=world.moment())
+        world.write(edit.trash, own, profile="main", moment=world.moment())
         world.clock.tick()
-        world.write(sessions.trash, parent, profile="main", moment=world.moment())
+        world.write(edit.trash, parent, profile="main", moment=world.moment())
 
-        world.write(sessions.restore, parent, profile="main")
+        world.write(edit.restore, parent, profile="main")
 
         assert world.head(own).folder is SessionFolder.TRASH
         assert world.head(with_parent).folder is SessionFolder.AUTOMATION
@@ -334,15 +334,15 @@ class SessionSuite(Suite):
         world.begin_in(child, "go on")
 
         with refused(Conflict, child, unchanged=world):
-            world.write(sessions.trash, parent, profile="main", moment=world.moment())
+            world.write(edit.trash, parent, profile="main", moment=world.moment())
 
     def test_reopening_a_session_in_the_trash_brings_its_subagents_back(self, world: World) -> None:
         """D-3, D-11."""
         parent = world.session("a")
         child = _subagent(world, parent)
-        world.write(sessions.trash, parent, profile="main", moment=world.moment())
+        world.write(edit.trash, parent, profile="main", moment=world.moment())
 
-        world.write(sessions.reopen, parent, profile="main")
+        world.write(edit.reopen, parent, profile="main")
 
         assert world.head(parent).folder is SessionFolder.CHATS
         assert world.head(child).folder is SessionFolder.AUTOMATION
@@ -352,36 +352,34 @@ class SessionSuite(Suite):
     ) -> None:
         """D-11."""
         session = world.session("a")
-        world.write(sessions.trash, session, profile="main", moment=world.moment())
+        world.write(edit.trash, session, profile="main", moment=world.moment())
         world.purge(session)
 
         with refused(Purged, session, "purged", "gone for good", unchanged=world):
-            world.write(sessions.restore, session, profile="main")
+            world.write(edit.restore, session, profile="main")
         with refused(Purged, "gone for good"):
             world.head(session)
         with refused(Purged, "gone for good"):
-            world.read(resolve.resolve, session, profile="main")
+            world.read(read.resolve, session, profile="main")
         with refused(NotFound, f"There is no session {session}."):
             world.read(read.head, session, profile="other")
 
     def test_an_archived_session_goes_on(self, world: World) -> None:
         session = world.talk("a")
 
-        away = world.write(sessions.archive, session, profile="main", archived=True)
+        away = world.write(edit.archive, session, profile="main", archived=True)
         world.talk("b")
-        back = world.write(sessions.archive, session, profile="main", archived=False)
+        back = world.write(edit.archive, session, profile="main", archived=False)
 
         assert (away.folder, back.folder) == (SessionFolder.ARCHIVE, SessionFolder.CHATS)
         assert back.message_count == 4
 
     def test_the_trash_remembers_the_archive(self, world: World) -> None:
         session = world.session("a")
-        world.write(sessions.archive, session, profile="main", archived=True)
-        world.write(sessions.trash, session, profile="main", moment=world.moment())
+        world.write(edit.archive, session, profile="main", archived=True)
+        world.write(edit.trash, session, profile="main", moment=world.moment())
 
-        assert (
-            world.write(sessions.restore, session, profile="main").folder is SessionFolder.ARCHIVE
-        )
+        assert world.write(edit.restore, session, profile="main").folder is SessionFolder.ARCHIVE
 
     def test_a_draft_is_its_own_field(self, world: World) -> None:
         """W-3."""
@@ -390,13 +388,13 @@ class SessionSuite(Suite):
 
         drafts = []
         for text in ("half a th\ud800ought\x00", "longer", ""):
-            world.write(sessions.set_draft, session, text, profile="main", moment=world.moment())
+            world.write(edit.set_draft, session, text, profile="main", moment=world.moment())
             drafts.append(world.read(_details, no).draft)
 
         assert drafts == ["half a th\ud800ought\x00", "longer", None]
         with refused(BadInput, "1,000,001", unchanged=world):
             world.write(
-                sessions.set_draft, session, "x" * 1_000_001, profile="main", moment=world.moment()
+                edit.set_draft, session, "x" * 1_000_001, profile="main", moment=world.moment()
             )
 
     def test_what_was_read_only_grows(self, world: World) -> None:
@@ -405,7 +403,7 @@ class SessionSuite(Suite):
 
         seen = []
         for through in (2, 1, 99, -5):
-            world.write(sessions.mark_read, session, through, profile="main")
+            world.write(edit.mark_read, session, through, profile="main")
             seen.append((world.head(session).read_through, world.head(session).unread))
 
         assert seen == [(2, True), (2, True), (4, False), (4, False)]
@@ -414,11 +412,11 @@ class SessionSuite(Suite):
         """D-2."""
         session = world.session("a")
 
-        head = world.write(sessions.label, session, ["b", " a  x ", "b", ""], profile="main")
+        head = world.write(edit.label, session, ["b", " a  x ", "b", ""], profile="main")
 
         assert head.labels == ("a x", "b")
         with refused(BadInput, "65", unchanged=world):
-            world.write(sessions.label, session, ["x" * 65], profile="main")
+            world.write(edit.label, session, ["x" * 65], profile="main")
 
     def test_a_project_can_go_without_its_sessions(self, world: World) -> None:
         """W-5."""
@@ -426,14 +424,14 @@ class SessionSuite(Suite):
         world.write(projects.add, "Work", profile="main", moment=world.moment(), colour="#a0B1c2")
         world.write(projects.move, session, "Work", profile="main")
         inside = world.head(session).project
-        listed = world.read(projects.listing, profile="main")
+        listed = world.read(projects.list_projects, profile="main")
 
         world.write(projects.remove, "Work", profile="main")
 
         assert inside == "Work"
         assert [(each.name, each.sessions) for each in listed] == [("Work", 1)]
         assert world.head(session).project is None
-        assert world.read(projects.listing, profile="main") == []
+        assert world.read(projects.list_projects, profile="main") == []
 
     def test_a_project_s_name_is_taken_once(self, world: World) -> None:
         """W-5."""
@@ -465,13 +463,13 @@ class SessionSuite(Suite):
         moment = world.moment()
 
         for act in (
-            lambda: world.write(sessions.pin, session, profile="x", pinned=True),
-            lambda: world.write(sessions.archive, session, profile="x", archived=True),
-            lambda: world.write(sessions.trash, session, profile="x", moment=moment),
-            lambda: world.write(sessions.rename, session, "t", profile="x"),
-            lambda: world.write(sessions.fork, session, profile="x", moment=moment),
-            lambda: world.write(sessions.hold, session, "h", profile="x", until=until),
-            lambda: world.write(sessions.label, session, ["l"], profile="x"),
+            lambda: world.write(edit.pin, session, profile="x", pinned=True),
+            lambda: world.write(edit.archive, session, profile="x", archived=True),
+            lambda: world.write(edit.trash, session, profile="x", moment=moment),
+            lambda: world.write(edit.rename, session, "t", profile="x"),
+            lambda: world.write(edit.fork, session, profile="x", moment=moment),
+            lambda: world.write(edit.hold, session, "h", profile="x", until=until),
+            lambda: world.write(edit.label, session, ["l"], profile="x"),
             lambda: world.read(read.window, session, profile="x"),
             lambda: world.read(read.context, session, profile="x"),
         ):

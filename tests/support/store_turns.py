@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import deliver, log, receive, sweep, turns
-from sessionary.actions.new_message import NewMessage, append_to_source
+from sessionary.actions import inbox, outbox, turns
+from sessionary.actions.sessions import log
+from sessionary.actions.sessions.append import NewMessage, append_to_source
 from sessionary.actions.turns import Begun, Claim, Ending, TurnReply
 from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
 from sessionary.model.message import Message, Role, Text, message
@@ -89,7 +90,7 @@ class InboxSuite(Suite):
         """T-1."""
         moment = world.moment()
         said = message("user", "hello \ud800")
-        arrival, _ = world.write(receive.receive, world.key(ANN), ANN, said, moment=moment)
+        arrival, _ = world.write(inbox.receive, world.key(ANN), ANN, said, moment=moment)
         begun = world.begin(ANN)
         assert begun is not None
 
@@ -104,7 +105,7 @@ class InboxSuite(Suite):
     def test_an_arrival_that_is_refused_is_not_taken(self, world: World) -> None:
         moment = world.moment()
         arrival, _ = world.write(
-            receive.receive, world.key(ANN), ANN, message("user", "x"), moment=moment
+            inbox.receive, world.key(ANN), ANN, message("user", "x"), moment=moment
         )
 
         world.write(arrivals.refuse, arrival, reason="a stranger\x00")
@@ -313,7 +314,7 @@ class LeaseSuite(Suite):
             world.clock.tick(LEASE_SECONDS - 1)
             world.write(turns.renew, begun.lease, seconds=LEASE_SECONDS, now=world.clock.now())
 
-        assert world.write(sweep.interrupt_dead_turns, moment=world.moment()) == []
+        assert world.write(turns.interrupt_dead_turns, moment=world.moment()) == []
         assert world.finish(begun, "at last")
 
     def test_a_dead_turn_is_interrupted_and_keeps_what_it_said(self, world: World) -> None:
@@ -324,7 +325,7 @@ class LeaseSuite(Suite):
         world.write(turns.checkpoint, begun.lease, "and th\x00")
         world.clock.tick(LEASE_SECONDS + 1)
 
-        dead = world.write(sweep.interrupt_dead_turns, moment=world.moment())
+        dead = world.write(turns.interrupt_dead_turns, moment=world.moment())
 
         session = begun.route.session_id
         assert [(turn.id, turn.state) for turn in dead] == [
@@ -335,7 +336,7 @@ class LeaseSuite(Suite):
         assert isinstance(last, Message)
         assert last.finish_reason == "interrupted"
         assert not world.head(session).running
-        assert world.write(sweep.interrupt_dead_turns, moment=world.moment()) == []
+        assert world.write(turns.interrupt_dead_turns, moment=world.moment()) == []
 
     def test_what_was_streamed_of_a_finished_step_is_not_kept_twice(self, world: World) -> None:
         """T-3, T-4."""
@@ -358,7 +359,7 @@ class LeaseSuite(Suite):
         """I26, house rule 7."""
         stale = begin(world)
         world.clock.tick(LEASE_SECONDS + 1)
-        world.write(sweep.interrupt_dead_turns, moment=world.moment())
+        world.write(turns.interrupt_dead_turns, moment=world.moment())
         fresh = begin(world, "again")
         assert fresh.lease.epoch > stale.lease.epoch
         late = message("assistant", "late")
@@ -401,7 +402,7 @@ class LeaseSuite(Suite):
         alive = world.begin(BOB)
         assert alive is not None
 
-        dead = world.write(sweep.interrupt_dead_turns, moment=world.moment())
+        dead = world.write(turns.interrupt_dead_turns, moment=world.moment())
 
         assert len(dead) == 1
         assert world.finish(alive, "hi")
@@ -411,7 +412,7 @@ class LeaseSuite(Suite):
         for text in ("1", "2"):
             world.finish(begin(world), text, replies=(TurnReply(HERE, (Text(text),)),))
 
-        first = world.write(deliver.claim, holder="h", seconds=5, now=world.clock.tick())
+        first = world.write(outbox.claim, holder="h", seconds=5, now=world.clock.tick())
 
         assert [each.parts for each in first] == [(Text("1"),)]
 

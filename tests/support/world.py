@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sessionary.actions import fold, log, read, receive, routing, sessions, turns
-from sessionary.actions.listing import SessionFilters, listing
-from sessionary.actions.log import Appended
+from sessionary.actions import inbox, turns
 from sessionary.actions.retention import purge
+from sessionary.actions.sessions import edit, log, read, routing
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
+from sessionary.actions.sessions.log import Appended
 from sessionary.actions.turns import Begun, Claim, Ending
 from sessionary.clock import Moment, to_micros
 from sessionary.model.key import SessionKey, key_for
@@ -83,7 +84,7 @@ class World:
     def arrive_as(self, key: SessionKey, source: Source, text: str, **how: Any) -> bool:
         """Put a message into the inbox under another key than the source's own."""
         said = message("user", text)
-        return self.write(receive.receive, key, source, said, moment=self.moment(), **how)[1]
+        return self.write(inbox.receive, key, source, said, moment=self.moment(), **how)[1]
 
     def begin(self, source: Source, *, policy: ResetPolicy = NO_RESET) -> Begun | None:
         """Begin a turn with what waits for the source's key."""
@@ -154,7 +155,7 @@ class World:
     def fork(self, session_id: str, at_seq: int | None = None, **how: Any) -> SessionHead:
         """Fork a session."""
         return self.write(
-            sessions.fork,
+            edit.fork,
             session_id,
             profile=self.profile,
             moment=self.moment(),
@@ -172,7 +173,7 @@ class World:
 
 
 def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, moment: Moment) -> str:
-    made = sessions.open_session(tx, opening, moment=moment)
+    made = edit.open_session(tx, opening, moment=moment)
     said = [message("assistant" if at % 2 else "user", text) for at, text in enumerate(texts)]
     if opening.read_only:
         _fill(tx, made, said, profile=opening.profile, moment=moment)
@@ -184,17 +185,18 @@ def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, moment: Moment) -
 
 def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, moment: Moment) -> None:
     """Fill a session that takes no appends, as an import does."""
-    no = sessions.lock_session(tx, made, profile=profile).no
+    no = log.lock_session(tx, made, profile=profile).no
     for seq, each in enumerate(said, start=1):
         entries.insert(tx, no, seq, at=moment.now, body=each, turn_id=None)
     at = to_micros(moment.now)
     tx.run("set_end_of_log", no=no, last_seq=len(said), last_active_at=at)
-    fold.put(tx, no, fold.counts(tx, segments(tx, no)))
+    log.put(tx, no, log.counts(tx, segments(tx, no)))
 
 
 def _everything(tx: Tx, profile: str) -> list[Any]:
     pages = [
-        listing(tx, SessionFilters(folder=s), profile=profile, limit=1000) for s in SessionFolder
+        list_sessions(tx, SessionFilters(folder=s), profile=profile, limit=1000)
+        for s in SessionFolder
     ]
     heads = [head for page in pages for head in page.items if head.folder is not SessionFolder.GONE]
     return [(head, read.log_of(tx, head.id, profile=profile, limit=1000)) for head in heads]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import Message

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import read, usage
-from sessionary.actions import sessions as deeds
+from sessionary.actions import usage
+from sessionary.actions.sessions import edit as deeds
+from sessionary.actions.sessions import read
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.telemetry import genai
 from sessionary.telemetry.span import Span

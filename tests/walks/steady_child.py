@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sessionary.actions import log
+from sessionary.actions.sessions import log
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import message
 from sessionary.store.database import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import receive, sweep, turns
+from sessionary.actions import inbox, turns
 from sessionary.actions.upkeep import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.message import message
@@ -129,11 +129,11 @@ def go_on(generation: Generation) -> int:
     """Sweep the leases of the dead, then take a turn in every chat; how many turns were dead."""
     with opened(generation.url) as store:
         later = Moment(SystemClock().now() + timedelta(hours=1), RandomIds())
-        dead = store.write(sweep.interrupt_dead_turns, moment=later).result()
+        dead = store.write(turns.interrupt_dead_turns, moment=later).result()
         claim = turns.Claim("the living", 30)
         for chat in range(CHATS):
             key, said = key_of(chat), message("user", f"alive {chat}")
-            store.write(receive.receive, key, source_of(chat), said, moment=later).result()
+            store.write(inbox.receive, key, source_of(chat), said, moment=later).result()
             begun = store.write(turns.begin, key, policy=NEVER, claim=claim, moment=later).result()
             assert begun is not None
             assert begun.prompts[-1].seq > 0

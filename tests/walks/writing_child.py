@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 import sessionary.store.postgres.store  # noqa: F401  # imported before the fork, like everything else
-from sessionary.actions import log, receive, sessions, sweep, turns
+from sessionary.actions import inbox, turns
+from sessionary.actions.sessions import edit, log
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import Conflict, SessionaryError
 from sessionary.model.key import SessionKey, key_for
@@ -54,7 +55,7 @@ def key_of(chat: int) -> SessionKey:
 
 def open_with_message(tx: Tx, said: Message, moment: Moment, idempotency_key: str) -> log.Appended:
     """Open a session with its first message in one transaction."""
-    session = sessions.open_session(tx, Opening(PROFILE, Source("terminal")), moment=moment)
+    session = edit.open_session(tx, Opening(PROFILE, Source("terminal")), moment=moment)
     return log.append(
         tx, session, said, profile=PROFILE, at=moment.now, idempotency_key=idempotency_key
     )
@@ -164,7 +165,7 @@ class Writer(threading.Thread):
         self._call(
             "receive",
             token,
-            receive.receive,
+            inbox.receive,
             key_of(chat),
             source_of(chat),
             message("user", token),
@@ -172,7 +173,7 @@ class Writer(threading.Thread):
             idempotency_key=token,
         )
         if self._random.random() < 0.1:
-            self._store.write(sweep.interrupt_dead_turns, moment=moment_of()).result()
+            self._store.write(turns.interrupt_dead_turns, moment=moment_of()).result()
         claim = turns.Claim(self.name, LEASE_SECONDS)
         begun = self._store.write(
             turns.begin, key_of(chat), policy=NEVER, claim=claim, moment=moment_of()

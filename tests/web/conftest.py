@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from sessionary.actions import tokens
-from sessionary.actions.tokens import Scope, Token
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Scope, Token
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.engine import Engine
 from sessionary.model.reset import Policies
@@ -72,9 +72,15 @@ class Served:
 
     async def token(self, scope: Scope = Scope.ADMIN, profile: str = "main") -> tuple[str, Token]:
         self._chance += 1
-        secret = tokens.secret((self.port << 32 | self._chance).to_bytes(tokens.SECRET_BYTES))
+        secret = credentials.secret(
+            (self.port << 32 | self._chance).to_bytes(credentials.SECRET_BYTES)
+        )
         made = await self.store.write(
-            tokens.add, secret, profile=profile, scope=scope, moment=self.world.context().moment()
+            credentials.add_token,
+            secret,
+            profile=profile,
+            scope=scope,
+            moment=self.world.context().moment(),
         )
         return secret, made
 

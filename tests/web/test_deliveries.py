@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from sessionary.actions import deliver
-from sessionary.actions.tokens import Scope
+from sessionary.actions import outbox
+from sessionary.actions.credentials import Scope
 from sessionary.clock import Moment
 from sessionary.model.message import Text
 from sessionary.model.source import Channel
@@ -19,8 +19,8 @@ async def abandoned(server: Served) -> str:
 
 def _abandoned(tx: Tx, moment: Moment) -> str:
     """In one transaction: a sender must not be quicker."""
-    id = deliver.enqueue(tx, GONE, (Text("hello"),), profile="main", moment=moment)
-    assert deliver.abandon(tx, id, reason="blocked by the user")
+    id = outbox.enqueue(tx, GONE, (Text("hello"),), profile="main", moment=moment)
+    assert outbox.abandon(tx, id, reason="blocked by the user")
     return id
 
 
@@ -108,7 +108,7 @@ async def test_a_delivery_is_retried_or_given_up(server: Served, client: Client)
     assert (await writer.call("POST", f"/deliveries/{id}/abandon")).status_code == 409
     given: dict[str, Any] = {"profile": "main", "moment": server.world.context().moment()}
     other = await server.store.write(
-        deliver.enqueue, Channel("elsewhere", "1"), (Text("x"),), **given
+        outbox.enqueue, Channel("elsewhere", "1"), (Text("x"),), **given
     )
     done = await writer.post(f"/deliveries/{other}/abandon", {"reason": "told by phone"})
     assert (done["state"], done["reason"]) == ("abandoned", "told by phone")

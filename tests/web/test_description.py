@@ -21,8 +21,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from sessionary.actions import tokens
-from sessionary.actions.tokens import Scope
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Scope
 from sessionary.client.client import connect
 
 EXAMPLES = 25
@@ -48,10 +48,10 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("described")
     (home / "sessionary.toml").write_text(AGENT)
-    secret = tokens.secret(bytes(tokens.SECRET_BYTES))
+    secret = credentials.secret(bytes(credentials.SECRET_BYTES))
     with connect(home=str(home), create=True) as client:
         client.writing(
-            tokens.add, secret, profile="main", scope=Scope.ADMIN, moment=client.moment()
+            credentials.add_token, secret, profile="main", scope=Scope.ADMIN, moment=client.moment()
         ).result()
         session_id = client.new_session(title="a session").append("user", "hello").session_id
     command = [sys.executable, "-m", "sessionary", "--home", str(home), "serve", "--port", "0"]

@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
-from sessionary.actions import logins
-from sessionary.actions.tokens import Scope
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, Conflict
 from sessionary.store.open import open_store
@@ -299,7 +299,7 @@ async def test_who_logs_out_is_out(server: Served) -> None:
 async def test_a_login_ends_after_a_month(server: Served) -> None:
     browser = await logged_in(server)
 
-    server.world.clock.tick(logins.LIFE / timedelta(seconds=1))
+    server.world.clock.tick(credentials.LIFE / timedelta(seconds=1))
 
     assert (await browser.call("GET", "/sessions")).status_code == 401
 
@@ -341,7 +341,7 @@ async def test_guessing_is_slowed_down(server: Served) -> None:
 
     answers = [
         await browser.call("POST", "/login", json={"password": "a guess at it"})
-        for _ in range(logins.WRONG_PASSWORDS + 1)
+        for _ in range(credentials.WRONG_PASSWORDS + 1)
     ]
     right = await browser.call("POST", "/login", json={"password": PASSWORD})
 
@@ -363,7 +363,7 @@ async def test_wrong_passwords_lock_only_the_address_they_came_from(servers: Any
     first = await with_password(server)
     browser = Browser(await server.fresh())
     waits = []
-    for _ in range(logins.WRONG_PASSWORDS + 4):
+    for _ in range(credentials.WRONG_PASSWORDS + 4):
         told = await guess(browser, "203.0.113.9")
         if told.status_code == 429:
             waits.append(int(told.headers["retry-after"]))
@@ -384,7 +384,7 @@ async def test_an_address_that_nobody_vouches_for_is_not_believed(server: Served
 
     answers = [
         (await guess(browser, f"203.0.113.{n}")).status_code
-        for n in range(logins.WRONG_PASSWORDS + 1)
+        for n in range(credentials.WRONG_PASSWORDS + 1)
     ]
 
     assert answers[-1] == 429
@@ -400,7 +400,7 @@ async def test_the_port_of_a_connection_makes_no_other_address_of_it(
 
     answers = [
         (await guess(browser, address.format(40_000 + n))).status_code
-        for n in range(logins.WRONG_PASSWORDS + 1)
+        for n in range(credentials.WRONG_PASSWORDS + 1)
     ]
 
     assert answers[-1] == 429
@@ -410,7 +410,7 @@ async def test_guesses_from_many_addresses_lock_out_strangers_alone(
     servers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = 8
-    monkeypatch.setattr(logins.count_guess, "__kwdefaults__", {"most": few})
+    monkeypatch.setattr(credentials.count_guess, "__kwdefaults__", {"most": few})
     server: Served = await servers(trusted_proxies=(ip_network("127.0.0.0/8"),))
     first = await with_password(server)
     browser = Browser(await server.fresh())

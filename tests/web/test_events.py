@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions.tokens import Scope
+from sessionary.actions.credentials import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest

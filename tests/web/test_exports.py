@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import read
-from sessionary.actions.tokens import Scope
+from sessionary.actions.credentials import Scope
+from sessionary.actions.sessions import read
 from sessionary.actions.transfer import handover
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.handover.forms import HANDOVER_FORMATS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from tests.web.conftest import Client, Served
 from tests.web.test_uploads import PNG, fetched
 

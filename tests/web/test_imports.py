@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sessionary.actions.tokens import Scope
+from sessionary.actions.credentials import Scope
 from sessionary.errors import BadInput
 from sessionary.store.database import Store
 from tests.web.conftest import Client, served

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sessionary.actions import new_message, sessions
+from sessionary.actions.sessions import append, edit
 from sessionary.clock import Moment
 from sessionary.model.message import message
 from sessionary.model.session import Kind, Opening
@@ -15,9 +15,9 @@ from tests.web.test_sessions import begin_elsewhere, opened
 async def with_job(server: Served) -> str:
     opening = Opening("main", Source("schedule"), kind=Kind.JOB)
     moment = server.world.context().moment()
-    saying = new_message.NewMessage(message("user", "work"))
+    saying = append.NewMessage(message("user", "work"))
     return (
-        await server.store.write(new_message.append_to_new, opening, saying, moment=moment)
+        await server.store.write(append.append_to_new, opening, saying, moment=moment)
     ).session_id
 
 
@@ -54,7 +54,7 @@ async def test_several_sources_are_merged_and_paged_in_order(client: Client) -> 
 async def test_labels_and_being_read_only_narrow_the_list(server: Served, client: Client) -> None:
     blue = await opened(client, labels=["blue"])
     red = await opened(client, labels=["red"])
-    await server.store.write(sessions.seal, red, profile="main")
+    await server.store.write(edit.seal, red, profile="main")
 
     refused = await client.call(
         "POST", f"/sessions/{red}/messages", json={"role": "user", "text": "more"}
@@ -151,11 +151,9 @@ async def test_what_was_taken_back_is_in_the_log_still(client: Client) -> None:
 
 def worker_of(tx: Tx, parent: str, *, moment: Moment) -> str:
     """Open the session of a subagent, with its first message."""
-    id = sessions.open_for(
-        tx, parent, Opening("main", Source("web"), title="worker"), moment=moment
-    )
-    new_message.append_to(
-        tx, id, new_message.NewMessage(message("user", "work")), profile="main", moment=moment
+    id = edit.open_for(tx, parent, Opening("main", Source("web"), title="worker"), moment=moment)
+    append.append_to(
+        tx, id, append.NewMessage(message("user", "work")), profile="main", moment=moment
     )
     return id
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import counting, sessions
+from sessionary.actions.sessions import edit, lists
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.web import session_heads
 from tests.web.conftest import Client, Served
@@ -56,7 +56,7 @@ async def test_a_platform_has_its_own_policy_and_a_hold_is_told(servers: Any) ->
     client = await server.client()
     id = await said(server, client)
     until = server.world.clock.now() + timedelta(hours=1)
-    await server.store.write(sessions.hold, id, "a build", profile="main", until=until)
+    await server.store.write(edit.hold, id, "a build", profile="main", until=until)
 
     found = await bound(client)
 
@@ -122,7 +122,7 @@ async def test_sessions_are_counted_by_source_and_shelf(server: Served, client: 
 async def test_counting_stops_where_it_says(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "MOST", 2)
+    monkeypatch.setattr(lists, "MOST", 2)
     for _ in range(4):
         await opened(client)
 

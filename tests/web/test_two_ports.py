@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from sessionary.actions import logins
+from sessionary.actions import credentials
 from sessionary.web.app import create_app, create_webhook_app
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import routes_of
@@ -78,7 +78,7 @@ async def test_both_ports_are_let_go(servers: Any) -> None:
 
 
 async def test_a_configured_password_lets_in_and_is_changed_only_there(servers: Any) -> None:
-    hashed = logins.hash_password("correct horse battery", bytes(16))
+    hashed = credentials.hash_password("correct horse battery", bytes(16))
     server: Served = await servers(password_hash=hashed)
     nobody, admin = Client(await server.fresh(), None), await server.client()
     door = f"{server.address}{API}/login"

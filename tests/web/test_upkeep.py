@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sessionary.actions.credentials import Scope
 from sessionary.actions.retention import purge
-from sessionary.actions.tokens import Scope
 from sessionary.app.upkeep_port import HouseUpkeep
 from sessionary.client.client import Sessionary, connect
 from sessionary.config.web import WebTable

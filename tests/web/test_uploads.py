@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import uploads
+from sessionary.actions import files
 from sessionary.actions.retention import purge
 from sessionary.model import media
 from sessionary.web.context import Limits
@@ -177,7 +177,7 @@ async def test_every_body_that_takes_parts_takes_only_files_of_ours(
 
 async def forgotten(server: Served) -> int:
     moment = server.world.context().moment()
-    return await server.store.write(uploads.forget_old, moment=moment)
+    return await server.store.write(files.forget_old, moment=moment)
 
 
 async def is_kept(server: Served, part: dict[str, Any]) -> bool:
@@ -193,7 +193,7 @@ async def test_a_file_that_no_message_has_is_let_go_after_a_week(
     await client.post("/sessions", {"parts": [used]}, status=201)
 
     assert await forgotten(server) == 0
-    server.world.clock.tick(uploads.KEPT / timedelta(seconds=1) + 1)
+    server.world.clock.tick(files.KEPT / timedelta(seconds=1) + 1)
     await forgotten(server)
 
     assert (await is_kept(server, unused), await is_kept(server, used)) == (False, True)

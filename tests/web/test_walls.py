@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from sessionary.actions import deliver
-from sessionary.actions.tokens import Scope
+from sessionary.actions import outbox
+from sessionary.actions.credentials import Scope
 from sessionary.model.message import Text
 from sessionary.model.source import Channel
 from sessionary.web.auth import CSRF_HEADER
@@ -178,8 +178,8 @@ async def filled(server: Served, client: Client) -> Filled:
     await server.settle()
     given: dict[str, Any] = {"profile": "main", "moment": server.world.context().moment()}
     parts = (Text(WORD),)
-    delivery = await server.store.write(deliver.enqueue, Channel("api", WORD), parts, **given)
-    await server.store.write(deliver.abandon, delivery, reason=WORD)
+    delivery = await server.store.write(outbox.enqueue, Channel("api", WORD), parts, **given)
+    await server.store.write(outbox.abandon, delivery, reason=WORD)
     plan = {"name": NAME, "timing": "@yearly", "prompt": WORD}
     await client.post("/schedules", plan, status=201)
     await client.post("/access", {"platform": "api", "person_id": NAME, "name": WORD}, status=201)

@@ -1,13 +1,84 @@
-"""What waits to be answered can be changed, or taken back."""
+"""The inbox: arrivals are durable before they are acknowledged, stored once, and can be changed while they wait."""
 
-from sessionary.actions import log, routing
+import hashlib
+from dataclasses import dataclass
+
+from sessionary.actions.sessions import log, routing
+from sessionary.actions.sessions.log import MAX_IDEMPOTENCY_KEY, check_idempotency_key
 from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
-from sessionary.model.key import SessionKey
+from sessionary.model.key import SessionKey, check_length, check_person, key_for
 from sessionary.model.message import Message
+from sessionary.model.source import Channel, ChatType, Source, escape
 from sessionary.model.turn import Arrival, ArrivalState
-from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals
+from sessionary.store.database import RaceLost, Tx
+from sessionary.store.tables import arrivals, bindings
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalReceived:
+    """Published after a commit: something waits for this key."""
+
+    profile: str
+    key: str
+
+
+def receive(
+    tx: Tx,
+    key: SessionKey,
+    source: Source,
+    said: Message,
+    *,
+    moment: Moment,
+    idempotency_key: str | None = None,
+) -> tuple[Arrival, bool]:
+    """Write an arrival, or find the one that came first with the same idempotency key; say whether it is new.
+
+    A platform's message id names a message within its chat; without any key it is new each time.
+    """
+    check_length(key)
+    check_person(source.person)
+    id = moment.new_id()
+    name = idempotency_key or platform_idempotency_key(source) or f"arrival/{id}"
+    check_idempotency_key(name)
+    # A row's number is given before its commit: of one key, the earlier is seen the earlier.
+    routing.lock(tx, key)
+    new = arrivals.insert(
+        tx,
+        id,
+        profile=key.profile,
+        idempotency_key=name,
+        key=str(key),
+        source=source,
+        message=said,
+        at=moment.now,
+    )
+    if new is not None:
+        tx.after_commit(ArrivalReceived(key.profile, str(key)))
+        return new, True
+    found = arrivals.get_by_idempotency_key(tx, name, profile=key.profile)
+    if found is None:
+        raise RaceLost
+    return found, False
+
+
+def platform_idempotency_key(source: Source) -> str | None:
+    """The idempotency key of a platform's message, or None when the platform gave no id."""
+    if source.platform_message_id is None:
+        return None
+    where = (source.platform, source.chat_id or source.user_id or "", source.platform_message_id)
+    name = "/".join(escape(each) for each in where)
+    if len(name) <= MAX_IDEMPOTENCY_KEY:
+        return name
+    # Whoever wrote the message chose none of this: a long id is kept by its hash.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{escape(source.platform)[:100]}/sha256/{digest}"
+
+
+def waiting_keys(tx: Tx, *, profile: str, limit: int) -> list[str]:
+    """The keys that have something waiting, the oldest first."""
+    return arrivals.keys_waiting(tx, profile=profile, limit=limit)
+
 
 TAKEN_BACK = "taken back"
 
@@ -58,3 +129,44 @@ def _tell(tx: Tx, found: Arrival) -> None:
     head = routing.current(tx, SessionKey.parse(found.key))
     if head is not None:
         log.tell(tx, head)
+
+
+# Who writes in a channel may have a key of their own there: so many of them are expected.
+_PEOPLE = 20
+
+
+def place(tx: Tx, platform: str, *, profile: str) -> str | None:
+    """What was kept last, in the platform's own words; None at the first time."""
+    row = tx.one("get_meta", name=_name(platform, profile))
+    return None if row is None else str(row[0])
+
+
+def keep_place(tx: Tx, platform: str, place: str, *, profile: str) -> None:
+    """Everything up to here is durable."""
+    tx.run("set_meta", name=_name(platform, profile), value=place)
+
+
+def chats(tx: Tx, platform: str, *, profile: str, most: int) -> list[Channel]:
+    """The channels of a platform that have a conversation, those spoken in last first."""
+    first = f"{profile}/{escape(platform)}/"
+    latest = bindings.latest_keys(tx, first, profile=profile, limit=most * _PEOPLE)
+    keys = map(SessionKey.parse, latest)
+    found = (Channel(platform, key.chat, key.thread) for key in keys if key.chat is not None)
+    return list(dict.fromkeys(found))[:most]
+
+
+def has_conversation(tx: Tx, channel: Channel, *, profile: str) -> bool:
+    """Whether anyone has talked with the agent in this chat, in whatever thread of it."""
+    for chat_type in ChatType:
+        # By the rule that routes messages: some platforms write one chat's id in several ways.
+        source = Source(channel.platform, channel.chat_id, chat_type=chat_type)
+        key = key_for(source, profile=profile)
+        if bindings.session_of(tx, str(key), profile=profile) is not None:
+            return True
+        if bindings.has_keys_below(tx, str(key), profile=profile):
+            return True  # a thread or a person of the chat
+    return False
+
+
+def _name(platform: str, profile: str) -> str:
+    return f"place {profile} {platform}"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessionary.actions.log import check_idempotency_key
+from sessionary.actions.sessions.log import check_idempotency_key
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, SessionaryError
 from sessionary.store.database import RaceLost, Tx

@@ -1,24 +1,31 @@
-"""A turn: begun in one transaction, ended in one, fenced by its lease in between."""
+"""A turn: begun in one transaction, ended in one, guarded by its lease in between.
 
-from collections.abc import Sequence
+Also what happens when a lease or a session expires.
+"""
+
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from sessionary.actions import blobs, log, refusals, routing, usage
-from sessionary.actions.deliver import DeliveryCame
-from sessionary.actions.log import Appended, SessionChanged
-from sessionary.clock import Moment
+from sessionary.actions import files as blobs
+from sessionary.actions import usage
+from sessionary.actions.outbox import DeliveryAdded
+from sessionary.actions.retention import purge
+from sessionary.actions.sessions import log, routing
+from sessionary.actions.sessions.log import Appended, SessionChanged
+from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import Conflict, NotFound
 from sessionary.model import transcript
 from sessionary.model.key import SessionKey
 from sessionary.model.message import Message, Part, Role, Text
-from sessionary.model.reset import ResetPolicy
+from sessionary.model.reset import Policies, ResetPolicy
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Arrival, Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import arrivals, deliveries, entries, sessions, turns
+from sessionary.store.tables import turns as turn_rows
 
 MOST_ARRIVALS = 100
 STOPPED_RESPONDING = "the agent stopped responding"
@@ -123,12 +130,12 @@ def begin_in(
     if head is None:
         raise NotFound(f"There is no session {session_id}.")
     if head.read_only:
-        raise refusals.read_only(session_id)
+        raise log.read_only(session_id)
     lease = take(tx, head.no, session_id, claim=claim, moment=moment)
     prompts: tuple[Appended, ...] = ()
     if said is not None:
         for data in files:
-            blobs.hold(tx, data)
+            blobs.link_blob(tx, data)
         prompts = (
             log.append(
                 tx,
@@ -161,7 +168,7 @@ def begin_here(
     lease = take(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     told = transcript.mark_shared(said) if key.is_shared else said
     for data in files:
-        blobs.hold(tx, data)
+        blobs.link_blob(tx, data)
     prompt = log.append(
         tx,
         route.session_id,
@@ -183,9 +190,9 @@ def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Mome
     if row is None:
         head = sessions.get_by_no(tx, session_no)
         if head.running:
-            raise refusals.running(session_id)
+            raise log.running(session_id)
         if not head.is_open:
-            raise refusals.ended(head)
+            raise log.ended(head)
         raise RaceLost
     epoch, last_seq = row
     lease = Lease(turn_id, session_no, session_id, epoch, claim.holder)
@@ -229,7 +236,7 @@ def step(
 ) -> Appended:
     """Add a finished step, the bytes of its files, and what it used."""
     for data in files:
-        blobs.hold(tx, data)
+        blobs.link_blob(tx, data)
     done = append(tx, lease, said, profile=profile, at=moment.now)
     if used is not None:
         usage.record(
@@ -241,19 +248,19 @@ def step(
 def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
     """Say that the turn is alive."""
     if not turns.renew(tx, lease, until=now + timedelta(seconds=seconds)):
-        raise refusals.lost(lease)
+        raise log.lost(lease)
 
 
 def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
     """Keep what has been streamed so far of the step that is not finished."""
     if not turns.checkpoint(tx, lease, text):
-        raise refusals.lost(lease)
+        raise log.lost(lease)
 
 
 def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -> list[Appended]:
     """Close a turn: its last entries, its usage, its deliveries and its state in one step."""
     for data in ending.files:
-        blobs.hold(tx, data)
+        blobs.link_blob(tx, data)
     done = [
         log.append(tx, lease.session_id, said, profile=profile, at=moment.now, lease=lease)
         for said in ending.messages
@@ -273,9 +280,9 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -
             session_no=lease.session_no,
             turn_id=lease.turn_id,
         )
-        tx.after_commit(DeliveryCame(profile, str(reply.channel)))
+        tx.after_commit(DeliveryAdded(profile, str(reply.channel)))
     if not turns.end(tx, lease.turn_id, state=ending.state, at=moment.now, reason=ending.reason):
-        raise refusals.lost(lease)
+        raise log.lost(lease)
     if not done:  # an entry tells the feed by itself
         entries.insert_feed(tx, lease.session_no, "turn")
     tx.after_commit(SessionChanged(profile, lease.session_id))
@@ -344,7 +351,7 @@ def stop_asked(tx: Tx, lease: Lease) -> str | None:
     """Why someone wants this turn to stop, or None."""
     stop = turns.get_stop(tx, lease)
     if stop is None:
-        raise refusals.lost(lease)
+        raise log.lost(lease)
     return stop[0]
 
 
@@ -375,3 +382,129 @@ def _as_said(message: Message, source: Source, key: SessionKey) -> Message:
         platform_message_id=message.platform_message_id or source.platform_message_id,
     )
     return transcript.mark_shared(said) if key.is_shared else said
+
+
+BATCH = 100
+FEW = 10
+LONGEST_LEASE = timedelta(hours=1)
+# Adapters wait a day at most, whatever a platform says.
+LONGEST_PATIENCE = timedelta(hours=25)
+TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A session that a sweep has ended."""
+
+    profile: str
+    session_id: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToFinalize:
+    """An ended session for which what must follow an end has not been done."""
+
+    no: int
+    session_id: str
+    profile: str
+    reason: str
+    tries: int
+    ended_at: datetime
+
+
+def expired_turns(tx: Tx, *, now: datetime) -> list[str]:
+    """The turns whose lease ran out, as the clock on the wall says."""
+    return turn_rows.expired(tx, now=now, limit=BATCH)
+
+
+def interrupt_dead_turns(
+    tx: Tx, *, moment: Moment, among: Collection[str] | None = None
+) -> list[Turn]:
+    """Interrupt the turns whose lease ran out. A turn that is merely slow renews its lease.
+
+    `among`: only these, which someone has looked at twice.
+    """
+    ended = []
+    for turn_id in expired_turns(tx, now=moment.now):
+        if among is not None and turn_id not in among:
+            continue
+        session_no = turn_rows.session_no_of(tx, turn_id)
+        if session_no is not None:
+            turn = interrupt_dead(tx, turn_id, session_no=session_no, moment=moment)
+            if turn is not None:
+                ended.append(turn)
+    return ended
+
+
+def follow_clock(tx: Tx, *, now: datetime, lease_seconds: float, send_seconds: float) -> None:
+    """After the clock was set back: what was to be over in its old time is not kept until then."""
+    lease, sending = timedelta(seconds=lease_seconds), timedelta(seconds=send_seconds)
+    turn_rows.shorten_leases(tx, until=now + lease, horizon=now + max(LONGEST_LEASE, 2 * lease))
+    deliveries.shorten_waits(tx, now=now, lease_until=now + sending, horizon=now + LONGEST_PATIENCE)
+
+
+def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[Expired]:
+    """End the sessions whose policy says that they are over, by the rule of the message path."""
+    ended: list[Expired] = []
+    for platform, chat_type in tx.all("places_with_open_sessions"):
+        policy = policies.choose(Source(platform=platform, chat_type=chat_type))
+        cutoff = policy.cutoff(moment.now)
+        if cutoff is None:
+            continue
+        rows = tx.all(
+            "due_for_reset",
+            platform=platform,
+            chat_type=chat_type,
+            cutoff=to_micros(cutoff),
+            now=to_micros(moment.now),
+            limit=BATCH,
+        )
+        for no, id, profile, key, _ in rows:
+            routing.lock(tx, SessionKey.parse(key))
+            head = routing.lock_and_reload(tx, no)
+            reason = (
+                routing.reset_due(tx, head, policy=policy, moment=moment) if head.is_open else None
+            )
+            if reason is not None and routing.end(tx, head, reason=reason, moment=moment):
+                ended.append(Expired(profile, id, key, reason))
+    return ended
+
+
+def to_finalize(tx: Tx, *, limit: int = BATCH) -> list[ToFinalize]:
+    """Ended sessions that wait for their finalizers."""
+    rows = tx.all("due_for_finalizing", tries=TRIES, limit=limit)
+    return [
+        ToFinalize(no, id, profile, reason, tries, from_micros(ended_at))
+        for no, id, profile, reason, tries, ended_at in rows
+    ]
+
+
+def finalized(tx: Tx, ended: ToFinalize, *, moment: Moment) -> None:
+    """Note that what must follow this end has been done; a later end of the session has its own."""
+    at, ended_at = to_micros(moment.now), to_micros(ended.ended_at)
+    tx.run("mark_finalized", no=ended.no, at=at, ended_at=ended_at)
+
+
+def finalizing_failed(tx: Tx, ended: ToFinalize, *, error: str, moment: Moment) -> None:
+    """Note a failed try; after the third it is given up, and the error stays to be seen."""
+    tx.run(
+        "mark_finalize_failed",
+        no=ended.no,
+        ended_at=to_micros(ended.ended_at),
+        error=sessions.column(error),
+        at=to_micros(moment.now),
+        tries=TRIES,
+    )
+
+
+def empty_trash(tx: Tx, *, moment: Moment) -> list[str]:
+    """Purge what has been in the trash for too long; a few at a time."""
+    stuck = 0
+    while page := purge.expired_trash(tx, now=moment.now, limit=stuck + FEW)[stuck:]:
+        done = [id for id in page if purge.purge_trash(tx, id, moment=moment)]
+        if done:
+            return done
+        stuck += len(page)  # they stay where they are; what is behind them goes
+    return []

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sessionary import prices
-from sessionary.actions import new_message, projects, routing, sessions
+from sessionary.actions.sessions import append, edit, log, projects, routing
 from sessionary.app.demo_scenes import (
     JOBS,
     MODELS,
@@ -51,7 +51,7 @@ class _Story:
     """One session before it is written."""
 
     opening: Opening
-    said: tuple[new_message.NewMessage, ...]
+    said: tuple[append.NewMessage, ...]
     key: SessionKey | None
     project: str | None
     pinned: bool
@@ -111,19 +111,19 @@ def _write(tx: Tx, story: _Story, *, ids: Ids) -> None:
     first = story.said[0].at
     assert first is not None
     moment = Moment(first, ids)
-    id = sessions.open_session(tx, story.opening, moment=moment)
+    id = edit.open_session(tx, story.opening, moment=moment)
     last = 0
     for each in story.said:
         assert each.at is not None
-        last = new_message.append_to(tx, id, each, profile=profile, moment=Moment(each.at, ids)).seq
+        last = append.append_to(tx, id, each, profile=profile, moment=Moment(each.at, ids)).seq
     if story.project is not None:
         projects.move(tx, id, story.project, profile=profile)
     if story.pinned:
-        sessions.pin(tx, id, profile=profile, pinned=True)
+        edit.pin(tx, id, profile=profile, pinned=True)
     if story.key is not None:
-        head = sessions.lock_session(tx, id, profile=profile)
+        head = log.lock_session(tx, id, profile=profile)
         routing.bind(tx, story.key, head.no, moment=moment)
-    sessions.mark_read(tx, id, last, profile=profile)
+    edit.mark_read(tx, id, last, profile=profile)
 
 
 def _story(
@@ -158,8 +158,8 @@ def _job(client: Sessionary, rng: random.Random, at: datetime) -> _Story:
     title, prompt, answer = rng.choice(JOBS)
     opening = Opening(client.profile, Source("schedule"), kind=Kind.JOB, title=title)
     said = (
-        new_message.NewMessage(message("user", prompt), at=at),
-        new_message.NewMessage(message("assistant", answer), at=at + timedelta(seconds=9)),
+        append.NewMessage(message("user", prompt), at=at),
+        append.NewMessage(message("assistant", answer), at=at + timedelta(seconds=9)),
     )
     return _Story(opening, said, None, None, pinned=False)
 
@@ -182,17 +182,17 @@ def _conversation(
     *,
     rounds: int,
     model: str | None,
-) -> Iterator[new_message.NewMessage]:
+) -> Iterator[append.NewMessage]:
     for place in range(rounds):
         ask = subject.asks[place % len(subject.asks)]
         answer = subject.answers[place % len(subject.answers)]
-        yield new_message.NewMessage(message("user", _filled(ask, words)), at=at)
+        yield append.NewMessage(message("user", _filled(ask, words)), at=at)
         for step, seconds in _steps(rng, subject, words, model, place):
             at += timedelta(seconds=seconds)
-            yield new_message.NewMessage(step, at=at)
+            yield append.NewMessage(step, at=at)
         at += timedelta(seconds=rng.randrange(4, 40))
         used = _used(rng, model, place)
-        yield new_message.NewMessage(
+        yield append.NewMessage(
             message("assistant", _filled(answer, words), model=model), at, usage=used
         )
         at += timedelta(minutes=rng.choice((1, 2, 4, 9, 75)))

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sessionary import prices
-from sessionary.actions import blobs, compact, new_message, retract, sessions
+from sessionary.actions import files
+from sessionary.actions.sessions import append, edit, log, revise
 from sessionary.clock import Ids, Moment
 from sessionary.model.key import SessionKey
 from sessionary.model.message import message
@@ -67,7 +68,7 @@ class Show:
         picture = self._file(chart(), "image/png", "duration.png")
         self._say(id, "user", [_text("It used to take two minutes. See the chart."), picture])
         self._say(id, "assistant", "Could be the network. Shall I look?")
-        retract.retract(self._tx, id, profile=self._profile, after=0, at=self._tick(4))
+        revise.retract(self._tx, id, profile=self._profile, after=0, at=self._tick(4))
         asked = "It used to take two minutes. See the chart. Find the cause, do not guess."
         self._say(id, "user", [_text(asked), picture])
         thought = {"type": "reasoning", "text": "Three questions that do not need each other."}
@@ -78,7 +79,7 @@ class Show:
     def _workers(self, parent: str) -> int:
         for title, prompt, answer in _WORKERS:
             opening = Opening(self._profile, Source("web"), title=title, model=_MODEL)
-            id = sessions.open_for(self._tx, parent, opening, moment=self._moment(1))
+            id = edit.open_for(self._tx, parent, opening, moment=self._moment(1))
             self._say(id, "user", prompt, seconds=0)
             self._say(id, "assistant", answer, seconds=1)
             self._read(id)
@@ -99,8 +100,8 @@ class Show:
             "| time | 40 min | 1 m 52 s |\n\n`monthly.sql` has the same line. Shall I change it too?",
             seconds=20,
         )  # fmt: skip
-        head = sessions.lock_session(self._tx, id, profile=self._profile)
-        compact.compact(
+        head = log.lock_session(self._tx, id, profile=self._profile)
+        revise.compact(
             self._tx,
             id,
             "The weekly report was slow because of `date(at)` in its filter; fixed in weekly.sql.",
@@ -113,7 +114,7 @@ class Show:
 
     def _another_way(self, parent: str) -> None:
         title = "The weekly report with a summary table"
-        made = sessions.fork(
+        made = edit.fork(
             self._tx, parent, profile=self._profile, moment=self._moment(60), title=title
         )
         self._say(made.id, "user", "What if we kept a table of daily sums instead?")
@@ -130,12 +131,12 @@ class Show:
             workspace={"cwd": "~/src/parser", "branch": "streaming"},
             labels=("import",),
         )
-        id = sessions.open_session(self._tx, opening, moment=self._moment(60))
+        id = edit.open_session(self._tx, opening, moment=self._moment(60))
         self._say(id, "user", "Read the file in chunks instead of at once.")
         self._step(id, ("read", "Read"), {"file_path": "parser.py"}, _PARSER)
         self._say(id, "assistant", "Done; a 2 GB file needs 40 MB of memory now.")
         self._read(id)
-        sessions.seal(self._tx, id, profile=self._profile)
+        edit.seal(self._tx, id, profile=self._profile)
 
     def _reset_chat(self, key: SessionKey, chat: Source) -> None:
         policy = ResetPolicy(mode=ResetMode.IDLE, idle=timedelta(minutes=60))
@@ -146,29 +147,29 @@ class Show:
             (self._now - timedelta(minutes=12), "user", "Is the kitchen tap on his list?"),
             (self._now - timedelta(minutes=11), "assistant", "Yes, with the boiler check."),
         ):
-            saying = new_message.NewMessage(message(role, text), at=at)
+            saying = append.NewMessage(message(role, text), at=at)
             moment = Moment(at, self._ids)
-            id = new_message.append_to_source(
+            id = append.append_to_source(
                 self._tx, key, chat, saying, policy=policy, moment=moment
             ).session_id
             if role == "user":
                 title = "The plumber" if at == old else "The kitchen tap"
-                sessions.rename(self._tx, id, title, profile=self._profile)
+                edit.rename(self._tx, id, title, profile=self._profile)
             self.messages += 1
 
     def _open(self, title: str, source: Source, *, labels: tuple[str, ...] = ()) -> str:
         opening = Opening(self._profile, source, title=title, model=_MODEL, labels=labels)
-        return sessions.open_session(self._tx, opening, moment=self._moment(60))
+        return edit.open_session(self._tx, opening, moment=self._moment(60))
 
     def _say(self, id: str, role: str, said: str | Sequence[Any], *, seconds: float = 8) -> None:
         content = said if isinstance(said, str) else list(said)
         model = _MODEL if role == "assistant" else None
-        saying = new_message.NewMessage(
+        saying = append.NewMessage(
             message(role, content, model=model),
             at=self._tick(seconds),
             usage=_used() if role == "assistant" else None,
         )
-        new_message.append_to(self._tx, id, saying, profile=self._profile, moment=self._moment(0))
+        append.append_to(self._tx, id, saying, profile=self._profile, moment=self._moment(0))
         self.messages += 1
 
     def _step(self, id: str, call: tuple[str, str], given: Any, output: str) -> None:
@@ -180,13 +181,13 @@ class Show:
         self._say(id, "tool", [result | failed], seconds=4)
 
     def _file(self, data: bytes, media_type: str, name: str) -> dict[str, Any]:
-        blob = blobs.hold(self._tx, data)
+        blob = files.link_blob(self._tx, data)
         about = {"media_type": media_type, "name": name, "size": len(data)}
         return {"type": "attachment", "blob": blob} | about
 
     def _read(self, id: str) -> None:
-        last = sessions.lock_session(self._tx, id, profile=self._profile).last_seq
-        sessions.mark_read(self._tx, id, last, profile=self._profile)
+        last = log.lock_session(self._tx, id, profile=self._profile).last_seq
+        edit.mark_read(self._tx, id, last, profile=self._profile)
 
     def _tick(self, seconds: float) -> datetime:
         self._at += timedelta(seconds=seconds)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sessionary import config
-from sessionary.actions import schedule
+from sessionary.actions import schedules
 from sessionary.agents import prompt, registry
 from sessionary.agents.settings import AgentSettings
 from sessionary.client.client import Sessionary
@@ -146,7 +146,7 @@ async def run_schedule(client: Sessionary, name: str) -> Run:
     engine = build_engine(client, agents=agents)
     context = engine.context
     due = await context.store.write(
-        schedule.run_now,
+        schedules.run_now,
         name,
         profile=client.profile,
         holder=context.holder,
@@ -155,5 +155,5 @@ async def run_schedule(client: Sessionary, name: str) -> Run:
     )
     await engine.scheduler.run_one(due)
     await agents.close()
-    latest = await context.store.read(schedule.runs, name, profile=client.profile, limit=1)
+    latest = await context.store.read(schedules.runs, name, profile=client.profile, limit=1)
     return latest[0]

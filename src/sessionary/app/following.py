@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.model.message import Message, Role, ToolCall, ToolResult
 from sessionary.model.turn import ArrivalState, Turn, TurnState
 from sessionary.store.database import Tx

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
-from sessionary.actions import listing, read, resolve, routing, turns
+from sessionary.actions import turns
+from sessionary.actions.sessions import lists, read, routing
 from sessionary.app import following
 from sessionary.app.engine import Agents, build_engine
 from sessionary.app.following import Seen
@@ -92,7 +93,7 @@ class Talk:
     def session_names(self) -> list[str]:
         """The titles of the latest sessions, for completion."""
         found = self._context.store.read(
-            listing.listing, listing.SessionFilters(), profile=self._context.profile
+            lists.list_sessions, lists.SessionFilters(), profile=self._context.profile
         )
         return [head.title for head in found.result().items if head.title is not None]
 
@@ -181,7 +182,7 @@ def _place(
 ) -> SessionHead | None:
     key, moment = client.key(source), client.moment()
     if ref is not None:
-        target = resolve.resolve(tx, ref, profile=client.profile)
+        target = read.resolve(tx, ref, profile=client.profile)
         return routing.switch(tx, key, target, moment=moment)
     if new:
         routing.reset(tx, key, moment=moment)
@@ -203,5 +204,5 @@ def _prompts(tx: Tx, client: Sessionary, source: Source) -> list[str]:
 
 
 def _stop(tx: Tx, session_id: str, *, profile: str) -> None:
-    head = resolve.resolve(tx, session_id, profile=profile)
+    head = read.resolve(tx, session_id, profile=profile)
     turns.ask_to_stop(tx, head.no, reason="stopped by you")

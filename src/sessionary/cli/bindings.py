@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from sessionary.actions import bindings as binding_actions
-from sessionary.actions import resolve, routing
-from sessionary.actions.bindings import Binding
+from sessionary.actions.sessions import read, routing
+from sessionary.actions.sessions import routing as binding_actions
+from sessionary.actions.sessions.routing import Binding
 from sessionary.cli import times
 from sessionary.cli.console import Console
 from sessionary.cli.refs import find_head, ref_argument
@@ -30,7 +30,7 @@ def list_bindings(console: Console, *, limit: int, cursor: str | None) -> None:
     """List the keys and the session each is on."""
     with console.client() as client:
         page = client.reading(
-            binding_actions.listing, profile=client.profile, limit=limit, cursor=cursor
+            binding_actions.list_bindings, profile=client.profile, limit=limit, cursor=cursor
         ).result()
         now, zone = client.moment().now, console.zone(client)
     if console.json:
@@ -97,7 +97,7 @@ def _reset(tx: Tx, key: SessionKey, *, moment: Moment) -> SessionHead | None:
 
 
 def _switch(tx: Tx, key: SessionKey, session_id: str, *, moment: Moment) -> SessionHead:
-    target = resolve.resolve(tx, session_id, profile=key.profile)
+    target = read.resolve(tx, session_id, profile=key.profile)
     return routing.switch(tx, key, target, moment=moment)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import click
 
-from sessionary.actions import projects
+from sessionary.actions.sessions import projects
 from sessionary.cli.console import Console
 from sessionary.cli.refs import find_head, find_session, ref_argument
 from sessionary.cli.table import count

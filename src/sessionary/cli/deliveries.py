@@ -2,7 +2,7 @@
 
 import click
 
-from sessionary.actions import deliver
+from sessionary.actions import outbox
 from sessionary.cli.console import Console
 from sessionary.cli.table import Column, table
 from sessionary.cli.times import clock_time, second
@@ -44,7 +44,7 @@ def list_deliveries(
     """List deliveries, newest first."""
     with console.client() as client:
         page = client.reading(
-            deliver.listing,
+            outbox.list_deliveries,
             profile=client.profile,
             limit=limit,
             state=None if state is None else DeliveryState(state),
@@ -82,7 +82,7 @@ def show(console: Console, id: str) -> None:
     ID is a delivery's id, or a beginning that only one id has.
     """
     with console.client() as client:
-        found = client.reading(deliver.find, id, profile=client.profile).result()
+        found = client.reading(outbox.find, id, profile=client.profile).result()
         zone = client.config.zone
     if console.json:
         console.emit(delivery_json(found, whole=True))
@@ -120,7 +120,7 @@ def retry(console: Console, id: str) -> None:
     """
     with console.client() as client:
         done = client.writing(
-            deliver.retry, id, profile=client.profile, moment=client.moment()
+            outbox.retry, id, profile=client.profile, moment=client.moment()
         ).result()
     twice = " An earlier attempt may have arrived." if done.maybe_twice else ""
     _tell(console, done, f"Delivery {done.id} to {done.channel} is sent next.{twice}")
@@ -139,7 +139,7 @@ def redirect(console: Console, id: str, channel: str) -> None:
     target = Channel.parse(channel)
     with console.client() as client:
         made = client.writing(
-            deliver.redirect,
+            outbox.redirect,
             id,
             target,
             profile=client.profile,
@@ -151,13 +151,13 @@ def redirect(console: Console, id: str, channel: str) -> None:
 
 @command("abandon", example='sessionary deliveries abandon 01jx4k --reason "told by phone"')
 @id_argument
-@click.option("--reason", default=deliver.GIVEN_UP, metavar="TEXT", help="Why.")
+@click.option("--reason", default=outbox.GIVEN_UP, metavar="TEXT", help="Why.")
 @pass_console
 def abandon(console: Console, id: str, *, reason: str) -> None:
     """Give up a delivery that waits: it is not sent, and the next for its chat goes on."""
     with console.client() as client:
         done = client.writing(
-            deliver.abandon_by_owner,
+            outbox.abandon_by_owner,
             id,
             profile=client.profile,
             moment=client.moment(),

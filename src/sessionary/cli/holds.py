@@ -4,7 +4,7 @@ from datetime import datetime, tzinfo
 
 import click
 
-from sessionary.actions.holds import Hold
+from sessionary.actions.sessions.routing import Hold
 from sessionary.cli.console import Console
 from sessionary.cli.refs import find_session, ref_argument
 from sessionary.cli.times import clock_time, parse_time, span

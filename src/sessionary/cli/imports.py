@@ -26,7 +26,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from sessionary.actions.read import head as head_of
+from sessionary.actions.sessions.read import head as head_of
 from sessionary.actions.transfer import jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
 from sessionary.cli.table import count

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from sessionary.actions import listing, pinned
-from sessionary.actions.orders import Order
+from sessionary.actions.sessions import lists
+from sessionary.actions.sessions.lists import Order
 from sessionary.cli import times
 from sessionary.cli.console import Console
 from sessionary.cli.refs import ENDED, PINNED, RUNNING
@@ -55,7 +55,7 @@ COLUMNS = (
 @click.option(
     "--sort", type=click.Choice([str(each) for each in Order]), help="Instead of by activity."
 )
-@click.option("--limit", type=click.IntRange(1, listing.MAX_LIMIT), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, lists.MAX_LIMIT), default=50, show_default=True)
 @click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
 @pass_console
 def list_sessions(console: Console, **asked: Any) -> None:
@@ -66,7 +66,7 @@ def list_sessions(console: Console, **asked: Any) -> None:
     with console.client() as client:
         now = client.moment().now
         filters = _filters(asked, folder=folder, now=now, zone=console.zone(client))
-        action = pinned.listing if asked["pinned_first"] else listing.listing
+        action = lists.list_pinned_first if asked["pinned_first"] else lists.list_sessions
         page = client.reading(
             action,
             filters,
@@ -105,13 +105,13 @@ def _folder(asked: dict[str, Any]) -> SessionFolder:
 
 def _filters(
     asked: dict[str, Any], *, folder: SessionFolder, now: datetime, zone: tzinfo | None
-) -> listing.SessionFilters:
+) -> lists.SessionFilters:
     since, until = asked["since"], asked["until"]
     begin = None if since is None else times.parse_time(since, now=now, zone=zone)
     end = None if until is None else times.parse_time(until, now=now, zone=zone, at_end=True)
     if begin is not None and end is not None and begin >= end:
         raise BadInput(f"--since {since} is not before --until {until}.")
-    return listing.SessionFilters(
+    return lists.SessionFilters(
         folder=folder,
         platform=asked["source"],
         kind=None if asked["kind"] is None else Kind(asked["kind"]),
@@ -195,7 +195,7 @@ def _name(head: SessionHead) -> str:
     return marks + (head.title or head.preview or "(no words)")
 
 
-def _tell_the_rest(console: Console, page: listing.SessionPage) -> None:
+def _tell_the_rest(console: Console, page: lists.SessionPage) -> None:
     if page.next is not None:
         console.note(f"There is more: --cursor {page.next}")
     hidden = page.hidden

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sessionary.actions import logins
+from sessionary.actions import credentials
 from sessionary.cli.console import Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.errors import BadInput
@@ -25,7 +25,7 @@ def set_password(console: Console) -> None:
     hashed = _hashed()
     with console.client(create=True) as client:
         client.writing(
-            logins.set_password, hashed, profile=client.profile, moment=client.moment()
+            credentials.set_password, hashed, profile=client.profile, moment=client.moment()
         ).result()
         value = {"profile": client.profile, "password": True}
     console.answer(value, "The password is set; every browser is logged out.")
@@ -37,7 +37,7 @@ def clear(console: Console) -> None:
     """Take the password away; every browser is logged out, and comes in by the link again."""
     with console.client() as client:
         client.writing(
-            logins.set_password, None, profile=client.profile, moment=client.moment()
+            credentials.set_password, None, profile=client.profile, moment=client.moment()
         ).result()
         value = {"profile": client.profile, "password": False}
     console.answer(value, "There is no password any more; `sessionary serve` prints a link.")
@@ -64,7 +64,7 @@ def link(console: Console, *, address: str) -> None:
     code = secrets.token_hex(LINK_BYTES)
     with console.client() as client:
         client.writing(
-            logins.offer_link, code, profile=client.profile, moment=client.moment()
+            credentials.offer_link, code, profile=client.profile, moment=client.moment()
         ).result()
     made = f"{address.rstrip('/')}/login?code={code}"
     if not console.json:
@@ -81,7 +81,7 @@ def hash_password(console: Console) -> None:
 
 
 def _hashed() -> str:
-    return logins.hash_password(_asked(), secrets.token_bytes(SALT_BYTES))
+    return credentials.hash_password(_asked(), secrets.token_bytes(SALT_BYTES))
 
 
 def _asked() -> str:

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from sessionary.actions import projects as project_actions
-from sessionary.actions.projects import Project
+from sessionary.actions.sessions import projects as project_actions
+from sessionary.actions.sessions.projects import Project
 from sessionary.cli.console import Console
 from sessionary.cli.table import Column, table
 from sessionary.cli.tree import command, group, pass_console

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionary.actions import routing
+from sessionary.actions.sessions import routing
 from sessionary.cli.console import Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.model import key as keys

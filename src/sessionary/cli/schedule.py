@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from sessionary.actions import schedule as schedules
+from sessionary.actions import schedules
 from sessionary.cli.console import Console
 from sessionary.cli.table import Column, table
 from sessionary.cli.times import span
@@ -61,7 +61,7 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
 def list_schedules(console: Console) -> None:
     """List the schedules, with when each runs next."""
     with console.client() as client:
-        found = client.reading(schedules.listing, profile=client.profile).result()
+        found = client.reading(schedules.list_schedules, profile=client.profile).result()
     if console.json:
         console.emit({"items": [_json(each) for each in found], "next": None})
         return

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionary.actions import read
-from sessionary.actions.holds import Hold, of_session
-from sessionary.actions.listing import MAX_LIMIT
+from sessionary.actions.sessions import read
+from sessionary.actions.sessions.lists import MAX_LIMIT
+from sessionary.actions.sessions.routing import Hold, of_session
 from sessionary.cli import holds, markdown, times
 from sessionary.cli.console import BOLD, DIM, Console
 from sessionary.cli.refs import find_head, ref_argument

@@ -4,8 +4,8 @@ import secrets
 
 import click
 
-from sessionary.actions import tokens as rights
-from sessionary.actions.tokens import SECRET_BYTES, Scope, Token
+from sessionary.actions import credentials as rights
+from sessionary.actions.credentials import SECRET_BYTES, Scope, Token
 from sessionary.cli.console import Console
 from sessionary.cli.table import Column, table
 from sessionary.cli.tree import command, group, pass_console
@@ -26,7 +26,7 @@ def add(console: Console, *, scope: str, name: str) -> None:
     secret = rights.secret(secrets.token_bytes(SECRET_BYTES))
     with console.client(create=True) as client:
         made = client.writing(
-            rights.add,
+            rights.add_token,
             secret,
             profile=client.profile,
             scope=Scope(scope),
@@ -43,7 +43,7 @@ def add(console: Console, *, scope: str, name: str) -> None:
 def list_tokens(console: Console) -> None:
     """List the tokens of this profile, revoked ones too."""
     with console.client() as client:
-        found = client.reading(rights.listing, profile=client.profile).result()
+        found = client.reading(rights.list_tokens, profile=client.profile).result()
     if console.json:
         console.emit({"items": [_json(each) for each in found], "next": None})
         return
@@ -77,7 +77,7 @@ def revoke(console: Console, token: str) -> None:
     """
     with console.client() as client:
         gone = client.writing(
-            rights.revoke, token, profile=client.profile, moment=client.moment()
+            rights.revoke_token, token, profile=client.profile, moment=client.moment()
         ).result()
     console.answer(_json(gone), f"Token {gone.name or gone.id} is revoked.")
 

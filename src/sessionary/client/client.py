@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from sessionary import config as configuration
-from sessionary.actions import listing, resolve
+from sessionary.actions.sessions import lists, read
 from sessionary.clock import (
     Clock,
     Ids,
@@ -31,8 +31,8 @@ from sessionary.store.database import Pending, Store, Tx, running_loop
 from sessionary.store.open import open_store, sqlite_path
 
 if TYPE_CHECKING:
-    from sessionary.actions.projects import Project
     from sessionary.actions.search.search import SearchResult
+    from sessionary.actions.sessions.projects import Project
     from sessionary.client.session import Session
 
 P = ParamSpec("P")
@@ -80,7 +80,7 @@ class Sessionary:
 
     def find(self, ref: str) -> "Session":
         """The session a person means: by id, by the beginning of an id, by title."""
-        found = self.reading(resolve.resolve, ref, profile=self.profile)
+        found = self.reading(read.resolve, ref, profile=self.profile)
         return self.answer(found.map(lambda head: self._session(id=head.id, source=head.source)))
 
     def new_session(
@@ -96,18 +96,20 @@ class Sessionary:
         cursor: str | None = None,
         folder: SessionFolder = SessionFolder.CHATS,
         **filters: Any,
-    ) -> listing.SessionPage:
+    ) -> lists.SessionPage:
         """A page of session heads, newest activity first; `filters` are those of `Filters`."""
         if folder not in set(SessionFolder):
             raise BadInput(f"There is no folder {folder!r}: use one of {', '.join(SessionFolder)}.")
-        wanted = listing.SessionFilters(folder=SessionFolder(folder), **filters)
+        wanted = lists.SessionFilters(folder=SessionFolder(folder), **filters)
         return self.answer(
-            self.reading(listing.listing, wanted, profile=self.profile, limit=limit, cursor=cursor)
+            self.reading(
+                lists.list_sessions, wanted, profile=self.profile, limit=limit, cursor=cursor
+            )
         )
 
     def head(self, ref: str) -> SessionHead:
         """The head of the session a person means."""
-        return self.answer(self.reading(resolve.resolve, ref, profile=self.profile))
+        return self.answer(self.reading(read.resolve, ref, profile=self.profile))
 
     def usage(
         self, by: str = "day", *, since: datetime | None = None, until: datetime | None = None
@@ -130,9 +132,9 @@ class Sessionary:
 
     def projects(self) -> "list[Project]":
         """The projects of this profile."""
-        from sessionary.actions import projects  # a list of sessions does not need it
+        from sessionary.actions.sessions import projects  # a list of sessions does not need it
 
-        return self.answer(self.reading(projects.listing, profile=self.profile))
+        return self.answer(self.reading(projects.list_projects, profile=self.profile))
 
     def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:
         """Return the usage with its cost, as far as the price is known."""

@@ -5,20 +5,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sessionary.actions import (
-    blobs,
-    compact,
-    log,
-    new_message,
-    read,
-    retract,
-    routing,
-    sessions,
-    turns,
-)
-from sessionary.actions import holds as hold_actions
-from sessionary.actions.holds import Hold
+from sessionary.actions import files, turns
 from sessionary.actions.retention import purge
+from sessionary.actions.sessions import append, edit, log, read, revise, routing
+from sessionary.actions.sessions import routing as hold_actions
+from sessionary.actions.sessions.routing import Hold
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.key import SessionKey
@@ -82,14 +73,14 @@ class Session:
         moment = self._client.moment()
         said, files = self._message(role, content, fields)
         priced = self._client.priced(usage, at=at)
-        saying = new_message.NewMessage(
+        saying = append.NewMessage(
             said, at=at, idempotency_key=idempotency_key, usage=priced, files=files
         )
         client = self._client
         if self._key is not None:
             policy = client.policies.choose(self.source)
             pending = client.writing(
-                new_message.append_to_source,
+                append.append_to_source,
                 self._key,
                 self.source,
                 saying,
@@ -97,12 +88,10 @@ class Session:
                 moment=moment,
             )
         elif self.id is None:
-            pending = client.writing(
-                new_message.append_to_new, self._opening(), saying, moment=moment
-            )
+            pending = client.writing(append.append_to_new, self._opening(), saying, moment=moment)
         else:
             pending = client.writing(
-                new_message.append_to, self.id, saying, profile=client.profile, moment=moment
+                append.append_to, self.id, saying, profile=client.profile, moment=moment
             )
         return client.answer(pending.map(self._noted))
 
@@ -149,23 +138,23 @@ class Session:
 
     def rename(self, title: str) -> SessionHead:
         """Give the session a title, or take it away with an empty one."""
-        return self._write(sessions.rename, title)
+        return self._write(edit.rename, title)
 
     def pin(self, *, pinned: bool = True) -> SessionHead:
         """Keep the session at the top of lists, or no longer."""
-        return self._write(sessions.pin, pinned=pinned)
+        return self._write(edit.pin, pinned=pinned)
 
     def archive(self, *, archived: bool = True) -> SessionHead:
         """Put the session out of the way, or bring it back."""
-        return self._write(sessions.archive, archived=archived)
+        return self._write(edit.archive, archived=archived)
 
     def trash(self) -> SessionHead:
         """Put the session and its subagents into the trash for 30 days."""
-        return self._write(sessions.trash, moment=self._client.moment())
+        return self._write(edit.trash, moment=self._client.moment())
 
     def restore(self) -> SessionHead:
         """Take the session out of the trash, with the subagents that went there with it."""
-        return self._write(sessions.restore)
+        return self._write(edit.restore)
 
     def purge(self) -> purge.PurgeResult:
         """Delete the session's words for ever."""
@@ -173,11 +162,11 @@ class Session:
 
     def end(self, reason: str = "closed") -> SessionHead:
         """Close the session; the first reason wins."""
-        return self._write(sessions.end, reason=reason, moment=self._client.moment())
+        return self._write(edit.end, reason=reason, moment=self._client.moment())
 
     def reopen(self) -> SessionHead:
         """Let the session go on."""
-        return self._write(sessions.reopen)
+        return self._write(edit.reopen)
 
     def hold(self, reason: str, *, until: datetime | None = None) -> Hold:
         """Keep the session from being reset by its policy: until a time, or until `release`.
@@ -199,23 +188,21 @@ class Session:
 
     def undo(self, rounds: int = 1) -> SessionHead:
         """Take back the last messages of the person and what followed them."""
-        return self._write(retract.undo, rounds=rounds, at=self._client.moment().now)
+        return self._write(revise.undo, rounds=rounds, at=self._client.moment().now)
 
     def retract(self, after: int, *, reason: str = "undo") -> SessionHead:
         """Take back everything after an entry."""
-        return self._write(
-            retract.retract, after=after, reason=reason, at=self._client.moment().now
-        )
+        return self._write(revise.retract, after=after, reason=reason, at=self._client.moment().now)
 
     def compact(self, summary: str, *, through: int) -> SessionHead:
         """Let a summary stand, for the model, for everything up to an entry."""
-        return self._write(compact.compact, summary, through=through, at=self._client.moment().now)
+        return self._write(revise.compact, summary, through=through, at=self._client.moment().now)
 
     def fork(self, at: int | None = None, *, title: str | None = None) -> "Session":
         """Begin a session whose history is this one's up to an entry."""
         client = self._client
         made = self._pending(
-            client.writing, sessions.fork, at_seq=at, title=title, moment=client.moment()
+            client.writing, edit.fork, at_seq=at, title=title, moment=client.moment()
         )
         return client.answer(made.map(lambda head: Session(client, id=head.id, source=head.source)))
 
@@ -399,7 +386,7 @@ def _begin(
 ) -> turns.Begun:
     """Begin a turn in the session at hand; a new one opens with its first message."""
     if key is None and id is None and said is not None:
-        id = sessions.open_session(tx, opening, moment=moment)
+        id = edit.open_session(tx, opening, moment=moment)
     return turns.begin_in(
         tx,
         _id(tx, key, id),
@@ -438,7 +425,7 @@ def _named(
 
 
 def _read_file(tx: Tx, id: str, blob: str, *, profile: str) -> bytes:
-    return blobs.read_blob(tx, blob, session_no=read.head(tx, id, profile=profile).no)
+    return files.read_blob(tx, blob, session_no=read.head(tx, id, profile=profile).no)
 
 
 def _holds(tx: Tx, id: str, *, profile: str, now: datetime) -> list[Hold]:

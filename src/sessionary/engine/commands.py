@@ -4,18 +4,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sessionary.actions import (
-    access,
-    read,
-    receive,
-    resolve,
-    retract,
-    routing,
-    sessions,
-    titles,
-    turns,
-)
-from sessionary.actions import listing as listing_of
+from sessionary.actions import access, turns
+from sessionary.actions import inbox as receive
+from sessionary.actions.sessions import edit, read, revise, routing, titles
+from sessionary.actions.sessions import lists as listing_of
 from sessionary.clock import Moment
 from sessionary.engine.context import EngineContext
 from sessionary.engine.settings import TRUSTED
@@ -167,7 +159,7 @@ def title(tx: Tx, request: CommandRequest) -> CommandResult:
     if not request.words:
         return CommandResult(f"This is {_name(head)}.")
     wanted = _free_title(tx, request, holder=head.id) or request.words
-    renamed = sessions.rename(tx, head.id, wanted, profile=request.key.profile)
+    renamed = edit.rename(tx, head.id, wanted, profile=request.key.profile)
     return CommandResult(f"This session is now called {renamed.title}.")
 
 
@@ -176,7 +168,7 @@ def undo(tx: Tx, request: CommandRequest) -> CommandResult:
     """Take back the last messages of the person, and the answers to them."""
     head = _current(tx, request)
     count = _number(request.words, default=1)
-    after = retract.undo(
+    after = revise.undo(
         tx, head.id, profile=request.key.profile, rounds=count, at=request.moment.now
     )
     return CommandResult(
@@ -194,7 +186,7 @@ def retry(tx: Tx, request: CommandRequest) -> CommandResult:
     if any(find(each.message.text) is None for each in inbox):
         raise Conflict("A message is waiting for its answer here; nothing was changed.")
     prompt = _last_prompt(tx, head)
-    retract.retract(
+    revise.retract(
         tx,
         head.id,
         profile=head.profile,
@@ -220,7 +212,7 @@ def branch(tx: Tx, request: CommandRequest) -> CommandResult:
     if head.running:
         raise Conflict("A turn is running here; nothing was changed. Wait for it or /stop it.")
     title = _free_title(tx, request)
-    made = sessions.fork(tx, head.id, profile=head.profile, moment=request.moment, title=title)
+    made = edit.fork(tx, head.id, profile=head.profile, moment=request.moment, title=title)
     routing.switch(tx, request.key, made, moment=request.moment)
     return CommandResult(f"Now in {_name(made)}; the old one stays as it was. /resume goes back.")
 
@@ -311,7 +303,7 @@ def _visible(tx: Tx, request: CommandRequest) -> list[SessionHead]:
     filters = listing_of.SessionFilters(
         folder=SessionFolder.CHATS, platform=None if where in TRUSTED else where
     )
-    page = listing_of.listing(tx, filters, profile=request.key.profile, limit=_SCANNED)
+    page = listing_of.list_sessions(tx, filters, profile=request.key.profile, limit=_SCANNED)
     return [head for head in page.items if _may_see(head, request)]
 
 
@@ -338,13 +330,13 @@ def _target(tx: Tx, request: CommandRequest) -> SessionHead:
 def _by_id(tx: Tx, request: CommandRequest) -> SessionHead:
     """A session by its id or a title; what this person may not see is not there."""
     try:
-        found = [resolve.resolve(tx, request.words, profile=request.key.profile)]
+        found = [read.resolve(tx, request.words, profile=request.key.profile)]
     except Ambiguous as error:
         heads = (table.get(tx, id, profile=request.key.profile) for id in error.candidates)
         found = [head for head in heads if head is not None]
     mine = [head for head in found if _may_see(head, request)]
     if not mine:
-        raise resolve.not_called(request.words)
+        raise read.not_called(request.words)
     if len(mine) > 1:
         names = ", ".join(f"{head.id} {_name(head)}" for head in mine)
         raise Ambiguous(f"{request.words!r} is the beginning of several ids: {names}.")

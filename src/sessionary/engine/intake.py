@@ -9,17 +9,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sessionary.actions import (
-    access,
-    blobs,
-    deliver,
-    log,
-    receive,
-    refusals,
-    routing,
-    sessions,
-    turns,
-)
+from sessionary.actions import access, files, inbox, outbox, turns
+from sessionary.actions.sessions import edit, log, routing
 from sessionary.clock import Moment
 from sessionary.engine import commands, notices
 from sessionary.engine.context import EngineContext
@@ -176,9 +167,9 @@ def admit(
     if not is_authenticated and not is_allowed(tx, context, source):
         return _refuse_sender(tx, context, source, code=inbound.code, moment=moment)
     for data in inbound.files:
-        blobs.hold(tx, data)
+        files.link_blob(tx, data)
     key = context.key(source)
-    arrival, new = receive.receive(
+    arrival, new = inbox.receive(
         tx, key, source, message, moment=moment, idempotency_key=inbound.idempotency_key
     )
     call = commands.find(message.text)
@@ -234,11 +225,11 @@ def submit_to_session(
     tx: Tx, context: EngineContext, session_id: str, submission: Submission, *, moment: Moment
 ) -> SubmissionResult:
     """Store a message for a given session; it waits while a turn is running there."""
-    head = sessions.lock_session(tx, session_id, profile=context.profile)
+    head = log.lock_session(tx, session_id, profile=context.profile)
     if head.read_only:
-        raise refusals.read_only(head.id)
+        raise log.read_only(head.id)
     if not head.is_open or head.folder is SessionFolder.TRASH:
-        raise refusals.ended(head)
+        raise log.ended(head)
     source = at_session(head.id)
     routing.bind(tx, context.key(source), head.no, moment=moment)
     return submit(tx, context, source, submission, moment=moment)
@@ -255,7 +246,7 @@ def submit_to_new_session(
         if earlier is not None:
             received = Received(earlier.id, new=False)
             return _result(tx, SessionKey.parse(earlier.key), received, TurnStart(None))
-    id = sessions.open_session(tx, opening, moment=moment)
+    id = edit.open_session(tx, opening, moment=moment)
     result = submit_to_session(tx, context, id, submission, moment=moment)
     if result.start.begun is None:
         # Raising rolls the new session back: there is none without its first message.
@@ -300,4 +291,4 @@ def _refuse_sender(
 def _reply(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and source.platform in context.deliverable:
-        deliver.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)
+        outbox.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)

@@ -8,9 +8,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from sessionary.actions import blobs, deliver, moving, places, read
-from sessionary.actions.deliver import DeliveryCame
-from sessionary.actions.moving import Move
+from sessionary.actions import files, inbox, outbox
+from sessionary.actions.outbox import DeliveryAdded
+from sessionary.actions.sessions import read, routing
+from sessionary.actions.sessions.routing import Move
 from sessionary.engine.context import EngineContext
 from sessionary.engine.events import WakeSignal
 from sessionary.engine.ports import Adapter
@@ -52,7 +53,7 @@ class Outbox:
             return
         self._wake = WakeSignal(
             self._context.store,
-            lambda event: isinstance(event, DeliveryCame),
+            lambda event: isinstance(event, DeliveryAdded),
             seconds=self._context.settings.poll_seconds,
         )
         try:
@@ -76,7 +77,7 @@ class Outbox:
             return False  # the first that finishes wakes the loop
         try:
             claim = context.store.write(
-                deliver.claim,
+                outbox.claim,
                 holder=context.holder,
                 seconds=context.settings.send_seconds * CLAIM_FACTOR,
                 now=context.clock.now(),
@@ -136,7 +137,7 @@ class Outbox:
             await self._retry_or_abandon(delivery, self._backoff(delivery), reason, unclear=True)
         else:
             await self._record(
-                deliver.mark_sent,
+                outbox.mark_sent,
                 delivery,
                 holder=context.holder,
                 at=context.clock.now(),
@@ -161,7 +162,7 @@ class Outbox:
         self, delivery: Delivery, seconds: float, reason: str, **how: bool
     ) -> None:
         await self._record(
-            deliver.mark_failed,
+            outbox.mark_failed,
             delivery,
             holder=self._context.holder,
             not_before=self._context.clock.now() + timedelta(seconds=seconds),
@@ -172,7 +173,7 @@ class Outbox:
     async def _abandon(self, delivery: Delivery, reason: str) -> None:
         log.warning("delivery %s to %s abandoned: %s", delivery.id, delivery.channel, reason)
         holder = self._context.holder
-        await self._record(deliver.abandon, delivery, holder=holder, reason=reason[:LONGEST_REASON])
+        await self._record(outbox.abandon, delivery, holder=holder, reason=reason[:LONGEST_REASON])
 
     async def _record(self, action: Callable[..., bool], delivery: Delivery, **facts: Any) -> None:
         """Record the outcome of an attempt, retrying while the store is away.
@@ -210,7 +211,7 @@ class PlatformServices:
     async def bounced(self, delivery_id: str, reason: str) -> None:
         """Mark a delivery that was sent as abandoned, with the reason."""
         await self._context.store.write(
-            deliver.bounce,
+            outbox.bounce,
             delivery_id,
             profile=self._context.profile,
             platform=self._platform,
@@ -222,24 +223,24 @@ class PlatformServices:
         move = Move(self._platform, old, new)
         context = self._context
         await context.store.write(
-            moving.move_chat, move, profile=context.profile, moment=context.moment()
+            routing.move_chat, move, profile=context.profile, moment=context.moment()
         )
 
     async def place(self) -> str | None:
         """Return how far the platform was read."""
         context = self._context
-        return await context.store.read(places.place, self._platform, profile=context.profile)
+        return await context.store.read(inbox.place, self._platform, profile=context.profile)
 
     async def keep_place(self, place: str) -> None:
         """Remember that everything up to here is durable."""
         context = self._context
-        await context.store.write(places.keep_place, self._platform, place, profile=context.profile)
+        await context.store.write(inbox.keep_place, self._platform, place, profile=context.profile)
 
     async def chats(self, *, most: int) -> Sequence[Channel]:
         """Return the channels that have a conversation."""
         context = self._context
         return await context.store.read(
-            places.chats, self._platform, profile=context.profile, most=most
+            inbox.chats, self._platform, profile=context.profile, most=most
         )
 
 
@@ -247,4 +248,4 @@ def _blob_of(tx: Tx, delivery: Delivery, name: str) -> bytes:
     if delivery.session_id is None:
         raise NotFound(f"Delivery {delivery.id} comes from no session.")
     head = read.head(tx, delivery.session_id, profile=delivery.profile)
-    return blobs.read_blob(tx, name, session_no=head.no)
+    return files.read_blob(tx, name, session_no=head.no)

@@ -5,8 +5,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sessionary.actions import access, deliver, schedule, sessions, titles, turns
-from sessionary.actions.schedule import Due
+from sessionary.actions import access, outbox, schedules, turns
+from sessionary.actions.schedules import Due
+from sessionary.actions.sessions import edit, titles
 from sessionary.clock import Moment
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext
@@ -75,7 +76,7 @@ class Scheduler:
             return 0
         try:
             claim = context.store.write(
-                schedule.claim_due,
+                schedules.claim_due,
                 profile=context.profile,
                 holder=context.holder,
                 seconds=context.settings.lease_seconds,
@@ -134,7 +135,7 @@ class Scheduler:
         finally:
             self._turns.discard(run)
             await self._context.store.write(
-                schedule.end_run,
+                schedules.end_run,
                 due,
                 state=state,
                 now=self._context.clock.now(),
@@ -147,7 +148,7 @@ class Scheduler:
             await asyncio.sleep(context.settings.lease_seconds / 3)
             try:
                 await context.store.write(
-                    schedule.renew,
+                    schedules.renew,
                     due,
                     holder=context.holder,
                     seconds=context.settings.lease_seconds,
@@ -170,7 +171,7 @@ def _target(due: Due, agent: Agent, target: ScheduleTarget) -> TurnTarget:
 
 def _fail(tx: Tx, due: Due, reason: str, *, moment: Moment) -> None:
     """Record an occurrence that could not begin, and notify its people."""
-    if schedule.end_run(tx, due, state=RunState.FAILED, now=moment.now, reason=reason):
+    if schedules.end_run(tx, due, state=RunState.FAILED, now=moment.now, reason=reason):
         notify(tx, due, notices.run_failed(due.schedule.name, reason), moment=moment)
 
 
@@ -191,14 +192,14 @@ def _begin(
             )
     prompt = message("user", task.prompt)
     opening = Opening(task.profile, _source(due), kind=Kind.JOB)
-    id = sessions.open_session(tx, opening, moment=moment)
+    id = edit.open_session(tx, opening, moment=moment)
     claim = turns.Claim(context.holder, context.settings.lease_seconds, task.agent)
     begun = turns.begin_in(tx, id, prompt, profile=task.profile, claim=claim, moment=moment)
     expected = budgets.expected_use(None, (prompt,))
     budgets.reserve(tx, begun.lease.turn_id, accounts.values(), expected, profile=task.profile)
     head = table.get_by_no(tx, begun.lease.session_no)
     titles.name_automatically(tx, head, task.name, by=TitleBy.AGENT)
-    schedule.ran_in(tx, due, head.no)
+    schedules.ran_in(tx, due, head.no)
     return begun, target_of(tx, due)
 
 
@@ -236,4 +237,4 @@ def notify(tx: Tx, due: Due, text: str, *, moment: Moment) -> None:
     """Enqueue a notice about an occurrence where its output goes."""
     channel = target_of(tx, due).channel
     if channel is not None:
-        deliver.enqueue(tx, channel, (Text(text),), profile=due.schedule.profile, moment=moment)
+        outbox.enqueue(tx, channel, (Text(text),), profile=due.schedule.profile, moment=moment)

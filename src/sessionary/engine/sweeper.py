@@ -11,8 +11,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from sessionary.actions import deliver, read, schedule, uploads
-from sessionary.actions import sweep as sweeping
+from sessionary.actions import files, outbox, schedules
+from sessionary.actions import turns as sweeping
+from sessionary.actions.sessions import read
 from sessionary.clock import Moment
 from sessionary.engine import notices, scheduler
 from sessionary.engine.context import EngineContext
@@ -89,7 +90,7 @@ class Sweeper:
             sweeping.end_expired_sessions, context.policies, moment=context.moment()
         )
         await context.store.write(sweeping.empty_trash, moment=context.moment())
-        await context.store.write(uploads.forget_old, moment=context.moment())
+        await context.store.write(files.forget_old, moment=context.moment())
 
     async def _dead_turns(self) -> frozenset[str]:
         """Return the turns whose lease stayed expired for `confirm_seconds`.
@@ -142,13 +143,13 @@ def interrupt_dead(tx: Tx, *, context: EngineContext, moment: Moment, among: fro
         channel = source.channel
         if channel is not None and channel.platform in context.deliverable:
             text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
-            deliver.enqueue(
+            outbox.enqueue(
                 tx, channel, (Text(text),), profile=profile, moment=moment, session_no=head.no
             )
-    for due in schedule.dead_runs(tx, now=moment.now):
+    for due in schedules.dead_runs(tx, now=moment.now):
         log.warning("a run of schedule %s died with its process", due.schedule.name)
         scheduler.notify(
-            tx, due, notices.run_failed(due.schedule.name, schedule.DIED), moment=moment
+            tx, due, notices.run_failed(due.schedule.name, schedules.DIED), moment=moment
         )
     return len(dead)
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from functools import partial
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.engine.context import EngineContext
 from sessionary.engine.events import LiveEvent
 from sessionary.engine.ports import Adapter, StreamingAdapter

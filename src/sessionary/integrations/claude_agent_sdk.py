@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sessionary.actions import facts, log, new_message
-from sessionary.actions.new_message import NewMessage
+from sessionary.actions.sessions import append, edit, log
+from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment, to_micros
 from sessionary.integrations import thread
 from sessionary.integrations.claude_lines import (
@@ -116,7 +116,7 @@ def _append(
     files.keep(tx)
     for bundle in made:
         saying = NewMessage(message_of(bundle), at=bundle.at)
-        done = new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
+        done = append.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
         for idempotency_key in _receipts(head, bundle.lines):
             tx.run(
                 "insert_receipt",
@@ -132,7 +132,7 @@ def _append(
     def folded(kept: dict[str, Any]) -> dict[str, Any]:
         return {"mtime": now, "summary": _fold(kept.get("summary"), key, new)}
 
-    facts.revise(tx, head, NATIVE, folded)
+    edit.revise(tx, head, NATIVE, folded)
 
 
 def _parent(tx: Tx, where: Thread) -> SessionHead | None:

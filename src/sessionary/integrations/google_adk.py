@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from sessionary.actions import facts, log, new_message, read
-from sessionary.actions.new_message import NewMessage
+from sessionary.actions.sessions import append, edit, log, read
+from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.adk_events import (
@@ -183,7 +183,7 @@ def _create(
     head = thread.opened(tx, where, moment=moment, note="google-adk:opened")
     own = _share_out(tx, states, given, moment=moment)
     kept = {"state": own, "updated": moment.now.timestamp(), "marker": ""}
-    facts.revise(tx, head, NATIVE, lambda _: kept)
+    edit.revise(tx, head, NATIVE, lambda _: kept)
 
 
 def _get(
@@ -259,10 +259,10 @@ def _append(
     said = message_of(event, text, files)
     files.keep(tx)
     saying = NewMessage(said, at=at(event), idempotency_key=idempotency_key, usage=used)
-    new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
+    append.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
     own = kept["state"] | _share_out(tx, states, given, moment=moment)
     now = {"state": own, "updated": event.timestamp, "marker": event.id}
-    facts.revise(tx, head, NATIVE, lambda _: now)
+    edit.revise(tx, head, NATIVE, lambda _: now)
     return True
 
 

@@ -8,7 +8,7 @@ LangChain has deprecated them and will drop them in 2.0; programs that have them
 from collections.abc import Sequence
 from typing import Any
 
-from sessionary.actions.new_message import NewMessage
+from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.client import SessionaryClient, settled

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sessionary.actions import log, new_message
-from sessionary.actions.new_message import NewMessage
+from sessionary.actions.sessions import append, log
+from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.client import SessionaryClient
@@ -137,4 +137,4 @@ def _record(
             idempotency_key=f"{PLATFORM}/{head.id}/{id}"[: log.MAX_IDEMPOTENCY_KEY],
             usage=used,
         )
-        new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
+        append.append_to(tx, head.id, saying, profile=where.profile, moment=moment)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 from sessionary.actions import turns
-from sessionary.actions.new_message import NewMessage
+from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError, TurnLost
 from sessionary.integrations import thread

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sessionary.actions import facts, log, new_message, read, retract, routing, sessions
-from sessionary.actions.new_message import NewMessage
+from sessionary.actions.sessions import append, edit, log, read, revise, routing
+from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import NotFound
 from sessionary.integrations import thread
@@ -157,11 +157,11 @@ def _write_record(
         saying = NewMessage(
             said, idempotency_key=_idempotency_key(entry.id), usage=calls.get(entry.id)
         )
-        new_message.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
+        append.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
     if record.head_id != (new[-1].id if new else start):
         raise ConversationConflict(record.conversation_id)
     kept = _record.dump_python(record, mode="json")
-    facts.revise(tx, head, NATIVE, lambda _: {"record": kept})
+    edit.revise(tx, head, NATIVE, lambda _: {"record": kept})
 
 
 def _begun(
@@ -182,7 +182,7 @@ def _begun(
     if parent.folder is SessionFolder.GONE:
         parent = _heir(tx, where, record, through=found.seq)
     try:
-        head = sessions.fork(tx, parent.id, profile=where.profile, moment=moment, at_seq=found.seq)
+        head = edit.fork(tx, parent.id, profile=where.profile, moment=moment, at_seq=found.seq)
     except NotFound as error:
         raise LookupError(start) from error
     routing.bind(tx, where.key, head.no, moment=moment)
@@ -213,7 +213,7 @@ def _move(tx: Tx, head: SessionHead, target: str | None, *, moment: Moment) -> N
         common += 1
     if common < len(ids):
         after = shown[common].seq - 1
-        retract.retract(
+        revise.retract(
             tx, head.id, profile=head.profile, after=after, at=moment.now, reason="branch"
         )
     for said in wanted[common:]:

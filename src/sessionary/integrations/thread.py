@@ -9,18 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sessionary.actions import (
-    compact,
-    log,
-    new_message,
-    read,
-    retract,
-    routing,
-    sessions,
-    turns,
-    usage,
-)
-from sessionary.actions.new_message import NewMessage
+from sessionary.actions import turns, usage
+from sessionary.actions.sessions import append as new_message
+from sessionary.actions.sessions import edit, log, read, revise, routing
+from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
@@ -237,7 +229,7 @@ def clear(tx: Tx, thread: Thread, *, moment: Moment, lease: Lease | None = None)
     """Take back everything said in a thread; it stays in the log."""
     head = held(tx, thread)
     if head is not None and head.message_count:
-        retract.retract(
+        revise.retract(
             tx,
             head.id,
             profile=thread.profile,
@@ -266,10 +258,10 @@ def take_back(
     mark = transcript.latest_compaction(entries.marks(tx, rows.segments(tx, head.no)))
     is_summary = mark is not None and mark.seq == entry.seq
     after = 0 if is_summary else entry.seq - 1
-    retract.retract(tx, id, profile=profile, after=after, at=moment.now, reason=reason, lease=lease)
+    revise.retract(tx, id, profile=profile, after=after, at=moment.now, reason=reason, lease=lease)
     if mark is not None and not is_summary and mark.seq > after:
         assert isinstance(mark.body, Compaction)
-        compact.compact(
+        revise.compact(
             tx,
             id,
             mark.body.summary,
@@ -289,7 +281,7 @@ def trash(tx: Tx, thread: Thread, *, moment: Moment) -> None:
 
 def trash_session(tx: Tx, head: SessionHead, *, moment: Moment) -> None:
     """Put a session into the trash, from where a person may take it back."""
-    sessions.trash(tx, head.id, profile=head.profile, moment=moment)
+    edit.trash(tx, head.id, profile=head.profile, moment=moment)
 
 
 def prefix(platform: str, beginning: str, *, profile: str) -> str:

@@ -9,9 +9,9 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sessionary.actions import tokens
-from sessionary.actions.tokens import Scope as TokenScope
-from sessionary.actions.tokens import Token
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Scope as TokenScope
+from sessionary.actions.credentials import Token
 from sessionary.errors import NotAllowed, SessionaryError
 from sessionary.store.database import Store
 
@@ -51,7 +51,7 @@ class TokenGuard:
         secret = header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
         if not secret or len(secret) > _LONGEST:
             return None
-        return await self._store.read(tokens.find, secret)
+        return await self._store.read(credentials.find_token, secret)
 
 
 def check_may_write(request: Any) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sessionary.actions import read
 from sessionary.actions.search import search
 from sessionary.actions.search.hits import Hit
 from sessionary.actions.search.search import SearchOptions, SearchResult
+from sessionary.actions.sessions import read
 from sessionary.errors import BadInput
 from sessionary.mcp import bounds
 from sessionary.mcp.bounds import Json

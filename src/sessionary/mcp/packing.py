@@ -1,6 +1,6 @@
 """A pack: all one needs to go on with a session elsewhere, within a budget of tokens."""
 
-from sessionary.actions import read, resolve
+from sessionary.actions.sessions import read
 from sessionary.mcp import bounds
 from sessionary.mcp.bounds import Json
 from sessionary.model import transcript
@@ -23,7 +23,7 @@ _SHORTEST = 40
 
 def pack(tx: Tx, ref: str, *, profile: str, budget: int) -> Json:
     """The facts, the first question, the summary that holds, and as much of the end as fits."""
-    head = resolve.resolve(tx, ref, profile=profile)
+    head = read.resolve(tx, ref, profile=profile)
     made: Json = {
         "session": head.id,
         "title": head.title,

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.actions import listing, log, new_message, read, resolve, sessions, usage
+from sessionary.actions import usage
+from sessionary.actions.sessions import append, edit, lists, log, read
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput
 from sessionary.formats.message_input import read_message
@@ -54,9 +55,7 @@ class Tools:
         project: str | None = None,
     ) -> Json:
         """The sessions that were last active, newest first."""
-        filters = listing.SessionFilters(
-            folder=SessionFolder.CHATS, platform=source, project=project
-        )
+        filters = lists.SessionFilters(folder=SessionFolder.CHATS, platform=source, project=project)
         return await self.store.read(
             _listed, filters, profile=self.profile, limit=limit, cursor=cursor
         )
@@ -119,9 +118,7 @@ class Tools:
         done = await self.store.write(
             _append,
             session,
-            new_message.NewMessage(
-                read_message(role, text).message, idempotency_key=idempotency_key
-            ),
+            append.NewMessage(read_message(role, text).message, idempotency_key=idempotency_key),
             profile=self.profile,
             moment=Moment(self.clock.now(), self.ids),
         )
@@ -150,12 +147,12 @@ class Tools:
 
 
 def _window(tx: Tx, /, ref: str, *, profile: str, **where: Any) -> read.TranscriptWindow:
-    head = resolve.resolve(tx, ref, profile=profile)
+    head = read.resolve(tx, ref, profile=profile)
     return read.window(tx, head.id, profile=profile, **where)
 
 
 def _overview(tx: Tx, ref: str, *, profile: str) -> Json:
-    head = resolve.resolve(tx, ref, profile=profile)
+    head = read.resolve(tx, ref, profile=profile)
     first = read.window(tx, head.id, profile=profile, after=0, limit=3).entries
     last = read.window(tx, head.id, profile=profile, limit=6).entries
     seen = {entry.seq for entry in first}
@@ -176,13 +173,13 @@ def _overview(tx: Tx, ref: str, *, profile: str) -> Json:
 
 
 def _listed(
-    tx: Tx, filters: listing.SessionFilters, *, profile: str, limit: int, cursor: str | None
+    tx: Tx, filters: lists.SessionFilters, *, profile: str, limit: int, cursor: str | None
 ) -> Json:
-    page = listing.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    page = lists.list_sessions(tx, filters, profile=profile, limit=limit, cursor=cursor)
     kept = bounds.fitting([bounds.head_of(head) for head in page.items])
     if len(kept) < len(page.items):
         # A shorter page, so that its cursor is where the next begins.
-        page = listing.listing(tx, filters, profile=profile, limit=len(kept), cursor=cursor)
+        page = lists.list_sessions(tx, filters, profile=profile, limit=len(kept), cursor=cursor)
     return {"sessions": kept, "next": page.next}
 
 
@@ -195,12 +192,12 @@ def _number(cursor: str | None) -> int:
 
 
 def _append(
-    tx: Tx, ref: str, saying: new_message.NewMessage, *, profile: str, moment: Moment
+    tx: Tx, ref: str, saying: append.NewMessage, *, profile: str, moment: Moment
 ) -> log.Appended:
-    head = resolve.resolve(tx, ref, profile=profile)
-    return new_message.append_to(tx, head.id, saying, profile=profile, moment=moment)
+    head = read.resolve(tx, ref, profile=profile)
+    return append.append_to(tx, head.id, saying, profile=profile, moment=moment)
 
 
 def _rename(tx: Tx, ref: str, title: str, *, profile: str) -> SessionHead:
-    head = resolve.resolve(tx, ref, profile=profile)
-    return sessions.rename(tx, head.id, title, profile=profile, by=TitleBy.AGENT)
+    head = read.resolve(tx, ref, profile=profile)
+    return edit.rename(tx, head.id, title, profile=profile, by=TitleBy.AGENT)

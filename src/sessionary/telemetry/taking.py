@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
-from sessionary.actions import facts, retract, routing, usage
-from sessionary.actions import sessions as session_actions
-from sessionary.actions.new_message import NewMessage
+from sessionary.actions import usage
+from sessionary.actions.sessions import append, edit, revise, routing
+from sessionary.actions.sessions import edit as session_actions
+from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError
 from sessionary.model import transcript
@@ -283,7 +284,7 @@ def _take_out(
         for entry in _visible(tx, head)
         if entry.seq >= first and isinstance(entry.body, Message)
     ]
-    retract.retract(
+    revise.retract(
         tx, head.id, profile=head.profile, after=first - 1, at=moment.now, reason="telemetry"
     )
     lines = [
@@ -333,7 +334,7 @@ def _say_again(
             new = {id(each.message) for each in merging.new_of(heard, told)}
             again = [each for each in again if id(each[0]) in new]
         for body, _, at in again:
-            facts.say_after(
+            append.append_after_end(
                 tx, head.id, NewMessage(body, at=at), profile=head.profile, moment=moment
             )
 
@@ -380,7 +381,7 @@ def _add(
         # The key of an answer that was taken back is used up: with it, nothing would be added.
         is_keyed = each.side == OUT and (span.span_id, digest) not in taken_back
         saying = NewMessage(said, at=at, idempotency_key=idempotency_key if is_keyed else None)
-        facts.say_after(tx, head.id, saying, profile=head.profile, moment=moment)
+        append.append_after_end(tx, head.id, saying, profile=head.profile, moment=moment)
         added.append(merging.line_of(said))
     return added
 
@@ -391,7 +392,7 @@ def _note(tx: Tx, head: SessionHead, heard: Told, *, moment: Moment) -> None:
         used = replace(heard.usage, at=_time(heard.span.ended_at, moment))
         usage.record(tx, head.no, used, profile=head.profile, moment=moment)
     if heard.system and sessions.details(tx, head.no).prompt_hash is None:
-        facts.set_system_prompt(tx, head.id, heard.system, profile=head.profile)
+        edit.set_system_prompt(tx, head.id, heard.system, profile=head.profile)
 
 
 def _open(tx: Tx, key: SessionKey, source: Source, *, moment: Moment) -> SessionHead:

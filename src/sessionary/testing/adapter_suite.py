@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import schedule
+from sessionary.actions import schedules
 from sessionary.actions.upkeep import stats
 from sessionary.agents.registry import Agent
 from sessionary.clock import Moment
@@ -352,14 +352,14 @@ async def _answers(world: ChannelWorld, text: str, number: int, count: int) -> l
 
 
 async def _plan(world: ChannelWorld) -> None:
-    plan = schedule.ScheduleSpec(
+    plan = schedules.ScheduleSpec(
         name="greeting",
         timing=Timing("every 30m", ZoneInfo("UTC")),
         prompt="good morning",
         deliver_to=world.platform.name,
     )
     moment = Moment(world.clock.now(), world.ids)
-    await world.store.write(schedule.add, plan, profile="main", moment=moment)
+    await world.store.write(schedules.add, plan, profile="main", moment=moment)
 
 
 async def _taken(platform: Platform, texts: list[str]) -> Door:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from sessionary.actions import deliver, listing, read
+from sessionary.actions import outbox
+from sessionary.actions.sessions import lists, read
 from sessionary.actions.upkeep import stats
 from sessionary.agents.echo import EchoRunner
 from sessionary.agents.registry import Agent
@@ -183,7 +184,7 @@ class ChannelWorld:
         """Put something for the chat into the outbox; its id."""
         moment = Moment(self.clock.now(), self.ids)
         channel, said = self.platform.chat, (Text(text),)
-        return await self.store.write(deliver.enqueue, channel, said, profile="main", moment=moment)
+        return await self.store.write(outbox.enqueue, channel, said, profile="main", moment=moment)
 
     async def transcripts(self, role: Role | None = None) -> list[list[str]]:
         """What people read in each session, the latest first; perhaps only what one side said."""
@@ -207,7 +208,7 @@ class ChannelWorld:
         return found
 
     async def _messages(self) -> list[list[Message]]:
-        page = await self.store.read(listing.listing, listing.SessionFilters(), profile="main")
+        page = await self.store.read(lists.list_sessions, lists.SessionFilters(), profile="main")
         found = []
         for head in page.items:
             entries = await self.store.read(read.transcript_of, head.id, profile="main")

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from sessionary.actions import logins, tokens
-from sessionary.actions.tokens import Scope
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Scope
 from sessionary.errors import BadInput
 from sessionary.web.connections import CONNECTION, LimitedConnection
 from sessionary.web.context import Caller, WebContext
@@ -64,14 +64,14 @@ async def identify(request: Request) -> Caller:
     if header is not None:
         token = header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
         if token and len(token) <= _LONGEST:
-            found = await context.store.read(tokens.find, token)
+            found = await context.store.read(credentials.find_token, token)
             if found is not None:
                 return Caller(found.profile, found.scope, found.id)
         raise RequestRefused(401, "The token is not valid.")
     cookie = request.cookies.get(cookie_name(request))
     if not cookie or len(cookie) > _LONGEST:
         raise RequestRefused(401, "A token or a login is needed.")
-    login = await context.store.read(logins.find, cookie, now=context.clock.now())
+    login = await context.store.read(credentials.find_login, cookie, now=context.clock.now())
     if login is None:
         raise RequestRefused(401, "The login is over.")
     if request.method not in SAFE:
@@ -98,8 +98,10 @@ def idempotency_key(request: Request) -> str | None:
 async def is_still_valid(context: WebContext, caller: Caller) -> bool:
     """Whether a caller's token or login goes on."""
     if caller.is_browser:
-        return await context.store.read(logins.is_good, caller.id, now=context.clock.now())
-    return await context.store.read(tokens.is_good, caller.id)
+        return await context.store.read(
+            credentials.is_valid_login, caller.id, now=context.clock.now()
+        )
+    return await context.store.read(credentials.is_valid_token, caller.id)
 
 
 ContextDep = Annotated[WebContext, Depends(context_of)]

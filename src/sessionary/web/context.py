@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
-from sessionary.actions.tokens import Scope
+from sessionary.actions.credentials import Scope
 from sessionary.clock import Clock, Ids, Moment, RandomIds, SystemClock
 from sessionary.engine.engine import Engine
 from sessionary.model.reset import Policies

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessionary.actions import logins
+from sessionary.actions import credentials
 from sessionary.web.problems import RequestRefused
 
 # Guesses of one address, and of all, that may wait for their answer at once.
@@ -73,7 +73,7 @@ class LoginAttempts:
             return
         is_recent = before is not None and now - before.at < FORGOTTEN_AFTER
         wrong = 1 + (before.wrong if before is not None and is_recent else 0)
-        self._records[address] = _Record(wrong, now, now + logins.lock_after(wrong))
+        self._records[address] = _Record(wrong, now, now + credentials.lock_after(wrong))
         while len(self._records) > MOST_ADDRESSES:
             self._records.popitem(last=False)
 

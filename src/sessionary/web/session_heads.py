@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sessionary.actions import listing, read
-from sessionary.actions.standing import SessionStatus, session_statuses
+from sessionary.actions.sessions import lists, read
+from sessionary.actions.sessions.read import SessionStatus, session_statuses
 from sessionary.errors import BadInput
 from sessionary.model.session import SessionHead
 from sessionary.model.view import HEAD_FIELDS, head_json
@@ -22,14 +22,14 @@ def heads_json(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
 
 
 def page(
-    tx: Tx, filters: listing.SessionFilters, *, profile: str, limit: int, cursor: str | None
+    tx: Tx, filters: lists.SessionFilters, *, profile: str, limit: int, cursor: str | None
 ) -> dict[str, Any]:
     """A page of the list, where the next begins, how many it leaves out, and as of when.
 
     Who listens to events from `position` on misses nothing that came after the page was read.
     """
     position = entries.last_position(tx)
-    found = listing.listing(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    found = lists.list_sessions(tx, filters, profile=profile, limit=limit, cursor=cursor)
     return {
         "items": heads_json(tx, found.items),
         "next": found.next,

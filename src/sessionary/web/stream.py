@@ -10,9 +10,9 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from sessionary.actions import read
-from sessionary.actions.log import SessionChanged
-from sessionary.actions.tokens import AccessEnded
+from sessionary.actions.credentials import AccessEnded
+from sessionary.actions.sessions import read
+from sessionary.actions.sessions.log import SessionChanged
 from sessionary.engine.events import LiveEvent
 from sessionary.errors import Damaged, NotFound, RetryLater, StoreUnavailable
 from sessionary.model import codec

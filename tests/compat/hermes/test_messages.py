@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.compat.hermes.state import SessionDB
 from sessionary.errors import BadInput, NotFound
 from tests.compat.hermes.test_sessions import row

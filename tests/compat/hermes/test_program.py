@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sessionary.actions import read
-from sessionary.actions.listing import SessionFilters, listing
+from sessionary.actions.sessions import read
+from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from tests.compat.hermes.conftest import Opener
 from tests.project.code import ROOT
 
@@ -74,7 +74,7 @@ def test_a_gateway_goes_on_after_it_was_killed(
         "[summary] so far",
         "go on",
     ]
-    heads = db._opened.read(listing, SessionFilters(), profile="main").items
+    heads = db._opened.read(list_sessions, SessionFilters(), profile="main").items
     assert sum(head.message_count for head in heads) == db.message_count()
     assert all(head.usage.cost_microusd for head in heads if head.usage.calls)
     [newest] = [head for head in heads if head.preview == "afresh"]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 
-from sessionary.actions import fold
 from sessionary.actions.retention import pack, purge
+from sessionary.actions.sessions import log
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
 from sessionary.model import codec, transcript
@@ -173,7 +173,7 @@ def _mend(tx: Tx, head: SessionHead, first: int) -> None:
     for mark in entries.marks(tx, [_own(head)]):
         if isinstance(mark.body, Compaction) and mark.body.through >= first:
             _replace(tx, head, mark, replace(mark.body, summary=ERASED_SUMMARY))
-    fold.put(tx, head.no, fold.counts(tx, sessions.segments(tx, head.no)))
+    log.put(tx, head.no, log.counts(tx, sessions.segments(tx, head.no)))
     if head.title_by is not TitleBy.PERSON:
         tx.run("set_title", no=head.no, title=None, title_by=None)
     tx.run("insert_feed", session_no=head.no, seq=0, what="head")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from sessionary.actions import refusals, routing
 from sessionary.actions.retention import pack
-from sessionary.actions.sessions import lock_session
+from sessionary.actions.sessions import log, routing
+from sessionary.actions.sessions.log import lock_session
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Damaged, NotFound
 from sessionary.model.message import MAX_SEQ
@@ -32,7 +32,7 @@ def purge(tx: Tx, id: str, *, profile: str, moment: Moment) -> PurgeResult:
     """Delete a session's words for ever. A tombstone and the ledger of its cost stay."""
     head = lock_session(tx, id, profile=profile)
     if head.running:
-        raise refusals.running(head.id)
+        raise log.running(head.id)
     needed = _needed_by_children(tx, head.no)
     if needed:
         # A pack may hold words that others need beside words that go.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.errors import NotFound
 from sessionary.model.message import Entry, body_to_json
 from sessionary.model.redact import secrets_in, texts_in

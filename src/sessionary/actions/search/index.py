@@ -6,7 +6,7 @@ from itertools import islice
 from math import log2
 from typing import NamedTuple
 
-from sessionary.actions import resolve
+from sessionary.actions.sessions import read
 from sessionary.clock import to_micros
 from sessionary.errors import Ambiguous, NotFound
 from sessionary.model import search_text, tokenizer
@@ -219,7 +219,7 @@ def narrowed(tx: Tx, scope: SearchScope, filters: Filters, *, session: str | Non
     refs = (*filters.sessions, *((session,) if session is not None else ()))
     if refs:
         try:
-            heads = [resolve.resolve(tx, ref, profile=profile) for ref in refs]
+            heads = [read.resolve(tx, ref, profile=profile) for ref in refs]
         except (NotFound, Ambiguous) as error:
             return replace(scope, missing=str(error))
         stretches = tuple(each for head in heads for each in sessions.segments(tx, head.no))

@@ -1,6 +1,6 @@
 """A conversation for another tool to go on with: the newest of it, within a budget."""
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.actions.transfer import render
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.handover.passage import ExcerptWindow, HandoverExcerpt

@@ -7,7 +7,7 @@ reads up to the entry that was its last when its turn came; writers are not dist
 import base64
 from collections.abc import Callable, Iterator, Sequence
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.errors import NotFound
 from sessionary.model import codec, record
 from sessionary.model.message import MAX_SEQ, Attachment, Entry, Message

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sessionary.actions import fold, titles
-from sessionary.actions.log import SessionChanged
+from sessionary.actions.sessions import log, titles
+from sessionary.actions.sessions.log import SessionChanged
 from sessionary.actions.transfer import restore_session
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import Conflict
@@ -296,7 +296,7 @@ def _show(
         parent_no=None if sheaf.descent is None else sheaf.descent.parent.no,
         project_no=restore_session.project_of(tx, line, moment=moment),
     )
-    fold.put(tx, session.no, _counts(tx, sheaf, session))
+    log.put(tx, session.no, _counts(tx, sheaf, session))
     _put_draft(tx, session, line.draft, moment=moment)
     transfer.tell_entries(tx, session.no, session.base_seq + 1, session.last_seq)
     _tell(tx, sheaf, session)
@@ -341,7 +341,7 @@ def _extend(
             active_at=added.active_at,
         )
         if sheaf.is_involved:
-            fold.put(tx, after.no, fold.counts(tx, sessions.segments(tx, after.no)))
+            log.put(tx, after.no, log.counts(tx, sessions.segments(tx, after.no)))
         transfer.tell_entries(tx, after.no, before.last_seq + 1, after.last_seq)
     if sheaf.is_whole:
         _refresh(tx, sheaf, after, moment=moment)
@@ -390,11 +390,11 @@ def _is_called(title: str | None, wanted: str) -> bool:
     return title is not None and (title == wanted or title.rpartition(" #")[0] == wanted)
 
 
-def _counts(tx: Tx, sheaf: WriteBatch, session: Imported) -> fold.LogCounts:
+def _counts(tx: Tx, sheaf: WriteBatch, session: Imported) -> log.LogCounts:
     if sheaf.is_involved:
-        return fold.counts(tx, sessions.segments(tx, session.no))
+        return log.counts(tx, sessions.segments(tx, session.no))
     added = sheaf.added
-    return fold.LogCounts(
+    return log.LogCounts(
         added.messages, added.tool_calls, added.last_reply_seq, added.preview, added.compacted_seq
     )
 

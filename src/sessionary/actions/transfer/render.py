@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.actions.transfer import jsonl_export
 from sessionary.errors import Conflict
 from sessionary.model import html_page, markdown, transcript

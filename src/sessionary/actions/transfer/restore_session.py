@@ -15,8 +15,8 @@ from typing import Literal, Self
 
 import msgspec
 
-from sessionary.actions import fold, routing, titles
-from sessionary.actions.log import SessionChanged
+from sessionary.actions.sessions import log, routing, titles
+from sessionary.actions.sessions.log import SessionChanged
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
 from sessionary.model import codec, record
@@ -364,12 +364,12 @@ def _set_end(tx: Tx, packet: Packet, target: _RestoreTarget) -> None:
         tx.run("set_last_seq", no=target.no, last_seq=last)
 
 
-def _fold(tx: Tx, no: int) -> fold.LogCounts:
-    return fold.counts(tx, sessions.segments(tx, no))
+def _fold(tx: Tx, no: int) -> log.LogCounts:
+    return log.counts(tx, sessions.segments(tx, no))
 
 
 def _show(
-    tx: Tx, packet: Packet, target: _RestoreTarget, made: fold.LogCounts, *, moment: Moment
+    tx: Tx, packet: Packet, target: _RestoreTarget, made: log.LogCounts, *, moment: Moment
 ) -> RestoreOutcome:
     """Give a session that is whole its facts, its place and its keys."""
     notes: list[str] = []
@@ -379,7 +379,7 @@ def _show(
     transfer.show(
         tx, target.no, line, last_seq=last, parent_no=target.parent_no, project_no=project_no
     )
-    fold.put(tx, target.no, made)
+    log.put(tx, target.no, made)
     if line.draft:
         at = to_micros(moment.now)
         tx.run("set_draft", no=target.no, text=codec.encode(line.draft), at=at)
@@ -462,7 +462,7 @@ def _extend(tx: Tx, packet: Packet, target: _RestoreTarget, *, is_more: bool) ->
             last_seq=packet.last_seq,
             active_at=transfer.micros(active_at),
         )
-        fold.put(tx, target.no, _fold(tx, target.no))
+        log.put(tx, target.no, _fold(tx, target.no))
         transfer.tell_entries(tx, target.no, target.have + 1, packet.last_seq)
         tx.after_commit(SessionChanged(line.profile, line.id))
     if line.is_partial:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.model import codec
 from sessionary.model.message import Entry, Message, Role, ToolCall
 from sessionary.model.session import SessionHead

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from sessionary.actions import fold
+from sessionary.actions.sessions import log
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
 from sessionary.model.message import MAX_SEQ
@@ -75,7 +75,7 @@ def rebuild_head(tx: Tx, no: int) -> bool:
         return is_moved
     _rebuild_end(tx, head)
     _rebuild_shelf(tx, head)
-    fold.put(tx, no, fold.counts(tx, sessions.segments(tx, no)))
+    log.put(tx, no, log.counts(tx, sessions.segments(tx, no)))
     usage.set_total(tx, no, usage.total_of_session(tx, no))
     tx.run("set_running_turn", no=no, turn_id=_running(tx, head))
     return True
@@ -162,15 +162,15 @@ def _check_order(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 
 
 def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
-    made = fold.counts(tx, _segments_there(tx, head))
-    said = fold.LogCounts(
+    made = log.counts(tx, _segments_there(tx, head))
+    said = log.LogCounts(
         head.message_count,
         head.tool_call_count,
         head.last_reply_seq,
         head.preview,
         sessions.details(tx, head.no).compacted_seq,
     )
-    for name in fold.LogCounts.__dataclass_fields__:
+    for name in log.LogCounts.__dataclass_fields__:
         if getattr(made, name) != getattr(said, name):
             what = f"{name} says {getattr(said, name)!r}, the log {getattr(made, name)!r}"
             yield Broken("I6 counters", head.id, what)

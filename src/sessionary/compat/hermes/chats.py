@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sessionary.actions import bindings, facts, routing
+from sessionary.actions.sessions import edit, routing
 from sessionary.clock import Moment
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.entry import SessionEntry, entry_of
@@ -111,7 +111,9 @@ def entries_of(tx: Tx, *, profile: str) -> list[tuple[SessionKey, SessionEntry]]
 def _bound(tx: Tx, *, profile: str) -> Iterator[tuple[SessionKey, SessionHead]]:
     cursor: str | None = None
     while True:
-        page = bindings.listing(tx, profile=profile, limit=_PAGE, cursor=cursor, chats_only=True)
+        page = routing.list_bindings(
+            tx, profile=profile, limit=_PAGE, cursor=cursor, chats_only=True
+        )
         yield from ((SessionKey.parse(each.key), each.session) for each in page.items)
         cursor = page.next
         if cursor is None:
@@ -173,5 +175,5 @@ def _noted(
     def changed(kept: Json) -> Json:
         return kept | {"entry": dict(change(dict(kept.get("entry", {}))))}
 
-    kept = facts.revise(tx, head, KEPT, changed)
+    kept = edit.revise(tx, head, KEPT, changed)
     return entry_of(head, printed(key), kept)

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sessionary.actions import sessions
+from sessionary.actions.sessions import edit, log
 from sessionary.clock import Moment, to_micros
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.messages import Json
@@ -26,14 +26,14 @@ def acquire(tx: Tx, id: str, holder: str, *, seconds: float, profile: str, momen
     for name, _ in _locks(tx, head):
         tx.run("delete_hold", no=head.no, name=name)
     until = moment.now + timedelta(seconds=seconds)
-    sessions.hold(tx, id, f"{_LOCK}{holder}", profile=profile, until=until)
+    edit.hold(tx, id, f"{_LOCK}{holder}", profile=profile, until=until)
     return True
 
 
 def release(tx: Tx, id: str, holder: str, *, profile: str) -> None:
     """Give the right back; only its holder can."""
     if _locked(tx, id, profile=profile) is not None:
-        sessions.release(tx, id, f"{_LOCK}{holder}", profile=profile)
+        edit.release(tx, id, f"{_LOCK}{holder}", profile=profile)
 
 
 def holder_of(tx: Tx, head: SessionHead, *, now: datetime) -> str | None:
@@ -110,7 +110,7 @@ def claim_interval(tx: Tx, *, hours: float, moment: Moment) -> bool:
 
 def _locked(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
     try:
-        return sessions.lock_session(tx, id, profile=profile)
+        return log.lock_session(tx, id, profile=profile)
     except NotFound:
         return None
 

@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sessionary.actions import facts, resolve, retract, sessions, titles
-from sessionary.actions.new_message import NewMessage
 from sessionary.actions.retention import purge
+from sessionary.actions.sessions import edit, log, read, revise, titles
+from sessionary.actions.sessions.append import NewMessage, append_after_end
 from sessionary.clock import Moment
 from sessionary.compat.hermes import lineage, messages, rows, tokens
 from sessionary.errors import Ambiguous, NotFound
@@ -37,25 +37,25 @@ def create(
         settings=given.get("model_config") or None,
         system_prompt=given.get("system_prompt"),
     )
-    return facts.open_under(tx, id, opening, moment=moment, parent=parent, lineage=descent)
+    return edit.open_under(tx, id, opening, moment=moment, parent=parent, lineage=descent)
 
 
 def end(tx: Tx, id: str, reason: str, *, profile: str, moment: Moment) -> None:
     """Close a session; the first reason wins, and an unknown one stays unknown."""
     if rows.find(tx, id, profile=profile) is not None:
-        sessions.end(tx, id, profile=profile, moment=moment, reason=reason or UNKNOWN)
+        edit.end(tx, id, profile=profile, moment=moment, reason=reason or UNKNOWN)
 
 
 def reopen(tx: Tx, id: str, *, profile: str) -> None:
     """Let a session go on."""
     if rows.find(tx, id, profile=profile) is not None:
-        sessions.reopen(tx, id, profile=profile)
+        edit.reopen(tx, id, profile=profile)
 
 
 def prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> None:
     """Let another text be the system prompt."""
     if rows.find(tx, id, profile=profile) is not None:
-        facts.set_system_prompt(tx, id, text, profile=profile)
+        edit.set_system_prompt(tx, id, text, profile=profile)
 
 
 def count(
@@ -73,16 +73,16 @@ def append(
     numbers = []
     for each in given:
         saying = NewMessage(messages.to_message(each), at=messages.time_of(each))
-        done = facts.say_after(tx, id, saying, profile=profile, moment=moment)
+        done = append_after_end(tx, id, saying, profile=profile, moment=moment)
         numbers.append(entry_no(done.session_no, done.seq))
     return numbers
 
 
 def clear(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Take back everything that was said; the log keeps it, nobody reads it any more."""
-    head = sessions.lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     if head.message_count:
-        retract.retract(tx, id, profile=profile, after=0, at=moment.now, reason="rewrite")
+        revise.retract(tx, id, profile=profile, after=0, at=moment.now, reason="rewrite")
 
 
 def rewrite(
@@ -109,7 +109,7 @@ def by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
     if head is not None:
         return head.id
     try:
-        return resolve.by_prefix(tx, text, profile=profile)
+        return read.by_prefix(tx, text, profile=profile)
     except Ambiguous:
         return None
 
@@ -123,7 +123,7 @@ def rename(tx: Tx, id: str, title: str | None, *, profile: str) -> bool:
     holder = None if wanted is None else by_title(tx, wanted, profile=profile)
     if holder is not None and holder != id:
         raise ValueError(f"Title '{wanted}' is already in use by session {holder}")
-    titles.rename(tx, head, title or "")
+    titles.set_title(tx, head, title or "")
     return True
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.compat.hermes import messages
 from sessionary.compat.hermes.messages import Json
 from sessionary.model import transcript

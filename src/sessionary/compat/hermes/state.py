@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sessionary import config
-from sessionary.actions import titles
 from sessionary.actions.retention import purge
+from sessionary.actions.sessions import titles
 from sessionary.compat.hermes import claims, deeds, finding, lineage, listing, rows, views
 from sessionary.compat.hermes.finding import Scope
 from sessionary.compat.hermes.listing import Wanted

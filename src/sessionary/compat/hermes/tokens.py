@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from sessionary.actions import facts, usage
+from sessionary.actions import usage
+from sessionary.actions.sessions import edit
 from sessionary.clock import Moment
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.messages import Json
@@ -26,7 +27,7 @@ def update(
     tx.one("lock_session_no", no=head.no)
     head = sessions.get_by_no(tx, head.no)
     before = rows.kept_of(tx, head)
-    after = facts.revise(tx, head, KEPT, lambda kept: _counted(kept, given, absolute=absolute))
+    after = edit.revise(tx, head, KEPT, lambda kept: _counted(kept, given, absolute=absolute))
     used = {name: int(given.get(name) or 0) for name in TOKENS}
     spent = {name: _difference(before, after, name) for name in COSTS}
     if absolute:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from sessionary.actions import read
+from sessionary.actions.sessions import read
 from sessionary.compat.hermes import messages
 from sessionary.compat.hermes.messages import Json
 from sessionary.model.message import MAX_SEQ, SEQ_BITS, Entry, Message

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sessionary.actions import access, turns
-from sessionary.actions.log import Appended
+from sessionary.actions.sessions.log import Appended
 from sessionary.clock import Moment
 from sessionary.engine.settings import Budget, Settings
 from sessionary.model import codec

@@ -4,7 +4,8 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from sessionary.actions import compact, deliver, read, usage
+from sessionary.actions import outbox, usage
+from sessionary.actions.sessions import read, revise
 from sessionary.clock import Moment
 from sessionary.engine.context import EngineContext
 from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
@@ -104,9 +105,7 @@ class Compactor:
 def _compact(
     tx: Tx, head: SessionHead, summary: str, used: Usage | None, *, moment: Moment
 ) -> None:
-    compact.compact(
-        tx, head.id, summary, profile=head.profile, through=head.last_seq, at=moment.now
-    )
+    revise.compact(tx, head.id, summary, profile=head.profile, through=head.last_seq, at=moment.now)
     if used is not None:
         usage.record(tx, head.no, used, profile=head.profile, moment=moment)
 
@@ -118,4 +117,4 @@ def _read(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[C
 def _enqueue(tx: Tx, source: Source, text: str, *, context: EngineContext, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and channel.platform in context.deliverable:
-        deliver.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)
+        outbox.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sessionary.actions import deliver, receive, turns
-from sessionary.actions.receive import ArrivalCame
+from sessionary.actions import inbox, outbox, turns
+from sessionary.actions.inbox import ArrivalReceived
 from sessionary.clock import Moment
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext
@@ -116,7 +116,7 @@ class TurnLoop:
         return len(self._running) + len(self._titling)
 
     def _note_arrival(self, event: object) -> bool:
-        if not isinstance(event, ArrivalCame) or event.profile != self._context.profile:
+        if not isinstance(event, ArrivalReceived) or event.profile != self._context.profile:
             return False
         self._arrived.add(event.key)
         return True
@@ -132,7 +132,7 @@ class TurnLoop:
             # Keys that a budget holds back must not crowd the others out of this list.
             limit = KEYS_PER_ROUND + len(self._held_back)
             keys = await self._context.store.read(
-                receive.waiting_keys, profile=self._context.profile, limit=limit
+                inbox.waiting_keys, profile=self._context.profile, limit=limit
             )
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the inbox cannot be read: %s", error)
@@ -334,4 +334,4 @@ def _refuse(
 def _notify(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
     channel = source.channel
     if channel is not None and channel.platform in context.deliverable:
-        deliver.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)
+        outbox.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sessionary.actions import read, turns
+from sessionary.actions import turns
+from sessionary.actions.sessions import read
 from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext

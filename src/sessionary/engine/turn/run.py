@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.actions import access, blobs, read, titles, usage
-from sessionary.actions.routing import Route
+from sessionary.actions import access, files, usage
+from sessionary.actions.sessions import read, titles
+from sessionary.actions.sessions.routing import Route
 from sessionary.actions.turns import Begun
 from sessionary.clock import Moment
 from sessionary.engine.context import EngineContext
@@ -208,7 +209,7 @@ class TurnRun:
 
     async def _blob(self, name: str) -> bytes:
         return await self._context.store.read(
-            blobs.read_blob, name, session_no=self._begun.lease.session_no
+            files.read_blob, name, session_no=self._begun.lease.session_no
         )
 
 

@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from sessionary.actions import access, tokens
+from sessionary.actions import access, credentials
 from sessionary.actions.access import Permit
+from sessionary.actions.credentials import SECRET_BYTES, Scope, Token
 from sessionary.actions.requests import StoredResponse
-from sessionary.actions.tokens import SECRET_BYTES, Scope, Token
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound, RetryLater
 from sessionary.model.view import time_text
@@ -106,7 +106,7 @@ async def revoke(platform: str, person_id: str, request: Request, caller: Admin)
 async def list_tokens(context: ContextDep, caller: Admin) -> Response:
     """The tokens of programs; the tokens themselves are not kept."""
     return list_response(
-        map(_token, await context.store.read(tokens.listing, profile=caller.profile))
+        map(_token, await context.store.read(credentials.list_tokens, profile=caller.profile))
     )
 
 
@@ -114,9 +114,9 @@ async def list_tokens(context: ContextDep, caller: Admin) -> Response:
 async def add_token(request: Request, context: ContextDep, caller: Admin) -> Response:
     """Make a token; it is shown this once, and a repeated request makes another."""
     body, _ = await read_body(request, NewToken)
-    secret = tokens.secret(context.rng(SECRET_BYTES))
+    secret = credentials.secret(context.rng(SECRET_BYTES))
     made = await context.store.write(
-        tokens.add,
+        credentials.add_token,
         secret,
         profile=caller.profile,
         scope=Scope(body.scope),
@@ -134,7 +134,9 @@ async def revoke_token(
     known, moment = checked_name(token_id, "token"), context.moment()
 
     def apply(tx: Tx, /) -> StoredResponse:
-        return answer(_token(tokens.revoke(tx, known, profile=caller.profile, moment=moment)))
+        return answer(
+            _token(credentials.revoke_token(tx, known, profile=caller.profile, moment=moment))
+        )
 
     return await change(request, caller, b"", apply)
 

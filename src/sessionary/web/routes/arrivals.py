@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from sessionary.actions import inbox, uploads
+from sessionary.actions import files, inbox
 from sessionary.actions.requests import StoredResponse
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
@@ -52,7 +52,7 @@ async def receive(request: Request, context: ContextDep, caller: Writer) -> Resp
     moment = context.moment()
 
     def take(tx: Tx) -> SubmissionResult:
-        uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+        files.accept(tx, said, written.files, profile=caller.profile, moment=moment)
         return intake.submit(tx, engine.context, source, wish, moment=moment)
 
     return await accepted(request, caller, raw, take, _told)
@@ -76,7 +76,7 @@ async def rewrite(
     said = written.message
 
     def apply(tx: Tx, /) -> StoredResponse:
-        uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+        files.accept(tx, said, written.files, profile=caller.profile, moment=moment)
         inbox.rewrite(tx, known, said, profile=caller.profile, moment=moment)
         return answer(_look(tx, known, profile=caller.profile))
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from sessionary.actions import bindings, read, routing
-from sessionary.actions.bindings import Binding, NextReset
 from sessionary.actions.requests import StoredResponse
+from sessionary.actions.sessions import read, routing
+from sessionary.actions.sessions.routing import Binding, NextReset
 from sessionary.model.key import SessionKey
 from sessionary.model.record import ExportOptions, head_within
 from sessionary.model.redact import is_redacted_key, redact_key
@@ -41,15 +41,15 @@ async def list_bindings(
     def look(tx: Tx) -> tuple[list[dict[str, Any]], str | None]:
         after = checked_text(cursor)
         if after is not None and is_redacted_key(after):
-            after = bindings.key_behind(tx, after, profile=caller.profile)
-        page = bindings.listing(
+            after = routing.key_behind(tx, after, profile=caller.profile)
+        page = routing.list_bindings(
             tx, profile=caller.profile, limit=limit, cursor=after, chats_only=True
         )
         now = context.clock.now()
         told = [
             _binding(
                 each,
-                bindings.next_reset(tx, each.session, context.policies, now=now),
+                routing.next_reset(tx, each.session, context.policies, now=now),
                 redact=redact,
             )
             for each in page.items
@@ -70,7 +70,7 @@ async def bind(request: Request, context: ContextDep, caller: Writer) -> Respons
         given = SessionKey.parse(f"{caller.profile}/{body.key.partition('/')[2]}")
 
     def apply(tx: Tx, /) -> StoredResponse:
-        key = given or SessionKey.parse(bindings.key_behind(tx, body.key, profile=caller.profile))
+        key = given or SessionKey.parse(routing.key_behind(tx, body.key, profile=caller.profile))
         shown = body.key if is_redacted else str(key)
         if body.session_id is None:
             ended = routing.reset(tx, key, moment=moment)

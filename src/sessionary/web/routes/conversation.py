@@ -8,10 +8,12 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from sessionary.actions import compact, holds, new_message, read, retract, turns, uploads, usage
-from sessionary.actions import sessions as verbs
-from sessionary.actions.holds import Hold
+from sessionary.actions import files, turns, usage
 from sessionary.actions.requests import StoredResponse
+from sessionary.actions.sessions import append as new_message
+from sessionary.actions.sessions import edit as verbs
+from sessionary.actions.sessions import log, read, revise, routing
+from sessionary.actions.sessions.routing import Hold
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import BadInput
@@ -136,7 +138,7 @@ async def append(
 
     def apply(tx: Tx, /) -> StoredResponse:
         read.head(tx, known, profile=caller.profile)
-        uploads.accept(tx, saying.message, written.files, profile=caller.profile, moment=moment)
+        files.accept(tx, saying.message, written.files, profile=caller.profile, moment=moment)
         done = new_message.append_to(tx, known, saying, profile=caller.profile, moment=moment)
         told = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
         return answer(told, 201, session_id=done.session_id)
@@ -160,7 +162,7 @@ async def ask(session_id: str, request: Request, context: ContextDep, caller: Wr
     moment = context.moment()
 
     def take(tx: Tx) -> SubmissionResult:
-        uploads.accept(tx, wish.message, written.files, profile=caller.profile, moment=moment)
+        files.accept(tx, wish.message, written.files, profile=caller.profile, moment=moment)
         return intake.submit_to_session(tx, engine.context, known, wish, moment=moment)
 
     return await accepted(request, caller, raw, take, accepted_json)
@@ -195,8 +197,8 @@ async def take_back(
 
     def apply(tx: Tx, id: str) -> SessionHead:
         if rounds is not None:
-            return retract.undo(tx, id, profile=caller.profile, rounds=rounds, at=at)
-        return retract.retract(tx, id, profile=caller.profile, after=after or 0, at=at)
+            return revise.undo(tx, id, profile=caller.profile, rounds=rounds, at=at)
+        return revise.retract(tx, id, profile=caller.profile, after=after or 0, at=at)
 
     return await _verb(request, caller, (session_id, raw), apply)
 
@@ -222,7 +224,7 @@ async def compact_session(
     def apply(tx: Tx, id: str) -> SessionHead:
         if used is not None:
             usage.record(tx, head.no, used, profile=caller.profile, moment=moment)
-        return compact.compact(
+        return revise.compact(
             tx, id, summary, profile=caller.profile, through=through, at=moment.now
         )
 
@@ -273,7 +275,7 @@ async def stop(session_id: str, request: Request, caller: Writer) -> Response:
     known, reason = checked_name(session_id, "session"), _reason(body, "stopped by you")
 
     def apply(tx: Tx, /) -> StoredResponse:
-        head = verbs.lock_session(tx, known, profile=caller.profile)
+        head = log.lock_session(tx, known, profile=caller.profile)
         stopping = turns.ask_to_stop(tx, head.no, reason=reason)
         return answer({"stopping": stopping}, session_id=head.id)
 
@@ -361,7 +363,7 @@ async def list_holds(session_id: str, context: ContextDep, caller: Reader) -> Re
 
     def look(tx: Tx) -> list[Hold]:
         head = read.head(tx, known, profile=caller.profile)
-        return holds.of_session(tx, head, now=context.clock.now())
+        return routing.of_session(tx, head, now=context.clock.now())
 
     return list_response([_hold(each) for each in await context.store.read(look)])
 
@@ -377,7 +379,7 @@ async def hold(session_id: str, request: Request, context: ContextDep, caller: W
     until = parse_time(body.until)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        made = holds.hold(
+        made = routing.hold(
             tx, known, body.reason, profile=caller.profile, moment=moment, until=until
         )
         return answer(_hold(made), 201, session_id=known)
@@ -398,7 +400,7 @@ async def release(
     wanted = checked_text(reason)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        gone = holds.release(tx, known, wanted, profile=caller.profile, moment=moment)
+        gone = routing.release(tx, known, wanted, profile=caller.profile, moment=moment)
         return answer({"items": [_hold(each) for each in gone], "next": None}, session_id=known)
 
     return await change(request, caller, b"", apply)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from sessionary.actions import deliver
+from sessionary.actions import outbox
 from sessionary.actions.requests import StoredResponse
 from sessionary.model.source import Channel
 from sessionary.model.turn import DeliveryState
@@ -40,7 +40,7 @@ async def list_deliveries(
 ) -> Response:
     """The outbox, newest first. `channel` is a platform, or `platform:chat[:thread]`."""
     page = await context.store.read(
-        deliver.listing,
+        outbox.list_deliveries,
         profile=caller.profile,
         limit=limit,
         state=state,
@@ -54,7 +54,7 @@ async def list_deliveries(
 async def show(delivery_id: str, context: ContextDep, caller: Reader) -> Response:
     """One delivery with its parts."""
     known = checked_name(delivery_id, "delivery")
-    found = await context.store.read(deliver.find, known, profile=caller.profile)
+    found = await context.store.read(outbox.find, known, profile=caller.profile)
     return json_response(delivery_json(found, whole=True))
 
 
@@ -67,7 +67,7 @@ async def retry(
     _, raw = await read_body(request, EmptyBody)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        done = deliver.retry(tx, known, profile=caller.profile, moment=moment)
+        done = outbox.retry(tx, known, profile=caller.profile, moment=moment)
         return answer(delivery_json(done), session_id=done.session_id)
 
     return await change(request, caller, raw, apply)
@@ -89,7 +89,7 @@ async def redirect(
     platforms = engine_for(request, caller).context.deliverable
 
     def apply(tx: Tx, /) -> StoredResponse:
-        made = deliver.redirect(
+        made = outbox.redirect(
             tx, known, target, profile=caller.profile, moment=moment, platforms=platforms
         )
         return answer(delivery_json(made), 201, session_id=made.session_id)
@@ -104,10 +104,10 @@ async def abandon(
     """Give up what waits: it is not sent, and the next for its channel goes on."""
     known, moment = checked_name(delivery_id, "delivery"), context.moment()
     body, raw = await read_body(request, AbandonDelivery)
-    reason = checked_text(body.reason) or deliver.GIVEN_UP
+    reason = checked_text(body.reason) or outbox.GIVEN_UP
 
     def apply(tx: Tx, /) -> StoredResponse:
-        done = deliver.abandon_by_owner(
+        done = outbox.abandon_by_owner(
             tx, known, profile=caller.profile, moment=moment, reason=reason
         )
         return answer(delivery_json(done), session_id=done.session_id)

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
-from sessionary.actions import read
-from sessionary.actions.tokens import Scope
+from sessionary.actions.credentials import Scope
+from sessionary.actions.sessions import read
 from sessionary.errors import BadInput
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX, Caller

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from sessionary.actions import logins
-from sessionary.actions.logins import Login
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Login
 from sessionary.actions.requests import StoredResponse
 from sessionary.errors import Conflict, RetryLater
 from sessionary.model.view import time_text
@@ -35,7 +35,7 @@ async def offer_link(context: WebContext, address: str) -> str:
     """A link that lets one browser in, once, within a minute."""
     code = context.rng(SECRET_BYTES).hex()
     await context.store.write(
-        logins.offer_link, code, profile=context.profile, moment=context.moment()
+        credentials.offer_link, code, profile=context.profile, moment=context.moment()
     )
     return f"{address}/login?code={code}"
 
@@ -52,7 +52,7 @@ async def log_in_by_link(
         return HTMLResponse(login_page(place=place))
     cookie = context.rng(SECRET_BYTES).hex()
     found = await context.store.write(
-        logins.enter_by_link, code[:200], cookie, moment=context.moment()
+        credentials.log_in_by_link, code[:200], cookie, moment=context.moment()
     )
     if found is None:
         said = (
@@ -91,7 +91,7 @@ async def log_out(request: Request, context: ContextDep, caller: Reader) -> Resp
     """Log this browser out."""
     if caller.is_browser:
         await context.store.write(
-            logins.end, caller.id, profile=caller.profile, moment=context.moment()
+            credentials.end_login, caller.id, profile=caller.profile, moment=context.moment()
         )
     response = json_response({})
     response.delete_cookie(cookie_name(request), path="/")
@@ -110,7 +110,7 @@ async def me(request: Request, caller: Reader) -> Response:
 async def list_logins(context: ContextDep, caller: Admin) -> Response:
     """The browsers that are in."""
     found = await context.store.read(
-        logins.listing, profile=caller.profile, now=context.clock.now()
+        credentials.list_logins, profile=caller.profile, now=context.clock.now()
     )
     return list_response(
         {
@@ -131,7 +131,7 @@ async def end_login(
     known, moment = checked_name(login_id, "login"), context.moment()
 
     def apply(tx: Tx, /) -> StoredResponse:
-        logins.end(tx, known, profile=caller.profile, moment=moment)
+        credentials.end_login(tx, known, profile=caller.profile, moment=moment)
         return answer({"id": known})
 
     return await change(request, caller, b"", apply)
@@ -143,16 +143,16 @@ async def set_password(request: Request, context: ContextDep, caller: Admin) -> 
     body, _ = await read_body(request, PasswordChange)
     if context.settings.password_hash is not None and caller.profile == context.profile:
         raise Conflict("The password stands in the configuration; change it there.")
-    kept = await context.store.read(logins.password_of, profile=caller.profile)
+    kept = await context.store.read(credentials.password_of, profile=caller.profile)
     if kept is not None:
         await _check(request, context, body.old or "", kept, profile=caller.profile, caller=caller)
     hashed = None
     if body.new is not None:
         salt = context.rng(SALT_BYTES)
-        hashed = await asyncio.to_thread(logins.hash_password, body.new, salt)
+        hashed = await asyncio.to_thread(credentials.hash_password, body.new, salt)
     but = caller.id if caller.is_browser else ""
     await context.store.write(
-        logins.set_password, hashed, profile=caller.profile, moment=context.moment(), but=but
+        credentials.set_password, hashed, profile=caller.profile, moment=context.moment(), but=but
     )
     return json_response({"password": hashed is not None})
 
@@ -164,7 +164,7 @@ async def has_password(context: WebContext) -> bool:
 
 async def _password(context: WebContext) -> str | None:
     configured = context.settings.password_hash
-    return configured or await context.store.read(logins.password_of, profile=context.profile)
+    return configured or await context.store.read(credentials.password_of, profile=context.profile)
 
 
 async def _log_in(request: Request, context: WebContext, password: str) -> tuple[str, Login]:
@@ -178,7 +178,7 @@ async def _log_in(request: Request, context: WebContext, password: str) -> tuple
     await _check(request, context, password, kept, profile=context.profile)
     cookie = context.rng(SECRET_BYTES).hex()
     found = await context.store.write(
-        logins.enter, cookie, profile=context.profile, moment=context.moment()
+        credentials.log_in, cookie, profile=context.profile, moment=context.moment()
     )
     return cookie, found
 
@@ -200,12 +200,12 @@ async def _check(
         attempts.check(address, now=now)
         if caller is None and attempts.is_stranger(address):
             try:
-                await context.store.read(logins.check_guard, profile=profile, now=now)
+                await context.store.read(credentials.check_guard, profile=profile, now=now)
             except RetryLater as error:
                 raise RequestRefused(429, f"{error} Or: {OTHER_WAY}.", after=error.after) from error
-        right = await asyncio.to_thread(logins.password_fits, password, kept)
+        right = await asyncio.to_thread(credentials.password_fits, password, kept)
         attempts.note(address, right=right, now=now)
-        await context.store.write(logins.count_guess, profile=profile, right=right, now=now)
+        await context.store.write(credentials.count_guess, profile=profile, right=right, now=now)
     if not right:
         raise RequestRefused(401, _WRONG)
 

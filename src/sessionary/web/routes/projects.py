@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from sessionary.actions import projects
-from sessionary.actions.projects import Project
 from sessionary.actions.requests import StoredResponse
+from sessionary.actions.sessions import projects
+from sessionary.actions.sessions.projects import Project
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer
@@ -23,7 +23,7 @@ router = APIRouter(prefix=PREFIX, tags=["projects"])
 async def list_projects(context: ContextDep, caller: Reader) -> Response:
     """The projects, with the number of sessions in each."""
     return list_response(
-        map(_project, await context.store.read(projects.listing, profile=caller.profile))
+        map(_project, await context.store.read(projects.list_projects, profile=caller.profile))
     )
 
 

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from sessionary.actions import schedule
+from sessionary.actions import schedules
 from sessionary.actions.requests import StoredResponse
-from sessionary.actions.schedule import Due, ScheduleSpec
+from sessionary.actions.schedules import Due, ScheduleSpec
 from sessionary.errors import BadInput
 from sessionary.model.schedule import Run, Schedule, Timing
 from sessionary.model.view import time_text
@@ -37,7 +37,7 @@ _LONGEST_GRACE = 60 * 24 * 366
 async def list_schedules(context: ContextDep, caller: Reader) -> Response:
     """The scheduled tasks."""
     return list_response(
-        map(_schedule, await context.store.read(schedule.listing, profile=caller.profile))
+        map(_schedule, await context.store.read(schedules.list_schedules, profile=caller.profile))
     )
 
 
@@ -50,7 +50,9 @@ async def add_schedule(request: Request, context: ContextDep, caller: Writer) ->
     plan, moment = _plan(body, context.settings.zone), context.moment()
 
     def apply(tx: Tx, /) -> StoredResponse:
-        return answer(_schedule(schedule.add(tx, plan, profile=caller.profile, moment=moment)), 201)
+        return answer(
+            _schedule(schedules.add(tx, plan, profile=caller.profile, moment=moment)), 201
+        )
 
     return await change(request, caller, raw, apply)
 
@@ -59,8 +61,8 @@ async def add_schedule(request: Request, context: ContextDep, caller: Writer) ->
 async def show_schedule(task: str, context: ContextDep, caller: Reader) -> Response:
     """A scheduled task, and its latest runs."""
     known = checked_name(task, "schedule")
-    found = await context.store.read(schedule.get, known, profile=caller.profile)
-    runs = await context.store.read(schedule.runs, known, profile=caller.profile)
+    found = await context.store.read(schedules.get, known, profile=caller.profile)
+    runs = await context.store.read(schedules.runs, known, profile=caller.profile)
     return json_response(_schedule(found) | {"runs": [_run(each) for each in runs]})
 
 
@@ -74,7 +76,7 @@ async def change_schedule(
     now = context.clock.now()
 
     def apply(tx: Tx, /) -> StoredResponse:
-        found = schedule.pause(tx, known, profile=caller.profile, paused=body.paused, now=now)
+        found = schedules.pause(tx, known, profile=caller.profile, paused=body.paused, now=now)
         return answer(_schedule(found))
 
     return await change(request, caller, raw, apply)
@@ -97,7 +99,7 @@ async def run_schedule(
 
     def apply(tx: Tx, /) -> StoredResponse:
         claimed[:] = [
-            schedule.run_now(
+            schedules.run_now(
                 tx,
                 known,
                 profile=caller.profile,
@@ -126,7 +128,7 @@ async def remove_schedule(
     known, now = checked_name(task, "schedule"), context.clock.now()
 
     def apply(tx: Tx, /) -> StoredResponse:
-        return answer(_schedule(schedule.remove(tx, known, profile=caller.profile, now=now)))
+        return answer(_schedule(schedules.remove(tx, known, profile=caller.profile, now=now)))
 
     return await change(request, caller, b"", apply)
 

@@ -9,10 +9,11 @@ from msgspec import UNSET
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from sessionary.actions import counting, holds, listing, new_message, projects, read, uploads
-from sessionary.actions import sessions as verbs
-from sessionary.actions.orders import Order
+from sessionary.actions import files
 from sessionary.actions.requests import StoredResponse
+from sessionary.actions.sessions import append, lists, log, projects, read, routing
+from sessionary.actions.sessions import edit as verbs
+from sessionary.actions.sessions.lists import Order
 from sessionary.actions.upkeep import overview
 from sessionary.actions.upkeep.overview import Overview
 from sessionary.clock import Moment
@@ -88,7 +89,7 @@ async def list_sessions(
     fields = None if wish.fields is None else session_heads.parse_fields(wish.fields)
     if wish.shelf == SessionFolder.GONE:
         raise BadInput("What was purged is in no list.")
-    wanted = listing.SessionFilters(
+    wanted = lists.SessionFilters(
         folder=SessionFolder.CHATS if wish.shelf == "all" else wish.shelf,
         and_automation=wish.shelf == "all",
         platforms=tuple(checked_text(each) or "" for each in wish.source if each),
@@ -143,7 +144,7 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
         engine = engine_for(request, caller)
 
         def take(tx: Tx) -> SubmissionResult:
-            uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+            files.accept(tx, said, written.files, profile=caller.profile, moment=moment)
             done = intake.submit_to_new_session(
                 tx, engine.context, opening, Submission(said, idempotency_key), moment=moment
             )
@@ -154,11 +155,11 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
         return await accepted(request, caller, raw, take, accepted_json)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        uploads.accept(tx, said, written.files, profile=caller.profile, moment=moment)
-        done = new_message.append_to_new(
+        files.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+        done = append.append_to_new(
             tx,
             opening,
-            new_message.NewMessage(said, idempotency_key=idempotency_key),
+            append.NewMessage(said, idempotency_key=idempotency_key),
             moment=moment,
         )
         found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
@@ -234,7 +235,7 @@ def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
         "branches": [list(each) for each in read.branches(tx, id, profile=profile)],
         "queued": _queued(tx, head),
         "holds": [
-            hold_json(each.reason, each.until) for each in holds.of_session(tx, head, now=now)
+            hold_json(each.reason, each.until) for each in routing.of_session(tx, head, now=now)
         ],
         "turn": None
         if running is None
@@ -261,7 +262,7 @@ def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
 
 
 def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Moment) -> SessionHead:
-    head = verbs.lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     if head.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {id}.")
     if body.title is not UNSET:
@@ -345,17 +346,17 @@ async def list_sources(
         if shelf == "all"
         else (SessionFolder(shelf),)
     )
-    found = await context.store.read(counting.counts, shelves, profile=caller.profile)
+    found = await context.store.read(lists.count_sessions, shelves, profile=caller.profile)
     sources = sorted(found.sources.items(), key=lambda each: (-each[1], each[0]))
     return list_response(
         ({"platform": platform, "sessions": number} for platform, number in sources),
         shelves={str(shelf): number for shelf, number in found.shelves.items()},
-        most=counting.MOST,
+        most=lists.MOST,
     )
 
 
 @router.get("/models")
 async def list_models(context: ContextDep, caller: Reader) -> Response:
     """Every model that a session of this profile has, purged sessions aside."""
-    found = await context.store.read(counting.models, profile=caller.profile)
+    found = await context.store.read(lists.models, profile=caller.profile)
     return list_response({"model": each} for each in found)

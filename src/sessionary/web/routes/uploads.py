@@ -6,8 +6,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from sessionary.actions import blobs, read, uploads
+from sessionary.actions import files
 from sessionary.actions.requests import StoredResponse
+from sessionary.actions.sessions import read
 from sessionary.model import codec, media, message
 from sessionary.model.media import PICTURES
 from sessionary.model.message import Attachment
@@ -46,7 +47,7 @@ async def upload(
     moment = context.moment()
 
     def apply(tx: Tx, /) -> StoredResponse:
-        known = uploads.upload(tx, data, profile=caller.profile, moment=moment)
+        known = files.upload(tx, data, profile=caller.profile, moment=moment)
         return answer(message.to_json(Attachment(known, kind, called, len(data))), 201)
 
     return await change(request, caller, data, apply)
@@ -66,7 +67,7 @@ async def attachment(
         checked_name(blob, "attachment")[: _HASH + 1],
     )
     head = await context.store.read(read.head, known, profile=caller.profile)
-    data = await context.store.read(blobs.read_blob, wanted, session_no=head.no)
+    data = await context.store.read(files.read_blob, wanted, session_no=head.no)
     headers = {"Content-Disposition": _kept_as(file_name), "Content-Security-Policy": _SANDBOX}
     return Response(data, media_type=media.shown_as(data), headers=headers)
 

@@ -1,12 +1,17 @@
 """Which session a key is on: found, opened, reset or switched, in one transaction."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
-from sessionary.actions import refusals, titles
+from sessionary.actions import access
+from sessionary.actions.sessions import log, titles
+from sessionary.actions.sessions.log import lock_session
 from sessionary.clock import Moment
-from sessionary.errors import Conflict, NotAllowed, NotFound
-from sessionary.model.key import SessionKey, check_length
-from sessionary.model.reset import ResetPolicy, ResetReason
+from sessionary.errors import BadInput, Conflict, NotAllowed, NotFound
+from sessionary.model import codec
+from sessionary.model.key import SessionKey, check_length, key_for
+from sessionary.model.redact import redact_key
+from sessionary.model.reset import Policies, ResetPolicy, ResetReason
 from sessionary.model.session import (
     EndReason,
     Kind,
@@ -16,9 +21,9 @@ from sessionary.model.session import (
     SessionHead,
     TitleBy,
 )
-from sessionary.model.source import Source
+from sessionary.model.source import ChatType, Source, at_session
 from sessionary.store.database import Tx
-from sessionary.store.tables import bindings, entries, sessions
+from sessionary.store.tables import arrivals, bindings, entries, sessions
 from sessionary.store.tables.sessions import Inheritance
 
 
@@ -106,7 +111,7 @@ def reset(
     if head is None or not head.is_open:
         return None
     if head.running:
-        raise refusals.running(head.id)
+        raise log.running(head.id)
     end(tx, head, reason=reason, moment=moment)
     return head
 
@@ -125,12 +130,12 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
     if target.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {target.id}.")
     if target.read_only:
-        raise refusals.read_only(target.id)
+        raise log.read_only(target.id)
     if target.folder is SessionFolder.TRASH:
         raise Conflict(f"Session {target.id} is in the trash; nothing was changed. Restore it.")
     if old is not None and old.no != target.no:
         if old.running:
-            raise refusals.running(old.id)
+            raise log.running(old.id)
         if _is_only_key(tx, old, key):
             end(tx, old, reason=EndReason.SWITCH, moment=moment)
     release_key(tx, key, keeper=target.no)
@@ -220,3 +225,209 @@ def _is_only_key(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
         other == str(key) or SessionKey.parse(other).names_session
         for other in bindings.keys_of_session(tx, head.no)
     )
+
+
+MAX_LIMIT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A key and the session it is on."""
+
+    key: str
+    session: SessionHead
+    bound_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """One page of bindings, and where the next begins."""
+
+    items: tuple[Binding, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastReset:
+    """The session that was over before, and why."""
+
+    session_id: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NextReset:
+    """When a key's session ends by itself if nobody writes, and why the last one did."""
+
+    policy: ResetPolicy
+    resets_at: datetime | None
+    held: bool
+    last_reset: LastReset | None
+
+
+def list_bindings(
+    tx: Tx,
+    *,
+    profile: str,
+    limit: int = 100,
+    cursor: str | None = None,
+    chats_only: bool = False,
+) -> Bindings:
+    """The keys of a profile in order, a page at a time; perhaps without who only named a session."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
+    named = str(key_for(at_session(""), profile=profile))
+    rows = bindings.page(
+        tx,
+        profile=profile,
+        after=cursor or "",
+        limit=limit + 1,
+        without=named if chats_only else None,
+    )
+    shown = rows[:limit]
+    items = tuple(
+        Binding(row.key, sessions.get_by_no(tx, row.session_no), row.bound_at) for row in shown
+    )
+    return Bindings(items, shown[-1].key if len(rows) > limit else None)
+
+
+def key_behind(tx: Tx, redacted: str, *, profile: str) -> str:
+    """Return the bound key that `redact_key` shortened to this, so that redacted keys can be used in requests."""
+    for key in bindings.keys_from(tx, f"{profile}/", profile=profile):
+        if redact_key(key) == redacted:
+            return key
+    raise NotFound("No chat has that key any more; nothing was written. Read the list again.")
+
+
+def next_reset(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> NextReset:
+    """What will become of the session that a key is on, and what became of the one before it."""
+    policy = policies.choose(head.source)
+    due = policy.next_due(last_active=head.last_active_at) if head.is_open else None
+    held = head.running or sessions.is_held(tx, head.no, now=now)
+    return NextReset(policy, due, held, _last_reset(tx, head))
+
+
+def _last_reset(tx: Tx, head: SessionHead) -> LastReset | None:
+    over: SessionHead | None = head
+    if head.is_open:
+        came = head.lineage is Lineage.RESET and head.parent_id is not None
+        over = sessions.get(tx, head.parent_id or "", profile=head.profile) if came else None
+    if over is None or over.ended_at is None or over.end_reason is None:
+        return None
+    return LastReset(over.id, over.end_reason, over.ended_at)
+
+
+MAX_REASON = 200
+# How a hold without an end is stored.
+_FOR_EVER = datetime(9000, 1, 1, tzinfo=UTC)
+# Locks that other programs keep as holds; only they release them.
+_OF_PROGRAMS = "hermes/"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A reason not to reset a session, and until when it counts; None: until it is released."""
+
+    reason: str
+    until: datetime | None = None
+
+
+def hold(
+    tx: Tx, id: str, reason: str, *, profile: str, moment: Moment, until: datetime | None = None
+) -> Hold:
+    """Keep a session from being reset by its policy; the same reason again sets another end.
+
+    A person's wish (`/new`, a switch, `end`) still ends it.
+    """
+    name = _reason(reason)
+    if name.startswith(_OF_PROGRAMS):
+        raise BadInput(f"A reason that begins with {_OF_PROGRAMS!r} belongs to another program.")
+    if until is not None and until.tzinfo is None:
+        raise BadInput(f"The time {until} has no zone; give it one, such as datetime.UTC.")
+    if until is not None and until <= moment.now:
+        raise BadInput("A hold must end in the future; nothing was changed.")
+    head = lock_session(tx, id, profile=profile)
+    if not head.is_open:
+        raise log.ended(head)
+    end = _FOR_EVER if until is None else min(until, _FOR_EVER)
+    sessions.delete_expired_holds(tx, head.no, now=moment.now)
+    sessions.put_hold(tx, head.no, name, expires_at=end)
+    log.tell(tx, head)
+    return Hold(name, None if end == _FOR_EVER else until)
+
+
+def release(
+    tx: Tx, id: str, reason: str | None = None, *, profile: str, moment: Moment
+) -> list[Hold]:
+    """Take a hold away, or all of them; those that were there. A reason that holds nothing is not found."""
+    head = lock_session(tx, id, profile=profile)
+    wanted = None if reason is None else _reason(reason)
+    gone = [
+        each
+        for each in of_session(tx, head, now=moment.now)
+        if each.reason == wanted or (wanted is None and not each.reason.startswith(_OF_PROGRAMS))
+    ]
+    if wanted is not None and not gone:
+        raise NotFound(f"Session {head.id} is not held by {wanted!r}; nothing was changed.")
+    for each in gone:
+        sessions.delete_hold(tx, head.no, each.reason)
+    if gone:
+        log.tell(tx, head)
+    return gone
+
+
+def of_session(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
+    """The holds of a session that count now."""
+    return [
+        Hold(name, None if until >= _FOR_EVER else until)
+        for name, until in sessions.holds_of_session(tx, head.no)
+        if until > now
+    ]
+
+
+def _reason(text: str) -> str:
+    name = codec.storable_text(" ".join(text.split()))
+    if not name or len(name) > MAX_REASON:
+        raise BadInput(f"A hold has a reason of 1 to {MAX_REASON} characters.")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The old and the new id of a chat."""
+
+    platform: str
+    old: str
+    new: str
+
+
+def move_chat(tx: Tx, move: Move, *, profile: str, moment: Moment) -> int:
+    """Let the conversations of a chat go on under its new id; how many did.
+
+    One that has begun under the new id already stays as it is. Told twice, it is done once.
+    """
+    keys = [key for kind in ChatType for key in _keys_of(tx, move, kind, profile=profile)]
+    moved = sum(_rename(tx, key, replace(key, chat=move.new)) for key in keys)
+    for home in access.homes(tx, profile=profile):
+        if (home.platform, home.chat_id) == (move.platform, move.old):
+            access.set_home(tx, replace(home, chat_id=move.new), profile=profile, moment=moment)
+    return moved
+
+
+def _keys_of(tx: Tx, move: Move, kind: ChatType, *, profile: str) -> list[SessionKey]:
+    wanted = SessionKey(profile=profile, platform=move.platform, chat_type=kind, chat=move.old)
+    keys = map(SessionKey.parse, bindings.keys_from(tx, str(wanted), profile=profile))
+    return [key for key in keys if key.chat == move.old]
+
+
+def _rename(tx: Tx, old: SessionKey, new: SessionKey) -> bool:
+    for key in sorted((old, new), key=str):
+        lock(tx, key)
+    arrivals.rename_key(tx, str(old), str(new), profile=old.profile)
+    if current(tx, new) is not None:
+        return False
+    no = sessions.open_session_of_key(tx, str(old), profile=old.profile)
+    if no is not None:
+        sessions.set_key(tx, no, str(new))
+    return bindings.rename(tx, str(old), str(new), profile=old.profile)

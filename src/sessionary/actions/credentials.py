@@ -1,16 +1,135 @@
-"""Browsers that are let in: by a link that works once, or by a password."""
+"""Credentials for the HTTP interface: tokens of programs, and logins of browsers by a link or a password."""
 
 import base64
 import hashlib
 import hmac
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 
-from sessionary.actions.tokens import AccessEnded, digest
 from sessionary.clock import Moment, from_micros, to_micros
-from sessionary.errors import BadInput, NotFound, RetryLater
+from sessionary.errors import Ambiguous, BadInput, NotFound, RetryLater
 from sessionary.model import codec
+from sessionary.model.key import validate_profile
 from sessionary.store.database import Row, Tx
+
+PREFIX = "hsd_"
+SECRET_BYTES = 32
+_MOST_NAME = 100
+
+
+class Scope(StrEnum):
+    """What a caller may do: each includes the ones before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+    def allows(self, wanted: "Scope") -> bool:
+        """Whether this scope is enough."""
+        order = list(Scope)
+        return order.index(self) >= order.index(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as the record knows it: everything but the token."""
+
+    id: str
+    profile: str
+    name: str
+    scope: Scope
+    created_at: datetime
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessEnded:
+    """Published after a commit: a token or a login is good no longer."""
+
+    id: str
+
+
+def secret(rng: bytes) -> str:
+    """A token from 256 random bits; shown once, never kept."""
+    if len(rng) != SECRET_BYTES:
+        raise BadInput(f"A token is made of {SECRET_BYTES} random bytes.")
+    return PREFIX + rng.hex()
+
+
+def digest(text: str) -> str:
+    """What is kept of a secret of 256 bits: one hash is enough, nobody guesses it."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def add_token(
+    tx: Tx, token: str, *, profile: str, scope: Scope, moment: Moment, name: str = ""
+) -> Token:
+    """Let a program in that shows this token."""
+    clean = codec.storable_text(" ".join(name.split()))
+    if len(clean) > _MOST_NAME:
+        raise BadInput(f"A token's name has at most {_MOST_NAME} characters.")
+    made = Token(moment.new_id(), validate_profile(profile), clean, scope, moment.now)
+    tx.run(
+        "insert_token",
+        id=made.id,
+        profile=made.profile,
+        name=clean,
+        hash=digest(token),
+        scope=scope,
+        at=to_micros(moment.now),
+    )
+    return made
+
+
+def find_token(tx: Tx, token: str) -> Token | None:
+    """Whose token this is; None when it is nobody's, or was revoked."""
+    wanted = digest(token)
+    row = tx.one("get_token_by_hash", hash=wanted)
+    if row is None or not hmac.compare_digest(row[-1], wanted):
+        return None
+    return _token(row)
+
+
+def is_valid_token(tx: Tx, id: str) -> bool:
+    """Whether a token was not revoked."""
+    return tx.one("token_is_good", id=id) is not None
+
+
+def list_tokens(tx: Tx, *, profile: str) -> list[Token]:
+    """The tokens of a profile, revoked ones too."""
+    return [_token(row) for row in tx.all("list_tokens", profile=profile)]
+
+
+def revoke_token(tx: Tx, ref: str, *, profile: str, moment: Moment) -> Token:
+    """Let nobody in with this token from now on; streams that it opened are closed.
+
+    `ref` is its id, or its name while one good token alone has it.
+    """
+    known = _id_of(tx, codec.storable_text(ref), profile=profile)
+    tx.run("revoke_token", id=known, profile=profile, at=to_micros(moment.now))
+    row = tx.one("get_token", id=known, profile=profile)
+    if row is None:
+        raise NotFound(f"There is no token {ref}, by id or by name.")
+    tx.after_commit(AccessEnded(known))
+    return _token(row)
+
+
+def _id_of(tx: Tx, ref: str, *, profile: str) -> str:
+    known = list_tokens(tx, profile=profile)
+    if any(each.id == ref for each in known):
+        return ref
+    named = [each.id for each in known if each.name == ref and each.revoked_at is None]
+    if len(named) > 1:
+        raise Ambiguous(f"Several tokens are named {ref!r}: {', '.join(named)}.", named)
+    return named[0] if named else ref
+
+
+def _token(row: Row) -> Token:
+    id, profile, name, scope, created_at, revoked_at = row[:6]
+    ended = None if revoked_at is None else from_micros(revoked_at)
+    return Token(id, profile, name, Scope(scope), from_micros(created_at), ended)
+
 
 LIFE = timedelta(days=30)
 LINK_LIFE = timedelta(seconds=60)
@@ -46,13 +165,13 @@ def offer_link(tx: Tx, code: str, *, profile: str, moment: Moment) -> None:
     )
 
 
-def enter_by_link(tx: Tx, code: str, cookie: str, *, moment: Moment) -> Login | None:
+def log_in_by_link(tx: Tx, code: str, cookie: str, *, moment: Moment) -> Login | None:
     """Use a link up; None when it was used, is too old or never was."""
     row = tx.one("take_login_link", hash=digest(code), now=to_micros(moment.now))
-    return None if row is None else enter(tx, cookie, profile=row[0], moment=moment)
+    return None if row is None else log_in(tx, cookie, profile=row[0], moment=moment)
 
 
-def enter(tx: Tx, cookie: str, *, profile: str, moment: Moment) -> Login:
+def log_in(tx: Tx, cookie: str, *, profile: str, moment: Moment) -> Login:
     """Let a browser in that has shown who it is."""
     tx.run("delete_old_logins", before=to_micros(moment.now))
     made = Login(moment.new_id(), profile, moment.now, moment.now + LIFE)
@@ -67,7 +186,7 @@ def enter(tx: Tx, cookie: str, *, profile: str, moment: Moment) -> Login:
     return made
 
 
-def find(tx: Tx, cookie: str, *, now: datetime) -> Login | None:
+def find_login(tx: Tx, cookie: str, *, now: datetime) -> Login | None:
     """Whose cookie this is; None when it is nobody's, or over."""
     wanted = digest(cookie)
     row = tx.one("get_login_by_hash", hash=wanted, now=to_micros(now))
@@ -76,17 +195,17 @@ def find(tx: Tx, cookie: str, *, now: datetime) -> Login | None:
     return _login(row)
 
 
-def is_good(tx: Tx, id: str, *, now: datetime) -> bool:
+def is_valid_login(tx: Tx, id: str, *, now: datetime) -> bool:
     """Whether a login goes on."""
     return tx.one("login_is_good", id=id, now=to_micros(now)) is not None
 
 
-def listing(tx: Tx, *, profile: str, now: datetime) -> list[Login]:
+def list_logins(tx: Tx, *, profile: str, now: datetime) -> list[Login]:
     """The browsers that are in."""
     return [_login(row) for row in tx.all("list_logins", profile=profile, now=to_micros(now))]
 
 
-def end(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
+def end_login(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Log a browser out; its streams are closed."""
     known = codec.storable_text(id)
     if not tx.run("end_login", id=known, profile=profile, at=to_micros(moment.now)):
@@ -102,7 +221,7 @@ def set_password(
         tx.run("delete_password", profile=profile)
     else:
         tx.run("set_password", profile=profile, hash=hashed, at=to_micros(moment.now))
-    for login in listing(tx, profile=profile, now=moment.now):
+    for login in list_logins(tx, profile=profile, now=moment.now):
         if login.id != but:
             tx.after_commit(AccessEnded(login.id))
     tx.run("end_other_logins", profile=profile, at=to_micros(moment.now), but=but)

@@ -79,7 +79,7 @@ def get(tx: Tx, name: str, *, profile: str) -> Schedule:
     return found
 
 
-def listing(tx: Tx, *, profile: str) -> list[Schedule]:
+def list_schedules(tx: Tx, *, profile: str) -> list[Schedule]:
     """The schedules of a profile."""
     return schedules.listing(tx, profile=profile)
 

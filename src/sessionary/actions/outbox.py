@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessionary.actions import access, places
+from sessionary.actions import access, inbox
 from sessionary.clock import Moment
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model import codec
@@ -24,7 +24,7 @@ _ID_LIKE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryCame:
+class DeliveryAdded:
     """Published after a commit: something waits to be sent."""
 
     profile: str
@@ -45,7 +45,7 @@ def enqueue(
     deliveries.insert(
         tx, id, profile=profile, channel=channel, parts=parts, at=moment.now, session_no=session_no
     )
-    tx.after_commit(DeliveryCame(profile, str(channel)))
+    tx.after_commit(DeliveryAdded(profile, str(channel)))
     return id
 
 
@@ -126,7 +126,7 @@ class DeliveryPage:
     next: str | None
 
 
-def listing(
+def list_deliveries(
     tx: Tx,
     *,
     profile: str,
@@ -177,7 +177,7 @@ def retry(tx: Tx, ref: str, *, profile: str, moment: Moment) -> Delivery:
     _refuse_empty(delivery)
     if not deliveries.retry(tx, delivery.id, now=moment.now):
         raise _not_changed(tx, delivery)
-    tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
+    tx.after_commit(DeliveryAdded(profile, str(delivery.channel)))
     return find(tx, delivery.id, profile=profile)
 
 
@@ -189,7 +189,7 @@ def abandon_by_owner(
     why = " ".join(reason.split())[:_LONGEST_REASON] or GIVEN_UP
     if not deliveries.abandon_unsent(tx, delivery.id, reason=why, now=moment.now):
         raise _not_changed(tx, delivery)
-    tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
+    tx.after_commit(DeliveryAdded(profile, str(delivery.channel)))
     return find(tx, delivery.id, profile=profile)
 
 
@@ -229,9 +229,9 @@ def redirect(
         at=moment.now,
         session_no=no,
     )
-    tx.after_commit(DeliveryCame(profile, str(channel)))
+    tx.after_commit(DeliveryAdded(profile, str(channel)))
     # What waited behind it may go on.
-    tx.after_commit(DeliveryCame(profile, str(delivery.channel)))
+    tx.after_commit(DeliveryAdded(profile, str(delivery.channel)))
     return find(tx, made, profile=profile)
 
 
@@ -245,7 +245,7 @@ def _check_target(tx: Tx, channel: Channel, *, profile: str, platforms: Collecti
     homes = access.homes(tx, profile=profile)
     if any((home.platform, home.chat_id) == (channel.platform, channel.chat_id) for home in homes):
         return
-    if not places.has_conversation(tx, channel, profile=profile):
+    if not inbox.has_conversation(tx, channel, profile=profile):
         raise NotAllowed(
             f"Nobody has talked with the agent in {channel}, and it is no home channel; nothing was changed. "
             "Write to the agent there, or send it /sethome there, and redirect again."

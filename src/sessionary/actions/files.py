@@ -1,14 +1,14 @@
-"""Files that come before their message: kept for a while, and only for who brought them."""
+"""Uploaded files and stored bytes: kept once, read by whoever may read the session."""
 
 from collections.abc import Iterable
 from datetime import timedelta
 
 from sessionary.clock import Moment, to_micros
-from sessionary.errors import BadInput
+from sessionary.errors import BadInput, NotFound
 from sessionary.model import codec
 from sessionary.model.message import Attachment, Message
 from sessionary.store.database import Tx
-from sessionary.store.tables import blobs
+from sessionary.store.tables import blobs, entries
 
 KEPT = timedelta(days=7)
 _BATCH = 50
@@ -52,3 +52,17 @@ def forget_old(tx: Tx, *, moment: Moment) -> int:
 def _is_own(tx: Tx, name: str, *, profile: str) -> bool:
     known = codec.storable_text(name)
     return tx.one("profile_has_blob", hash=known, profile=profile) is not None
+
+
+def read_blob(tx: Tx, name: str, *, session_no: int) -> bytes:
+    """The bytes of an attachment, if an entry of this session or of its history has it."""
+    for own_no, *_ in tx.all("ancestors", no=session_no):
+        first, last = entries.entry_no(own_no, 0), entries.entry_no(own_no + 1, 0) - 1
+        if tx.one("entry_has_blob", hash=name, first=first, last=last) is not None:
+            return blobs.get(tx, name)
+    raise NotFound(f"There is no attachment {name[:64]!a} in this session.")
+
+
+def link_blob(tx: Tx, data: bytes) -> str:
+    """Keep bytes that an entry is about to refer to; their name."""
+    return blobs.add(tx, data)

@@ -1,15 +1,20 @@
 """Reading one session: its head, windows of its transcript, what the model sees."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sessionary.actions import fold, refusals, resolve
-from sessionary.actions.listing import check_limit
-from sessionary.model import transcript
+from sessionary.actions.sessions import log, titles
+from sessionary.actions.sessions.lists import check_limit
+from sessionary.errors import Ambiguous, BadInput, NotFound
+from sessionary.model import codec, transcript
 from sessionary.model.message import Compaction, Entry, Message, Retraction
 from sessionary.model.session import Segment, SessionFolder, SessionHead
+from sessionary.model.title import matches_continuation
+from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
+from sessionary.store.queries import pg_array_literal
 from sessionary.store.tables import blobs, entries, sessions
 
 
@@ -26,7 +31,7 @@ def head(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of one session."""
     found = sessions.get(tx, id, profile=profile)
     if found is None:
-        raise refusals.missing(tx, id, profile=profile)
+        raise log.missing(tx, id, profile=profile)
     return found
 
 
@@ -51,7 +56,7 @@ def origin(tx: Tx, id: str, *, profile: str) -> SessionOrigin:
 
 def find(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     """The session a person means."""
-    return resolve.resolve(tx, ref, profile=profile)
+    return resolve(tx, ref, profile=profile)
 
 
 def window(
@@ -147,9 +152,9 @@ def branches(tx: Tx, id: str, *, profile: str) -> list[tuple[int, int]]:
     return [(m.body.after + 1, m.seq - 1) for m in marks if isinstance(m.body, Retraction)]
 
 
-def counts(tx: Tx, head: SessionHead) -> fold.LogCounts:
+def counts(tx: Tx, head: SessionHead) -> log.LogCounts:
     """The head's counts, made anew from the log."""
-    return fold.counts(tx, sessions.segments(tx, head.no))
+    return log.counts(tx, sessions.segments(tx, head.no))
 
 
 class _Visible:
@@ -202,3 +207,82 @@ def _segments(tx: Tx, id: str, *, profile: str, through: int | None = None) -> l
 
 def _from(segments: Sequence[Segment], first: int) -> list[Segment]:
     return [replace(each, first=max(each.first, first)) for each in segments if each.last >= first]
+
+
+_UNFINISHED = (TurnState.FAILED, TurnState.INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatus:
+    """How many subagents worked for a session, and whether its last turn came to nothing."""
+
+    subagents: int = 0
+    failed: bool = False
+
+
+def session_statuses(tx: Tx, heads: Sequence[SessionHead]) -> dict[str, SessionStatus]:
+    """How each of these sessions stands, by its id; one question for all of them."""
+    if not heads:
+        return {}
+    rows = tx.all("standings", numbers=pg_array_literal(head.no for head in heads))
+    return {id: SessionStatus(count, state in _UNFINISHED) for id, count, state in rows}
+
+
+_SHOWN = 6
+_ID_LIKE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
+    """An exact id; a unique prefix of one; an exact title; a title's latest numbered continuation."""
+    if not ref.strip():
+        raise BadInput("Name a session: its id, the beginning of its id, or its title.")
+    ref = codec.storable_text(ref)
+    head = sessions.get(tx, ref, profile=profile)
+    if head is not None:
+        return head
+    found = _by_beginning(tx, ref, profile=profile) or _by_title(tx, ref, profile=profile)
+    head = None if found is None else sessions.get(tx, found, profile=profile)
+    if head is None:
+        is_purged = tx.one("purged_at", id=ref, profile=profile) is not None
+        raise log.missing(tx, ref, profile=profile) if is_purged else not_called(ref)
+    return head
+
+
+def not_called(ref: str) -> NotFound:
+    """Say that there is no such session; whoever may not see one is told the same."""
+    return NotFound(
+        f"No session is called {ref!r}, by id or by title. Lists and searches show ids."
+    )
+
+
+def _by_beginning(tx: Tx, ref: str, *, profile: str) -> str | None:
+    return by_prefix(tx, ref, profile=profile) if _ID_LIKE.fullmatch(ref) else None
+
+
+def by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
+    """The only id that begins so; None when there is none, and several are refused."""
+    ref = codec.storable_text(text)
+    rows = tx.all(
+        "ids_by_prefix", profile=profile, first=ref, beyond=ref + "\U0010ffff", limit=_SHOWN
+    )
+    if len(rows) > 1:
+        names = [f"{id} ({title})" if title else id for id, title in rows]
+        more = "" if len(rows) < _SHOWN else " and more"
+        raise Ambiguous(
+            f"{ref!r} is the beginning of several ids: {', '.join(names)}{more}.",
+            [r[0] for r in rows],
+        )
+    return rows[0][0] if rows else None
+
+
+def _by_title(tx: Tx, ref: str, *, profile: str) -> str | None:
+    exact = tx.one("id_by_title", profile=profile, title=ref)
+    if exact is not None:
+        return str(exact[0])
+    numbered = [
+        (number, title)
+        for title in titles.highest(tx, ref, profile=profile)
+        if (number := matches_continuation(ref, title)) is not None
+    ]
+    latest = tx.one("id_by_title", profile=profile, title=max(numbered)[1]) if numbered else None
+    return None if latest is None else str(latest[0])

@@ -1,6 +1,6 @@
 """Titles: unique in a profile, given by a person, the agent or an import."""
 
-from sessionary.actions.log import SessionChanged
+from sessionary.actions.sessions.log import SessionChanged
 from sessionary.errors import Conflict
 from sessionary.model.session import SessionHead, TitleBy
 from sessionary.model.title import (
@@ -15,7 +15,7 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import entries, sessions
 
 
-def rename(tx: Tx, head: SessionHead, text: str, *, by: TitleBy = TitleBy.PERSON) -> str | None:
+def set_title(tx: Tx, head: SessionHead, text: str, *, by: TitleBy = TitleBy.PERSON) -> str | None:
     """Give a session a title, or take it away with an empty one. The agent never overwrites a person's."""
     if by is TitleBy.AGENT and head.title_by is TitleBy.PERSON:
         return head.title

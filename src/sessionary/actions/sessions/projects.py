@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from sessionary.actions.log import SessionChanged
-from sessionary.actions.sessions import lock_session
+from sessionary.actions.sessions.log import SessionChanged, lock_session
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.session import SessionHead
@@ -52,7 +51,7 @@ def get(tx: Tx, name: str, *, profile: str) -> Project:
     return Project(no, id, found, colour, from_micros(created_at))
 
 
-def listing(tx: Tx, *, profile: str) -> list[Project]:
+def list_projects(tx: Tx, *, profile: str) -> list[Project]:
     """The projects of a profile by name, with the number of sessions in each."""
     return [
         Project(no, id, name, colour, from_micros(created_at), count)

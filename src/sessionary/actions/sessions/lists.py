@@ -1,16 +1,68 @@
 """Lists of sessions: heads only, so that a list never reads a transcript."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from sessionary.actions.orders import Order
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import codec
 from sessionary.model.session import Cursor, Kind, SessionFolder, SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
+
+# As both databases lower letters in an index: nothing but A to Z, whatever the language.
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+class Order(StrEnum):
+    """In which order sessions are listed: names from A on, everything else from the most down."""
+
+    ACTIVITY = "activity"
+    CREATED = "created"
+    TITLE = "title"
+    COST = "cost"
+
+    @property
+    def is_rising(self) -> bool:
+        """Whether the smallest comes first."""
+        return self is Order.TITLE
+
+    def value_of(self, head: SessionHead) -> int | str:
+        """What a session is ordered by."""
+        match self:
+            case Order.ACTIVITY:
+                return to_micros(head.last_active_at)
+            case Order.CREATED:
+                return to_micros(head.began_at)
+            case Order.TITLE:
+                return (head.title or head.preview or "").translate(_LOWER)
+            case Order.COST:
+                return head.usage.known_cost_microusd
+
+    def behind(self, head: SessionHead) -> Cursor:
+        """The place behind a session."""
+        return Cursor.after(self.value_of(head), head.no)
+
+    def begin(self, cursor: str | None, *, until: datetime | None) -> Cursor:
+        """Where a page begins; a time to end at is known only to the order of activity."""
+        if not cursor:
+            if self.is_rising:
+                return Cursor("", 0)
+            before = until if self is Order.ACTIVITY else None
+            return Cursor.first(None if before is None else to_micros(before))
+        at = Cursor.parse(cursor)
+        if isinstance(at.at, str) is not self.is_rising:
+            raise BadInput("That cursor is of a list in another order; begin again without it.")
+        return at
+
+    def sort(self, heads: list[SessionHead]) -> None:
+        """Put heads of several stretches into one order."""
+        heads.sort(key=lambda head: (self.value_of(head), head.no), reverse=not self.is_rising)
+
 
 MAX_LIMIT = 1000
 # Hidden sessions are counted no further than COUNTED, among the newest COUNT_SCANNED of a shelf:
@@ -78,7 +130,7 @@ class SessionPage:
     hidden: Hidden = field(default_factory=Hidden)
 
 
-def listing(
+def list_sessions(
     tx: Tx, filters: SessionFilters, *, profile: str, limit: int = 50, cursor: str | None = None
 ) -> SessionPage:
     """Newest activity first (or in another order), a page at a time.
@@ -290,3 +342,102 @@ def _has_words(
 
 def _matches(text: str | None, title: str | None, preview: str | None) -> bool:
     return not text or text.casefold() in f"{title or ''}\n{preview or ''}".casefold()
+
+
+_IN_PINNED = "pinned."
+
+
+def list_pinned_first(
+    tx: Tx, filters: SessionFilters, *, profile: str, limit: int = 50, cursor: str | None = None
+) -> SessionPage:
+    """Pinned sessions first, then the others; within each the newest activity first.
+
+    The first page says what the list leaves out.
+    """
+    found = _pinned_page(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    if cursor is not None:
+        return found
+    return replace(found, hidden=hidden(tx, filters, profile=profile))
+
+
+def _pinned_page(
+    tx: Tx, filters: SessionFilters, *, profile: str, limit: int, cursor: str | None
+) -> SessionPage:
+    if cursor is not None and not cursor.startswith(_IN_PINNED):
+        return _others(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    place = None if cursor is None else cursor.removeprefix(_IN_PINNED)
+    top = page(tx, replace(filters, pinned=True), profile=profile, limit=limit, cursor=place)
+    if top.next is not None:
+        return replace(top, next=_IN_PINNED + top.next)
+    room = limit - len(top.items)
+    rest = _others(tx, filters, profile=profile, limit=max(room, 1), cursor=None)
+    if room:
+        return replace(rest, items=top.items + rest.items)
+    # The page is full of pinned ones; the others begin on the next.
+    return replace(rest, items=top.items, next=str(Cursor.first()) if rest.items else None)
+
+
+def _others(
+    tx: Tx, filters: SessionFilters, *, profile: str, limit: int, cursor: str | None
+) -> SessionPage:
+    found: list[SessionHead] = []
+    while True:
+        batch = page(tx, filters, profile=profile, limit=limit, cursor=cursor)
+        found += [head for head in batch.items if not head.pinned]
+        cursor = batch.next
+        if cursor is None or len(found) >= limit:
+            break
+    shown = tuple(found[:limit])
+    if len(found) > limit:
+        cursor = str(Cursor.after(to_micros(shown[-1].last_active_at), shown[-1].no))
+    return replace(batch, items=shown, next=cursor)
+
+
+# Who sees so many means «so many or more».
+MOST = 10_000
+_PLATFORMS = 200
+_MODELS = 500
+_FOLDERS = (
+    SessionFolder.CHATS,
+    SessionFolder.AUTOMATION,
+    SessionFolder.ARCHIVE,
+    SessionFolder.TRASH,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCounts:
+    """Sessions by source on the shelves that were asked for, and by shelf."""
+
+    sources: Mapping[str, int]
+    shelves: Mapping[SessionFolder, int]
+
+
+def count_sessions(tx: Tx, shelves: tuple[SessionFolder, ...], *, profile: str) -> SessionCounts:
+    """Count by source on these shelves, and by shelf; each up to a limit."""
+    sources: dict[str, int] = {}
+    for shelf in shelves:
+        for platform, count in _by_platform(tx, shelf, profile=profile):
+            sources[platform] = min(MOST, sources.get(platform, 0) + count)
+    return SessionCounts(sources, {shelf: _on(tx, shelf, profile=profile) for shelf in _FOLDERS})
+
+
+def models(tx: Tx, *, profile: str) -> list[str]:
+    """The models that the profile's sessions have, purged ones aside, in the order of their names."""
+    rows = tx.all("models_of_profile", profile=profile, limit=_MODELS)
+    return sorted(model for (model,) in rows if model)
+
+
+def _by_platform(tx: Tx, shelf: SessionFolder, *, profile: str) -> list[tuple[str, int]]:
+    rows = tx.all("platforms_on_shelf", profile=profile, shelf=shelf, limit=_PLATFORMS)
+    return [(row[0], _of(tx, row[0], shelf, profile=profile)) for row in rows]
+
+
+def _of(tx: Tx, platform: str, shelf: SessionFolder, *, profile: str) -> int:
+    row = tx.one("count_platform", profile=profile, shelf=shelf, platform=platform, limit=MOST)
+    return 0 if row is None else int(row[0])
+
+
+def _on(tx: Tx, shelf: SessionFolder, *, profile: str) -> int:
+    row = tx.one("count_shelf", profile=profile, shelf=shelf, limit=MOST)
+    return 0 if row is None else int(row[0])

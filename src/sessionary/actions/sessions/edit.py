@@ -1,10 +1,11 @@
-"""What people do with sessions: open, fork, end, reopen, and put away."""
+"""Changing sessions: open, fork, end, name, label, pin, archive, trash."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from sessionary.actions import fold, log, refusals, routing, titles
+from sessionary.actions.sessions import log, routing, titles
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model import codec
@@ -27,14 +28,6 @@ MAX_DRAFT = 1_000_000
 MAX_LABEL = 64
 
 
-def lock_session(tx: Tx, id: str, *, profile: str) -> SessionHead:
-    """The head of a session that nobody else changes until this transaction ends."""
-    no = sessions.lock_session(tx, id, profile=profile)
-    if no is None:
-        raise refusals.missing(tx, id, profile=profile)
-    return sessions.get_by_no(tx, no)
-
-
 def open_session(tx: Tx, opening: Opening, *, moment: Moment, id: str | None = None) -> str:
     """Open a session that no key leads to. The caller appends its first message in the same transaction."""
     made = id or moment.new_id()
@@ -49,7 +42,7 @@ def open_session(tx: Tx, opening: Opening, *, moment: Moment, id: str | None = N
 
 def open_for(tx: Tx, parent_id: str, opening: Opening, *, moment: Moment) -> str:
     """Open the session of a subagent: a history of its own, under the session it works for."""
-    parent = lock_session(tx, parent_id, profile=opening.profile)
+    parent = log.lock_session(tx, parent_id, profile=opening.profile)
     made = moment.new_id()
     title = None if opening.title is None else clean_title(opening.title)
     if title is not None:
@@ -70,13 +63,13 @@ def fork(
     title: str | None = None,
 ) -> SessionHead:
     """Begin a session whose history is another's up to an entry. Nothing is copied."""
-    parent = lock_session(tx, id, profile=profile)
+    parent = log.lock_session(tx, id, profile=profile)
     through = parent.last_seq if at_seq is None else at_seq
     if not 1 <= through <= parent.last_seq:
         raise BadInput(
             f"Session {parent.id} has entries 1 to {parent.last_seq}; it cannot be forked at {through}."
         )
-    made = fold.counts(tx, sessions.segments(tx, parent.no, through=through))
+    made = log.counts(tx, sessions.segments(tx, parent.no, through=through))
     more = sessions.details(tx, parent.no)
     opening = Opening(
         profile,
@@ -104,7 +97,7 @@ def fork(
     tx.run("set_read_through", no=no, read_through=through)
     head = sessions.get_by_no(tx, no)
     if title is not None:
-        titles.rename(tx, head, title)
+        titles.set_title(tx, head, title)
     elif parent.title is not None:
         titles.name_automatically(tx, head, parent.title)
     log.tell(tx, head)
@@ -115,7 +108,7 @@ def end(
     tx: Tx, id: str, *, profile: str, moment: Moment, reason: str = EndReason.CLOSED
 ) -> SessionHead:
     """Close a session; the first reason wins."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     _refuse_running(head)
     routing.end(tx, head, reason=reason, moment=moment)
     log.tell(tx, head)
@@ -124,7 +117,7 @@ def end(
 
 def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """Let a session go on. Its key stays with whoever has it by now."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     if not head.is_open:
         # What goes on cannot stay in the trash: it would be purged with new words in it.
         _take_out_of_trash(tx, head)
@@ -135,7 +128,7 @@ def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
 
 def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
     """Keep a session at the top of lists, or no longer."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     tx.run("set_pinned", no=head.no, pinned=int(pinned))
     log.tell(tx, head)
     return sessions.get_by_no(tx, head.no)
@@ -143,7 +136,7 @@ def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
 
 def seal(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """Let nobody write here any more; it can be continued in a copy."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     _refuse_running(head)
     tx.run("set_read_only", no=head.no)
     log.tell(tx, head)
@@ -152,7 +145,7 @@ def seal(tx: Tx, id: str, *, profile: str) -> SessionHead:
 
 def archive(tx: Tx, id: str, *, profile: str, archived: bool) -> SessionHead:
     """Put a session out of the way, or bring it back. It stays as it is, and open."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     _put_on_shelf(tx, head, archived=archived, trashed_at=_micros(head.trashed_at))
     return sessions.get_by_no(tx, head.no)
 
@@ -162,7 +155,7 @@ def trash(tx: Tx, id: str, *, profile: str, moment: Moment) -> SessionHead:
 
     Forks and continuations are conversations of their own: they stay.
     """
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     if head.trashed_at is None:
         family = [head, *(each for each in _subagents(tx, head) if each.trashed_at is None)]
         for each in family:
@@ -176,7 +169,7 @@ def trash(tx: Tx, id: str, *, profile: str, moment: Moment) -> SessionHead:
 
 def restore(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """Take a session out of the trash as it was, with the subagents that went there with it."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     _take_out_of_trash(tx, head)
     return sessions.get_by_no(tx, head.no)
 
@@ -185,14 +178,14 @@ def rename(
     tx: Tx, id: str, text: str, *, profile: str, by: TitleBy = TitleBy.PERSON
 ) -> SessionHead:
     """Give a session a title, or take it away with an empty one."""
-    head = lock_session(tx, id, profile=profile)
-    titles.rename(tx, head, text, by=by)
+    head = log.lock_session(tx, id, profile=profile)
+    titles.set_title(tx, head, text, by=by)
     return sessions.get_by_no(tx, head.no)
 
 
 def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHead:
     """Set a session's labels."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     clean = {codec.storable_text(" ".join(each.split())) for each in labels} - {""}
     for each in clean:
         if len(each) > MAX_LABEL:
@@ -206,7 +199,7 @@ def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHea
 
 def set_draft(tx: Tx, id: str, text: str, *, profile: str, moment: Moment) -> None:
     """Keep what a person has typed and not sent; empty means nothing."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     if len(text) > MAX_DRAFT:
         raise BadInput(f"A draft has at most {MAX_DRAFT:,} characters; this one has {len(text):,}.")
     if text:
@@ -217,7 +210,7 @@ def set_draft(tx: Tx, id: str, text: str, *, profile: str, moment: Moment) -> No
 
 def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
     """Note how far a person has read; it only grows."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     seq = min(max(through, head.read_through), head.last_seq)
     if seq != head.read_through:
         tx.run("set_read_through", no=head.no, read_through=seq)
@@ -226,13 +219,13 @@ def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
 
 def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
     """Give a reason not to reset a session before the given time."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     sessions.put_hold(tx, head.no, codec.storable_text(name), expires_at=until)
 
 
 def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
     """Take a hold away."""
-    head = lock_session(tx, id, profile=profile)
+    head = log.lock_session(tx, id, profile=profile)
     sessions.delete_hold(tx, head.no, codec.storable_text(name))
 
 
@@ -279,10 +272,73 @@ def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
 
 def _refuse_running(head: SessionHead) -> None:
     if head.running:
-        raise refusals.running(head.id)
+        raise log.running(head.id)
     if head.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {head.id}.")
 
 
 def _micros(at: datetime | None) -> int | None:
     return None if at is None else to_micros(at)
+
+
+MAX_ID = 200
+
+
+def open_under(
+    tx: Tx,
+    id: str,
+    opening: Opening,
+    *,
+    moment: Moment,
+    parent: SessionHead | None = None,
+    lineage: Lineage = Lineage.SUBAGENT,
+) -> SessionHead:
+    """Open a session under the caller's id, with or without a message; one that is there stays."""
+    check_id(id)
+    # Before the read: PostgreSQL lets two readers see no such session.
+    sessions.lock_key(tx, f"id/{id}", profile=opening.profile)
+    found = sessions.get(tx, id, profile=opening.profile)
+    if found is not None:
+        return found
+    if tx.one("profile_of", id=id) is not None and not tx.run(
+        "rename_tombstone", id=id, new_id=moment.new_id()
+    ):
+        raise Conflict(f"Session {id} belongs to another profile; nothing was written.")
+    inherited = None if parent is None else Inheritance(parent.no, lineage)
+    no = sessions.insert(tx, id, opening, at=moment.now, inherited=inherited)
+    head = sessions.get_by_no(tx, no)
+    log.tell(tx, head)
+    return head
+
+
+def check_id(id: str) -> None:
+    """Refuse an id that a column could not keep exactly."""
+    if not id or len(id) > MAX_ID or codec.storable_text(id) != id:
+        raise BadInput(f"A session's id is 1 to {MAX_ID} characters of plain text.")
+
+
+def set_system_prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> None:
+    """Let another text be the session's system prompt; None takes it away."""
+    head = log.lock_session(tx, id, profile=profile)
+    name = None
+    if text is not None:
+        name = blobs.keep_text(tx, text, entry_no=sessions.first_entry_no(head.no))
+    tx.run("set_prompt_hash", no=head.no, prompt_hash=name)
+    log.tell(tx, head)
+
+
+def revise(
+    tx: Tx,
+    head: SessionHead,
+    name: str,
+    change: Callable[[dict[str, Any]], Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Change what one program keeps under its name in a session's `extra`; what it keeps now."""
+    sessions.lock_session_no(tx, head.no)
+    extra = sessions.details(tx, head.no).extra
+    found = extra.get(name)
+    before = dict(found) if isinstance(found, dict) else {}
+    after = dict(change(dict(before)))
+    if after != before:
+        tx.run("set_extra", no=head.no, extra=codec.encode(extra | {name: after}))
+    return after

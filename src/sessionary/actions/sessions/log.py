@@ -1,14 +1,25 @@
-"""Appending to the log: the one place where an entry gets its number."""
+"""The log: the one place where an entry gets its number, and the counts derived from the entries."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sessionary.actions import refusals
-from sessionary.clock import to_micros
-from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.model import codec, title
-from sessionary.model.message import Body, Compaction, Message, Retraction, Role, body_to_json
-from sessionary.model.session import Segment, SessionHead
+from sessionary.clock import from_micros, to_micros
+from sessionary.errors import BadInput, Conflict, NotFound, Purged, TurnLost
+from sessionary.model import codec, title, transcript
+from sessionary.model.message import (
+    Body,
+    Compaction,
+    Entry,
+    Message,
+    Retraction,
+    Role,
+    body_to_json,
+)
+from sessionary.model.session import (
+    Segment,
+    SessionHead,
+)
 from sessionary.model.turn import Lease
 from sessionary.store.database import RaceLost, Row, Tx
 from sessionary.store.tables import entries, sessions
@@ -184,13 +195,107 @@ def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> E
     """Find out why a session took no message."""
     head = sessions.get(tx, session_id, profile=profile)
     if lease is not None:
-        return refusals.lost(lease)
+        return lost(lease)
     if head is None:
         return NotFound(f"There is no session {session_id}.")
     if head.read_only:
-        return refusals.read_only(session_id)
+        return read_only(session_id)
     if head.running:
-        return refusals.running(session_id)
+        return running(session_id)
     if not head.is_open:
-        return refusals.ended(head)
+        return ended(head)
     return RaceLost()
+
+
+@dataclass(frozen=True, slots=True)
+class LogCounts:
+    """What a head says about its log."""
+
+    message_count: int = 0
+    tool_call_count: int = 0
+    last_reply_seq: int = 0
+    preview: str | None = None
+    compacted_seq: int = 0
+
+
+def counts(tx: Tx, segments: Sequence[Segment]) -> LogCounts:
+    """Count the messages that people see, from the whole log."""
+    marks = entries.marks(tx, segments)
+    stretches = transcript.retracted(marks)
+    messages = tool_calls = last_reply = 0
+    preview: str | None = None
+    for entry in entries.walk(tx, segments):
+        body = entry.body
+        if not isinstance(body, Message) or transcript.is_retracted(entry.seq, stretches):
+            continue
+        messages += 1
+        tool_calls += body.tool_calls
+        if body.role is Role.ASSISTANT:
+            last_reply = entry.seq
+        preview = preview or preview_of(body)
+    return LogCounts(messages, tool_calls, last_reply, preview, compacted_seq(marks))
+
+
+def compacted_seq(marks: Sequence[Entry]) -> int:
+    """The number of the compaction that holds now, or 0."""
+    mark = transcript.latest_compaction(marks)
+    return 0 if mark is None else mark.seq
+
+
+def put(tx: Tx, session_no: int, made: LogCounts) -> None:
+    """Write the fold into the head."""
+    tx.run(
+        "set_counts",
+        no=session_no,
+        message_count=made.message_count,
+        tool_call_count=made.tool_call_count,
+        last_reply_seq=made.last_reply_seq,
+        preview=made.preview,
+        compacted_seq=made.compacted_seq,
+    )
+
+
+def missing(tx: Tx, session_id: str, *, profile: str) -> NotFound:
+    """Nothing by that id in this profile; a purged session is said to be gone for good."""
+    row = tx.one("purged_at", id=codec.storable_text(session_id), profile=profile)
+    if row is None:
+        return NotFound(f"There is no session {session_id}.")
+    day = from_micros(row[0]).date()
+    return Purged(f"Session {session_id} was purged on {day}; it is gone for good.")
+
+
+def read_only(session_id: str) -> Conflict:
+    """What another tool recorded is not changed here."""
+    return Conflict(
+        f"Session {session_id} is read-only; nothing was changed. Continue in a copy: fork it."
+    )
+
+
+def running(session_id: str) -> Conflict:
+    """Someone speaks."""
+    return Conflict(
+        f"A turn is running in session {session_id}; nothing was changed. Wait for it, or stop it."
+    )
+
+
+def ended(head: SessionHead) -> Conflict:
+    """It is over."""
+    return Conflict(
+        f"Session {head.id} has ended ({head.end_reason}); nothing was changed. Reopen it first."
+    )
+
+
+def lost(lease: Lease) -> TurnLost:
+    """Someone else may speak now, or nobody."""
+    return TurnLost(
+        f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; "
+        "nothing was written."
+    )
+
+
+def lock_session(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """The head of a session that nobody else changes until this transaction ends."""
+    no = sessions.lock_session(tx, id, profile=profile)
+    if no is None:
+        raise missing(tx, id, profile=profile)
+    return sessions.get_by_no(tx, no)

@@ -1,18 +1,51 @@
-"""Taking back: undo, retry, edit, rewrite. Nothing is deleted."""
+"""Compaction and retraction: what the model and people no longer see. Nothing is deleted."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from sessionary.actions import fold, log, refusals
-from sessionary.actions.log import SessionChanged, preview_of
-from sessionary.actions.sessions import lock_session
+from sessionary.actions.sessions import log, read
+from sessionary.actions.sessions.log import SessionChanged, lock_session, preview_of
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
-from sessionary.model.message import Entry, Message, Retraction, Role
+from sessionary.model.message import Compaction, Entry, Message, Retraction, Role
 from sessionary.model.session import Segment, SessionHead
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries, sessions
+
+
+def compact(
+    tx: Tx,
+    id: str,
+    summary: str,
+    *,
+    profile: str,
+    through: int,
+    at: datetime,
+    lease: Lease | None = None,
+) -> SessionHead:
+    """Let a summary stand for the beginning of a session; people still read everything."""
+    head = lock_session(tx, id, profile=profile)
+    if head.read_only:
+        raise log.read_only(head.id)
+    if lease is not None and head.running_turn != lease.turn_id:
+        raise log.lost(lease)
+    if not summary.strip():
+        raise BadInput("A compaction needs a summary; nothing was changed.")
+    if not 1 <= through <= head.last_seq:
+        raise BadInput(
+            f"Session {head.id} has entries 1 to {head.last_seq}; it cannot be compacted through {through}."
+        )
+    turn_id = None if lease is None else lease.turn_id
+    # What stands before the compaction is not read again: it must say whether speakers are named.
+    named = transcript.named_from(read.since_compaction(tx, head))
+    mark = Compaction(summary, through, names_speakers=named is not None and named <= through)
+    log.append_mark(tx, head.no, mark, at=at, turn_id=turn_id)
+    marks = entries.marks(tx, sessions.segments(tx, head.no))
+    tx.run("set_compacted", no=head.no, compacted_seq=marks[-1].seq)
+    tx.after_commit(SessionChanged(profile, head.id))
+    return sessions.get_by_no(tx, head.no)
+
 
 _PAGE = 200
 
@@ -33,10 +66,10 @@ def retract(
     """
     head = lock_session(tx, id, profile=profile)
     if lease is not None and head.running_turn != lease.turn_id:
-        raise refusals.lost(lease)
+        raise log.lost(lease)
     turn_id = None if lease is None else lease.turn_id
     if head.read_only:
-        raise refusals.read_only(head.id)
+        raise log.read_only(head.id)
     if not 0 <= after < head.last_seq:
         raise BadInput(
             f"Session {head.id} has entries 1 to {head.last_seq}; nothing comes after {after}."
@@ -45,7 +78,7 @@ def retract(
     if after == 0:
         # Nothing is left: there is nothing to count.
         log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
-        fold.put(tx, head.no, fold.LogCounts())
+        log.put(tx, head.no, log.LogCounts())
     else:
         before = transcript.retracted(entries.marks(tx, segments))
         gone = _shown(tx, _clip(segments, after + 1), before)
@@ -77,15 +110,15 @@ def _keep_head(
     gone: Sequence[Message],
 ) -> None:
     """Fold the retraction into the head without reading the whole log."""
-    fold.put(
+    log.put(
         tx,
         head.no,
-        fold.LogCounts(
+        log.LogCounts(
             message_count=head.message_count - len(gone),
             tool_call_count=head.tool_call_count - sum(said.tool_calls for said in gone),
             last_reply_seq=_last_reply(tx, segments, before),
             preview=_first_preview(tx, segments, before),
-            compacted_seq=fold.compacted_seq(entries.marks(tx, sessions.segments(tx, head.no))),
+            compacted_seq=log.compacted_seq(entries.marks(tx, sessions.segments(tx, head.no))),
         ),
     )
 

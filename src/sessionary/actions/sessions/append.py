@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from sessionary.actions import blobs, log, read, routing, sessions, turns, usage
-from sessionary.actions.log import Appended
-from sessionary.clock import Moment
+from sessionary.actions import files, turns, usage
+from sessionary.actions.sessions import edit, log, read, routing
+from sessionary.actions.sessions.log import Appended
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
 from sessionary.model import transcript
 from sessionary.model.key import SessionKey
@@ -53,7 +54,7 @@ def append_to_new(tx: Tx, opening: Opening, saying: NewMessage, *, moment: Momen
     earlier = _find_repeat(tx, saying, profile=opening.profile)
     if earlier is not None:
         return earlier
-    id = sessions.open_session(tx, opening, moment=moment)
+    id = edit.open_session(tx, opening, moment=moment)
     return append_to(tx, id, saying, profile=opening.profile, moment=moment)
 
 
@@ -69,7 +70,7 @@ def append_to(
     """Add a message to a session, and its usage to the ledger; while a turn runs, by its lease."""
     at = saying.at or moment.now
     for data in saying.files:
-        blobs.hold(tx, data)
+        files.link_blob(tx, data)
     try:
         done = log.append(
             tx,
@@ -104,3 +105,32 @@ def _find_repeat(tx: Tx, saying: NewMessage, *, profile: str) -> Appended | None
     if saying.idempotency_key is None:
         return None
     return log.find_repeat(tx, saying.idempotency_key, profile=profile, said=saying.message)
+
+
+def append_after_end(
+    tx: Tx, id: str, saying: NewMessage, *, profile: str, moment: Moment
+) -> Appended:
+    """Add a message to a session, even to one that is over; its end stays as it was."""
+    try:
+        return append_to(tx, id, saying, profile=profile, moment=moment)
+    except Conflict:
+        head = log.lock_session(tx, id, profile=profile)
+        if head.ended_at is None or head.read_only:
+            raise
+    if head.trashed_at is not None:  # new words would be purged with the old
+        head = edit.restore(tx, id, profile=profile)
+    if head.ended_at is None:
+        return append_to(tx, id, saying, profile=profile, moment=moment)
+    # Nobody sees this: it is undone before the transaction ends.
+    tx.run("set_end", no=head.no, ended_at=None, reason=None, key=None)
+    done = log.append(
+        tx,
+        id,
+        saying.message,
+        profile=profile,
+        at=saying.at or moment.now,
+        idempotency_key=saying.idempotency_key,
+    )
+    ended_at = to_micros(head.ended_at)
+    tx.run("set_end", no=head.no, ended_at=ended_at, reason=head.end_reason, key=head.key)
+    return done

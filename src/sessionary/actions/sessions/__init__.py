@@ -1,0 +1,1 @@
+"""Sessions: routing to them, appending, reading, listing and changing them."""
